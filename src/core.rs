@@ -9,7 +9,7 @@
 //! From the ground up; a module reads what stands below it.
 //!
 //! ```text
-//! said, remedy                            sentences: what is told of a plan, and what a person may do
+//! messages, remedy                        sentences: what is told of a plan, and what a person may do
 //! engine                                  the rules: observation, judgement, order, plan
 //! plan (with its parts), verdict          what they answer
 //! fleet (with its parts), action          what is true and known, and what can be written
@@ -40,6 +40,7 @@ pub mod images;
 pub mod instant;
 mod labels;
 pub mod lifecycle;
+pub mod messages;
 pub mod names;
 pub mod near;
 pub mod plan;
@@ -47,7 +48,6 @@ pub mod plan;
 mod properties;
 pub mod remedy;
 pub mod revision;
-pub mod said;
 pub mod selector;
 pub mod settings;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `yurt-ds ctl`: what a person asks about rollouts, and the pause button.
 //!
 //! ```text
-//! typed ─lookup─► view (LIST, WATCH → Index) ─decide─► snapshot ─core::said─► rows ─► table, JSON, YAML
+//! typed ─lookup─► view (LIST, WATCH → Index) ─decide─► snapshot ─core::messages─► rows ─► table, JSON, YAML
 //! ```
 //!
 //! The verdicts are those of the controller: the same index, the same `decide`. Nothing is written but one annotation,

@@ -141,9 +141,9 @@ fn every_event_of_the_table_is_sent() {
         include_str!("controller/report/paused.rs"),
         include_str!("controller/report/refused.rs"),
         include_str!("controller/report/reverted.rs"),
-        include_str!("core/said.rs"),
-        include_str!("core/said/reasons.rs"),
-        include_str!("core/said/reversal.rs"),
+        include_str!("core/messages.rs"),
+        include_str!("core/messages/reasons.rs"),
+        include_str!("core/messages/reversal.rs"),
         include_str!("core/verdict.rs"),
     ];
     let (_, table) = OPERATE.split_once("| Event | tells |").unwrap();

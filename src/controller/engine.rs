@@ -33,7 +33,7 @@ use super::report::{Notice, Report};
 use super::surge::{SurgeRequest, SurgeResult};
 use super::write_backoff::WriteBackoff;
 use crate::clock::Clock;
-use crate::core::said::kept_words;
+use crate::core::messages::kept_words;
 use crate::core::{
     Action, Fleet, Note, Plan, Pull, Reading, Refusals, Revision, RevisionState, SurgeRelease,
     decide, release,

@@ -11,8 +11,8 @@ use tracing::{debug, warn};
 
 use super::feed::{Feed, FeedOutcome};
 use super::report::Notice;
+use crate::core::messages::{not_created, not_ready};
 use crate::core::names::REVISION_HASH_LABEL;
-use crate::core::said::{not_created, not_ready};
 use crate::core::{PodName, PodUid, Revision, RevisionState, RevisionUnknown};
 use crate::index::Index;
 use crate::index::{SetKey, SetRecord};

@@ -1,6 +1,6 @@
 //! What a refused write means: for the pod that it was about, or for all writes.
 
-use crate::core::said::refusals::lacks_permission;
+use crate::core::messages::refusals::lacks_permission;
 use crate::k8s::client::{CallError, Failure};
 
 use super::apply::WriteError;

@@ -19,10 +19,10 @@ use self::guarded::{is_stopped, same_stall, sheet, stall_news};
 pub(super) use self::notice::Notice;
 use self::reverted::reversal;
 use super::apply::on_the_wire;
+use crate::core::messages::{BLOCKED, RolloutStatus, StatusSentence, UNDER_WAY, WAVE_NOT_OPEN};
 use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, ROLLOUT_COMPLETE, STALLED,
 };
-use crate::core::said::{BLOCKED, RolloutStatus, StatusSentence, UNDER_WAY, WAVE_NOT_OPEN};
 use crate::core::{
     Fleet, Invalid, PauseRecord, Phase, Plan, Reading, Refusals, RevisionState, Stall, instant,
 };

@@ -10,7 +10,7 @@ use super::groups::{domain_table, wave_table};
 use super::row::{NodeRow, SetRow};
 use super::table::{CellStyle, Table};
 use crate::cli::Output;
-use crate::core::said::verdict::MEANINGS;
+use crate::core::messages::verdict::MEANINGS;
 use crate::core::{Verdict, instant};
 use k8s_openapi::jiff::Timestamp;
 

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use super::groups::{self, DomainRow, WaveRow};
 use super::liveness::ControllerLiveness;
 use super::snapshot::RolloutSnapshot;
+use crate::core::messages::node::urgency;
+use crate::core::messages::rollout::RolloutView;
+use crate::core::messages::verdict::explain;
+use crate::core::messages::{newcomers, quietly_paused, revision_word};
 use crate::core::remedy::LOOK_FOR_IT;
-use crate::core::said::node::urgency;
-use crate::core::said::rollout::RolloutView;
-use crate::core::said::verdict::explain;
-use crate::core::said::{newcomers, quietly_paused, revision_word};
 use crate::core::{Guarded, NodeName, Phase, Verdict, instant};
 
 /// What `-o json` and `-o yaml` contain, for `--help`.

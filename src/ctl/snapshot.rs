@@ -8,11 +8,11 @@ use super::code::Code;
 use super::liveness::ControllerLiveness;
 use super::told::{blocked_since, incomplete_since};
 use super::view::ClusterView;
+use crate::core::messages::rollout::{RolloutView, SetName};
+use crate::core::messages::{BLOCKED, RolloutStatus, StatusSentence, message};
 use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
-use crate::core::said::rollout::{RolloutView, SetName};
-use crate::core::said::{BLOCKED, RolloutStatus, StatusSentence, message};
 use crate::core::{
     Disruption, Fleet, Invalid, Mode, Note, Offline, Pause, Phase, Plan, Reading, Revision,
     RevisionState, Stall, Strategy, Verdict, decide,

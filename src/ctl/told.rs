@@ -2,8 +2,8 @@
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::core::messages::BLOCKED;
 use crate::core::names::{ROLLOUT_COMPLETE, STALLED};
-use crate::core::said::BLOCKED;
 use crate::k8s::Condition;
 
 /// Since when these conditions say that the rollout is not complete.

@@ -14,10 +14,10 @@ use super::view::ClusterView;
 use super::{lookup, print};
 use crate::cli::Output;
 use crate::cli::ctl::WhyArgs;
-use crate::core::said::gone;
-use crate::core::said::next::{cure_repelled, not_targeted};
-use crate::core::said::node::repelled;
-use crate::core::said::verdict::cure;
+use crate::core::messages::gone;
+use crate::core::messages::next::{not_targeted, remedy_repelled};
+use crate::core::messages::node::repelled;
+use crate::core::messages::verdict::remedy;
 use crate::core::{NodeName, Verdict, instant};
 
 /// The answer. Field names are a promise to scripts.
@@ -94,9 +94,9 @@ fn answer(
         Some(position) if snapshot.plan.verdicts[position] == Verdict::UntoleratedTaint => {
             let (mut row, obstacle) = (NodeRow::of(&rollout, position), obstacle());
             row.message = repelled(&snapshot.fleet.nodes[position], obstacle.as_ref());
-            (row, cure_repelled(&rollout, position, obstacle.as_ref()))
+            (row, remedy_repelled(&rollout, position, obstacle.as_ref()))
         }
-        Some(position) => (NodeRow::of(&rollout, position), cure(&rollout, position)),
+        Some(position) => (NodeRow::of(&rollout, position), remedy(&rollout, position)),
         None if view.index.node_names().any(|known| *known == name) => {
             let (message, next) = not_targeted(obstacle().as_ref());
             let row = NodeRow::outside(&name, Verdict::NotTargeted.word(), message);

@@ -11,7 +11,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::pod::PodRecord;
 use crate::core::engine::failing::CRASHING_RESTARTS;
-use crate::core::said::DO_NOT_START;
+use crate::core::messages::DO_NOT_START;
 use crate::core::words::line;
 use crate::core::{NodeName, PodProblem, PodUid};
 use crate::k8s;

@@ -20,6 +20,8 @@ use crate::core::eligibility::Scheduling;
 use crate::core::engine::patience::{BEHIND_PATIENCE, MISSING_GRACE};
 use crate::core::fleet::in_place::{InPlaceTransition, InPlaceTransitions};
 use crate::core::images::TemplateImage;
+use crate::core::messages::{BEHIND_SINCE, NATIVE_BEHIND};
+use crate::core::messages::{not_created, not_ready};
 use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, REVISION_HASH_LABEL,
     ROLLOUT_COMPLETE, STALLED, TEMPLATE_GENERATION_ANNOTATION,
@@ -28,8 +30,6 @@ use crate::core::plan::Stall;
 use crate::core::revision::{
     RevisionFacts, TemplateFingerprint, current, earlier, judge, number_of,
 };
-use crate::core::said::{BEHIND_SINCE, NATIVE_BEHIND};
-use crate::core::said::{not_created, not_ready};
 use crate::core::selector::Selector;
 use crate::core::settings::read;
 use crate::core::{

@@ -19,10 +19,10 @@ use crate::controller::events::{Events, Severity, Subject};
 use crate::controller::metrics::Metrics;
 use crate::controller::permissions::{PERMISSION_MISSING, granted_by};
 use crate::core::message_of;
+use crate::core::messages::refusals::lacks_permission;
 use crate::core::names::{
     POD_IMAGE_READY, PULL_FAILED, PULL_IMAGE_FAIL, PULL_IMAGE_SUCCESS, WAIT_PULL_IMAGE,
 };
-use crate::core::said::refusals::lacks_permission;
 use crate::k8s;
 use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! How long a rollout counts as one that disruption budgets hold up.
 
-use crate::core::said::BLOCKED;
+use crate::core::messages::BLOCKED;
 use crate::core::{Action, Plan, Progress, Verdict};
 use crate::k8s::Condition;
 

@@ -2,8 +2,8 @@
 
 use super::conditions::condition;
 use super::notice::Notice;
+use crate::core::messages::{MEANWHILE, paused_words, still_paused};
 use crate::core::names::PAUSED_CONDITION;
-use crate::core::said::{MEANWHILE, paused_words, still_paused};
 use crate::core::words::NAMED;
 use crate::core::{NodeName, Plan, RevisionState};
 use crate::k8s::Condition;

@@ -1,8 +1,8 @@
 //! What is said of writes that the API server refuses: in the condition that remembers them, and once in an Event.
 
 use super::{Notice, condition};
+use crate::core::messages::refusals::Group;
 use crate::core::names::REFUSED;
-use crate::core::said::refusals::Group;
 use crate::core::{Plan, Refusals};
 use crate::k8s::Condition;
 

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use super::Notice;
+use crate::core::messages::NOT_REVERTED;
 use crate::core::remedy::way_on;
-use crate::core::said::NOT_REVERTED;
 use crate::core::words::named;
 use crate::core::{Fleet, NodeName, Phase, Plan};
 use crate::k8s::Condition;

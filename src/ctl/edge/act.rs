@@ -8,7 +8,7 @@ use super::pod::{AnnouncedUpdate, LocalPod, PulledImages};
 use super::row::{ActRow, NodePodRow};
 use super::server::CHECK;
 use crate::cli::Output;
-use crate::core::said::is_about_jobs;
+use crate::core::messages::is_about_jobs;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::print;

@@ -10,7 +10,7 @@ use super::pull::{AwaitedPull, PullProgress};
 use super::row::NodePodRow;
 use crate::cli::Output;
 use crate::cli::edge::ImagepullArgs;
-use crate::core::said::is_about_jobs;
+use crate::core::messages::is_about_jobs;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::print;

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::core::fleet::in_place::{InPlaceTransition, Recreate, Shape};
-use crate::core::said::reversal_words;
-use crate::core::said::verdict::cure;
+use crate::core::messages::reversal_words;
+use crate::core::messages::verdict::remedy;
 use crate::core::selector::Selector;
 use crate::core::settings::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, Wave};
 use crate::core::testing::{self, old};
@@ -117,8 +117,8 @@ fn case(n1: Node, verdict: &str, reason: Option<&str>, because: &str, next: &str
     assert_eq!(snapshot.plan.verdicts[0].word(), verdict, "{found:?}");
     assert_eq!(found.reason.as_deref(), reason, "{found:?}");
     assert!(found.because.contains(because), "{found:?}");
-    let cure = cure(&snapshot.rollout(), 0);
-    assert!(cure.contains(next), "{cure}");
+    let remedy = remedy(&snapshot.rollout(), 0);
+    assert!(remedy.contains(next), "{remedy}");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn who_waits_is_told_the_place_in_the_queue_and_who_holds_the_slots() {
         vec![updated("n1", 700), node("n2"), broken, node("n4")],
         None,
     );
-    let place = |position| cure(&snapshot.rollout(), position);
+    let place = |position| remedy(&snapshot.rollout(), position);
     assert!(place(2).contains("number 1 of 3"), "{}", place(2));
     assert!(place(1).contains("number 2 of 3"), "{}", place(1));
     assert!(place(3).contains("number 3 of 3"), "{}", place(3));
@@ -312,7 +312,7 @@ fn a_pod_whose_hook_is_gone_is_told_what_else_holds_it() {
         snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, snapshot.now);
         (
             explain(&snapshot.rollout(), 0).because,
-            cure(&snapshot.rollout(), 0),
+            remedy(&snapshot.rollout(), 0),
         )
     };
     let (because, next) = said(Some(stopped.clone()), None);
@@ -344,7 +344,7 @@ fn a_pause_is_explained_with_its_end() {
             .because
             .contains("paused until 1970-01-01T02:51:40Z")
     );
-    assert!(cure(&snapshot.rollout(), 0).contains("by itself in 5m"));
+    assert!(remedy(&snapshot.rollout(), 0).contains("by itself in 5m"));
 }
 
 #[test]
@@ -404,8 +404,8 @@ fn a_revision_that_is_taken_back_has_words() {
         let word = snapshot.plan.verdicts[0].word();
         assert_eq!((word, found.reason.as_deref()), (verdict, Some(reason)));
         assert!(found.because.contains(because), "{found:?}");
-        let cure = cure(&snapshot.rollout(), 0);
-        assert!(cure.contains(next), "{cure}");
+        let remedy = remedy(&snapshot.rollout(), 0);
+        assert!(remedy.contains(next), "{remedy}");
         let row = SetRow::of(&snapshot, false).reversal.unwrap();
         assert_eq!(row.to.as_deref(), Some("5d4f8"));
         let words = reversal_words(&snapshot.rollout());
@@ -469,7 +469,7 @@ fn how_far_a_revision_is_taken_back_stands_in_documents_too() {
 fn nobody_is_told_to_wait_for_nodes_that_were_lost() {
     let mut snapshot = snapshot(vec![updated("n1", 60)], None);
     snapshot.plan.verdicts[0] = Verdict::Revert(Revert::Pending);
-    let next = |snapshot: &RolloutSnapshot| cure(&snapshot.rollout(), 0);
+    let next = |snapshot: &RolloutSnapshot| remedy(&snapshot.rollout(), 0);
     assert!(next(&snapshot).contains("its maintenance window is open"));
     (snapshot.plan.counts.lost, snapshot.plan.counts.unavailable) = (1, 2);
     let next = next(&snapshot);
@@ -499,7 +499,7 @@ fn with_surge_the_slots_are_those_of_second_pods() {
         let row = SetRow::of(&snapshot, false);
         (
             explain(&snapshot.rollout(), 2).because,
-            cure(&snapshot.rollout(), 2),
+            remedy(&snapshot.rollout(), 2),
             row,
         )
     };
@@ -575,7 +575,7 @@ fn a_node_whose_wave_is_full_is_told_of_that_wave() {
         snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
         (
             explain(&snapshot.rollout(), 1).because,
-            cure(&snapshot.rollout(), 1),
+            remedy(&snapshot.rollout(), 1),
         )
     };
     let (because, next) = said(Some(Share::Number(1)), 2);
@@ -616,8 +616,8 @@ fn a_pod_that_a_budget_keeps_has_words_with_the_budget_and_the_cure() {
         assert_eq!(found.reason.as_deref(), Some(reason));
         assert_eq!(found.since, Some(at(NOW - 3)));
         assert!(found.because.contains(because), "{}", found.because);
-        let cure = cure(&snapshot.rollout(), 0);
-        assert!(cure.contains(next), "{cure}");
+        let remedy = remedy(&snapshot.rollout(), 0);
+        assert!(remedy.contains(next), "{remedy}");
     };
     case(
         Some("web"),
@@ -705,7 +705,7 @@ fn a_pull_that_failed_is_told_to_who_asks_for_the_node_of_an_owner() {
         (
             found.reason,
             found.because,
-            cure(&snapshot.rollout(), 0),
+            remedy(&snapshot.rollout(), 0),
             is_shown,
         )
     };

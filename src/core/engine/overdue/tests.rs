@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::core::fleet::{Leaving, Node, Pod, Readiness};
 use crate::core::instant::later;
-use crate::core::said::overdue::words;
+use crate::core::messages::overdue::words;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{Mode, Phase, Plan, PodRevision, Share, Strategy, decide};
 

@@ -1,8 +1,8 @@
 //! Who has to wait, who has their turn instead, and what is said of it.
 
 use super::*;
+use crate::core::messages::RolloutStatus;
 use crate::core::plan::{Phase, Plan, Stall};
-use crate::core::said::RolloutStatus;
 use crate::core::settings::{Mode, Share, Strategy};
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::verdict::Verdict;

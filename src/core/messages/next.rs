@@ -22,7 +22,7 @@ use crate::core::settings::{Disruption, Mode};
 use crate::core::verdict::{Cause, Guarded, Offline, Progress, Revert, Stopped, Verdict, WaveShut};
 
 /// The way on where no other pod would come.
-pub fn cure_repelled(
+pub fn remedy_repelled(
     rollout: &RolloutView<'_>,
     position: usize,
     obstacle: Option<&Obstacle>,
@@ -65,7 +65,7 @@ fn waits_for_lost(rollout: &RolloutView<'_>) -> &'static str {
     }
 }
 
-pub(super) fn cure_failed(rollout: &RolloutView<'_>, node: &Node, cause: Cause) -> String {
+pub(super) fn remedy_failed(rollout: &RolloutView<'_>, node: &Node, cause: Cause) -> String {
     let (counts, namespace) = (&rollout.plan.counts, &rollout.key.namespace);
     let beside = node.pods.iter().any(|pod| pod.surge) || counts.allowed == 0;
     let slot = match beside && counts.surge_allowed > 0 {
@@ -87,7 +87,7 @@ pub(super) fn cure_failed(rollout: &RolloutView<'_>, node: &Node, cause: Cause) 
         Mode::Ota => "If the revision is bad, ",
         Mode::AdvancedRollingUpdate => "To free it, ",
     };
-    let cure = match cause {
+    let remedy = match cause {
         Cause::NodeLost => format!("{lost} Repair the node, or {way_on}"),
         Cause::Barred => format!(
             "{lost} Take that taint or label off the node (kubectl describe node {} shows it), let the template \
@@ -104,7 +104,7 @@ pub(super) fn cure_failed(rollout: &RolloutView<'_>, node: &Node, cause: Cause) 
             "{slot} {to_free}{way_on}. More about it: kubectl -n {namespace} describe pod {pod}"
         ),
     };
-    cure + &after_pause(rollout)
+    remedy + &after_pause(rollout)
 }
 
 /// Which of several containers crashes, as an option of kubectl logs; empty where there is but one.
@@ -117,7 +117,7 @@ fn crashing(pod: &Pod) -> String {
     }
 }
 
-pub(super) fn cure_paused(rollout: &RolloutView<'_>, until: Option<Timestamp>) -> String {
+pub(super) fn remedy_paused(rollout: &RolloutView<'_>, until: Option<Timestamp>) -> String {
     match rollout.is_stopped() {
         true => format!(
             "The guard stopped this revision, and holds it also when the pause has ended (yurt-ds ctl resume {}): {}",
@@ -140,8 +140,8 @@ fn until_resumed(rollout: &RolloutView<'_>, until: Option<Timestamp>) -> String 
     }
 }
 
-pub(super) fn cure_revert(rollout: &RolloutView<'_>, node: &Node, revert: Revert) -> String {
-    let stays = cure_guarded(rollout, Guarded::Stopped(Stopped::FailedByRevision));
+pub(super) fn remedy_revert(rollout: &RolloutView<'_>, node: &Node, revert: Revert) -> String {
+    let stays = remedy_guarded(rollout, Guarded::Stopped(Stopped::FailedByRevision));
     match revert {
         Revert::Done => format!("It stays so. {stays}"),
         Revert::Pending if let Some(pause) = rollout.pause() => {
@@ -163,7 +163,7 @@ pub(super) fn cure_revert(rollout: &RolloutView<'_>, node: &Node, revert: Revert
     }
 }
 
-pub(super) fn cure_guarded(rollout: &RolloutView<'_>, guarded: Guarded) -> String {
+pub(super) fn remedy_guarded(rollout: &RolloutView<'_>, guarded: Guarded) -> String {
     let key = &rollout.key;
     match guarded {
         Guarded::Stopped(_) => format!(
@@ -178,7 +178,7 @@ pub(super) fn cure_guarded(rollout: &RolloutView<'_>, guarded: Guarded) -> Strin
     }
 }
 
-pub(super) fn cure_wave(rollout: &RolloutView<'_>, own: usize, why: WaveShut) -> String {
+pub(super) fn remedy_wave(rollout: &RolloutView<'_>, own: usize, why: WaveShut) -> String {
     let name = |wave: usize| rollout.plan.waves.get(wave).map_or("", |stand| &stand.name);
     match why {
         WaveShut::Approval { wave } => format!(
@@ -228,7 +228,7 @@ fn awaits_approval(rollout: &RolloutView<'_>, done: usize, own: usize) -> Option
     Some(format!("yurt-ds ctl approve {} {name}", rollout.key))
 }
 
-pub(super) fn cure_progress(
+pub(super) fn remedy_progress(
     rollout: &RolloutView<'_>,
     node: &Node,
     verdict: &Verdict,
@@ -237,9 +237,9 @@ pub(super) fn cure_progress(
     let (namespace, pod) = (&rollout.key.namespace, newest(node));
     let pod = pod.map(|pod| pod.name.as_str()).unwrap_or_default();
     if stall_of(node, verdict, rollout.now).is_some()
-        && let Some(cure) = cure_ending(rollout, node)
+        && let Some(remedy) = remedy_ending(rollout, node)
     {
-        return cure;
+        return remedy;
     }
     match progress {
         Progress::Replacing | Progress::SurgeTakingOver if rollout.asks_again => format!(
@@ -345,7 +345,7 @@ pub(super) fn cure_progress(
 }
 
 /// What ends a pod that is terminating for too long.
-fn cure_ending(rollout: &RolloutView<'_>, node: &Node) -> Option<String> {
+fn remedy_ending(rollout: &RolloutView<'_>, node: &Node) -> Option<String> {
     let mut pods = node.pods.iter();
     let pod = pods.find(|pod| pod.terminating && pod.leaving.is_some())?;
     let (namespace, name) = (&rollout.key.namespace, &pod.name);
@@ -364,12 +364,12 @@ fn cure_ending(rollout: &RolloutView<'_>, node: &Node) -> Option<String> {
     })
 }
 
-pub(super) fn cure_hook(rollout: &RolloutView<'_>, node: &Node) -> String {
+pub(super) fn remedy_hook(rollout: &RolloutView<'_>, node: &Node) -> String {
     let awaited = awaited(rollout, node);
     if awaited.is_empty() {
         return match rollout.plan.guarded {
             _ if rollout.is_paused() => format!("It goes on when the pause has ended ({PAUSED})."),
-            Some(guarded) => cure_guarded(rollout, guarded),
+            Some(guarded) => remedy_guarded(rollout, guarded),
             None => "The controller deletes it within seconds.".to_owned(),
         };
     }
@@ -383,7 +383,7 @@ pub(super) fn cure_hook(rollout: &RolloutView<'_>, node: &Node) -> String {
     )
 }
 
-pub(super) fn cure_offline(rollout: &RolloutView<'_>, node: &Node, offline: Offline) -> String {
+pub(super) fn remedy_offline(rollout: &RolloutView<'_>, node: &Node, offline: Offline) -> String {
     let settle = humantime::format_duration(rollout.strategy.ready_settle);
     let back = match (rollout.strategy.mode, rollout.strategy.pause, offline) {
         (_, _, Offline::Updated { .. }) if !is_due(rollout.strategy, rollout.fleet, node) => {
@@ -467,7 +467,7 @@ pub fn not_targeted(obstacle: Option<&Obstacle>) -> (String, String) {
             "Nothing, unless the template or the node changes.".to_owned(),
         );
     };
-    let cure = match obstacle {
+    let remedy = match obstacle {
         Obstacle::Taint(taint) => format!(
             "A pod is made there when the template tolerates {taint}, or the node loses that taint."
         ),
@@ -479,5 +479,5 @@ pub fn not_targeted(obstacle: Option<&Obstacle>) -> (String, String) {
             "A pod is made there when the template allows this node.".to_owned()
         }
     };
-    (format!("is not targeted: {obstacle}"), cure)
+    (format!("is not targeted: {obstacle}"), remedy)
 }

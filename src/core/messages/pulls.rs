@@ -93,7 +93,7 @@ pub(super) fn since(node: &Node) -> Option<Timestamp> {
 }
 
 /// What would change that.
-pub(super) fn cure(rollout: &RolloutView<'_>, node: &Node, stage: PullStage) -> String {
+pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node, stage: PullStage) -> String {
     let namespace = &rollout.key.namespace;
     let pod = newest(node).map_or("POD", |pod| pod.name.as_str());
     let uid = newest(node).map_or("", |pod| pod.uid.as_str());

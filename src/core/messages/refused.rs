@@ -36,7 +36,7 @@ pub(super) fn aside(rollout: &RolloutView<'_>, node: &Node, verdict: &Verdict) -
 }
 
 /// Who can mend that.
-pub(super) fn cure(rollout: &RolloutView<'_>, node: &Node) -> String {
+pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node) -> String {
     let namespace = &rollout.key.namespace;
     let denial = rollout.fleet.refusals.on(&node.name).next();
     let (write, said) = match denial {

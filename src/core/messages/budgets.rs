@@ -38,7 +38,7 @@ pub(super) fn blocked(
 }
 
 /// What lets the pod go.
-pub(super) fn cure(rollout: &RolloutView<'_>, node: &Node, obstruction: Obstruction) -> String {
+pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node, obstruction: Obstruction) -> String {
     let namespace = &rollout.key.namespace;
     let look = match refusal(rollout, node).and_then(|refusal| refusal.budget.as_deref()) {
         Some(budget) => format!("kubectl -n {namespace} describe poddisruptionbudget {budget}"),

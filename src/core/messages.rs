@@ -4,7 +4,7 @@
 //! (fleet, plan) ─RolloutStatus─► reason and sentence of conditions and Events    (said, stall, groups, blocked)
 //! RolloutView ─message─► the same with the numbers of this moment               (numbers)
 //! RolloutView, a node ─explain─► why it is where it is                          (node and its parts)
-//! RolloutView, a node ─cure─► what would change that, with the commands         (next)
+//! RolloutView, a node ─remedy─► what would change that, with the commands         (next)
 //! ```
 //!
 //! No number that moves with every pod stands in a sentence of [`RolloutStatus`], so nothing is written while a rollout merely

@@ -7,8 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::guarded::{failed, guarded_words, revert_words};
 use super::next::{
-    cure_failed, cure_guarded, cure_hook, cure_offline, cure_paused, cure_progress, cure_repelled,
-    cure_revert, cure_wave, upgrade,
+    remedy_failed, remedy_guarded, remedy_hook, remedy_offline, remedy_paused, remedy_progress,
+    remedy_repelled, remedy_revert, remedy_wave, upgrade,
 };
 use super::node::{
     behind_word, closed, done, ended_hold, held, hook_pending, in_progress, is_offline, manner,
@@ -237,27 +237,27 @@ pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
 }
 
 /// What would change the verdict: one sentence or a few, with the commands.
-pub fn cure(rollout: &RolloutView<'_>, position: usize) -> String {
+pub fn remedy(rollout: &RolloutView<'_>, position: usize) -> String {
     let (node, verdict) = (
         &rollout.fleet.nodes[position],
         &rollout.plan.verdicts[position],
     );
     match *verdict {
         Verdict::Done if rollout.fleet.refusals.on(&node.name).next().is_some() => {
-            refused::cure(rollout, node)
+            refused::remedy(rollout, node)
         }
         Verdict::Done => "Nothing: it is done.".to_owned(),
-        Verdict::InProgress(progress) => cure_progress(rollout, node, verdict, progress),
-        Verdict::HookPending { .. } => cure_hook(rollout, node),
-        Verdict::BlockedByPdb { obstruction, .. } => budgets::cure(rollout, node, obstruction),
-        Verdict::Refused { .. } => refused::cure(rollout, node),
+        Verdict::InProgress(progress) => remedy_progress(rollout, node, verdict, progress),
+        Verdict::HookPending { .. } => remedy_hook(rollout, node),
+        Verdict::BlockedByPdb { obstruction, .. } => budgets::remedy(rollout, node, obstruction),
+        Verdict::Refused { .. } => refused::remedy(rollout, node),
         Verdict::Budget { .. } => queue(rollout, position),
         Verdict::AwaitingDomain => next_domain(rollout),
-        Verdict::Offline(offline) => cure_offline(rollout, node, offline),
-        Verdict::FailedByRevision { cause, .. } => cure_failed(rollout, node, cause),
-        Verdict::Guarded(guarded) => cure_guarded(rollout, guarded),
-        Verdict::Revert(revert) => cure_revert(rollout, node, revert),
-        Verdict::Paused { until } => cure_paused(rollout, until),
+        Verdict::Offline(offline) => remedy_offline(rollout, node, offline),
+        Verdict::FailedByRevision { cause, .. } => remedy_failed(rollout, node, cause),
+        Verdict::Guarded(guarded) => remedy_guarded(rollout, guarded),
+        Verdict::Revert(revert) => remedy_revert(rollout, node, revert),
+        Verdict::Paused { until } => remedy_paused(rollout, until),
         Verdict::Partition => format!(
             "It has its turn when the annotation {PARTITION} is lowered; nodes go by name, those that are held back are \
              the last."
@@ -275,8 +275,8 @@ pub fn cure(rollout: &RolloutView<'_>, position: usize) -> String {
                 None => format!("It has its turn after: {early}"),
             }
         }
-        Verdict::PullPending(stage) => pulls::cure(rollout, node, stage),
-        Verdict::WaveNotOpen { wave, why } => cure_wave(rollout, wave, why),
+        Verdict::PullPending(stage) => pulls::remedy(rollout, node, stage),
+        Verdict::WaveNotOpen { wave, why } => remedy_wave(rollout, wave, why),
         Verdict::OutOfWindow { opens } => match opens {
             Some(opens) => format!(
                 "It has its turn by itself in {}, when a slot is free. The annotation {MAINTENANCE_WINDOW} says when, on \
@@ -303,7 +303,7 @@ pub fn cure(rollout: &RolloutView<'_>, position: usize) -> String {
             Some(invalid) => format!("{invalid}."),
             None => String::new(),
         },
-        Verdict::UntoleratedTaint => cure_repelled(rollout, position, None),
+        Verdict::UntoleratedTaint => remedy_repelled(rollout, position, None),
         Verdict::NotTargeted => "Nothing here: the native controller removes it.".to_owned(),
     }
 }
