@@ -13,7 +13,7 @@
 //! engine                                  the rules: observation, judgement, order, plan
 //! plan (with its parts), verdict          what they answer
 //! fleet (with its parts), action          what is true and known, and what can be written
-//! strategy, revision, eligibility         settings, histories of templates, who runs a pod
+//! settings, revision, eligibility         settings, histories of templates, who runs a pod
 //! id, names, labels, lifecycle, selector, window, instant, near, words
 //! ```
 //!

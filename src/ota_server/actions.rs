@@ -11,12 +11,12 @@
 
 mod admit;
 mod live;
-mod neighbours;
+mod pod_lookups;
 mod precheck;
 mod reason;
 mod static_pod;
 mod text;
-mod turns;
+mod upgrade_locks;
 mod upgrades;
 
 use std::path::PathBuf;
@@ -31,17 +31,17 @@ use tracing::{info, warn};
 
 use self::admit::Admitted;
 use self::live::{Live, LiveJudgement, requests};
-use self::neighbours::PodLookups;
+use self::pod_lookups::PodLookups;
 use self::precheck::{PodOwner, is_failed, precheck};
 use self::reason::Reason;
 use self::static_pod::GuardedManifest;
 use self::text::ActionVerb;
-use self::turns::{UpgradeLock, UpgradeLocks};
+use self::upgrade_locks::{UpgradeLock, UpgradeLocks};
 use self::upgrades::Revisions;
 use super::answer::Answer;
 use super::cloud::Cloud;
-use super::memory::PodCache;
 use super::pod::{NodePod, PodKey};
+use super::pod_cache::PodCache;
 use crate::clock::Clock;
 use crate::core::Revision;
 use crate::core::names::OTA_SERVER;
@@ -55,7 +55,7 @@ pub(super) struct Setup {
     /// The API server.
     pub(super) client: Client,
     /// The pods of this node.
-    pub(super) memory: PodCache,
+    pub(super) pod_cache: PodCache,
     /// Whether the API server answers.
     pub(super) cloud: Cloud,
     /// This node.
@@ -71,8 +71,8 @@ pub(super) struct Setup {
 pub(super) struct Actions {
     setup: Setup,
     live: Live,
-    turns: UpgradeLocks,
-    neighbours: PodLookups,
+    upgrade_locks: UpgradeLocks,
+    pod_lookups: PodLookups,
     revisions: Revisions,
     guarded: GuardedManifest,
     /// Held by the one call that finds out whether a lost cloud is back.
@@ -84,8 +84,8 @@ impl Actions {
     pub(super) fn new(setup: Setup) -> Self {
         Self {
             live: Live::new(setup.client.clone(), setup.cloud.clone()),
-            turns: UpgradeLocks::default(),
-            neighbours: PodLookups::default(),
+            upgrade_locks: UpgradeLocks::default(),
+            pod_lookups: PodLookups::default(),
             revisions: Revisions::default(),
             guarded: GuardedManifest::new(setup.manifest_dir.clone()),
             probe: Arc::default(),
@@ -109,8 +109,10 @@ impl Actions {
 
     /// Watches over replaced static pods until dropped, beginning with those of an earlier run.
     pub(super) async fn guard_static_pods(self) {
-        let Setup { memory, clock, .. } = &self.setup;
-        self.guarded.watch(memory, clock).await;
+        let Setup {
+            pod_cache, clock, ..
+        } = &self.setup;
+        self.guarded.watch(pod_cache, clock).await;
     }
 
     async fn replace(&self, verb: ActionVerb, key: &PodKey) -> Result<Answer, Answer> {
@@ -138,7 +140,7 @@ impl Actions {
 
     /// Waits for the end of other calls for this pod.
     async fn turn(&self, verb: ActionVerb, pod: &NodePod) -> Result<UpgradeLock, Answer> {
-        let held = self.turns.take(pod, &self.setup.memory).await;
+        let held = self.upgrade_locks.take(pod, &self.setup.pod_cache).await;
         if held.is_deleted() {
             return Err(verb.deleting(pod.key()));
         }

@@ -19,8 +19,8 @@ use super::body;
 use super::cloud::Cloud;
 use super::document::{self, Documents};
 use super::last_sync::LastSync;
-use super::memory::PodCache;
 use super::origin::{self, RequestOrigin};
+use super::pod_cache::PodCache;
 use super::reply::{self, Reply};
 use super::route::{Route, is_subdomain, route};
 use super::state::StateStore;
@@ -52,7 +52,7 @@ pub struct Agent(Arc<Inner>);
 
 struct Inner {
     origin: RequestOrigin,
-    memory: PodCache,
+    pod_cache: PodCache,
     last_sync: LastSync,
     documents: Documents,
     actions: Actions,
@@ -96,14 +96,14 @@ impl Agent {
                 );
             }
         }
-        let memory = PodCache::default();
+        let pod_cache = PodCache::default();
         let cloud = Cloud::default();
         let last_sync = LastSync::new(config.clock.clone());
         let keeper = config.state_dir.map(|directory| {
             let keeper = StateStore {
                 directory,
                 node: config.node.clone(),
-                memory: memory.clone(),
+                pod_cache: pod_cache.clone(),
                 last_sync: last_sync.clone(),
                 written: Arc::default(),
             };
@@ -113,13 +113,13 @@ impl Agent {
         let watch = NodeWatch {
             client: config.client.clone(),
             node: config.node.clone(),
-            memory: memory.clone(),
+            pod_cache: pod_cache.clone(),
             last_sync: last_sync.clone(),
             cloud: cloud.clone(),
         };
         let actions = Actions::new(Setup {
             client: config.client,
-            memory: memory.clone(),
+            pod_cache: pod_cache.clone(),
             cloud,
             node: config.node,
             clock: config.clock,
@@ -127,8 +127,8 @@ impl Agent {
         });
         Ok(Self(Arc::new(Inner {
             origin: RequestOrigin::new(config.listen, &config.allowed_hosts),
-            documents: Documents::new(memory.clone()),
-            memory,
+            documents: Documents::new(pod_cache.clone()),
+            pod_cache,
             last_sync,
             watch: tokio::spawn(watch.run()),
             guard: tokio::spawn(actions.clone().guard_static_pods()),
@@ -147,7 +147,7 @@ impl Agent {
 
     /// Whether the watch stands.
     pub fn is_live(&self) -> bool {
-        self.0.memory.is_live()
+        self.0.pod_cache.is_live()
     }
 
     /// Answers one request. The answer to `HEAD` has a body: a connection leaves it out.
@@ -221,7 +221,7 @@ impl Agent {
     }
 
     fn readiness(&self) -> Reply {
-        if self.0.memory.is_known() {
+        if self.0.pod_cache.is_known() {
             return reply::plain(StatusCode::OK, reply::TEXT, "ready".to_owned());
         }
         reply::words(&Answer::new(

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use super::memory::PodCache;
 use super::pod::NodePod;
+use super::pod_cache::PodCache;
 
 const HEAD: &str = r#"{"kind":"PodList","apiVersion":"v1","metadata":{},"items":["#;
 const TAIL: &str = "]}";
@@ -25,22 +25,22 @@ pub(super) struct Document {
 /// Makes documents of the memory, at the first read after a change.
 #[derive(Debug)]
 pub(super) struct Documents {
-    memory: PodCache,
+    pod_cache: PodCache,
     last: Mutex<Option<(u64, Document)>>,
 }
 
 impl Documents {
     /// Of that memory.
-    pub(super) fn new(memory: PodCache) -> Self {
+    pub(super) fn new(pod_cache: PodCache) -> Self {
         Self {
-            memory,
+            pod_cache,
             last: Mutex::new(None),
         }
     }
 
     /// The present one; `None` before anything was ever known.
     pub(super) fn current(&self) -> Option<Document> {
-        let number = *self.memory.changes().borrow(); // before the pods: a change in between makes one more document
+        let number = *self.pod_cache.changes().borrow(); // before the pods: a change in between makes one more document
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((made_of, document)) = &*last
             && *made_of == number
@@ -48,7 +48,7 @@ impl Documents {
             return Some(document.clone());
         }
         *last = None; // not both at once
-        let document = Document::of(&self.memory.pods()?);
+        let document = Document::of(&self.pod_cache.pods()?);
         *last = Some((number, document.clone()));
         Some(document)
     }
@@ -114,10 +114,10 @@ mod tests {
 
     #[test]
     fn nothing_is_served_before_anything_is_known_and_an_empty_list_is_a_list() {
-        let memory = PodCache::default();
-        let documents = Documents::new(memory.clone());
+        let pod_cache = PodCache::default();
+        let documents = Documents::new(pod_cache.clone());
         assert!(documents.current().is_none());
-        memory.replace([]);
+        pod_cache.replace([]);
         let document = documents.current().unwrap();
         let list: serde_json::Value = serde_json::from_slice(&document.bytes).unwrap();
         assert_eq!(list["kind"], "PodList");
@@ -126,9 +126,9 @@ mod tests {
 
     #[test]
     fn pods_are_complete_and_made_into_a_document_once_per_change() {
-        let memory = PodCache::default();
-        let documents = Documents::new(memory.clone());
-        memory.replace([pod(B), pod(A)]);
+        let pod_cache = PodCache::default();
+        let documents = Documents::new(pod_cache.clone());
+        pod_cache.replace([pod(B), pod(A)]);
         let first = documents.current().unwrap();
         let list: serde_json::Value = serde_json::from_slice(&first.bytes).unwrap();
         assert_eq!(list["items"][0]["metadata"]["x"][1], 2);
@@ -137,10 +137,10 @@ mod tests {
         assert_eq!(list["items"][1].get("kind"), None);
         let second = documents.current().unwrap();
         assert_eq!(first.bytes.as_ptr(), second.bytes.as_ptr());
-        memory.delete(pod(A).key());
+        pod_cache.delete(pod(A).key());
         let third = documents.current().unwrap();
         assert_ne!(first.etag, third.etag);
-        memory.apply(pod(A));
+        pod_cache.apply(pod(A));
         assert_eq!(documents.current().unwrap().etag, first.etag);
     }
 

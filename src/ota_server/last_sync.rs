@@ -9,7 +9,7 @@ use crate::clock::Clock;
 
 /// That instant. Cheap to clone; all clones are one.
 ///
-/// A list, the start of a watch, an event and a bookmark each say that the memory is complete at that moment. Answers to
+/// A list, the start of a watch, an event and a bookmark each say that the cache is complete at that moment. Answers to
 /// other requests do not count: a server that forbids the watch is heard, and the pods are old all the same.
 #[derive(Clone, Debug)]
 pub(super) struct LastSync {

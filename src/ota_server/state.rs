@@ -20,8 +20,8 @@ use tokio::sync::Mutex;
 use tracing::{info, warn};
 
 use super::last_sync::LastSync;
-use super::memory::PodCache;
 use super::pod::NodePod;
+use super::pod_cache::PodCache;
 
 /// Name of the file in the directory.
 const FILE: &str = "pods.json";
@@ -46,7 +46,7 @@ pub(super) struct StateStore {
     /// Whose.
     pub(super) node: String,
     /// The pods.
-    pub(super) memory: PodCache,
+    pub(super) pod_cache: PodCache,
     /// Their age.
     pub(super) last_sync: LastSync,
     /// What was written last; held while writing.
@@ -84,7 +84,7 @@ impl StateStore {
         match read(&path, &self.node) {
             Ok(Some((heard, pods))) => {
                 info!(pods = pods.len(), %heard, "Read the state of an earlier run");
-                self.memory.replace(pods);
+                self.pod_cache.replace(pods);
                 self.last_sync.set(heard);
             }
             Ok(None) => {}
@@ -97,7 +97,7 @@ impl StateStore {
 
     /// Writes what changes, until dropped.
     pub(super) async fn run(self) {
-        let mut changes = self.memory.changes();
+        let mut changes = self.pod_cache.changes();
         loop {
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() {
@@ -119,11 +119,11 @@ impl StateStore {
 
     async fn save(&self) {
         let mut written = self.written.clone().lock_owned().await;
-        let (number, heard) = (*self.memory.changes().borrow(), self.last_sync.at());
+        let (number, heard) = (*self.pod_cache.changes().borrow(), self.last_sync.at());
         if (written.number, written.heard) == (number, heard) {
             return;
         }
-        let (Some(pods), Some(heard)) = (self.memory.pods(), heard) else {
+        let (Some(pods), Some(heard)) = (self.pod_cache.pods(), heard) else {
             return;
         };
         let directory = self.directory.clone();

@@ -1,4 +1,4 @@
-//! The watch: keeps the memory as the API server tells it, and says whether it stands.
+//! The watch: keeps the cache as the API server tells it, and says whether it stands.
 //!
 //! List once, then watch from there; a watch that ends is resumed without a list. `kube`'s own watcher is not used
 //! because it does not tell when a watch stands again before something changes, and on a quiet node nothing does for
@@ -17,8 +17,8 @@ use tracing::{info, warn};
 
 use super::cloud::{self, Cloud};
 use super::last_sync::LastSync;
-use super::memory::PodCache;
 use super::pod::{NodePod, PodKey};
+use super::pod_cache::PodCache;
 use crate::k8s::client::{self, CallError, WATCH_TIMEOUT_SECONDS};
 
 /// Pods per page of a list: few enough that a page never weighs much (6 KB each), enough for most nodes.
@@ -46,7 +46,7 @@ pub(super) struct NodeWatch {
     /// This node.
     pub(super) node: String,
     /// What is kept.
-    pub(super) memory: PodCache,
+    pub(super) pod_cache: PodCache,
     /// When something was heard last.
     pub(super) last_sync: LastSync,
     /// Whether the API server answers.
@@ -84,7 +84,7 @@ impl NodeWatch {
                 Ok(()) => continue,
                 Err(lost) => lost,
             };
-            self.memory.set_live(false);
+            self.pod_cache.set_live(false);
             match &lost {
                 WatchError::Silent(_) => self.cloud.lost(),
                 WatchError::Gone | WatchError::Refused(_) => self.cloud.found(),
@@ -119,7 +119,7 @@ impl NodeWatch {
         let events = client::within(WATCH_DEADLINE, opening).await?;
         let mut events = std::pin::pin!(events);
         self.hear();
-        self.memory.set_live(true);
+        self.pod_cache.set_live(true);
         let mut lasting = std::pin::pin!(tokio::time::sleep(LASTING));
         let mut lasts = false;
         loop {
@@ -163,7 +163,7 @@ impl NodeWatch {
             match page.metadata.next.filter(|token| !token.is_empty()) {
                 Some(token) => params.continue_token = Some(token),
                 None => {
-                    self.memory.replace(pods);
+                    self.pod_cache.replace(pods);
                     self.hear();
                     return Ok(page.metadata.resource_version);
                 }
@@ -192,15 +192,15 @@ impl NodeWatch {
             Ok(pod) => {
                 let seen = pod.facts().resource_version.clone();
                 match is_deleted {
-                    true => self.memory.delete(pod.key()),
-                    false => self.memory.apply(pod),
+                    true => self.pod_cache.delete(pod.key()),
+                    false => self.pod_cache.apply(pod),
                 }
                 seen
             }
             // What was known of it is not true any more.
             Err(stub) => {
                 if let Some(key) = stub.key() {
-                    self.memory.delete(&key);
+                    self.pod_cache.delete(&key);
                 }
                 stub.metadata.resource_version
             }
@@ -333,8 +333,8 @@ mod tests {
         (Client::new(service, "default"), asked)
     }
 
-    fn names(memory: &PodCache) -> Vec<String> {
-        let pods = memory.pods().unwrap_or_default();
+    fn names(pod_cache: &PodCache) -> Vec<String> {
+        let pods = pod_cache.pods().unwrap_or_default();
         pods.iter().map(|pod| pod.key().name.clone()).collect()
     }
 
@@ -349,18 +349,18 @@ mod tests {
         );
         let odd_bookmark = r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12"}}}"#;
         let (client, asked) = server(&[list, watch, format!("{odd_bookmark}\n")]);
-        let memory = PodCache::default();
+        let pod_cache = PodCache::default();
         let watch = NodeWatch {
             client,
             node: "edge".to_owned(),
-            memory: memory.clone(),
+            pod_cache: pod_cache.clone(),
             last_sync: LastSync::new(Clock::starting_at("2030-01-01T00:00:00Z".parse().unwrap())),
             cloud: Cloud::default(),
         };
         let watching = tokio::spawn(watch.run());
         tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!(names(&memory), ["next"]);
-        assert!(!memory.is_live());
+        assert_eq!(names(&pod_cache), ["next"]);
+        assert!(!pod_cache.is_live());
         tokio::time::sleep(Duration::from_secs(5)).await;
         let asked = asked.lock().unwrap().join("\n");
         for expected in [
@@ -390,7 +390,7 @@ mod tests {
         let watch = NodeWatch {
             client,
             node: "edge".to_owned(),
-            memory: PodCache::default(),
+            pod_cache: PodCache::default(),
             last_sync: LastSync::new(Clock::System),
             cloud: Cloud::default(),
         };
@@ -407,7 +407,7 @@ mod tests {
             let watch = NodeWatch {
                 client: server(&[]).0,
                 node: node.to_owned(),
-                memory: PodCache::default(),
+                pod_cache: PodCache::default(),
                 last_sync: LastSync::new(Clock::System),
                 cloud: Cloud::default(),
             };

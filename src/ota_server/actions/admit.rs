@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Actions;
-use super::neighbours::{PodLookup, could_be_named, is_name};
+use super::pod_lookups::{PodLookup, could_be_named, is_name};
 use super::precheck::{PodOwner, precheck};
 use super::reason::Reason;
 use super::text::{self, ActionVerb};
@@ -12,7 +12,7 @@ use crate::ota_server::answer::Answer;
 use crate::ota_server::cloud::is_silent;
 use crate::ota_server::pod::{NodePod, PodKey};
 
-/// How long memory may lag behind a change that the caller has seen already, elsewhere.
+/// How long the cache may lag behind a change that the caller has seen already, elsewhere.
 const LAG: Duration = Duration::from_millis(100);
 
 /// A pod that may be replaced as far as it tells itself, and who makes it again.
@@ -25,7 +25,7 @@ pub(super) struct Admitted {
 impl Actions {
     /// The pod of that name, if it may be replaced as far as is known without asking, or by one read.
     pub(super) async fn admit(&self, verb: ActionVerb, key: &PodKey) -> Result<Admitted, Answer> {
-        let known = self.setup.memory.pod(key);
+        let known = self.setup.pod_cache.pod(key);
         if self.setup.cloud.is_throttled() {
             return Err(text::disconnected(Reason::Throttled));
         }
@@ -35,10 +35,10 @@ impl Actions {
             }
             self.seek_cloud(key).await?;
         }
-        match (self.setup.memory.is_live(), known) {
+        match (self.setup.pod_cache.is_live(), known) {
             (true, Some(pod)) => self.admit_known(verb, pod).await,
             (true, None) => {
-                let pods = self.setup.memory.pods().unwrap_or_default();
+                let pods = self.setup.pod_cache.pods().unwrap_or_default();
                 if !could_be_named(key, &pods) {
                     return Err(text::not_found(key));
                 }
@@ -68,17 +68,17 @@ impl Actions {
         if pod.facts().deleting || !has_daemonset {
             return Err(refusal);
         }
-        let (memory, node) = (&self.setup.memory, &self.setup.node);
+        let (pod_cache, node) = (&self.setup.pod_cache, &self.setup.node);
         let is_met =
             |pod: Option<&NodePod>| pod.is_none_or(|pod| precheck(verb, node, pod).is_ok());
-        if !memory.until(pod.key(), LAG, is_met).await {
+        if !pod_cache.until(pod.key(), LAG, is_met).await {
             return Err(refusal);
         }
-        let pod = memory.pod(pod.key());
+        let pod = pod_cache.pod(pod.key());
         self.admit_read(verb, pod.ok_or(refusal)?)
     }
 
-    /// A name that is not in memory: looked up within bounds.
+    /// A name that is not in the cache: looked up within bounds.
     async fn admit_unknown(&self, verb: ActionVerb, key: &PodKey) -> Result<Admitted, Answer> {
         let look = async || {
             if self.setup.cloud.is_lost() {
@@ -90,10 +90,14 @@ impl Actions {
                 Err(error) => Err(text::not_read(&error)),
             }
         };
-        match self.neighbours.look_up(&self.setup.node, key, look).await? {
+        match self
+            .pod_lookups
+            .look_up(&self.setup.node, key, look)
+            .await?
+        {
             PodLookup::Found(pod) => self.admit_read(verb, pod),
             // It is not on this node; without a watch nobody can say even that.
-            PodLookup::Refused if self.setup.memory.is_live() && !self.setup.cloud.is_lost() => {
+            PodLookup::Refused if self.setup.pod_cache.is_live() && !self.setup.cloud.is_lost() => {
                 Err(text::not_found(key))
             }
             PodLookup::Refused => Err(text::disconnected(Reason::Disconnected)),

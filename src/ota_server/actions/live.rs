@@ -1,6 +1,6 @@
 //! What the API server says of a pod, its DaemonSet and the revisions of that: read before anything is written.
 //!
-//! The conditions that invite to an upgrade are left behind by a controller that may be away, and memory is as old as the
+//! The conditions that invite to an upgrade are left behind by a controller that may be away, and the cache is as old as the
 //! watch. So the question is asked again of the objects themselves, by the procedure that the controller goes by. A write follows only an answer: a server that hangs executes nothing later.
 
 use std::collections::BTreeMap;

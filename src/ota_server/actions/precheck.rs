@@ -1,7 +1,7 @@
 //! Whether a pod may be replaced, or its images be pulled, by what is known of the pod itself: checks 3 to 9 of
 //! docs/reference/node-api.md, in order.
 //!
-//! Asked twice with the same rules: of memory, so that junk costs nothing, and of the pod as the API server has it.
+//! Asked twice with the same rules: of the cache, so that junk costs nothing, and of the pod as the API server has it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 

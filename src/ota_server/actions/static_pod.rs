@@ -66,7 +66,7 @@ impl Actions {
         let pending = Pending {
             namespace: key.namespace.clone(),
             pod: key.name.clone(),
-            old: [Some(pod.clone()), self.setup.memory.pod(key)]
+            old: [Some(pod.clone()), self.setup.pod_cache.pod(key)]
                 .iter()
                 .flatten()
                 .map(|pod| pod.facts().uid.clone())

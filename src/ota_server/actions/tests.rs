@@ -49,7 +49,7 @@ impl World {
         sim.kubelets.add_nodes(nodes.into()).await.unwrap();
         let actions = Actions::new(Setup {
             client: sim.cluster.client(AGENT),
-            memory: PodCache::default(),
+            pod_cache: PodCache::default(),
             cloud: Cloud::default(),
             node: "n1".to_owned(),
             clock,
@@ -79,18 +79,18 @@ impl World {
         self.refresh().await;
     }
 
-    /// What the watch does: tells memory of the pods of n1.
+    /// What the watch does: tells the cache of the pods of n1.
     async fn refresh(&self) {
         let params = ListParams::default().fields("spec.nodeName=n1");
         let request = kube::core::Request::new("/api/v1/pods").list(&params);
         let list: kube::core::ObjectList<NodePod> =
             self.client.request(request.unwrap()).await.unwrap();
-        self.memory().replace(list.items);
-        self.memory().set_live(true);
+        self.pod_cache().replace(list.items);
+        self.pod_cache().set_live(true);
     }
 
-    fn memory(&self) -> &PodCache {
-        &self.actions.setup.memory
+    fn pod_cache(&self) -> &PodCache {
+        &self.actions.setup.pod_cache
     }
 
     fn api<K>(&self) -> Api<K>

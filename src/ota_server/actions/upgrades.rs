@@ -1,6 +1,6 @@
 //! What waits for the owner of this node, with the images that it brings: `GET /yurt-ds/v1/upgrades`.
 //!
-//! The pods are those of memory. What a revision brings is asked for once and kept: a ControllerRevision never changes.
+//! The pods are those of the cache. What a revision brings is asked for once and kept: a ControllerRevision never changes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -96,7 +96,7 @@ impl Actions {
     /// # Errors
     /// When nothing is known of this node's pods yet.
     pub(in crate::ota_server) async fn upgrades(&self) -> Result<Value, Answer> {
-        let Some(mut pods) = self.setup.memory.pods() else {
+        let Some(mut pods) = self.setup.pod_cache.pods() else {
             let (status, text) = (StatusCode::INTERNAL_SERVER_ERROR, "Get pod list failed");
             return Err(text::answer(status, Reason::NothingKnownYet, text));
         };

@@ -44,7 +44,7 @@ pub(super) struct Pending {
     pub(super) namespace: String,
     /// Name of the mirror pod.
     pub(super) pod: String,
-    /// UIDs of the mirror pods that were there: as it was read, and as memory had it.
+    /// UIDs of the mirror pods that were there: as it was read, and as the cache had it.
     pub(super) old: Vec<String>,
     /// When the new pod has to be Ready.
     pub(super) until: String,

@@ -15,8 +15,8 @@ use tracing::{error, info, warn};
 
 use super::folder::{ManifestFolder, Pending};
 use crate::clock::Clock;
-use crate::ota_server::memory::PodCache;
 use crate::ota_server::pod::PodKey;
+use crate::ota_server::pod_cache::PodCache;
 
 /// How long a new static pod may take to become Ready before the old one is put back.
 pub(super) const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
@@ -70,7 +70,7 @@ impl GuardedManifest {
     }
 
     /// Watches over replaced static pods until dropped, beginning with those of an earlier run.
-    pub(in crate::ota_server::actions) async fn watch(&self, memory: &PodCache, clock: &Clock) {
+    pub(in crate::ota_server::actions) async fn watch(&self, pod_cache: &PodCache, clock: &Clock) {
         let mut awaited: Vec<AwaitedReturn> = Vec::new();
         let mut live_since = None;
         loop {
@@ -85,13 +85,13 @@ impl GuardedManifest {
                 self.awaited.notified().await;
                 continue;
             }
-            live_since = match memory.is_live() {
+            live_since = match pod_cache.is_live() {
                 true => live_since.or(Some(Instant::now())),
                 false => None,
             };
             let counts = live_since.is_some_and(|since: Instant| since.elapsed() >= SETTLE);
             for one in &awaited {
-                self.judge(one, memory, counts).await;
+                self.judge(one, pod_cache, counts).await;
             }
             tokio::select! {
                 () = self.awaited.notified() => {}
@@ -100,10 +100,10 @@ impl GuardedManifest {
         }
     }
 
-    async fn judge(&self, one: &AwaitedReturn, memory: &PodCache, counts: bool) {
+    async fn judge(&self, one: &AwaitedReturn, pod_cache: &PodCache, counts: bool) {
         let pending = one.pending.clone();
         let pod = &pending.pod.clone();
-        if is_ready(memory, &pending) {
+        if is_ready(pod_cache, &pending) {
             match self
                 .with_folder(move |folder| folder.settle(&pending))
                 .await
@@ -142,8 +142,8 @@ fn follow(awaited: &mut Vec<AwaitedReturn>, found: Vec<Pending>, now: Timestamp)
 }
 
 /// Whether the mirror of the new pod is there, and Ready.
-fn is_ready(memory: &PodCache, pending: &Pending) -> bool {
-    let pod = memory.pod(&PodKey::new(&pending.namespace, &pending.pod));
+fn is_ready(pod_cache: &PodCache, pending: &Pending) -> bool {
+    let pod = pod_cache.pod(&PodKey::new(&pending.namespace, &pending.pod));
     pod.is_some_and(|pod| {
         let facts = pod.facts();
         facts.ready && !facts.deleting && !pending.old.contains(&facts.uid)

@@ -59,7 +59,7 @@ async fn while_the_cloud_is_lost_one_read_finds_out_when_it_is_back() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
     world.sim.cluster.stop();
-    world.memory().set_live(false);
+    world.pod_cache().set_live(false);
     told(
         &world.actions.upgrade(&key, false).await,
         503,
@@ -194,8 +194,8 @@ async fn the_answer_to_a_delete_that_is_lost_does_not_lead_to_a_second_one() {
 async fn before_the_watch_stands_the_server_is_asked() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
-    world.memory().replace([]);
-    world.memory().set_live(false);
+    world.pod_cache().replace([]);
+    world.pod_cache().set_live(false);
     assert_eq!(world.actions.upgrade(&key, false).await.status, 200);
     for name in ["..", "a/b", "A", "a%2fb"] {
         let asked = world.asked().len();
@@ -211,7 +211,7 @@ async fn before_the_watch_stands_the_server_is_asked() {
 #[tokio::test(start_paused = true)]
 async fn before_anything_was_heard_a_frozen_server_costs_the_first_caller_two_seconds() {
     let world = World::outdated().await;
-    world.memory().set_live(false);
+    world.pod_cache().set_live(false);
     let _frozen = world.without(AGENT);
     let start = Instant::now();
     let names = (0..100).map(|number| PodKey::new("default", &format!("pod-{number}")));

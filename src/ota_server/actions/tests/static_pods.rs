@@ -28,7 +28,7 @@ impl Statics {
             manifest_dir: folder.path().to_owned(),
             ..world.actions.setup.clone()
         });
-        // Mirror pods are told to memory here; nobody is to touch them.
+        // Mirror pods are told to the cache here; nobody is to touch them.
         let statics = Self {
             world,
             folder,
@@ -44,7 +44,7 @@ impl Statics {
         let node = node.get("n1").await.unwrap().metadata.uid.unwrap();
         let owner = json!({ "apiVersion": "v1", "kind": "Node", "name": "n1", "uid": node, "controller": true });
         let ready = if ready { "True" } else { "False" };
-        if self.world.memory().pod(&self.key).is_none() {
+        if self.world.pod_cache().pod(&self.key).is_none() {
             let owned = json!({ "metadata": { "ownerReferences": [owner] } });
             self.world.create_pod(&self.key.name, owned.clone()).await;
             self.world
@@ -65,7 +65,7 @@ impl Statics {
             ] },
         });
         self.world
-            .memory()
+            .pod_cache()
             .apply(serde_json::from_value(pod).unwrap());
     }
 
@@ -214,10 +214,10 @@ async fn nothing_is_put_back_while_nobody_can_see_the_pod() {
     let _guard = statics.guard();
     statics.give(json!({ "nginx.yaml": text("nginx:2") })).await;
     assert_eq!(statics.upgrade().await.status, 200);
-    statics.world.memory().set_live(false);
+    statics.world.pod_cache().set_live(false);
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(statics.manifest(), text("nginx:2"));
-    statics.world.memory().set_live(true);
+    statics.world.pod_cache().set_live(true);
     sleep(Duration::from_secs(20)).await;
     assert_eq!(
         statics.manifest(),

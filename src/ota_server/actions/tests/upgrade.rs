@@ -244,15 +244,15 @@ async fn a_pull_blocks_until_it_is_done_failed_and_forced_or_stale() {
 async fn a_condition_that_was_just_set_is_waited_for() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
-    let pod = world.memory().pod(&key).unwrap();
+    let pod = world.pod_cache().pod(&key).unwrap();
     let mut before: Value = serde_json::from_str(pod.raw()).unwrap();
     before["status"]["conditions"] = json!([]);
     world
-        .memory()
+        .pod_cache()
         .apply(serde_json::from_value(before).unwrap());
     let tell = async {
         sleep(Duration::from_millis(60)).await;
-        world.memory().apply(pod.clone());
+        world.pod_cache().apply(pod.clone());
     };
     let start = Instant::now();
     let (answer, ()) = tokio::join!(world.actions.upgrade(&key, false), tell);

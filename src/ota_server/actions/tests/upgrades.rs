@@ -122,7 +122,7 @@ async fn nothing_waits_and_nothing_is_known() {
     let listed = world.actions.upgrades().await.unwrap();
     assert_eq!(listed["items"], json!([]));
     let unknown = Actions::new(Setup {
-        memory: PodCache::default(),
+        pod_cache: PodCache::default(),
         ..world.actions.setup.clone()
     });
     let answer = unknown.upgrades().await.unwrap_err();

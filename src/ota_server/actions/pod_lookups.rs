@@ -1,6 +1,6 @@
 //! Pods of other nodes: worth a look, so that their owner hears where they run, but a bounded one.
 //!
-//! What is not in memory is not on this node, and is refused without asking anybody. Only a name that a DaemonSet of this
+//! What is not in the cache is not on this node, and is refused without asking anybody. Only a name that a DaemonSet of this
 //! node could have given to a pod is looked up, now and then. Junk that imitates such names empties the bucket, and then
 //! is refused like any other.
 
@@ -174,7 +174,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn three_at_once_and_then_one_in_five_seconds() {
-        let neighbours = PodLookups::default();
+        let pod_lookups = PodLookups::default();
         let looks = async |numbers: std::ops::Range<u32>| {
             let mut looks = 0;
             for number in numbers {
@@ -182,7 +182,7 @@ mod tests {
                     looks += 1;
                     Ok::<_, ()>(None)
                 };
-                neighbours
+                pod_lookups
                     .look_up("n1", &key(&format!("a{number}")), look)
                     .await
                     .unwrap();
@@ -200,14 +200,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_name_that_nobody_has_is_not_looked_up_again_for_a_while() {
-        let neighbours = PodLookups::default();
+        let pod_lookups = PodLookups::default();
         let mut looks = 0;
         for _ in 0..7 {
             let look = async || {
                 looks += 1;
                 Ok::<_, ()>(None)
             };
-            neighbours.look_up("n1", &key("a"), look).await.unwrap();
+            pod_lookups.look_up("n1", &key("a"), look).await.unwrap();
             tokio::time::advance(Duration::from_secs(10)).await;
         }
         assert_eq!(looks, 3); // at 0, 30 and 60 seconds

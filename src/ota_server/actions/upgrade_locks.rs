@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
-use crate::ota_server::memory::PodCache;
 use crate::ota_server::pod::{NodePod, PodKey};
+use crate::ota_server::pod_cache::PodCache;
 
 /// Who is at work, and which pods were deleted that the watch still shows alive. As long as the pods of this node.
 #[derive(Clone, Debug, Default)]
@@ -31,8 +31,8 @@ pub(super) struct UpgradeLock {
 
 impl UpgradeLocks {
     /// Waits until no other call is at work on that pod.
-    pub(super) async fn take(&self, pod: &NodePod, memory: &PodCache) -> UpgradeLock {
-        let slot = self.slot(pod, memory);
+    pub(super) async fn take(&self, pod: &NodePod, pod_cache: &PodCache) -> UpgradeLock {
+        let slot = self.slot(pod, pod_cache);
         let (waited, turn) = match slot.turn.clone().try_lock_owned() {
             Ok(turn) => (false, turn),
             Err(_) => (true, slot.turn.clone().lock_owned().await),
@@ -44,11 +44,11 @@ impl UpgradeLocks {
         }
     }
 
-    fn slot(&self, pod: &NodePod, memory: &PodCache) -> Arc<LockState> {
+    fn slot(&self, pod: &NodePod, pod_cache: &PodCache) -> Arc<LockState> {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         slots.retain(|uid, slot| {
             let deleted = slot.deleted.load(Ordering::Relaxed);
-            Arc::strong_count(slot) > 1 || deleted && !is_shown(memory, &slot.key, uid)
+            Arc::strong_count(slot) > 1 || deleted && !is_shown(pod_cache, &slot.key, uid)
         });
         let uid = &pod.facts().uid;
         let slot = slots.entry(uid.clone()).or_insert_with(|| {
@@ -74,10 +74,10 @@ impl UpgradeLock {
     }
 }
 
-/// Whether memory knows by itself that the pod goes, or is gone.
-fn is_shown(memory: &PodCache, key: &PodKey, uid: &str) -> bool {
-    memory.is_live()
-        && memory.pod(key).is_none_or(|pod| {
+/// Whether the cache knows by itself that the pod goes, or is gone.
+fn is_shown(pod_cache: &PodCache, key: &PodKey, uid: &str) -> bool {
+    pod_cache.is_live()
+        && pod_cache.pod(key).is_none_or(|pod| {
             let facts = pod.facts();
             facts.deleting || facts.uid != uid
         })
