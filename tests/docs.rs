@@ -116,7 +116,11 @@ fn the_index_lists_every_page_and_every_verdict() {
 
 #[test]
 fn every_link_between_pages_leads_somewhere() {
-    for page in fs::read_dir(folder()).expect("the folder docs") {
+    let root = folder().join("..");
+    for page in [root, folder(), folder().join("reference")]
+        .into_iter()
+        .flat_map(|folder| fs::read_dir(folder).expect("a folder"))
+    {
         let page = page.expect("a file").path();
         if page.extension().is_none_or(|extension| extension != "md") {
             continue;
@@ -130,7 +134,7 @@ fn every_link_between_pages_leads_somewhere() {
             let file = target.split('#').next().unwrap_or_default();
             let is_outside = file.contains("://") || file.is_empty();
             assert!(
-                is_outside || folder().join(file).exists(),
+                is_outside || page.with_file_name(file).exists(),
                 "{}: {target} leads nowhere",
                 page.display()
             );
