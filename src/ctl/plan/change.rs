@@ -72,7 +72,7 @@ impl PlannedChange {
             let known = keys().map(|known| &known[ANNOTATION_PREFIX.len()..]);
             let help = suggestion(&near(key, known));
             return Err(usage(format!(
-                "{flag} {key}: there is no such setting.{help}"
+                "{flag} {key}: there is no such setting.{help} All of them: yurt-ds ctl settings"
             )));
         }
         match self.settings.insert(full, value) {

@@ -289,6 +289,7 @@ impl Player {
                 from: now,
                 until: wake,
                 phase,
+                awaited: snapshot.said(),
             });
         }
         wake
@@ -298,8 +299,11 @@ impl Player {
     fn wait(&mut self, wait: RolloutWait) {
         let steps = self.log.steps.len();
         match self.waits.last_mut() {
-            Some((last, before)) if *before == steps && last.phase.word() == wait.phase.word() => {
+            Some((last, before))
+                if *before == steps && last.awaited.reason == wait.awaited.reason =>
+            {
                 last.until = wait.until;
+                last.awaited = wait.awaited;
             }
             _ => self.waits.push((wait, steps)),
         }

@@ -6,6 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use crate::core::Phase;
+use crate::core::messages::StatusSentence;
 use crate::ctl::snapshot::RolloutSnapshot;
 
 /// What was played.
@@ -32,6 +33,8 @@ pub(super) struct RolloutWait {
     /// When something can change by itself; `None`: never.
     pub(super) until: Option<Timestamp>,
     pub(super) phase: Phase,
+    /// What is awaited, as conditions say it: the reason, and its sentence.
+    pub(super) awaited: StatusSentence,
 }
 
 /// A node that gets the new revision.

@@ -67,8 +67,8 @@ fn head(row: &PlanRow) -> String {
     // One without an end is the end, which follows.
     for wait in &row.waits {
         if let Some(until) = &wait.until {
-            let (from, phase) = (&wait.from, wait.phase);
-            let _ = writeln!(text, "Waits from {from} until {until} ({phase}).");
+            let (from, why) = (&wait.from, &wait.message);
+            let _ = writeln!(text, "Stands still from {from} until {until}: {why}.");
         }
     }
     if !row.broke.is_empty() {

@@ -20,7 +20,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
                   at once), endSeconds, reaction (from the end of a pod to the beginning of the next: milliseconds,
                   measured), inPlaceSeconds, inPlaceReaction
   of a step       node, batch, manner (delete, surge or inPlace), begins, ready, seconds (from the beginning)
-  of a wait       from, until, phase
+  of a wait       from, until, phase, reason (of the condition meanwhile), message
   of left         node, verdict, reason, message: every node that does not run the revision at the end";
 
 /// Where nothing becomes Ready, so long without a beginning ends a batch.
@@ -84,6 +84,9 @@ pub(super) struct WaitRow {
     pub(super) until: Option<String>,
     /// The state of the rollout meanwhile.
     pub(super) phase: &'static str,
+    /// What is awaited: the reason of the condition meanwhile, and its sentence.
+    pub(super) reason: &'static str,
+    pub(super) message: String,
     #[serde(skip)]
     pub(super) seconds: u64,
 }
@@ -127,6 +130,8 @@ impl PlanRow {
             from: instant::words(wait.from),
             until: wait.until.map(instant::words),
             phase: wait.phase.word(),
+            reason: wait.awaited.reason,
+            message: wait.awaited.sentence(),
             seconds: since(wait.from),
         };
         let mut waits: Vec<WaitRow> = played.waits.iter().map(wait).collect();
