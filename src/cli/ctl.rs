@@ -71,7 +71,7 @@ pub enum Verb {
     /// List all settings; of one DaemonSet with their values, and what has no effect or cannot be used
     ///
     /// Without a DaemonSet no cluster is asked. Of one, each setting is judged by itself, so that everything that has to be
-    /// corrected shows at once (exit code 6).
+    /// corrected shows at once (exit code 6). Nodes are not looked at: whether a selector matches any says `ctl status`.
     Settings(SettingsArgs),
     /// Let a wave open, for the revision that is being rolled out
     ///
@@ -101,7 +101,13 @@ pub struct StatusArgs {
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
     pub output: Output,
     /// Show it again whenever it changes, until interrupted; with -o json one document per change of the numbers
-    #[arg(long, env = "YURT_DS_WATCH", hide_env = true, conflicts_with = "wait")]
+    #[arg(
+        short,
+        long,
+        env = "YURT_DS_WATCH",
+        hide_env = true,
+        conflicts_with = "wait"
+    )]
     pub watch: bool,
     /// Wait until the rollout is complete, or cannot become so without somebody acting; fit for pipelines, also while no
     /// controller runs (exit code 12)

@@ -162,6 +162,12 @@ fn window(part: &str) -> Result<Window, Unreadable> {
             "{part:?} has no {what}: write a window such as Mon-Fri 22:00-05:00 Europe/Berlin"
         ))
     };
+    let unknown_zone = |zone: &str| {
+        let zone: String = zone.chars().take(80).collect();
+        Unreadable(format!(
+            "{zone:?} is no time zone: use the name of one, such as Europe/Berlin or UTC"
+        ))
+    };
     let words: Vec<&str> = part.split_whitespace().collect();
     let [days, times, zone] = words[..] else {
         return Err(unreadable("days, times and time zone"));
@@ -177,7 +183,7 @@ fn window(part: &str) -> Result<Window, Unreadable> {
         to,
         zone: TimeZoneDatabase::bundled()
             .get(zone)
-            .map_err(|_| unreadable("time zone such as Europe/Berlin or UTC"))?,
+            .map_err(|_| unknown_zone(zone))?,
     })
 }
 
@@ -327,7 +333,7 @@ mod tests {
             ("Mon 24:00-05:00 UTC", "times such as"),
             ("Mon 22:60-23:00 UTC", "times such as"),
             ("Mon 22:00-25:00 UTC", "times such as"),
-            ("Mon 22:00-05:00 Europe/Nowhere", "time zone such as"),
+            ("Mon 22:00-05:00 Europe/Nowhere", "is no time zone"),
         ] {
             let unreadable = Windows::read(text).unwrap_err().to_string();
             assert!(unreadable.contains(what), "{text}: {unreadable}");

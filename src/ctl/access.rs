@@ -140,7 +140,7 @@ impl Access {
             Failure::Forbidden => (
                 Code::Unreachable,
                 format!(
-                    "Not allowed to {doing}: {error}. Ask whoever runs {server} for that permission, or choose other \
+                    "Not allowed to {doing}: {error}. Ask whoever runs {server} for the ClusterRole yurt-ds-viewer (to look) or yurt-ds-operator (to change something), or choose other \
                      credentials than those of {origin} by --kubeconfig or --context."
                 ),
             ),

@@ -66,8 +66,8 @@ pub(super) async fn eject(
             return Ok(());
         }
         if standing.is_replacing() {
-            let _ = screen.print(&format!("{key} is paused first.\n"));
             standing.pause(context).await?;
+            let _ = screen.print(&format!("{key} is paused first.\n"));
             was_paused = true;
             standing.await_pause(context).await?;
             continue;

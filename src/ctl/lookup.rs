@@ -122,7 +122,7 @@ pub(super) fn unmanaged(key: &SetKey) -> CliError {
 
 fn to_hand_over(key: &SetKey, on_delete: bool) -> CliError {
     let first = match on_delete {
-        true => "",
+        true => ":",
         false => " set its spec.updateStrategy.type to OnDelete and:",
     };
     let text = format!(
@@ -215,6 +215,10 @@ pub(super) fn missing_node(view: &ClusterView, key: &SetKey, typed: &str) -> Cli
             format!(" It is the name of a pod on node {node}: yurt-ds ctl why {key} {node}")
         }
         None => suggestion(&near(typed, view.index.node_names().map(NodeName::as_str))),
+    };
+    let help = match help.is_empty() {
+        true => format!(" The nodes: yurt-ds ctl status {key} -o wide"),
+        false => help,
     };
     CliError::new(Code::NotFound, format!("There is no node {typed}.{help}"))
 }

@@ -363,7 +363,7 @@ fn outpaced(snapshot: &RolloutSnapshot) -> Option<String> {
     (told != present.as_str()).then(|| {
         format!(
             "its conditions still tell of revision {told}; if that lasts, no controller is at work, or it cannot write them (its \
-             Events, WriteRefused or PermissionMissing, and its log say why): {LOOK_FOR_IT}"
+             Events WriteRefused and PermissionMissing say why): {LOOK_FOR_IT}"
         )
     })
 }

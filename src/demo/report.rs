@@ -399,13 +399,19 @@ impl WriteCounts {
             words.push(format!("{} pod conditions", self.pod_patches));
         }
         if self.jobs > 0 {
-            words.push(format!("{} Jobs that pull", self.jobs));
+            words.push(match self.jobs {
+                1 => "1 Job that pulls".to_owned(),
+                jobs => format!("{jobs} Jobs that pull"),
+            });
         }
         words.push(format!(
             "{} changes of the DaemonSet's status",
             self.status_patches
         ));
-        words.push(format!("{} Events", self.events));
+        words.push(match self.events {
+            1 => "1 Event".to_owned(),
+            events => format!("{events} Events"),
+        });
         words.join(", ")
     }
 

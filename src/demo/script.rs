@@ -291,10 +291,13 @@ impl FleetPlan {
         steps.push(step(
             CHANGE,
             ScriptedEvent::SetImage,
-            format!(
-                "The image changes to {}. Offline nodes are passed over.",
-                self.rollout.new
-            ),
+            match self.rollout.engine {
+                ScriptEngine::Native => format!("The image changes to {}.", self.rollout.new),
+                ScriptEngine::YurtDs(_) => format!(
+                    "The image changes to {}. Offline nodes are passed over.",
+                    self.rollout.new
+                ),
+            },
         ));
         steps.extend(returns(back, self.seed));
         Script {

@@ -413,7 +413,7 @@ pub(super) fn remedy_offline(rollout: &RolloutView<'_>, node: &Node, offline: Of
                 .to_owned();
         }
         (Mode::Ota, ..) => "Its owner can upgrade it when it is Ready again".to_owned(),
-        _ => format!("It goes on by itself when the node was Ready for {settle}"),
+        _ => format!("It goes on by itself when the node has been Ready for {settle}"),
     };
     format!(
         "{back}{}; others do not wait for it.",

@@ -44,7 +44,7 @@ const NAMED: usize = 5;
 /// What the nodes of each verdict have in common, in the order of [`Verdict::WORDS`].
 pub const MEANINGS: [&str; Verdict::WORDS.len()] = [
     "run the current revision",
-    "are being updated, or wait for their pod",
+    "have their turn now, are being updated, or wait for their pod",
     "are outdated and wait for a free slot",
     "are outdated, and another failure domain has its turn (topology-key)",
     "are NotReady or returned a moment ago; others do not wait for them",

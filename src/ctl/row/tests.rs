@@ -204,7 +204,7 @@ fn every_state_of_a_node_has_words() {
         "Offline",
         Some("NotReady"),
         "NotReady and outdated",
-        "was Ready for 30s",
+        "has been Ready for 30s",
     );
 
     let mut stuck = away(node("n1"));
