@@ -1,4 +1,6 @@
 //! Columns that line up, and colour that says at a glance what is well.
+//!
+//! No crate: those for tables draw borders and wrap cells, and what kubectl prints has neither; what is left is padding.
 
 use std::fmt::Write as _;
 

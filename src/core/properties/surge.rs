@@ -1,5 +1,8 @@
 //! A second pod beside the old one, in random stories: whatever is killed, and at whichever write we die, no node that is
 //! served stops being so because of us or of the native controller, and everything ends with one pod per node.
+//!
+//! A world of its own: in [`world`](super::world) a node has one place for a pod, and here two pods on one node are the subject,
+//! with owners, names and the native controller's choice between them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

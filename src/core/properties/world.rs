@@ -1,5 +1,8 @@
 //! A cluster as small as it can be: nodes that come and go, kubelets that take their time, the native DaemonSet
 //! controller under `OnDelete`. One tick is one second.
+//!
+//! Not the embedded cluster: a story here takes microseconds, so a property sees a million of them. Not the model check's
+//! either (`tests/model`): that one has states that can be compared and enumerated, and so no time that goes on.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
 //! Permits to be connected: who has one, and who has to give it back when all are held and somebody else connects.
 //!
 //! Connecting costs nothing, so a permit is not kept by being silent: a newcomer gets that of the oldest connection
-//! that nothing is being done for. Only when something is being done for all of them is the newcomer turned away.
+//! that nothing is being done for. Only when something is being done for all of them is the newcomer turned away. No library for
+//! HTTP servers takes an idle connection back; a semaphore alone would let silent ones keep everybody else out.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
