@@ -58,7 +58,7 @@ const LASTING: SignedDuration = SignedDuration::from_secs(5);
 /// A full pass now and then, from memory: the belt to the braces of being woken by changes.
 const FULL_PASS: Duration = Duration::from_secs(300);
 
-/// DesiredPulls to be woken are looked at again after this at the latest, for wall clocks that jump.
+/// A DaemonSet that is to be woken is looked at again after this at the latest, for wall clocks that jump.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// What the loop is made of.

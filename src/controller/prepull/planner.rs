@@ -176,7 +176,7 @@ struct PlanningPass<'a> {
     wake: Option<Timestamp>,
     /// Pulls under way per DaemonSet and initiator.
     used: BTreeMap<(SetKey, PullInitiator), usize>,
-    /// DesiredPulls that have no Job and may have one, by their place in the queue.
+    /// Desired pulls that have no Job and may have one, by their place in the queue.
     queue: BTreeMap<u64, PullRequest>,
 }
 
