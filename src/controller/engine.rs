@@ -375,7 +375,7 @@ impl Engine {
                 }
                 let left_ota = invalid.is_native_update();
                 if left_ota {
-                    self.wish(key, Vec::new());
+                    self.set_desired_pulls(key, Vec::new());
                 }
                 let report = self
                     .index
@@ -395,7 +395,7 @@ impl Engine {
                 let released = release(&fleet, min_ready, now);
                 let is_released = released.actions.is_empty();
                 let (released, refused) = without_refused(&fleet, released, now);
-                self.wish(key, Vec::new());
+                self.set_desired_pulls(key, Vec::new());
                 self.tell_kept(key, &released);
                 let set = self.index.set(key);
                 let is_over = is_released
@@ -436,7 +436,7 @@ impl Engine {
     }
 
     /// Hands over what the nodes of a DaemonSet want pulled.
-    fn wish(&self, key: &SetKey, pulls: Vec<Pull>) {
+    fn set_desired_pulls(&self, key: &SetKey, pulls: Vec<Pull>) {
         if let Some(set) = self.index.set(key) {
             let wishes = DesiredPulls {
                 uid: set.uid.clone(),
@@ -451,7 +451,7 @@ impl Engine {
         let behind = plan.phase.is_behind();
         if !behind {
             // While the target is not known, what was wished before stands.
-            self.wish(key, std::mem::take(&mut plan.pulls));
+            self.set_desired_pulls(key, std::mem::take(&mut plan.pulls));
         }
         let state = self.state.sets.entry(key.clone()).or_default();
         let since = *state.behind_since.get_or_insert(now);

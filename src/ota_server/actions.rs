@@ -117,7 +117,7 @@ impl Actions {
 
     async fn replace(&self, verb: ActionVerb, key: &PodKey) -> Result<Answer, Answer> {
         let Admitted { pod, owner } = self.admit(verb, key).await?;
-        let held = self.turn(verb, &pod).await?;
+        let held = self.lock(verb, &pod).await?;
         match owner {
             PodOwner::DaemonSet(owner) => {
                 let (pod, target) = self.verify(verb, key, &owner).await?;
@@ -130,7 +130,7 @@ impl Actions {
     async fn request_pull(&self, key: &PodKey) -> Result<Answer, Answer> {
         let verb = ActionVerb::ImagePull;
         let Admitted { pod, owner } = self.admit(verb, key).await?;
-        let _held = self.turn(verb, &pod).await?;
+        let _held = self.lock(verb, &pod).await?;
         let PodOwner::DaemonSet(owner) = owner else {
             return Err(text::unsupported("Node"));
         };
@@ -139,7 +139,7 @@ impl Actions {
     }
 
     /// Waits for the end of other calls for this pod.
-    async fn turn(&self, verb: ActionVerb, pod: &NodePod) -> Result<UpgradeLock, Answer> {
+    async fn lock(&self, verb: ActionVerb, pod: &NodePod) -> Result<UpgradeLock, Answer> {
         let held = self.upgrade_locks.take(pod, &self.setup.pod_cache).await;
         if held.is_deleted() {
             return Err(verb.deleting(pod.key()));
