@@ -273,10 +273,10 @@ impl Engine {
                 .min(LONGEST_SLEEP)
         };
         let sets = self.state.sets.values().filter_map(|set| set.wake);
-        let wished = sets
+        let due = sets
             .min()
             .map(|at| Instant::now() + until(at).max(Duration::from_millis(1)));
-        let next = self.state.next_pass.into_iter().chain(wished).min();
+        let next = self.state.next_pass.into_iter().chain(due).min();
         next.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600))
     }
 
@@ -438,12 +438,12 @@ impl Engine {
     /// Hands over what the nodes of a DaemonSet want pulled.
     fn set_desired_pulls(&self, key: &SetKey, pulls: Vec<Pull>) {
         if let Some(set) = self.index.set(key) {
-            let wishes = DesiredPulls {
+            let desired = DesiredPulls {
                 uid: set.uid.clone(),
                 generation: set.generation,
                 pulls,
             };
-            self.parts.puller.wish(key, wishes);
+            self.parts.puller.set_desired(key, desired);
         }
     }
 

@@ -6,13 +6,13 @@
 //! ```
 //!
 //! The door is small because there will be other ways to pull (by the node's agent over CRI) and other reasons (ahead of a
-//! rolling update): whoever wishes says what should be there on which node, level-triggered; whoever pulls makes it true
-//! and writes how it ended. A wish ends when its condition does not ask any more, so the condition is the only memory:
+//! rolling update): whoever wants images says what should be there on which node, level-triggered; whoever pulls makes it true
+//! and writes how it ended. A desired pull ends when its condition does not ask any more, so the condition is the only memory:
 //! Jobs carry the pod's UID and the revision, and are found again after a restart.
 //!
 //! # Order
-//! First wished, first pulled, and then by name; at most [`planner::PER_SET`] of a DaemonSet and [`planner::IN_ALL`] in all at
-//! once. Two pods of one node that wish the same image are two Jobs: the node's runtime downloads it once.
+//! First wanted, first pulled, and then by name; at most [`planner::PER_SET`] of a DaemonSet and [`planner::IN_ALL`] in all at
+//! once. Two pods of one node that want the same image are two Jobs: the node's runtime downloads it once.
 
 mod calls;
 mod job_store;
@@ -39,14 +39,14 @@ use crate::clock::Clock;
 use crate::core::Pull;
 use crate::index::SetKey;
 
-/// Everything that the nodes of one DaemonSet wish.
+/// Everything that the nodes of one DaemonSet are to pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DesiredPulls {
     /// UID of the DaemonSet.
     pub(super) uid: Arc<str>,
     /// Generation of the DaemonSet whose template is meant.
     pub(super) generation: i64,
-    /// The wishes, in the order of nodes.
+    /// The desired pulls, in the order of nodes.
     pub(super) pulls: Vec<Pull>,
 }
 
@@ -59,7 +59,7 @@ pub(super) enum PullOutcome {
     Failed(String),
 }
 
-/// What wishes are made true with.
+/// What desired pulls are made true with.
 pub(super) struct PullerParts {
     pub(super) client: Client,
     pub(super) writer: Writer,
@@ -69,31 +69,31 @@ pub(super) struct PullerParts {
     pub(super) clock: Clock,
 }
 
-/// All wishes, by DaemonSet.
+/// All desired pulls, by DaemonSet.
 type AllDesiredPulls = BTreeMap<SetKey, Arc<DesiredPulls>>;
 
-/// Makes wishes true while this replica leads.
+/// Makes desired pulls true while this replica leads.
 pub(super) struct Puller {
-    wishes: watch::Sender<AllDesiredPulls>,
+    desired: watch::Sender<AllDesiredPulls>,
     task: JoinHandle<()>,
 }
 
 impl Puller {
-    /// Starts without wishes; asks nothing of the API server before there is one, but for what an earlier leader left.
+    /// Starts without desired pulls; asks nothing of the API server before there is one, but for what an earlier leader left.
     pub(super) fn start(parts: PullerParts) -> Self {
-        let (wishes, wished) = watch::channel(AllDesiredPulls::new());
+        let (desired, desired_changes) = watch::channel(AllDesiredPulls::new());
         Self {
-            wishes,
-            task: tokio::spawn(jobs::run(parts, wished)),
+            desired,
+            task: tokio::spawn(jobs::run(parts, desired_changes)),
         }
     }
 
-    /// From now on these are the wishes of a DaemonSet. What was wished before and is not any more is given up.
-    pub(super) fn wish(&self, key: &SetKey, wishes: DesiredPulls) {
-        self.wishes.send_if_modified(|all| {
-            let same = all.get(key).is_some_and(|known| **known == wishes);
+    /// From now on these are the desired pulls of a DaemonSet. What was desired before and is not any more is given up.
+    pub(super) fn set_desired(&self, key: &SetKey, desired: DesiredPulls) {
+        self.desired.send_if_modified(|all| {
+            let same = all.get(key).is_some_and(|known| **known == desired);
             if !same {
-                all.insert(key.clone(), Arc::new(wishes));
+                all.insert(key.clone(), Arc::new(desired));
             }
             !same
         });
@@ -101,13 +101,13 @@ impl Puller {
 
     /// The DaemonSet is gone, or ours no longer; its Jobs go with its pods.
     pub(super) fn forget(&self, key: &SetKey) {
-        self.wishes
+        self.desired
             .send_if_modified(|all| all.remove(key).is_some());
     }
 
     /// Lets the writes under way end; nothing new begins.
     pub(super) async fn finish(self) {
-        drop(self.wishes);
+        drop(self.desired);
         let _ended = self.task.await;
     }
 }

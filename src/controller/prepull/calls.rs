@@ -50,49 +50,59 @@ impl Calls {
     /// Takes a step.
     pub(super) async fn take(&self, step: &PullStep) -> PullStepResult {
         match step {
-            PullStep::Begin(order) => self.begin(order).await,
-            PullStep::Look(order, job) => self.look(order, job).await,
-            PullStep::Tell(order, outcome, job) => self.tell(order, outcome, job.as_ref()).await,
+            PullStep::Begin(request) => self.begin(request).await,
+            PullStep::Look(request, job) => self.look(request, job).await,
+            PullStep::Tell(request, outcome, job) => {
+                self.tell(request, outcome, job.as_ref()).await
+            }
             PullStep::Clear(job) => self.clear(job).await,
         }
     }
 
     /// Makes the Job from the template as it is now, if that is still the one that is meant.
-    async fn begin(&self, order: &PullRequest) -> PullStepResult {
+    async fn begin(&self, request: &PullRequest) -> PullStepResult {
         let (Some(set), Some(pod)) = (
-            self.read::<DaemonSet>(order, &order.key.name).await,
-            self.read::<Pod>(order, order.pull.pod.name.as_str()).await,
+            self.read::<DaemonSet>(request, &request.key.name).await,
+            self.read::<Pod>(request, request.pull.pod.name.as_str())
+                .await,
         ) else {
             return PullStepResult::Failed;
         };
-        let meant = set["metadata"]["uid"] == *order.set_uid
-            && set["metadata"]["generation"] == order.generation
-            && pod["metadata"]["uid"] == order.pull.pod.uid.as_str();
+        let meant = set["metadata"]["uid"] == *request.set_uid
+            && set["metadata"]["generation"] == request.generation
+            && pod["metadata"]["uid"] == request.pull.pod.uid.as_str();
         if !meant {
-            return PullStepResult::Failed; // the watches are about to say so, and then the wish is another one
+            return PullStepResult::Failed; // the watches are about to say so, and then the desired pull is another one
         }
         let template = &set["spec"]["template"];
         let images = manifest::images(template, &pod);
         if images.is_empty() {
             return PullStepResult::Ended(PullOutcome::Pulled);
         }
-        let (namespace, daemonset) = (&*order.key.namespace, &*order.key.name);
-        let name = name_of(order);
-        let job = manifest::job(&name, namespace, daemonset, &order.pull, template, &images);
+        let (namespace, daemonset) = (&*request.key.namespace, &*request.key.name);
+        let name = name_of(request);
+        let job = manifest::job(
+            &name,
+            namespace,
+            daemonset,
+            &request.pull,
+            template,
+            &images,
+        );
         match self.writer.create_job(namespace, &job).await {
             Ok(made) => {
-                info!(daemonset = %order.key, job = name, node = %order.pull.node, "Made a Job that pulls images");
+                info!(daemonset = %request.key, job = name, node = %request.pull.node, "Made a Job that pulls images");
                 match serde_json::from_str(&made) {
                     Ok(job) => PullStepResult::Begun(Box::new(job)),
                     Err(_) => PullStepResult::Failed, // it is made; the watch shows it
                 }
             }
-            Err(refusal) => self.refused(order, &refusal),
+            Err(refusal) => self.refused(request, &refusal),
         }
     }
 
     /// A Job that the API server does not want will not be wanted in a minute: its sentence is the result.
-    fn refused(&self, order: &PullRequest, refusal: &WriteError) -> PullStepResult {
+    fn refused(&self, request: &PullRequest, refusal: &WriteError) -> PullStepResult {
         let WriteError::Failed { error, .. } = refusal else {
             return PullStepResult::Failed;
         };
@@ -100,12 +110,12 @@ impl Calls {
             // Credentials that have just been renewed work in a moment.
             Failure::Forbidden if is_unauthorized(error) => PullStepResult::Failed,
             Failure::Forbidden | Failure::Refused => {
-                warn!(daemonset = %order.key, %error, "A Job that pulls images was refused");
+                warn!(daemonset = %request.key, %error, "A Job that pulls images was refused");
                 let mut why = error.to_string();
                 if lacks_permission(&why) {
                     why.push_str("; apply ");
                     why.push_str(granted_by("create", "jobs"));
-                    self.complain(order, &why);
+                    self.complain(request, &why);
                 }
                 PullStepResult::Ended(PullOutcome::Failed(why))
             }
@@ -117,22 +127,22 @@ impl Calls {
         }
     }
 
-    fn complain(&self, order: &PullRequest, why: &str) {
-        let about = Subject::daemonset(&order.key.namespace, &order.key.name, &order.set_uid);
+    fn complain(&self, request: &PullRequest, why: &str) {
+        let about = Subject::daemonset(&request.key.namespace, &request.key.name, &request.set_uid);
         let note = format!("cannot pull images ahead: {why}");
         self.events
             .publish(&about, Severity::Warning, PERMISSION_MISSING, &note);
     }
 
     /// Why a Job has no pod, as the Job controller's Events tell.
-    async fn look(&self, order: &PullRequest, job: &JobRef) -> PullStepResult {
-        let api: Api<Event> = Api::namespaced(self.client.clone(), &order.key.namespace);
+    async fn look(&self, request: &PullRequest, job: &JobRef) -> PullStepResult {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &request.key.namespace);
         let failed = format!("involvedObject.uid={},reason=FailedCreate", job.uid);
         let failed = ListParams::default().fields(&failed);
         let events = match within(WRITE_DEADLINE, api.list(&failed)).await {
             Ok(events) => events.items,
             Err(error) => {
-                warn!(daemonset = %order.key, job = job.name, %error, "Cannot read the Events of a Job");
+                warn!(daemonset = %request.key, job = job.name, %error, "Cannot read the Events of a Job");
                 return PullStepResult::Looked(None);
             }
         };
@@ -146,51 +156,51 @@ impl Calls {
     /// Writes the result, if the pod still asks for this very revision.
     async fn tell(
         &self,
-        order: &PullRequest,
+        request: &PullRequest,
         outcome: &PullOutcome,
         job: Option<&JobRef>,
     ) -> PullStepResult {
-        let name = job.map_or_else(|| name_of(order), |job| job.name.clone());
+        let name = job.map_or_else(|| name_of(request), |job| job.name.clone());
         for _ in 0..ATTEMPTS {
-            let api: Api<k8s::Pod> = Api::namespaced(self.client.clone(), &order.key.namespace);
-            let pod = order.pull.pod.name.as_str();
+            let api: Api<k8s::Pod> = Api::namespaced(self.client.clone(), &request.key.namespace);
+            let pod = request.pull.pod.name.as_str();
             let pod = match within(WRITE_DEADLINE, api.get(pod)).await {
                 Ok(pod) => pod,
                 Err(error) if error.failure() == Failure::Gone => {
                     return PullStepResult::Told(None);
                 }
-                Err(error) => return self.hold(order, &error),
+                Err(error) => return self.hold(request, &error),
             };
             let version = pod.metadata.resource_version.clone().unwrap_or_default();
-            if !asks(&pod, order) {
+            if !asks(&pod, request) {
                 return PullStepResult::Told(version.parse().ok());
             }
-            let condition = condition(order, outcome, &name, &self.clock);
+            let condition = condition(request, outcome, &name, &self.clock);
             let written = self
                 .writer
-                .set_condition(&order.key, &order.pull.pod, &version, condition)
+                .set_condition(&request.key, &request.pull.pod, &version, condition)
                 .await;
             match written {
                 Ok(pod) => {
                     let pulled = *outcome == PullOutcome::Pulled;
-                    info!(daemonset = %order.key, pod = %order.pull.pod.name, job = name, pulled, "Told how a pull ended");
+                    info!(daemonset = %request.key, pod = %request.pull.pod.name, job = name, pulled, "Told how a pull ended");
                     self.metrics.image_pulled(pulled);
                     return PullStepResult::Told(version_of(&pod));
                 }
                 Err(refusal) if refusal.failure() == Some(Failure::Conflict) => {}
-                Err(WriteError::Failed { error, .. }) => return self.hold(order, &error),
+                Err(WriteError::Failed { error, .. }) => return self.hold(request, &error),
                 Err(WriteError::NotLeader) => return PullStepResult::Failed,
             }
         }
         PullStepResult::Failed
     }
 
-    fn hold(&self, order: &PullRequest, error: &CallError) -> PullStepResult {
-        warn!(daemonset = %order.key, pod = %order.pull.pod.name, %error, "Cannot tell how a pull ended yet");
+    fn hold(&self, request: &PullRequest, error: &CallError) -> PullStepResult {
+        warn!(daemonset = %request.key, pod = %request.pull.pod.name, %error, "Cannot tell how a pull ended yet");
         let why = error.to_string();
         if error.failure() == Failure::Forbidden && lacks_permission(&why) {
             let cure = granted_by("list", "events");
-            self.complain(order, &format!("{why}; apply {cure}"));
+            self.complain(request, &format!("{why}; apply {cure}"));
         }
         PullStepResult::Failed
     }
@@ -215,34 +225,37 @@ impl Calls {
     /// An object as it is now, all of it.
     async fn read<K: Resource<DynamicType = ()>>(
         &self,
-        order: &PullRequest,
+        request: &PullRequest,
         name: &str,
     ) -> Option<Value> {
-        let url = K::url_path(&(), Some(&order.key.namespace));
-        let request = Request::new(url).get(name, &Default::default());
+        let url = K::url_path(&(), Some(&request.key.namespace));
+        let call = Request::new(url).get(name, &Default::default());
         let call = async {
-            let request = request.map_err(kube::Error::BuildRequest)?;
-            self.client.request::<Value>(request).await
+            let call = call.map_err(kube::Error::BuildRequest)?;
+            self.client.request::<Value>(call).await
         };
         match within(WRITE_DEADLINE, call).await {
             Ok(object) => Some(object),
             Err(error) => {
-                warn!(daemonset = %order.key, name, %error, "Cannot read what a pull needs yet");
+                warn!(daemonset = %request.key, name, %error, "Cannot read what a pull needs yet");
                 None
             }
         }
     }
 }
 
-/// The name of an order's Job.
-fn name_of(order: &PullRequest) -> String {
-    job_name(order.pull.pod.name.as_str(), order.pull.revision.as_str())
+/// The name of the Job of a request.
+fn name_of(request: &PullRequest) -> String {
+    job_name(
+        request.pull.pod.name.as_str(),
+        request.pull.revision.as_str(),
+    )
 }
 
 /// Whether a pod asks for this revision and has no answer.
-fn asks(pod: &k8s::Pod, order: &PullRequest) -> bool {
-    let message = message_of(order.pull.revision.as_str());
-    pod.metadata.uid.as_deref() == Some(order.pull.pod.uid.as_str())
+fn asks(pod: &k8s::Pod, request: &PullRequest) -> bool {
+    let message = message_of(request.pull.revision.as_str());
+    pod.metadata.uid.as_deref() == Some(request.pull.pod.uid.as_str())
         && pod.metadata.deletion_timestamp.is_none()
         && pod.status.conditions.iter().any(|condition| {
             condition.kind == POD_IMAGE_READY
@@ -252,13 +265,13 @@ fn asks(pod: &k8s::Pod, order: &PullRequest) -> bool {
         })
 }
 
-fn condition(order: &PullRequest, outcome: &PullOutcome, job: &str, clock: &Clock) -> Value {
+fn condition(request: &PullRequest, outcome: &PullOutcome, job: &str, clock: &Clock) -> Value {
     match outcome {
         PullOutcome::Pulled => json!({
             "type": POD_IMAGE_READY,
             "status": "True",
             "reason": PULL_IMAGE_SUCCESS,
-            "message": message_of(order.pull.revision.as_str()),
+            "message": message_of(request.pull.revision.as_str()),
             "lastTransitionTime": clock.time(),
         }),
         // Not `True` before, not `True` now: nothing flips. When it failed tells when to try again.
@@ -269,7 +282,7 @@ fn condition(order: &PullRequest, outcome: &PullOutcome, job: &str, clock: &Cloc
             "message": format!(
                 "pull image job {job}{PULL_FAILED}{} ({})",
                 one_line(why),
-                message_of(order.pull.revision.as_str())
+                message_of(request.pull.revision.as_str())
             ),
             "lastProbeTime": clock.time(),
         }),

@@ -113,7 +113,9 @@ impl JobStore {
 
     /// The Jobs, each with what it was made for.
     pub(super) fn jobs(&self) -> impl Iterator<Item = (PullKey, &Job)> {
-        self.jobs.values().filter_map(|job| Some((wish(job)?, job)))
+        self.jobs
+            .values()
+            .filter_map(|job| Some((pull_key(job)?, job)))
     }
 
     /// The newest pod of a Job.
@@ -136,7 +138,7 @@ impl Listing {
 }
 
 /// What a Job was made for; `None` when it is none of ours: it has to belong to the pod that its label names.
-fn wish(job: &Job) -> Option<PullKey> {
+fn pull_key(job: &Job) -> Option<PullKey> {
     let pod = job.metadata.labels.as_ref()?.get(PRE_PULL_POD)?;
     let revision = job.metadata.annotations.as_ref()?.get(PRE_PULL_REVISION)?;
     let mut owners = job.metadata.owner_references.iter().flatten();

@@ -1,6 +1,6 @@
-//! The loop of pulling by Jobs: wishes and watches in, requests out; one task owns everything.
+//! The loop of pulling by Jobs: desired pulls and watches in, requests out; one task owns everything.
 //!
-//! Jobs and their pods are watched while there is a wish or a Job, and once when this replica becomes the leader, to find
+//! Jobs and their pods are watched while there is a desired pull or a Job, and once when this replica becomes the leader, to find
 //! what an earlier one left. At rest nothing is asked.
 
 use std::panic::AssertUnwindSafe;
@@ -28,7 +28,7 @@ use crate::controller::lease::Leadership;
 /// What has changed within this time is looked at together.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Watches are kept this long after the last Job, should the next wish come soon.
+/// Watches are kept this long after the last Job, should the next desired pull come soon.
 const LINGER: Duration = Duration::from_secs(30);
 
 /// The wall clock is looked at again after this at the latest.
@@ -44,19 +44,19 @@ enum JobEvent {
 
 type Watches = futures::stream::BoxStream<'static, JobEvent>;
 
-/// Runs until nobody can wish anything any more.
-pub(super) async fn run(parts: PullerParts, mut wishes: watch::Receiver<AllDesiredPulls>) {
+/// Runs until nobody can want anything any more.
+pub(super) async fn run(parts: PullerParts, mut desired: watch::Receiver<AllDesiredPulls>) {
     let mut leadership = parts.leadership.clone();
     let mut jobs = Jobs::new(parts);
     loop {
         let wake = jobs.wake;
         tokio::select! {
             biased;
-            changed = wishes.changed() => {
+            changed = desired.changed() => {
                 if changed.is_err() {
                     break;
                 }
-                jobs.planner.wish(&wishes.borrow_and_update());
+                jobs.planner.set_desired(&desired.borrow_and_update());
                 jobs.soon();
             }
             changed = leadership.changed() => {
@@ -255,7 +255,7 @@ impl Jobs {
         }
         let until = *self.idle_since.get_or_insert_with(Instant::now) + LINGER;
         if until <= Instant::now() {
-            debug!("No pre-pull is wished, nothing is watched");
+            debug!("No pre-pull is wanted, nothing is watched");
             self.rest();
         } else {
             self.wake = self.wake.min(until);

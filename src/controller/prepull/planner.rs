@@ -1,8 +1,8 @@
-//! What to do next for every wish: pure, from the wishes, the Jobs and the time.
+//! What to do next for every desired pull: pure, from the desired pulls, the Jobs and the time.
 //!
 //! ```text
-//! wish without Job ─► Begin ─► Job ─► judged ─┬─► under way, or with a problem for a while
-//!                                             └─► result ─► Tell ─► Clear      Job without wish ─► Clear
+//! desired pull without Job ─► Begin ─► Job ─► judged ─┬─► under way, or with a problem for a while
+//!                                                     └─► result ─► Tell ─► Clear      Job without desired pull ─► Clear
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,11 +33,11 @@ const EVENTS_AFTER: [Duration; 3] = [
     Duration::from_secs(60),
 ];
 
-/// All wishes and what became of them.
+/// All desired pulls and what became of them.
 #[derive(Debug, Default)]
 pub(super) struct Planner {
-    orders: BTreeMap<PullKey, PullRequest>,
-    memory: BTreeMap<PullKey, PullState>,
+    requests: BTreeMap<PullKey, PullRequest>,
+    states: BTreeMap<PullKey, PullState>,
     known: BTreeSet<SetKey>,
     count: u64,
     clearing: BTreeSet<String>,
@@ -50,17 +50,17 @@ pub(super) struct Planner {
 }
 
 impl Planner {
-    /// Takes over what is wished now.
-    pub(super) fn wish(&mut self, all: &AllDesiredPulls) {
+    /// Takes over what is desired now.
+    pub(super) fn set_desired(&mut self, all: &AllDesiredPulls) {
         self.known = all.keys().cloned().collect();
-        self.orders.clear();
-        for (key, wishes) in all {
-            for pull in &wishes.pulls {
-                let order = PullRequest::of(key, wishes, pull);
-                let wish = order.wish();
-                self.orders.insert(wish.clone(), order);
+        self.requests.clear();
+        for (key, desired) in all {
+            for pull in &desired.pulls {
+                let request = PullRequest::of(key, desired, pull);
+                let pull_key = request.pull_key();
+                self.requests.insert(pull_key.clone(), request);
                 let count = &mut self.count;
-                self.memory.entry(wish).or_insert_with(|| {
+                self.states.entry(pull_key).or_insert_with(|| {
                     *count += 1;
                     PullState {
                         number: *count,
@@ -69,14 +69,14 @@ impl Planner {
                 });
             }
         }
-        let orders = &self.orders;
-        self.memory
-            .retain(|wish, memory| memory.busy || orders.contains_key(wish));
+        let requests = &self.requests;
+        self.states
+            .retain(|pull_key, state| state.busy || requests.contains_key(pull_key));
     }
 
-    /// Whether nobody wishes anything.
+    /// Whether nothing is desired.
     pub(super) fn is_idle(&self) -> bool {
-        self.orders.is_empty() && self.clearing.is_empty()
+        self.requests.is_empty() && self.clearing.is_empty()
     }
 
     /// Whether Jobs can be seen; otherwise why not.
@@ -86,20 +86,20 @@ impl Planner {
 
     /// Nothing under way is ours any more: another replica leads.
     pub(super) fn forget(&mut self) {
-        let orders = std::mem::take(&mut self.orders);
+        let requests = std::mem::take(&mut self.requests);
         *self = Self {
-            orders,
+            requests,
             known: std::mem::take(&mut self.known),
             ..Self::default()
         };
-        for wish in self.orders.keys() {
+        for pull_key in self.requests.keys() {
             self.count += 1;
             let number = self.count;
-            let memory = PullState {
+            let state = PullState {
                 number,
                 ..PullState::default()
             };
-            self.memory.insert(wish.clone(), memory);
+            self.states.insert(pull_key.clone(), state);
         }
     }
 
@@ -116,8 +116,10 @@ impl Planner {
         let (steps, wake) = (turn.steps, turn.wake);
         for step in &steps {
             match step {
-                PullStep::Begin(order) | PullStep::Look(order, _) | PullStep::Tell(order, ..) => {
-                    self.memory.entry(order.wish()).or_default().busy = true;
+                PullStep::Begin(request)
+                | PullStep::Look(request, _)
+                | PullStep::Tell(request, ..) => {
+                    self.states.entry(request.pull_key()).or_default().busy = true;
                 }
                 PullStep::Clear(job) => drop(self.clearing.insert(job.uid.clone())),
             }
@@ -136,17 +138,17 @@ impl Planner {
                     self.reported.remove(&job.uid);
                 }
             }
-            PullStep::Begin(order) | PullStep::Look(order, _) | PullStep::Tell(order, ..) => {
+            PullStep::Begin(request) | PullStep::Look(request, _) | PullStep::Tell(request, ..) => {
                 if let (PullStep::Tell(_, _, Some(job)), PullStepResult::Told(_)) = (step, &answer)
                 {
                     self.reported.insert(job.uid.clone());
                 }
-                let wish = order.wish();
-                if let Some(memory) = self.memory.get_mut(&wish) {
-                    memory.take(answer, now);
+                let pull_key = request.pull_key();
+                if let Some(state) = self.states.get_mut(&pull_key) {
+                    state.take(answer, now);
                 }
-                if !self.orders.contains_key(&wish) {
-                    self.memory.remove(&wish);
+                if !self.requests.contains_key(&pull_key) {
+                    self.states.remove(&pull_key);
                 }
             }
         }
@@ -154,13 +156,13 @@ impl Planner {
 
     /// How many pulls are under way.
     pub(super) fn under_way(&self, job_store: &JobStore) -> usize {
-        let jobs = job_store.jobs().filter(|(wish, job)| {
+        let jobs = job_store.jobs().filter(|(pull_key, job)| {
             let told = job
                 .metadata
                 .uid
                 .as_ref()
                 .is_some_and(|uid| self.reported.contains(uid));
-            !told && self.orders.contains_key(wish)
+            !told && self.requests.contains_key(pull_key)
         });
         jobs.count()
     }
@@ -183,8 +185,8 @@ struct PlanningPass<'a> {
 impl<'a> PlanningPass<'a> {
     fn new(planner: &'a mut Planner, job_store: &'a JobStore, now: Timestamp) -> Self {
         let mut jobs: BTreeMap<PullKey, Vec<&Job>> = BTreeMap::new();
-        for (wish, job) in job_store.jobs() {
-            jobs.entry(wish).or_default().push(job);
+        for (pull_key, job) in job_store.jobs() {
+            jobs.entry(pull_key).or_default().push(job);
         }
         Self {
             planner,
@@ -202,16 +204,16 @@ impl<'a> PlanningPass<'a> {
         self.wake = self.wake.into_iter().chain([at]).min();
     }
 
-    /// Looks at every wish, whether it has a Job or not.
+    /// Looks at every desired pull, whether it has a Job or not.
     fn go_on(&mut self) {
-        let orders: Vec<PullRequest> = self.planner.orders.values().cloned().collect();
-        for order in orders {
-            self.look_at(order);
+        let requests: Vec<PullRequest> = self.planner.requests.values().cloned().collect();
+        for request in requests {
+            self.look_at(request);
         }
     }
 
-    fn look_at(&mut self, order: PullRequest) {
-        let wish = order.wish();
+    fn look_at(&mut self, request: PullRequest) {
+        let pull_key = request.pull_key();
         let now = self.now;
         let told = &self.planner.reported;
         let is_told = |job: &Job| {
@@ -220,55 +222,55 @@ impl<'a> PlanningPass<'a> {
                 .as_ref()
                 .is_some_and(|uid| told.contains(uid))
         };
-        let jobs = self.jobs.get(&wish).into_iter().flatten();
+        let jobs = self.jobs.get(&pull_key).into_iter().flatten();
         let job = jobs.copied().find(|job| !is_told(job));
-        let memory = self.planner.memory.entry(wish).or_default();
-        let answered = memory.answered(&order, now);
+        let state = self.planner.states.entry(pull_key).or_default();
+        let answered = state.answered(&request, now);
         if let Some(until) = answered {
             if until < Timestamp::MAX {
                 self.wake(until);
             }
             return;
         }
-        if (job.is_some() || memory.busy) && order.pull.begins {
-            *self.used.entry(queue_of(&order)).or_default() += 1;
+        if (job.is_some() || state.busy) && request.pull.begins {
+            *self.used.entry(queue_of(&request)).or_default() += 1;
         }
-        if memory.busy || !order.pull.tells {
+        if state.busy || !request.pull.tells {
             return;
         }
-        if let Some(until) = memory.not_before.filter(|until| *until > now) {
+        if let Some(until) = state.not_before.filter(|until| *until > now) {
             return self.wake(until);
         }
-        if let Some(outcome) = memory.ended.clone() {
+        if let Some(outcome) = state.ended.clone() {
             return self
                 .steps
-                .push(PullStep::Tell(order, outcome, job.map(JobRef::of)));
+                .push(PullStep::Tell(request, outcome, job.map(JobRef::of)));
         }
         match job {
-            Some(job) => self.judge(order, job),
-            None if !order.pull.begins => {}
-            None => drop(self.queue.insert(memory.number, order)),
+            Some(job) => self.judge(request, job),
+            None if !request.pull.begins => {}
+            None => drop(self.queue.insert(state.number, request)),
         }
     }
 
-    fn judge(&mut self, order: PullRequest, job: &Job) {
+    fn judge(&mut self, request: PullRequest, job: &Job) {
         let now = self.now;
-        let begins = order.pull.begins;
-        let memory = self.planner.memory.entry(order.wish()).or_default();
-        let tell = |outcome| PullStep::Tell(order.clone(), outcome, Some(JobRef::of(job)));
+        let begins = request.pull.begins;
+        let state = self.planner.states.entry(request.pull_key()).or_default();
+        let tell = |outcome| PullStep::Tell(request.clone(), outcome, Some(JobRef::of(job)));
         match judge(job, self.job_store.pod_of(job)) {
             PullJudgement::Pulled => self.steps.push(tell(PullOutcome::Pulled)),
             PullJudgement::Failed(why) => self.steps.push(tell(PullOutcome::Failed(why))),
-            PullJudgement::Pulling => memory.problem = None,
+            PullJudgement::Pulling => state.problem = None,
             // What a node that is offline said last is history.
             PullJudgement::Problem(problem, _) if !begins && problem != PullProblem::Ended => {
-                memory.problem = None
+                state.problem = None
             }
-            PullJudgement::Problem(problem, why) => match memory.note_problem(problem, now) {
+            PullJudgement::Problem(problem, why) => match state.note_problem(problem, now) {
                 Lasting::TooLong => self.steps.push(tell(PullOutcome::Failed(why))),
                 Lasting::UntilItChanges => {}
                 Lasting::Until(until) => {
-                    let look = memory
+                    let look = state
                         .problem
                         .as_mut()
                         .filter(|_| problem == PullProblem::NoPod);
@@ -279,7 +281,7 @@ impl<'a> PlanningPass<'a> {
                     });
                     match due {
                         Some(due) if due <= now => {
-                            self.steps.push(PullStep::Look(order, JobRef::of(job)));
+                            self.steps.push(PullStep::Look(request, JobRef::of(job)));
                         }
                         due => self.wake(due.map_or(until, |due| due.min(until))),
                     }
@@ -295,26 +297,26 @@ impl<'a> PlanningPass<'a> {
             return;
         }
         let mut all: usize = self.used.values().sum();
-        for order in std::mem::take(&mut self.queue).into_values() {
+        for request in std::mem::take(&mut self.queue).into_values() {
             if let Some(why) = &denied {
                 let outcome = PullOutcome::Failed(why.clone());
-                self.steps.push(PullStep::Tell(order, outcome, None));
+                self.steps.push(PullStep::Tell(request, outcome, None));
                 continue;
             }
-            let used = self.used.entry(queue_of(&order)).or_default();
-            let limit = match order.pull.initiator {
+            let used = self.used.entry(queue_of(&request)).or_default();
+            let limit = match request.pull.initiator {
                 PullInitiator::Owner => PER_SET,
                 PullInitiator::Rollout => IN_ALL,
             };
             if all < IN_ALL && *used < limit {
                 *used += 1;
                 all += 1;
-                self.steps.push(PullStep::Begin(order));
+                self.steps.push(PullStep::Begin(request));
             }
         }
     }
 
-    /// Removes Jobs that nobody wishes any more, and those whose result was written.
+    /// Removes Jobs that nobody wants any more, and those whose result was written.
     fn clear(&mut self) {
         if let Some(until) = self.planner.clear_after.filter(|until| *until > self.now) {
             return self.wake(until);
@@ -324,16 +326,19 @@ impl<'a> PlanningPass<'a> {
         let jobs = self
             .jobs
             .iter()
-            .flat_map(|(wish, jobs)| jobs.iter().map(move |job| (wish, job)));
-        let spent = jobs.filter(|(wish, job)| {
+            .flat_map(|(pull_key, jobs)| jobs.iter().map(move |job| (pull_key, job)));
+        let spent = jobs.filter(|(pull_key, job)| {
             let uid = job.metadata.uid.as_deref().unwrap_or_default();
             let told = planner.reported.contains(uid);
-            let wished = planner.orders.contains_key(*wish);
-            let ours = planner.memory.get(*wish).is_some_and(|memory| memory.busy);
+            let desired_changes = planner.requests.contains_key(*pull_key);
+            let ours = planner
+                .states
+                .get(*pull_key)
+                .is_some_and(|state| state.busy);
             let leaving =
                 job.metadata.deletion_timestamp.is_some() || planner.clearing.contains(uid);
             let known = planner.known.iter().any(|key| is_of(job, key));
-            !leaving && (told || (!wished && !ours && known))
+            !leaving && (told || (!desired_changes && !ours && known))
         });
         self.steps
             .extend(spent.map(|(_, job)| PullStep::Clear(JobRef::of(job))));
@@ -341,8 +346,8 @@ impl<'a> PlanningPass<'a> {
 }
 
 /// Those that share a limit with it.
-fn queue_of(order: &PullRequest) -> (SetKey, PullInitiator) {
-    (order.key.clone(), order.pull.initiator)
+fn queue_of(request: &PullRequest) -> (SetKey, PullInitiator) {
+    (request.key.clone(), request.pull.initiator)
 }
 
 /// Whether a Job was made for that DaemonSet.

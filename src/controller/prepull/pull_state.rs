@@ -1,4 +1,4 @@
-//! What is remembered of one wish: its place in the queue, what failed, how it ended, and since when it looks bad.
+//! What is remembered of one desired pull: its place in the queue, what failed, how it ended, and since when it looks bad.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const ATTEMPTS: u32 = 3;
 /// Pauses after something that failed: doubling from the first to the second.
 pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// What is remembered of a wish while it lasts.
+/// What is remembered of a desired pull while it lasts.
 #[derive(Debug, Default)]
 pub(super) struct PullState {
     /// Its place in the queue.
@@ -72,9 +72,9 @@ impl PullState {
     }
 
     /// Whether this very request has been answered, and the view does not show it yet; until when that may be so.
-    pub(super) fn answered(&self, order: &PullRequest, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn answered(&self, request: &PullRequest, now: Timestamp) -> Option<Timestamp> {
         let (version, at) = self.written?;
-        let seen: Option<u64> = order.pull.pod.resource_version.as_str().parse().ok();
+        let seen: Option<u64> = request.pull.pod.resource_version.as_str().parse().ok();
         match version.zip(seen) {
             Some((written, seen)) => (seen <= written).then_some(Timestamp::MAX),
             None => Some(after(at, UNSEEN)).filter(|until| *until > now),

@@ -9,7 +9,7 @@ use super::{DesiredPulls, PullOutcome};
 use crate::core::Pull;
 use crate::index::SetKey;
 
-/// A wish with all that is needed to make it true.
+/// A desired pull with all that is needed to make it true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PullRequest {
     /// The DaemonSet.
@@ -23,17 +23,17 @@ pub(super) struct PullRequest {
 }
 
 impl PullRequest {
-    pub(super) fn of(key: &SetKey, wishes: &DesiredPulls, pull: &Pull) -> Self {
+    pub(super) fn of(key: &SetKey, desired: &DesiredPulls, pull: &Pull) -> Self {
         Self {
             key: key.clone(),
-            set_uid: wishes.uid.clone(),
-            generation: wishes.generation,
+            set_uid: desired.uid.clone(),
+            generation: desired.generation,
             pull: pull.clone(),
         }
     }
 
     /// What it is about, whoever asks.
-    pub(super) fn wish(&self) -> PullKey {
+    pub(super) fn pull_key(&self) -> PullKey {
         (self.pull.pod.uid.clone(), self.pull.revision.clone())
     }
 }

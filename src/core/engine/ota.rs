@@ -97,7 +97,7 @@ fn stale(pod: &Pod, target: &Revision) -> Option<StaleImage> {
 
 /// The pulls that are asked for and have no answer yet. What is stale is left out: it is mended first.
 pub(super) fn pulls(fleet: &Fleet, target: &Revision, paused: bool) -> Vec<Pull> {
-    let wishes = fleet.nodes.iter().flat_map(|node| {
+    let pulls = fleet.nodes.iter().flat_map(|node| {
         let asking = node.pods.iter().filter(|pod| asks_for(pod, target));
         asking.map(|pod| Pull {
             pod: pod.reference(),
@@ -108,7 +108,7 @@ pub(super) fn pulls(fleet: &Fleet, target: &Revision, paused: bool) -> Vec<Pull>
             tells: true,
         })
     });
-    wishes.collect()
+    pulls.collect()
 }
 
 fn asks_for(pod: &Pod, target: &Revision) -> bool {

@@ -29,14 +29,14 @@ fn pull(pod: &str) -> Pull {
     }
 }
 
-fn wishes(of: &[(&str, Vec<Pull>)]) -> AllDesiredPulls {
+fn desired(of: &[(&str, Vec<Pull>)]) -> AllDesiredPulls {
     let one = |(set, pulls): &(&str, Vec<Pull>)| {
-        let wishes = DesiredPulls {
+        let desired = DesiredPulls {
             uid: (*set).into(),
             generation: 1,
             pulls: pulls.clone(),
         };
-        (SetKey::new("shop", set), Arc::new(wishes))
+        (SetKey::new("shop", set), Arc::new(desired))
     };
     of.iter().map(one).collect()
 }
@@ -84,7 +84,7 @@ fn pod(pull: &Pull, reason: &str) -> k8s_openapi::api::core::v1::Pod {
 /// Names of the pods for which pulls begin.
 fn begun(steps: &[PullStep]) -> Vec<String> {
     let begun = steps.iter().filter_map(|step| match step {
-        PullStep::Begin(order) => Some(order.pull.pod.name.to_string()),
+        PullStep::Begin(request) => Some(request.pull.pod.name.to_string()),
         _ => None,
     });
     begun.collect()
@@ -99,12 +99,12 @@ fn many(prefix: &str, count: usize) -> Vec<Pull> {
 #[test]
 fn so_many_of_a_daemonset_and_so_many_in_all_at_once() {
     let (mut planner, mut job_store) = (Planner::default(), job_store());
-    let all = wishes(&[
+    let all = desired(&[
         ("a", many("a", 30)),
         ("b", many("b", 30)),
         ("c", many("c", 30)),
     ]);
-    planner.wish(&all);
+    planner.set_desired(&all);
     let (steps, _) = planner.next(&job_store, at(0));
     let begun_at_first = begun(&steps);
     assert_eq!(begun_at_first.len(), IN_ALL);
@@ -124,17 +124,17 @@ fn so_many_of_a_daemonset_and_so_many_in_all_at_once() {
     );
     // One has its Job and ends: the next one in the row begins.
     let first = &steps[0];
-    let PullStep::Begin(order) = first else {
+    let PullStep::Begin(request) = first else {
         panic!("{first:?}")
     };
-    let job = job("a", &order.pull);
+    let job = job("a", &request.pull);
     job_store.put(job.clone());
     planner.take(first, PullStepResult::Begun(Box::new(job.clone())), at(1));
     assert_eq!(
         begun(&planner.next(&job_store, at(1)).0),
         Vec::<String>::new()
     );
-    planner.wish(&wishes(&[
+    planner.set_desired(&desired(&[
         ("a", many("a", 30)[1..].to_vec()),
         ("b", many("b", 30)),
         ("c", many("c", 30)),
@@ -148,10 +148,10 @@ fn so_many_of_a_daemonset_and_so_many_in_all_at_once() {
 }
 
 #[test]
-fn the_first_who_wished_is_the_first_who_is_served() {
+fn the_first_who_asked_is_the_first_who_is_served() {
     let (mut planner, job_store) = (Planner::default(), JobStore::default());
-    planner.wish(&wishes(&[("b", vec![pull("z"), pull("y")])]));
-    planner.wish(&wishes(&[
+    planner.set_desired(&desired(&[("b", vec![pull("z"), pull("y")])]));
+    planner.set_desired(&desired(&[
         ("a", vec![pull("x")]),
         ("b", vec![pull("z"), pull("y")]),
     ]));
@@ -177,7 +177,7 @@ fn a_pull_on_a_node_that_went_away_keeps_its_job_and_gives_up_its_slot() {
         job_store.put(job("a", pull));
     }
     let pulls = [gone, vec![pull("other")]].concat();
-    planner.wish(&wishes(&[("a", pulls)]));
+    planner.set_desired(&desired(&[("a", pulls)]));
     let (steps, wake) = planner.next(&job_store, at(0));
     assert_eq!(
         (begun(&steps), steps.len(), wake),
@@ -190,7 +190,7 @@ fn a_pull_on_a_node_that_went_away_keeps_its_job_and_gives_up_its_slot() {
 fn one_failed_attempt_is_followed_by_others_until_a_minute_and_three_have_passed() {
     let (mut planner, mut job_store) = (Planner::default(), job_store());
     let pull = pull("a");
-    planner.wish(&wishes(&[("a", vec![pull.clone()])]));
+    planner.set_desired(&desired(&[("a", vec![pull.clone()])]));
     job_store.put(job("a", &pull));
     let mut look = |reason: &str, second: i64| {
         job_store.take_pod(Event::Apply(pod(&pull, reason)));
@@ -213,7 +213,7 @@ fn one_failed_attempt_is_followed_by_others_until_a_minute_and_three_have_passed
 fn an_answer_is_given_once_until_the_pod_asks_again() {
     let (mut planner, mut job_store) = (Planner::default(), job_store());
     let first = pull("a");
-    planner.wish(&wishes(&[("a", vec![first.clone()])]));
+    planner.set_desired(&desired(&[("a", vec![first.clone()])]));
     job_store.put(job("a", &first));
     job_store.take_pod(Event::Apply(pod(&first, "InvalidImageName")));
     let (steps, _) = planner.next(&job_store, at(0));
@@ -232,14 +232,14 @@ fn an_answer_is_given_once_until_the_pod_asks_again() {
     // Asked again, before anybody saw how it ended.
     let mut again = first.clone();
     again.pod.resource_version = "13".into();
-    planner.wish(&wishes(&[("a", vec![again])]));
+    planner.set_desired(&desired(&[("a", vec![again])]));
     assert_eq!(begun(&planner.next(&job_store, at(2)).0), ["a"]);
 }
 
 #[test]
 fn what_failed_is_tried_again_later_and_later() {
     let (mut planner, job_store) = (Planner::default(), job_store());
-    planner.wish(&wishes(&[("a", vec![pull("a")])]));
+    planner.set_desired(&desired(&[("a", vec![pull("a")])]));
     let mut now = at(0);
     for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
         let (steps, _) = planner.next(&job_store, now);
@@ -252,10 +252,10 @@ fn what_failed_is_tried_again_later_and_later() {
 }
 
 #[test]
-fn without_permission_to_see_jobs_every_wish_is_told_so() {
+fn without_permission_to_see_jobs_every_pull_is_told_so() {
     let (mut planner, job_store) = (Planner::default(), JobStore::default());
     planner.deny(Some("the controller may not list jobs".to_owned()));
-    planner.wish(&wishes(&[("a", vec![pull("a")])]));
+    planner.set_desired(&desired(&[("a", vec![pull("a")])]));
     let (steps, _) = planner.next(&job_store, at(0));
     let [PullStep::Tell(_, PullOutcome::Failed(why), None)] = &steps[..] else {
         panic!("{steps:?}")
@@ -273,6 +273,6 @@ fn jobs_of_others_are_left_alone() {
     let mut unknown = job("not-decided-yet", &pull("b"));
     unknown.metadata.uid = Some("other".to_owned());
     job_store.put(unknown);
-    planner.wish(&wishes(&[("a", vec![])]));
+    planner.set_desired(&desired(&[("a", vec![])]));
     assert_eq!(planner.next(&job_store, at(0)).0, []);
 }
