@@ -163,13 +163,15 @@ impl<'a> Images<'a> {
     }
 
     /// Asks as many nodes as there is room for; `base` nodes take part. `queue` tells those that wait for their
-    /// replacement, in the order of it, which is worked out only where somebody can be asked.
+    /// replacement, in the order of it, which is worked out only where somebody can be asked. Whose request the API server
+    /// refused, and is not to be tried again now as `may` says, takes no room: the next one is asked.
     pub(super) fn ask(
         &self,
         classes: &[Class],
         verdicts: &[Verdict],
         base: usize,
         queue: impl FnOnce() -> Vec<usize>,
+        may: impl Fn(&Node) -> bool,
     ) -> PullsAhead {
         let limit = self.settings.parallelism.resolve(base);
         let mut asking = PullsAhead::default();
@@ -183,7 +185,7 @@ impl<'a> Images<'a> {
         }
         let mut room = limit.saturating_sub(asking.pulls.len()).min(BATCH);
         asking.wake = self.next_retry(classes);
-        if room == 0 {
+        if room == 0 && self.fleet.refusals.is_nobody_refused() {
             return asking;
         }
         let queue = queue();
@@ -194,14 +196,18 @@ impl<'a> Images<'a> {
         };
         let fresh = queue.iter().filter(unasked);
         for position in fresh.chain(queue.iter().filter(due)) {
-            if room == 0 || !waits(&verdicts[*position]) {
+            let node = &self.fleet.nodes[*position];
+            let is_tried = may(node);
+            if is_tried && room == 0 || !waits(&verdicts[*position]) {
                 continue;
             }
-            let Some(pod) = self.fleet.nodes[*position].outdated() else {
+            let Some(pod) = node.outdated() else {
                 continue;
             };
-            room -= 1;
-            asking.asked.insert(*position);
+            if is_tried {
+                room -= 1;
+                asking.asked.insert(*position);
+            }
             asking.actions.push(Action::AskForImages {
                 pod: pod.reference(),
                 revision: self.target.clone(),

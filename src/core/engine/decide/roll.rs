@@ -11,7 +11,8 @@ use crate::core::engine::order::{Order, Turn};
 use crate::core::engine::pace::Pace;
 use crate::core::engine::replacement::{self, UpdateMethod};
 use crate::core::engine::{ota, removal, revert, surge};
-use crate::core::fleet::Pod;
+use crate::core::fleet::refusals::Part;
+use crate::core::fleet::{Node, Pod};
 use crate::core::id::{PodUid, RevisionState};
 use crate::core::verdict::{Progress, Revert, Verdict};
 
@@ -290,7 +291,9 @@ impl PlanDraft<'_> {
                 .collect()
         };
         let (classes, verdicts) = (&self.judged.classes, &self.verdicts);
-        let asking = images.ask(classes, verdicts, self.judged.budget.base, queue);
+        let refusing = &self.judged.gates.refusing;
+        let may = |node: &Node| refusing.may(&node.name, Part::Tell);
+        let asking = images.ask(classes, verdicts, self.judged.budget.base, queue, may);
         self.actions.extend(asking.actions);
         self.pulls = asking.pulls;
         self.pulls_again = asking.wake;

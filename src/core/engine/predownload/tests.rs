@@ -156,6 +156,30 @@ fn best_effort_replaces_without_waiting_and_pulls_ahead_on_the_next_nodes() {
 }
 
 #[test]
+fn a_request_that_is_refused_takes_no_place_from_the_next_node() {
+    use crate::core::RefusedWrite;
+    for settings in [required(1), best_effort(1)] {
+        let mut fleet = fleet(&[None, None, None, None]);
+        // Its own pod is replaced first where nothing is awaited.
+        let refused = usize::from(settings.predownload.is_none());
+        let node = &fleet.nodes[refused];
+        let (name, uid) = (node.name.clone(), node.pods[0].uid.clone());
+        let current = Revision::from("new");
+        fleet.refusals.keep_to(&current);
+        fleet
+            .refusals
+            .refuse((&name, Some(&uid)), RefusedWrite::Tell, "no", at(100));
+        let next = fleet.nodes[refused + 1].name.to_string();
+        let plan = decide(&settings, &fleet, at(100));
+        assert_eq!(written(&plan)[0], [next], "{:?}", plan.verdicts);
+        assert_eq!(plan.refused.on(&name).count(), 1);
+        // When it is tried again its place is its own until the answer comes.
+        let later = decide(&settings, &fleet, at(100 + 3600));
+        assert_eq!(written(&later)[0], [name.to_string()]);
+    }
+}
+
+#[test]
 fn an_answer_for_another_revision_counts_for_nothing() {
     let old = [image(true, false, "old"), image(false, true, "old")];
     let plan = decided(&required(1), &old, 100);
