@@ -193,6 +193,25 @@ scenarios! {
         Scenario::from(story).since(POLICIES)
     }
 
+    fn rw15_given_a_policy_against_one_request_to_pull_then_the_others_pull_and_follow_and_it_is_named(pace) {
+        let daemon = Daemon::new()
+            .annotate("image-predownload-parallelism", "1")
+            .annotate("predownload", "required");
+        let story = Story::on(3)
+            .with(daemon)
+            .writing(Writes::Conditions)
+            .deny("status", 1)
+            .image(NEW)
+            .until_within(replaced([2, 3]), 200)
+            .until(condition("Stalled", "True", "refuses to patch the conditions of pods on"))
+            .throughout(untouched([1]), pace.pick(120, 10))
+            .allow("status")
+            .until_within(converged(), 200)
+            .until(complete())
+            .expect(deletions(3));
+        Scenario::from(story).since(POLICIES)
+    }
+
     fn rw04_given_a_restart_while_a_write_is_refused_then_nothing_is_told_twice(pace) {
         let told = || one_event("Warning", TOLD).and(one_event("Warning", "stopped: the API server refuses"));
         let story = fleet(3)

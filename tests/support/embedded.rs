@@ -458,8 +458,14 @@ impl Backend for Embedded {
         self.mend();
         let (verb, name) = (denied.verb, denied.on.map(|(_, pod)| pod.to_owned()));
         let rule = move |request: &RequestInfo| {
+            let (verb, subresource) = match verb {
+                "status" => ("patch", "status"),
+                verb => (verb, ""),
+            };
             let is_meant = request.verb == verb
-                && (request.resource.as_str(), request.subresource.as_str()) == ("pods", "")
+                && (request.resource.as_str(), request.subresource.as_str())
+                    == ("pods", subresource)
+                && is_ours(&request.user_agent)
                 && name.as_ref().is_none_or(|name| *name == request.name);
             match is_meant {
                 true => Fault::Denied(

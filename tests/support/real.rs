@@ -218,9 +218,13 @@ impl Backend for Real {
                 policies.delete(&name, &DeleteParams::default()).await?;
                 return Ok(());
             }
+            let resource = match denied.verb {
+                "status" => "pods/status",
+                _ => "pods",
+            };
             let (operation, object) = match denied.verb {
                 "delete" => ("DELETE", "oldObject"),
-                "patch" => ("UPDATE", "object"),
+                "patch" | "status" => ("UPDATE", "object"),
                 _ => ("CREATE", "object"),
             };
             let allowed = match denied.on {
@@ -240,7 +244,7 @@ impl Backend for Real {
                         },
                         "resourceRules": [{
                             "apiGroups": [""], "apiVersions": ["v1"], "operations": [operation],
-                            "resources": ["pods"],
+                            "resources": [resource],
                         }],
                     },
                     "matchConditions": [{

@@ -331,7 +331,8 @@ impl Story {
         ))
     }
 
-    /// An admission policy denies the controller this write (`delete`, `patch`, `create`) to the pod on a node; 0: to all.
+    /// An admission policy denies the controller this write (`delete`, `patch`, `create`, or `status`: a patch of the status) to the
+    /// pod on a node; 0: to all.
     pub(crate) fn deny(self, verb: &'static str, node: usize) -> Self {
         self.step(Step::Policy(verb, node, true))
     }
