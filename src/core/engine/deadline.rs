@@ -109,8 +109,12 @@ pub(super) fn gone_by(node: &Node) -> Option<Timestamp> {
     Some(later(ends.max()?.max(back), MARGIN))
 }
 
+/// The pods of a node whose end is awaited. One that has ended, and whose object is only kept by a finalizer, holds nothing up
+/// beside another pod: the native controller does not count it either.
 pub(in crate::core) fn ending(node: &Node) -> impl Iterator<Item = &Pod> {
-    node.pods.iter().filter(|pod| pod.terminating)
+    let lives = node.pods.iter().any(|pod| !pod.terminating);
+    let is_awaited = move |pod: &&Pod| pod.terminating && !(lives && surge::has_ended(pod));
+    node.pods.iter().filter(is_awaited)
 }
 
 /// When a node in progress has to be further, and how it stalls if it is not; `None`: that depends on a change alone.

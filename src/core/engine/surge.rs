@@ -214,7 +214,7 @@ pub(super) fn is_followed(node: &Node) -> bool {
     pods.any(|pod| pod.terminating && !has_ended(pod))
 }
 
-fn has_ended(pod: &Pod) -> bool {
+pub(super) fn has_ended(pod: &Pod) -> bool {
     pod.terminating && pod.in_place.is_over
 }
 

@@ -97,7 +97,7 @@ pub(super) fn settles(rollout: &RolloutView<'_>, node: &Node) -> Option<Timestam
     (until > rollout.now).then_some(until)
 }
 
-/// RolloutStatus an offline node whose pod is taken back when it returns.
+/// Of an offline node whose pod is taken back when it returns.
 pub(super) fn reverted_later(rollout: &RolloutView<'_>, node: &Node) -> String {
     format!(
         "is NotReady, and its pod{} has the revision that the guard stopped: it is taken back{} in place after the node returns",
@@ -156,7 +156,7 @@ pub fn gone(rollout: &RolloutView<'_>, name: &NodeName) -> Option<DeletedNode> {
     })
 }
 
-/// RolloutStatus a node whose pod has or had the revision that the guard stopped.
+/// Of a node whose pod has or had the revision that the guard stopped.
 pub(super) fn revert_words(
     rollout: &RolloutView<'_>,
     node: &Node,
@@ -186,7 +186,7 @@ pub(super) fn revert_words(
     }
 }
 
-/// RolloutStatus a node whose pod is being taken back.
+/// Of a node whose pod is being taken back.
 pub(super) fn reverting(rollout: &RolloutView<'_>, node: &Node) -> (Option<String>, String) {
     let because = format!(
         "has its pod{} taken back{} in place, because the guard stopped the current one; it is not available yet{}",

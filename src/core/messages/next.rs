@@ -128,6 +128,15 @@ pub(super) fn remedy_paused(rollout: &RolloutView<'_>, until: Option<Timestamp>)
     }
 }
 
+/// When what a pause, or a setting that cannot be used, keeps back goes on; `None`: nothing of the kind does.
+fn after_standstill(rollout: &RolloutView<'_>) -> Option<String> {
+    match (rollout.invalid, rollout.pause()) {
+        (Some(invalid), _) => Some(format!("It goes on when that is corrected: {invalid}.")),
+        (None, Some(pause)) => Some(remedy_paused(rollout, pause.until)),
+        (None, None) => None,
+    }
+}
+
 /// When what only a pause keeps back goes on.
 fn until_resumed(rollout: &RolloutView<'_>, until: Option<Timestamp>) -> String {
     let resume = format!("yurt-ds ctl resume {}", rollout.key);
@@ -316,10 +325,17 @@ pub(super) fn remedy_progress(
             let look = format!("kubectl -n {namespace} describe pod {pod}");
             match stall_of(node, verdict, rollout.now) {
                 None => format!("Nothing to do, unless it lasts: {look}"),
-                Some(_) => format!(
-                    "Nothing is down. Make room on the node for two pods, or {}. More about it: {look}",
-                    way_on(rollout.fleet, &rollout.key)
-                ),
+                Some(_) => {
+                    let runs = node.pods.iter().any(|pod| pod.surge && pod.started.is_some());
+                    let repair = match runs {
+                        true => "Look at its readiness",
+                        false => "Make room on the node for two pods",
+                    };
+                    format!(
+                        "Nothing is down. {repair}, or {}. More about it: {look}",
+                        way_on(rollout.fleet, &rollout.key)
+                    )
+                }
             }
         }
         Progress::SurgeStarting => {
@@ -329,6 +345,11 @@ pub(super) fn remedy_progress(
                 .to_owned()
         }
         Progress::SurgeYoung { .. } => "Nothing to do: the old pod goes then.".to_owned(),
+        Progress::SurgeTakingOver | Progress::SurgeLeaving
+            if let Some(goes_on) = after_standstill(rollout) =>
+        {
+            goes_on
+        }
         Progress::SurgeTakingOver => format!(
             "Nothing to do. If it lasts, see whether the kube-controller-manager works, or a quota or an admission webhook \
              refuses its pods: kubectl -n {namespace} describe daemonset {}",
@@ -368,7 +389,7 @@ pub(super) fn remedy_hook(rollout: &RolloutView<'_>, node: &Node) -> String {
     let awaited = awaited(rollout, node);
     if awaited.is_empty() {
         return match rollout.plan.guarded {
-            _ if rollout.is_paused() => format!("It goes on when the pause has ended ({PAUSED})."),
+            _ if let Some(goes_on) = after_standstill(rollout) => goes_on,
             Some(guarded) => remedy_guarded(rollout, guarded),
             None => "The controller deletes it within seconds.".to_owned(),
         };

@@ -177,10 +177,8 @@ pub(super) fn hook_pending(
     let leaving = node.pods.iter().find(|pod| pod.exit.preparing.is_some());
     let pod = leaving.map_or_else(|| pod_name(node), |pod| format!(" {}", pod.name));
     let because = match awaited.is_empty() {
-        true if rollout.is_paused() => {
-            format!(
-                "has its pod{pod} marked PreparingDelete and its hook is gone; the rollout is paused"
-            )
+        true if let Some(why) = rollout.standstill() => {
+            format!("has its pod{pod} marked PreparingDelete and its hook is gone; {why}")
         }
         true if rollout.plan.guarded.is_some() => {
             format!(

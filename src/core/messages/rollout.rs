@@ -89,6 +89,14 @@ impl<'a> RolloutView<'a> {
         is_paused(self.strategy, self.now)
     }
 
+    /// Why nothing goes on, not even what has begun; `None`: it does.
+    pub(super) fn standstill(&self) -> Option<&'static str> {
+        match self.invalid {
+            Some(_) => Some("a setting cannot be used"),
+            None => self.is_paused().then_some("the rollout is paused"),
+        }
+    }
+
     /// The pause that holds, if one does.
     pub fn pause(&self) -> Option<&'a PauseStand> {
         // What cannot be used is assumed to be paused, and is not.

@@ -9,7 +9,7 @@ use crate::core::instant;
 use crate::core::verdict::Progress;
 use crate::core::words::named;
 
-/// RolloutStatus a node with a second pod that was made beside the old one.
+/// Of a node with a second pod that was made beside the old one.
 pub(super) fn surging(
     rollout: &RolloutView<'_>,
     node: &Node,
@@ -28,6 +28,10 @@ pub(super) fn surging(
                 rollout.strategy.min_ready.as_secs()
             ),
         ),
+        Progress::SurgeTakingOver if let Some(why) = rollout.standstill() => (
+            "SurgeTakingOver",
+            format!("has a new pod{made} that serves beside the old one, and both stay: {why}"),
+        ),
         Progress::SurgeTakingOver => (
             "SurgeTakingOver",
             match node.pods.iter().any(|pod| !pod.surge && !pod.terminating) {
@@ -40,6 +44,10 @@ pub(super) fn surging(
                      the native controller has made a pod of its own, which goes then)"
                 ),
             },
+        ),
+        Progress::SurgeLeaving if let Some(why) = rollout.standstill() => (
+            "SurgeLeaving",
+            format!("has a second pod{made} that is not wanted any more, and stays: {why}"),
         ),
         Progress::SurgeLeaving => (
             "SurgeLeaving",

@@ -41,7 +41,11 @@ impl OldNodes {
     pub(super) fn of(snapshot: &RolloutSnapshot) -> Self {
         let has_old = |node: &Node, ending: bool| {
             let mut pods = node.pods.iter();
-            pods.any(|pod| pod.terminating == ending && pod.revision != PodRevision::Current)
+            pods.any(|pod| {
+                // One that has ended runs nothing any more, whatever keeps its object.
+                let has_ended = pod.terminating && pod.in_place.is_over;
+                pod.terminating == ending && !has_ended && pod.revision != PodRevision::Current
+            })
         };
         let mut old = Self {
             known: matches!(snapshot.fleet.revision, RevisionState::Current(_)),

@@ -296,6 +296,36 @@ fn who_got_the_revision_during_a_pause_is_told_why() {
 }
 
 #[test]
+fn two_pods_that_a_pause_or_a_mistake_keeps_are_told_so() {
+    let mut doubled = node("n1");
+    let new = Pod {
+        surge: true,
+        revision: PodRevision::Current,
+        ready_since: Some(at(NOW - 60)),
+        ..pod("q-n1")
+    };
+    doubled.pods.push(new);
+    let mut snapshot = snapshot(vec![doubled, node("n2")], Some(Pause::Indefinite));
+    snapshot.strategy.max_surge = Share::Number(1);
+    snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, snapshot.now);
+    let said = |snapshot: &RolloutSnapshot| {
+        let rollout = snapshot.rollout();
+        [explain(&rollout, 0).because, remedy(&rollout, 0)]
+    };
+    let [because, next] = said(&snapshot);
+    assert!(
+        because.ends_with("both stay: the rollout is paused"),
+        "{because}"
+    );
+    assert_eq!(next, "It goes on after: yurt-ds ctl resume default/web");
+    // Without the pause it goes on by itself.
+    snapshot.strategy.pause = None;
+    snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, snapshot.now);
+    let [because, _] = said(&snapshot);
+    assert!(because.ends_with("the old one goes now"), "{because}");
+}
+
+#[test]
 fn a_pod_whose_hook_is_gone_is_told_what_else_holds_it() {
     let mut leaving = node("n1");
     leaving.pods[0].exit.preparing = Some(Preparing {

@@ -189,3 +189,19 @@ fn nodes_that_join_do_not_end_a_stall() {
     assert_eq!(phase(vec![stuck(), replaced, waits()]), Phase::Progressing);
     assert_eq!(phase(vec![stuck(), joined()]), Phase::Progressing);
 }
+
+#[test]
+fn an_ended_pod_that_only_a_finalizer_keeps_holds_nothing_up_beside_another() {
+    let mut kept = held_by(leaving(old(1), 10, 30), "example.io/never");
+    kept.in_place.is_over = true;
+    let mut one = node("a", kept);
+    assert_eq!(ending(&one).count(), 1);
+    one.pods.push(old(2));
+    assert_eq!(ending(&one).count(), 0);
+    // The new pod serves, and the old one is about to go: only that one's end is awaited.
+    one.pods.push(Pod {
+        surge: true,
+        ..current(3).made(900)
+    });
+    assert_eq!(plan(vec![one], 1, 1000).overdue, Vec::<usize>::new());
+}
