@@ -100,12 +100,13 @@ impl Plan {
         if names.is_empty() {
             return names;
         }
-        let why = shut.map(|(node, _)| node.window.as_ref());
-        let mut why = why.filter_map(|window| match window? {
-            NodeWindow::Unreadable(why) => Some(why),
+        let is_alone = shut.clone().nth(1).is_none();
+        let mut why = shut.filter_map(|(node, _)| match node.window.as_ref()? {
+            NodeWindow::Unreadable(why) if is_alone => Some(format!(" ({why})")),
+            NodeWindow::Unreadable(why) => Some(format!(" ({}: {why})", node.name)),
             NodeWindow::Windows(_) => None,
         });
-        let why = why.next().map(|why| format!(" ({why})"));
+        let why = why.next();
         format!(
             "the maintenance window of {names} never opens{}; correct or remove the annotation {MAINTENANCE_WINDOW} there",
             why.unwrap_or_default()

@@ -27,7 +27,7 @@ impl Plan {
             [] => String::new(),
             others => {
                 let names = others.iter().map(|node| node.name.as_str());
-                format!(" (the same of {})", named(names, 0))
+                format!(" (and that of {})", named(names, 0))
             }
         };
         let text = format!(
@@ -69,7 +69,7 @@ mod tests {
             "{note}"
         );
         assert!(
-            note.ends_with("because it is no JSON list; correct or remove it (the same of c)"),
+            note.ends_with("because it is no JSON list; correct or remove it (and that of c)"),
             "{note}"
         );
         // Nothing is held up.
