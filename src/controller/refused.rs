@@ -85,7 +85,7 @@ const IS_INVALID: &str = " is invalid: ";
 const IS_FORBIDDEN: &str = " is forbidden: ";
 
 /// What the API server says, in one line, without the name of the pod in front.
-fn sentence(message: &str, pod: &str) -> String {
+pub(super) fn sentence(message: &str, pod: &str) -> String {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     let about = [IS_FORBIDDEN, IS_INVALID].into_iter().find_map(|mark| {
         let (object, rest) = line.split_once(mark)?;

@@ -18,6 +18,8 @@ use crate::controller::apply::{WriteError, Writer};
 use crate::controller::events::{Events, Severity, Subject};
 use crate::controller::metrics::Metrics;
 use crate::controller::permissions::{PERMISSION_MISSING, granted_by};
+use crate::controller::refused;
+use crate::controller::report::refused::WRITE_REFUSED;
 use crate::core::message_of;
 use crate::core::messages::refusals::lacks_permission;
 use crate::core::names::{
@@ -134,6 +136,18 @@ impl Calls {
             .publish(&about, Severity::Warning, PERMISSION_MISSING, &note);
     }
 
+    /// That results cannot be written: without them a node waits, and so do those who would pull after it.
+    fn tell_unwritten(&self, request: &PullRequest, why: &str) {
+        let about = Subject::daemonset(&request.key.namespace, &request.key.name, &request.set_uid);
+        let why = refused::sentence(why, request.pull.pod.name.as_str());
+        let note = format!(
+            "the API server refuses to write how pulls of images ended: {why}; it is tried again, and until it is \
+             written their nodes wait, and so do those that would pull next"
+        );
+        self.events
+            .publish(&about, Severity::Warning, WRITE_REFUSED, &note);
+    }
+
     /// Why a Job has no pod, as the Job controller's Events tell.
     async fn look(&self, request: &PullRequest, job: &JobRef) -> PullStepResult {
         let api: Api<Event> = Api::namespaced(self.client.clone(), &request.key.namespace);
@@ -198,9 +212,13 @@ impl Calls {
     fn hold(&self, request: &PullRequest, error: &CallError) -> PullStepResult {
         warn!(daemonset = %request.key, pod = %request.pull.pod.name, %error, "Cannot tell how a pull ended yet");
         let why = error.to_string();
-        if error.failure() == Failure::Forbidden && lacks_permission(&why) {
-            let cure = granted_by("list", "events");
-            self.complain(request, &format!("{why}; apply {cure}"));
+        match error.failure() {
+            Failure::Forbidden if lacks_permission(&why) => {
+                let cure = granted_by("list", "events");
+                self.complain(request, &format!("{why}; apply {cure}"));
+            }
+            Failure::Forbidden | Failure::Refused => self.tell_unwritten(request, &why),
+            _ => {}
         }
         PullStepResult::Failed
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -15,6 +15,7 @@ use crate::controller::{self, lease, metrics::Metrics};
 use crate::k8s::client::Role;
 use crate::serve::ReadinessHandle;
 use crate::shutdown;
+use crate::sim::cluster::{Fault, RequestInfo};
 use crate::sim::kubelet::{Behaviour, FakeNodeSpec, Outage};
 use crate::sim::world::{World, WorldSetup};
 
@@ -614,5 +615,36 @@ async fn without_permission_for_jobs_the_owner_is_told_and_the_rest_works() {
     pass(60).await;
     story.imagepull("n1").await;
     pass(20).await;
+    story.assert_pulled("n1", &message).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_that_may_not_be_written_is_told_and_written_when_it_may() {
+    let story = Story::begin(1).await;
+    story.behaviour(NEW, slow(20)).await;
+    story.image(NEW).await;
+    let message = story.imagepull("n1").await;
+    pass(10).await;
+    let denied = story.world.cluster.faults().add(|request: &RequestInfo| {
+        let is_meant = (request.resource.as_str(), request.subresource.as_str())
+            == ("pods", "status")
+            && request.user_agent.contains("(controller)");
+        match is_meant {
+            true => Fault::Denied("denied request: not now".into()),
+            false => Fault::Pass,
+        }
+    });
+    pass(120).await;
+    let events: Api<Event> = Api::all(story.world.cluster.client("test"));
+    let events = events.list(&ListParams::default()).await.unwrap();
+    let told = events.items.iter().filter(|event| {
+        event.reason.as_deref() == Some("WriteRefused")
+            && event.message.as_deref().is_some_and(|text| {
+                text.contains("how pulls of images ended: denied request: not now")
+            })
+    });
+    assert_eq!(told.count(), 1);
+    drop(denied);
+    pass(90).await;
     story.assert_pulled("n1", &message).await;
 }
