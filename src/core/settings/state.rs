@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::SETTINGS;
 use super::mode::Mode;
 use super::reader::{Reader, SettingsSource, unused};
 use super::setting::Setting;
 use super::update_strategy;
+use super::{Reading, SETTINGS, read};
 
 /// A setting on a DaemonSet.
 #[derive(Clone, Debug)]
@@ -67,10 +67,20 @@ pub fn states<'a>(source: &SettingsSource<'a>) -> Vec<SettingStatus<'a>> {
     }
     for status in &mut states {
         let note = without_effect.remove(status.setting.key);
-        if let (SettingState::Set, Some(note)) = (status.state, note) {
+        if let (SettingState::Set | SettingState::Invalid, Some(note)) = (status.state, note) {
             status.state = SettingState::NoEffect;
             status.message = Some(note);
         }
+    }
+    // What cannot be used together is told where the DaemonSet is told it.
+    if let Reading::Invalid(invalid) = read(source)
+        && let Some(status) = states
+            .iter_mut()
+            .find(|status| invalid.key == status.setting.key)
+        && status.state == SettingState::Set
+    {
+        status.state = SettingState::Invalid;
+        status.message = Some(invalid.to_string());
     }
     states
 }
@@ -170,6 +180,13 @@ mod tests {
         let domains = [auto, ("max-domains", "2")];
         let why = "has no effect without apps.openyurt.io/topology-key";
         case(&domains, "max-domains", (NoEffect, "`1`", why));
+        let approved = [auto, ("approved-waves", "foo")];
+        let why = "has no effect";
+        case(&approved, "approved-waves", (NoEffect, "none", why));
+        let none = [auto, ("max-surge", "0"), ("max-unavailable", "0")];
+        let why = "nothing could ever be replaced";
+        case(&none, "max-surge", (Invalid, "`0`", why));
+        case(&none, "max-unavailable", (Set, "`10%`", ""));
         let ota = [
             ("update-strategy", "OTA"),
             ("partition", "x"),
