@@ -10,6 +10,7 @@ use crate::core::engine::domains::Domains;
 use crate::core::engine::order::{Order, Turn};
 use crate::core::engine::pace::Pace;
 use crate::core::engine::replacement::{self, UpdateMethod};
+use crate::core::engine::revert::RevertTurn;
 use crate::core::engine::{ota, removal, revert, surge};
 use crate::core::fleet::refusals::Part;
 use crate::core::fleet::{Node, Pod};
@@ -194,7 +195,10 @@ impl PlanDraft<'_> {
             &self.judged.summary,
             &self.judged.scope,
         );
-        let available = turns.iter().filter(|turn| turn.is_available());
+        // Whom the API server refuses takes no turn of a failure domain from the others.
+        let gates = &self.judged.gates;
+        let may = |turn: &&RevertTurn| turn.is_available() && gates.may_step(turn.position);
+        let available = turns.iter().filter(may);
         let queue = available.map(|turn| {
             let wave = wave_progress.of_node(turn.position);
             order.turn(&self.judged.summary, turn.position, wave, true)

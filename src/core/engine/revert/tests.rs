@@ -436,3 +436,42 @@ fn a_stop_stands_while_all_are_away_and_keeps_its_names_when_they_return() {
     assert_eq!(plan.record.unwrap().failed, ["a".into()].into());
     assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
 }
+
+#[test]
+fn whoever_is_refused_takes_no_turn_of_a_failure_domain() {
+    use crate::core::settings::Topology;
+    use crate::core::{Labels, RefusedWrite, Revision};
+    let in_zone = |name: &str, zone: &str| Node {
+        labels: [("zone".to_owned(), zone.to_owned())]
+            .into_iter()
+            .collect::<Labels>(),
+        ..node(name, well())
+    };
+    let strategy = Strategy {
+        topology: Some(Topology {
+            key: "zone".into(),
+            at_once: 1,
+        }),
+        ..strategy()
+    };
+    let mut fleet = stopped(vec![
+        in_zone("a", "a"),
+        in_zone("b", "b"),
+        node("c", before()),
+    ]);
+    let reverted = |fleet: &Fleet| {
+        let plan = decide(&strategy, fleet, at(1000));
+        let actions = plan.actions.iter();
+        actions
+            .map(|action| action.pod().name.to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(reverted(&fleet), ["a"]);
+    let pod = fleet.nodes[0].pods[0].uid.clone();
+    fleet.refusals.keep_to(&Revision::from("new"));
+    let at_a = (&NodeName::from("a"), Some(&pod));
+    fleet
+        .refusals
+        .refuse(at_a, RefusedWrite::Renew, "no", at(1000));
+    assert_eq!(reverted(&fleet), ["b"]);
+}
