@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use kube::Client;
+use tokio::sync::mpsc;
 use tracing::info;
 
 use crate::cli::{ControllerArgs, LeaseArgs};
@@ -140,6 +141,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     let (caches, inputs) = caches::Caches::new(client.clone(), metrics.clone(), complaints);
     let watches = [caches.version(), caches.sets(), caches.revisions()];
     let writer = apply::Writer::new(client.clone(), metrics.clone(), leadership.clone());
+    let (written, pull_writes) = mpsc::unbounded_channel();
     let puller = Puller::start(prepull::PullerParts {
         client: client.clone(),
         writer: writer.clone(),
@@ -147,12 +149,14 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         events: events.clone(),
         metrics: metrics.clone(),
         clock: clock.clone(),
+        written,
     });
     let engine = Engine::new(EngineParts {
         feed: feed::Feed::new(caches),
         inputs,
         writer,
         puller,
+        pull_writes,
         leadership,
         lookups: lookup::Lookups::new(client),
         lacking,

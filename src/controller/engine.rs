@@ -28,7 +28,7 @@ use super::lease::Leadership;
 use super::lookup::{LookupResult, Lookups};
 use super::metrics::Metrics;
 use super::permissions::DeniedPermissions;
-use super::prepull::{DesiredPulls, Puller};
+use super::prepull::{DesiredPulls, PullResultWrite, Puller};
 use super::report::{Notice, Report};
 use super::surge::{SurgeRequest, SurgeResult};
 use super::write_backoff::WriteBackoff;
@@ -68,6 +68,7 @@ pub(super) struct EngineParts {
     pub(super) leadership: watch::Receiver<Leadership>,
     pub(super) writer: Writer,
     pub(super) puller: Puller,
+    pub(super) pull_writes: mpsc::UnboundedReceiver<PullResultWrite>,
     pub(super) lookups: Lookups,
     pub(super) lacking: DeniedPermissions,
     pub(super) events: Events,
@@ -170,6 +171,7 @@ impl Engine {
                     self.note_leadership();
                 }
                 Some(done) = self.state.done.join_next() => self.take_done(done),
+                Some(write) = self.parts.pull_writes.recv() => self.note_pull_write(&write),
                 // Before the inputs, so that a flood of them cannot keep the pass waiting; what it does not see yet it
                 // sees next time.
                 () = tokio::time::sleep_until(wake) => self.pass(),

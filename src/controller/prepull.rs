@@ -28,15 +28,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::Client;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::apply::Writer;
+use super::apply::{WriteError, Writer};
 use super::events::Events;
 use super::lease::Leadership;
 use super::metrics::Metrics;
 use crate::clock::Clock;
-use crate::core::Pull;
+use crate::core::{PodRef, Pull};
 use crate::index::SetKey;
 
 /// Everything that the nodes of one DaemonSet are to pull.
@@ -67,6 +67,18 @@ pub(super) struct PullerParts {
     pub(super) events: Events,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Clock,
+    pub(super) written: mpsc::UnboundedSender<PullResultWrite>,
+}
+
+/// What became of writing how a pull of the rollout ended: a refusal is remembered like that of any other write.
+#[derive(Debug)]
+pub(super) struct PullResultWrite {
+    /// Of which DaemonSet.
+    pub(super) key: SetKey,
+    /// To which pod.
+    pub(super) pod: PodRef,
+    /// The answer.
+    pub(super) result: Result<(), WriteError>,
 }
 
 /// All desired pulls, by DaemonSet.

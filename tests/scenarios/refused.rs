@@ -212,6 +212,30 @@ scenarios! {
         Scenario::from(story).since(POLICIES)
     }
 
+    fn rw16_given_a_policy_against_the_result_of_one_pull_then_the_others_pull_and_follow_and_it_is_named(pace) {
+        let daemon = Daemon::new()
+            .annotate("image-predownload-parallelism", "1")
+            .annotate("predownload", "required");
+        let slow = Behaviour {
+            pull: std::time::Duration::from_secs(pace.pick(60, 20)),
+            ..Behaviour::default()
+        };
+        let story = Story::on(3)
+            .with(daemon)
+            .writing(Writes::Conditions)
+            .behave_on(1, NEW, slow)
+            .image(NEW)
+            .until(image_ready([1], "False", "WaitPullImage"))
+            .deny("status", 1)
+            .until_within(replaced([2, 3]), 300)
+            .until(condition("Stalled", "True", "refuses to patch the conditions of pods on"))
+            .allow("status")
+            .until_within(converged(), 200)
+            .until(complete())
+            .expect(deletions(3));
+        Scenario::from(story).since(POLICIES)
+    }
+
     fn rw04_given_a_restart_while_a_write_is_refused_then_nothing_is_told_twice(pace) {
         let told = || one_event("Warning", TOLD).and(one_event("Warning", "stopped: the API server refuses"));
         let story = fleet(3)

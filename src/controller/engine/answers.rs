@@ -6,6 +6,7 @@ use tracing::{debug, error, info, warn};
 use super::{Done, Engine};
 use crate::controller::apply::WriteError;
 use crate::controller::permissions;
+use crate::controller::prepull::PullResultWrite;
 use crate::controller::refused::{RefusalMeaning, is_by_webhook, meaning};
 use crate::controller::report::Notice;
 use crate::controller::report::refused::WRITE_REFUSED;
@@ -254,6 +255,14 @@ impl Engine {
     ) {
         let result = result.as_ref().copied();
         self.remember(key, WrittenTo::Pod(pod), what, result, now);
+    }
+
+    /// Remembers whether it may be written how a pull ended.
+    pub(super) fn note_pull_write(&mut self, write: &PullResultWrite) {
+        let (now, result) = (self.parts.clock.now(), write.result.as_ref().copied());
+        let about = WrittenTo::Pod(&write.pod);
+        self.remember(&write.key, about, RefusedWrite::Tell, result, now);
+        self.requeue(write.key.clone(), RequeueDelay::Short);
     }
 
     /// Remembers whom the API server refused, so that others have their turn; slows down all writes to pods while it is not

@@ -7,12 +7,13 @@ use kube::api::ListParams;
 use kube::core::Request;
 use kube::{Api, Client, Resource};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use super::job_store::JobRef;
 use super::name::job_name;
 use super::request::{PullRequest, PullStep, PullStepResult};
-use super::{PullOutcome, manifest};
+use super::{PullOutcome, PullResultWrite, manifest};
 use crate::clock::Clock;
 use crate::controller::apply::{WriteError, Writer};
 use crate::controller::events::{Events, Severity, Subject};
@@ -20,11 +21,11 @@ use crate::controller::metrics::Metrics;
 use crate::controller::permissions::{PERMISSION_MISSING, granted_by};
 use crate::controller::refused;
 use crate::controller::report::refused::WRITE_REFUSED;
-use crate::core::message_of;
 use crate::core::messages::refusals::lacks_permission;
 use crate::core::names::{
     POD_IMAGE_READY, PULL_FAILED, PULL_IMAGE_FAIL, PULL_IMAGE_SUCCESS, WAIT_PULL_IMAGE,
 };
+use crate::core::{PullInitiator, message_of};
 use crate::k8s;
 use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 use std::sync::Arc;
@@ -46,6 +47,7 @@ pub(super) struct Calls {
     pub(super) events: Events,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Clock,
+    pub(super) written: mpsc::UnboundedSender<PullResultWrite>,
 }
 
 impl Calls {
@@ -136,13 +138,22 @@ impl Calls {
             .publish(&about, Severity::Warning, PERMISSION_MISSING, &note);
     }
 
-    /// That results cannot be written: without them a node waits, and so do those who would pull after it.
+    /// Tells the engine what became of a write for the rollout; who asks for owners is told by an Event.
+    fn report(&self, request: &PullRequest, result: Result<(), WriteError>) {
+        if request.pull.initiator == PullInitiator::Rollout {
+            let (key, pod) = (request.key.clone(), request.pull.pod.clone());
+            // Nobody listens while the process ends.
+            let _ = self.written.send(PullResultWrite { key, pod, result });
+        }
+    }
+
+    /// That a result cannot be written for an owner, who waits for it.
     fn tell_unwritten(&self, request: &PullRequest, why: &str) {
         let about = Subject::daemonset(&request.key.namespace, &request.key.name, &request.set_uid);
         let why = refused::sentence(why, request.pull.pod.name.as_str());
         let note = format!(
             "the API server refuses to write how pulls of images ended: {why}; it is tried again, and until it is \
-             written their nodes wait, and so do those that would pull next"
+             written their owners wait"
         );
         self.events
             .publish(&about, Severity::Warning, WRITE_REFUSED, &note);
@@ -199,10 +210,18 @@ impl Calls {
                     let pulled = *outcome == PullOutcome::Pulled;
                     info!(daemonset = %request.key, pod = %request.pull.pod.name, job = name, pulled, "Told how a pull ended");
                     self.metrics.image_pulled(pulled);
+                    self.report(request, Ok(()));
                     return PullStepResult::Told(version_of(&pod));
                 }
                 Err(refusal) if refusal.failure() == Some(Failure::Conflict) => {}
-                Err(WriteError::Failed { error, .. }) => return self.hold(request, &error),
+                Err(refusal @ WriteError::Failed { .. }) => {
+                    let result = match &refusal {
+                        WriteError::Failed { error, .. } => self.hold(request, error),
+                        WriteError::NotLeader => PullStepResult::Failed,
+                    };
+                    self.report(request, Err(refusal));
+                    return result;
+                }
                 Err(WriteError::NotLeader) => return PullStepResult::Failed,
             }
         }
@@ -217,7 +236,11 @@ impl Calls {
                 let cure = granted_by("list", "events");
                 self.complain(request, &format!("{why}; apply {cure}"));
             }
-            Failure::Forbidden | Failure::Refused => self.tell_unwritten(request, &why),
+            Failure::Forbidden | Failure::Refused
+                if request.pull.initiator == PullInitiator::Owner =>
+            {
+                self.tell_unwritten(request, &why);
+            }
             _ => {}
         }
         PullStepResult::Failed

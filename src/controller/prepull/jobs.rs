@@ -96,6 +96,7 @@ impl Jobs {
             events: parts.events,
             metrics: parts.metrics,
             clock: parts.clock,
+            written: parts.written,
         };
         let mut jobs = Self {
             calls,

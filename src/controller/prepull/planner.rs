@@ -330,7 +330,7 @@ impl<'a> PlanningPass<'a> {
         let spent = jobs.filter(|(pull_key, job)| {
             let uid = job.metadata.uid.as_deref().unwrap_or_default();
             let told = planner.reported.contains(uid);
-            let desired_changes = planner.requests.contains_key(*pull_key);
+            let is_desired = planner.requests.contains_key(*pull_key);
             let ours = planner
                 .states
                 .get(*pull_key)
@@ -338,7 +338,7 @@ impl<'a> PlanningPass<'a> {
             let leaving =
                 job.metadata.deletion_timestamp.is_some() || planner.clearing.contains(uid);
             let known = planner.known.iter().any(|key| is_of(job, key));
-            !leaving && (told || (!desired_changes && !ours && known))
+            !leaving && (told || (!is_desired && !ours && known))
         });
         self.steps
             .extend(spent.map(|(_, job)| PullStep::Clear(JobRef::of(job))));

@@ -21,6 +21,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::class::Class;
 use super::replacement::{self, UpdateMethod};
 use crate::core::action::{Action, BATCH, Pull, PullInitiator};
+use crate::core::fleet::refusals::RefusedWrite;
 use crate::core::fleet::{Fleet, Node, Pod, PullFailure};
 use crate::core::id::{PodRevision, Revision, RevisionState};
 use crate::core::instant::later;
@@ -175,15 +176,20 @@ impl<'a> Images<'a> {
     ) -> PullsAhead {
         let limit = self.settings.parallelism.resolve(base);
         let mut asking = PullsAhead::default();
+        let mut pulling = 0;
         for (position, node) in self.fleet.nodes.iter().enumerate() {
             let is_asked = matches!(self.stands[position], ImageState::Asked { .. });
             if is_asked && goes_on(&classes[position]) {
-                let room = asking.pulls.len() < limit;
+                // Its pull has ended, and that may not be written: it takes no room either.
+                let is_unwritten = (self.fleet.refusals).is_refused(&node.name, RefusedWrite::Tell);
+                let room = is_unwritten || pulling < limit;
                 let waits = waits(&verdicts[position]);
-                asking.pulls.extend(self.pull(node, room && waits));
+                let pull = self.pull(node, room && waits);
+                pulling += usize::from(pull.is_some() && !is_unwritten);
+                asking.pulls.extend(pull);
             }
         }
-        let mut room = limit.saturating_sub(asking.pulls.len()).min(BATCH);
+        let mut room = limit.saturating_sub(pulling).min(BATCH);
         asking.wake = self.next_retry(classes);
         if room == 0 && self.fleet.refusals.is_nobody_refused() {
             return asking;

@@ -180,6 +180,26 @@ fn a_request_that_is_refused_takes_no_place_from_the_next_node() {
 }
 
 #[test]
+fn a_result_that_may_not_be_written_takes_no_place_from_the_next_node() {
+    use crate::core::RefusedWrite;
+    let mut fleet = fleet(&[asks(), None]);
+    let (name, uid) = (
+        fleet.nodes[0].name.clone(),
+        fleet.nodes[0].pods[0].uid.clone(),
+    );
+    fleet.refusals.keep_to(&Revision::from("new"));
+    fleet
+        .refusals
+        .refuse((&name, Some(&uid)), RefusedWrite::Tell, "no", at(100));
+    let plan = decide(&required(1), &fleet, at(100));
+    assert_eq!(written(&plan), [vec!["b"], NOBODY, NOBODY]);
+    assert_eq!(plan.verdicts[0], Verdict::Refused { since: at(100) });
+    // Whoever pulls goes on with it.
+    let begins: Vec<bool> = plan.pulls.iter().map(|pull| pull.begins).collect();
+    assert_eq!(begins, [true]);
+}
+
+#[test]
 fn an_answer_for_another_revision_counts_for_nothing() {
     let old = [image(true, false, "old"), image(false, true, "old")];
     let plan = decided(&required(1), &old, 100);
