@@ -270,6 +270,12 @@ pub struct PullFailure {
 }
 
 impl Pod {
+    /// Whether it is over and only its object is kept, by a finalizer: nothing of it runs any more, and the native controller
+    /// does not count it either.
+    pub fn has_ended(&self) -> bool {
+        self.terminating && self.in_place.is_over
+    }
+
     /// The pod as it was judged.
     pub(super) fn reference(&self) -> PodRef {
         PodRef {

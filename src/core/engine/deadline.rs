@@ -113,7 +113,7 @@ pub(super) fn gone_by(node: &Node) -> Option<Timestamp> {
 /// beside another pod: the native controller does not count it either.
 pub(in crate::core) fn ending(node: &Node) -> impl Iterator<Item = &Pod> {
     let lives = node.pods.iter().any(|pod| !pod.terminating);
-    let is_awaited = move |pod: &&Pod| pod.terminating && !(lives && surge::has_ended(pod));
+    let is_awaited = move |pod: &&Pod| pod.terminating && !(lives && pod.has_ended());
     node.pods.iter().filter(is_awaited)
 }
 

@@ -205,17 +205,13 @@ pub(super) fn spare(node: &Node) -> Option<&Pod> {
 /// Whether two pods are on this node, whatever becomes of either. One that has ended, and is only kept from vanishing, needs
 /// no room any more; the native controller does not count it either.
 pub(super) fn is_doubled(node: &Node) -> bool {
-    node.pods.iter().filter(|pod| !has_ended(pod)).count() > 1
+    node.pods.iter().filter(|pod| !pod.has_ended()).count() > 1
 }
 
 /// Whether a pod beside the one that serves is still terminating.
 pub(super) fn is_followed(node: &Node) -> bool {
     let mut pods = node.pods.iter();
-    pods.any(|pod| pod.terminating && !has_ended(pod))
-}
-
-pub(super) fn has_ended(pod: &Pod) -> bool {
-    pod.terminating && pod.in_place.is_over
+    pods.any(|pod| pod.terminating && !pod.has_ended())
 }
 
 /// Whether the old pod on this node has a way back although another one stands beside it: it waits for its hook, or will.

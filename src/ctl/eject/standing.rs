@@ -42,9 +42,8 @@ impl OldNodes {
         let has_old = |node: &Node, ending: bool| {
             let mut pods = node.pods.iter();
             pods.any(|pod| {
-                // One that has ended runs nothing any more, whatever keeps its object.
-                let has_ended = pod.terminating && pod.in_place.is_over;
-                pod.terminating == ending && !has_ended && pod.revision != PodRevision::Current
+                let is_old = pod.revision != PodRevision::Current;
+                pod.terminating == ending && !pod.has_ended() && is_old
             })
         };
         let mut old = Self {
