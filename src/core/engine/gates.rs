@@ -114,6 +114,12 @@ impl<'a> Gates<'a> {
             .may(&self.fleet.nodes[position].name, Part::Step)
     }
 
+    /// Whether something may be told on its pod, as far as refusals go.
+    pub(super) fn may_tell(&self, position: usize) -> bool {
+        self.refusing
+            .may(&self.fleet.nodes[position].name, Part::Tell)
+    }
+
     /// Whether a pod may be made beside it, as far as refusals go.
     pub(super) fn may_surge(&self, position: usize) -> bool {
         let name = &self.fleet.nodes[position].name;

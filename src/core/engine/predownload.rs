@@ -172,7 +172,7 @@ impl<'a> Images<'a> {
         verdicts: &[Verdict],
         base: usize,
         queue: impl FnOnce() -> Vec<usize>,
-        may: impl Fn(&Node) -> bool,
+        may: impl Fn(usize) -> bool,
     ) -> PullsAhead {
         let limit = self.settings.parallelism.resolve(base);
         let mut asking = PullsAhead::default();
@@ -203,7 +203,7 @@ impl<'a> Images<'a> {
         let fresh = queue.iter().filter(unasked);
         for position in fresh.chain(queue.iter().filter(due)) {
             let node = &self.fleet.nodes[*position];
-            let is_tried = may(node);
+            let is_tried = may(*position);
             if is_tried && room == 0 || !waits(&verdicts[*position]) {
                 continue;
             }

@@ -12,8 +12,7 @@ use crate::core::engine::pace::Pace;
 use crate::core::engine::replacement::{self, UpdateMethod};
 use crate::core::engine::revert::RevertTurn;
 use crate::core::engine::{ota, removal, revert, surge};
-use crate::core::fleet::refusals::Part;
-use crate::core::fleet::{Node, Pod};
+use crate::core::fleet::Pod;
 use crate::core::id::{PodUid, RevisionState};
 use crate::core::verdict::{Progress, Revert, Verdict};
 
@@ -295,8 +294,7 @@ impl PlanDraft<'_> {
                 .collect()
         };
         let (classes, verdicts) = (&self.judged.classes, &self.verdicts);
-        let refusing = &self.judged.gates.refusing;
-        let may = |node: &Node| refusing.may(&node.name, Part::Tell);
+        let may = |position: usize| self.judged.gates.may_tell(position);
         let asking = images.ask(classes, verdicts, self.judged.budget.base, queue, may);
         self.actions.extend(asking.actions);
         self.pulls = asking.pulls;
