@@ -214,7 +214,7 @@ impl Calls {
                     return PullStepResult::Told(version_of(&pod));
                 }
                 Err(refusal) if refusal.failure() == Some(Failure::Conflict) => {}
-                Err(refusal @ WriteError::Failed { .. }) => {
+                Err(refusal) => {
                     let result = match &refusal {
                         WriteError::Failed { error, .. } => self.hold(request, error),
                         WriteError::NotLeader => PullStepResult::Failed,
@@ -222,7 +222,6 @@ impl Calls {
                     self.report(request, Err(refusal));
                     return result;
                 }
-                Err(WriteError::NotLeader) => return PullStepResult::Failed,
             }
         }
         PullStepResult::Failed
