@@ -2,7 +2,7 @@
 //! PodDisruptionBudgets allow.
 //!
 //! A budget selects pods by their labels and treats those that are not Ready in another way. So what is said about one pod
-//! holds for all that are [`BudgetClass`]: a thousand nodes behind one budget are one question. It is asked again after
+//! holds for all of one [`BudgetClass`]: a thousand nodes behind one budget are one question. It is asked again after
 //! [`BACK_OFF`], or a moment after a pod of the fleet became Ready, which is what a budget mostly waits for.
 //!
 //! A restart of the controller forgets all that: then it is asked once more.

@@ -2,7 +2,7 @@
 //! its UID, its IP and its node (`rolling-update-type: InPlaceIfPossible`, as Kruise's).
 //!
 //! ```text
-//! templates of two revisions ──shape──► Shape, Shape ──transition──► InPlaceChange, or why not ──way──► per pod: Way
+//! templates of two revisions ──shape──► Shape, Shape ──transition──► InPlaceChange, or why not ──way──► per pod: UpdateMethod
 //! annotation of ours + container statuses ──state──► how far the last update of that pod has come
 //! ```
 //!
