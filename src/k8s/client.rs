@@ -6,6 +6,7 @@
 
 pub(crate) mod conditions;
 pub(crate) mod eviction;
+mod http2;
 
 use std::fmt;
 use std::future::Future;
@@ -93,6 +94,9 @@ pub fn from_config(mut config: Config, role: Role) -> Result<Client> {
     let agent = HeaderValue::from_str(&role.user_agent()).context("user agent")?;
     config.headers.push((USER_AGENT, agent));
     let url = config.cluster_url.clone();
+    if role == Role::Controller && config.proxy_url.is_none() && config.auth_info.exec.is_none() {
+        return http2::client(&config).with_context(|| format!("cannot make a client for {url}"));
+    }
     Client::try_from(config).with_context(|| format!("cannot make a client for {url}"))
 }
 
