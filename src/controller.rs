@@ -16,6 +16,7 @@ pub mod complaints;
 mod engine;
 pub mod events;
 mod feed;
+mod groups;
 pub mod identity;
 mod in_place;
 pub mod lease;
@@ -139,7 +140,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         (leadership.clone(), told),
     ));
     let (caches, inputs) = caches::Caches::new(client.clone(), metrics.clone(), complaints);
-    let watches = [caches.version(), caches.sets(), caches.revisions()];
+    let watches = [caches.version(), caches.sets()];
     let writer = apply::Writer::new(client.clone(), metrics.clone(), leadership.clone());
     let (written, pull_writes) = mpsc::unbounded_channel();
     let puller = Puller::start(prepull::PullerParts {

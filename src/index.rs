@@ -48,6 +48,8 @@ use node::NodeRecord;
 pub struct Index {
     nodes: BTreeMap<NodeName, NodeRecord>,
     sets: BTreeMap<SetKey, SetRecord>,
+    /// The same by UID.
+    uids: BTreeMap<Arc<str>, SetKey>,
     revisions: BTreeMap<Arc<str>, BTreeMap<Arc<str>, OwnedRevision>>,
     labels: BTreeSet<Arc<str>>,
     /// DaemonSets that are not ours although their annotations look as if they should be.
@@ -192,9 +194,7 @@ impl Index {
         }
         let known = self.sets.get_mut(&key);
         if record.is_finished() || set.metadata.deletion_timestamp.is_some() {
-            let watched = known.is_some();
-            self.sets.remove(&key);
-            return if watched {
+            return if self.remove_set(&key) {
                 SetChange::Unwatch
             } else {
                 SetChange::Ignored
@@ -209,7 +209,9 @@ impl Index {
                 }
             }
             _ => {
+                self.remove_set(&key);
                 let selector = record.selector.clone();
+                self.uids.insert(record.uid.clone(), key.clone());
                 self.sets.insert(key, record);
                 SetChange::Watch(selector)
             }
@@ -219,7 +221,22 @@ impl Index {
     /// Forgets a DaemonSet; true when its pods were watched.
     pub fn delete_set(&mut self, key: &SetKey) -> bool {
         self.strays.remove(key);
-        self.sets.remove(key).is_some()
+        self.remove_set(key)
+    }
+
+    /// Forgets a DaemonSet and its revisions: whoever watches it again lists them anew.
+    fn remove_set(&mut self, key: &SetKey) -> bool {
+        let removed = self.sets.remove(key);
+        if let Some(set) = &removed {
+            self.uids.remove(&set.uid);
+            self.revisions.remove(&set.uid);
+        }
+        removed.is_some()
+    }
+
+    /// The DaemonSet of that UID, if it is known.
+    pub fn key_of(&self, uid: &str) -> Option<&SetKey> {
+        self.uids.get(uid)
     }
 
     /// Takes in a ControllerRevision; names the DaemonSet that it belongs to.
@@ -290,12 +307,17 @@ impl Index {
         Some(daemonset)
     }
 
-    /// Forgets the ControllerRevisions that a complete list did not contain; an entry is (owner UID, name).
-    pub fn retain_revisions(&mut self, seen: &BTreeSet<(String, String)>) -> Vec<SetKey> {
+    /// Forgets the ControllerRevisions of these DaemonSets that a complete list did not contain; an entry is (owner UID, name).
+    pub fn retain_revisions(
+        &mut self,
+        of: impl Fn(&SetKey) -> bool,
+        seen: &BTreeSet<(String, String)>,
+    ) -> Vec<SetKey> {
         let mut concerned = BTreeSet::new();
         for (owner, owned) in &mut self.revisions {
             owned.retain(|name, revision| {
-                let kept = seen.contains(&(owner.to_string(), name.to_string()));
+                let entry = (owner.to_string(), name.to_string());
+                let kept = !of(&revision.daemonset) || seen.contains(&entry);
                 if !kept {
                     concerned.insert(revision.daemonset.clone());
                 }

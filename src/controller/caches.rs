@@ -8,6 +8,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt, TryStreamExt};
+use k8s_openapi::NamespaceResourceScope;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
@@ -15,10 +16,10 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::task::JoinHandle;
 
 use super::complaints::Complaints;
+use super::groups::Group;
 use super::metrics::Metrics;
 use super::server;
 use crate::backoff::Backoff;
-use crate::index::SetKey;
 use crate::k8s::client::{self, CallError, Failure, WATCH_TIMEOUT_SECONDS};
 use crate::k8s::{ControllerRevision, DaemonSet, Node, Pod};
 
@@ -35,10 +36,10 @@ pub(super) enum Input {
     Node(Event<Node>),
     /// Of DaemonSets.
     Set(Event<DaemonSet>),
-    /// Of ControllerRevisions.
-    Revision(Event<ControllerRevision>),
-    /// Of the pods of one DaemonSet; the number tells this watch from an earlier one.
-    Pod(SetKey, u64, Event<Pod>),
+    /// Of the ControllerRevisions of a group; the number tells this watch from others.
+    Revision(u64, Event<ControllerRevision>),
+    /// Of the pods of a group; the number tells this watch from others.
+    Pod(u64, Event<Pod>),
     /// Whether the native controller learns of changes in their order ([`Fleet::in_order`](crate::core::Fleet::in_order)).
     Order(bool),
 }
@@ -110,23 +111,33 @@ impl Caches {
         )
     }
 
-    /// All ControllerRevisions.
-    pub(super) fn revisions(&self) -> CacheWatch {
+    /// The ControllerRevisions of a group: they carry the labels of the pods.
+    pub(super) fn revisions(&self, group: &Group, number: u64) -> CacheWatch {
+        let config = config().labels(&group.selector);
         self.start(
             "controllerrevisions",
-            Api::all(self.client.clone()),
-            config(),
-            Input::Revision,
+            self.of(group),
+            config,
+            move |event| Input::Revision(number, event),
         )
     }
 
-    /// The pods of one DaemonSet.
-    pub(super) fn pods(&self, key: &SetKey, selector: &str, number: u64) -> CacheWatch {
-        let api = Api::namespaced(self.client.clone(), &key.namespace);
-        let key = key.clone();
-        self.start("pods", api, config().labels(selector), move |event| {
-            Input::Pod(key.clone(), number, event)
+    /// The pods of a group.
+    pub(super) fn pods(&self, group: &Group, number: u64) -> CacheWatch {
+        let config = config().labels(&group.selector);
+        self.start("pods", self.of(group), config, move |event| {
+            Input::Pod(number, event)
         })
+    }
+
+    fn of<K>(&self, group: &Group) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        match &group.namespace {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        }
     }
 
     fn start<K>(

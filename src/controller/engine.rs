@@ -201,7 +201,7 @@ impl Engine {
     }
 
     fn take_fed(&mut self, fed: FeedOutcome) {
-        if let Some(resource) = fed.complete {
+        for resource in fed.complete {
             self.parts.readiness.done(resource);
             debug!(resource, "Listed");
             self.all_dirty();

@@ -6,31 +6,70 @@ use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
 
 use super::caches::{CacheWatch, Caches, Input};
+use super::groups::Group;
 use crate::index::{Index, RequeueDelay, SetChange, SetKey};
 use crate::k8s;
 
 /// What is watched in the whole cluster; nothing is decided before all of it has been listed.
 pub(super) const CLUSTER_WIDE: [&str; 3] = ["nodes", "daemonsets", "controllerrevisions"];
 
+/// More watches than this beside those that would do are put together.
+const SPARE_GROUPS: usize = 8;
+
 /// The watches that feed the index, and which of them have told everything once.
 pub(super) struct Feed {
     caches: Caches,
-    pods: BTreeMap<SetKey, PodWatch>,
+    groups: Vec<GroupWatch>,
     started: u64,
-    /// Begins when the other two have told which images to look for.
+    /// Begins when the others have told which images to look for.
     nodes_watch: Option<CacheWatch>,
     nodes: Listing<String>,
     sets: Listing<SetKey>,
-    revisions: Listing<(String, String)>,
+    /// Whether the revisions of the DaemonSets that were there at first are known.
+    has_revisions: bool,
 }
 
+/// What is watched of a group of DaemonSets.
 #[derive(Debug)]
-struct PodWatch {
+struct GroupWatch {
+    group: Group,
+    pods: Watch<BTreeMap<SetKey, BTreeSet<String>>>,
+    revisions: Watch<BTreeSet<(String, String)>>,
+}
+
+/// One watch of a group.
+#[derive(Debug)]
+struct Watch<T> {
     number: u64,
-    listing: Listing<String>,
+    seen: T,
+    complete: bool,
     /// When the list under way began.
     began: Option<Timestamp>,
     _watch: CacheWatch,
+}
+
+impl<T: Default> Watch<T> {
+    fn new(number: u64, watch: CacheWatch) -> Self {
+        Self {
+            number,
+            seen: T::default(),
+            complete: false,
+            began: None,
+            _watch: watch,
+        }
+    }
+
+    /// A list begins.
+    fn begin(&mut self, now: Timestamp) {
+        self.seen = T::default();
+        self.began = Some(now);
+    }
+
+    /// What it contained.
+    fn finish(&mut self) -> T {
+        self.complete = true;
+        std::mem::take(&mut self.seen)
+    }
 }
 
 /// A complete list in the making.
@@ -65,8 +104,8 @@ pub(super) struct FeedOutcome {
     pub(super) gone: Vec<SetKey>,
     /// What there is to say of DaemonSets that are not ours may have changed.
     pub(super) strays: bool,
-    /// A complete list of this resource has arrived.
-    pub(super) complete: Option<&'static str>,
+    /// Complete lists of these resources have arrived.
+    pub(super) complete: Vec<&'static str>,
 }
 
 impl FeedOutcome {
@@ -84,41 +123,55 @@ impl Feed {
     pub(super) fn new(caches: Caches) -> Self {
         Self {
             caches,
-            pods: BTreeMap::new(),
+            groups: Vec::new(),
             started: 0,
             nodes_watch: None,
             nodes: Listing::default(),
             sets: Listing::default(),
-            revisions: Listing::default(),
+            has_revisions: false,
         }
     }
 
     /// Whether the cluster-wide watches have told everything once.
     pub(super) fn is_complete(&self) -> bool {
-        self.nodes.complete && self.sets.complete && self.revisions.complete
+        self.nodes.complete && self.sets.complete && self.has_revisions
     }
 
     /// Lists the pods of every DaemonSet anew, because somebody else may have deleted some a moment ago.
     pub(super) fn look_again(&mut self, index: &mut Index) {
-        let watched: Vec<SetKey> = self.pods.keys().cloned().collect();
-        let sets = watched.iter();
-        sets.for_each(|key| self.look_again_at(index, key));
+        if !self.sets.complete {
+            return;
+        }
+        let before = self.started;
+        self.regroup(index);
+        for position in 0..self.groups.len() {
+            let known = &self.groups[position];
+            if known.pods.number <= before {
+                known
+                    .group
+                    .members
+                    .keys()
+                    .for_each(|key| unsync(index, key));
+                let group = known.group.clone();
+                self.groups[position].pods = self.watch_pods(&group);
+            }
+        }
     }
 
     /// Lists the pods of one DaemonSet anew; nothing is decided before the list is complete.
     pub(super) fn look_again_at(&mut self, index: &mut Index, key: &SetKey) {
-        let Some(set) = index.set_mut(key) else {
-            return;
-        };
-        set.synced = false;
-        let selector = set.selector.clone();
-        self.watch(key.clone(), selector);
+        self.leave(key);
+        self.join(index, key);
     }
 
     /// Takes in what a watch said.
     pub(super) fn take(&mut self, index: &mut Index, input: Input, now: Timestamp) -> FeedOutcome {
-        let fed = self.take_input(index, input, now);
-        if self.nodes_watch.is_none() && self.sets.complete && self.revisions.complete {
+        let mut fed = self.take_input(index, input, now);
+        let mut groups = self.groups.iter();
+        if self.sets.complete && !self.has_revisions && groups.all(|known| known.revisions.complete)
+        {
+            self.has_revisions = true;
+            fed.complete.push("controllerrevisions");
             self.nodes_watch = Some(self.caches.nodes());
         }
         fed
@@ -128,8 +181,8 @@ impl Feed {
         match input {
             Input::Node(event) => self.node(index, event, now),
             Input::Set(event) => self.set(index, event),
-            Input::Revision(event) => self.revision(index, event),
-            Input::Pod(key, number, event) => self.pod(index, (key, number), event, now),
+            Input::Revision(number, event) => self.revision(index, number, event, now),
+            Input::Pod(number, event) => self.pod(index, number, event, now),
             Input::Order(in_order) => {
                 FeedOutcome::of(RequeueDelay::Short, index.know_order(in_order))
             }
@@ -155,7 +208,7 @@ impl Feed {
             Event::InitDone => {
                 let seen = self.nodes.finish();
                 return FeedOutcome {
-                    complete: Some("nodes"),
+                    complete: vec!["nodes"],
                     ..FeedOutcome::of(RequeueDelay::Short, index.retain_nodes(&seen))
                 };
             }
@@ -179,7 +232,7 @@ impl Feed {
                 };
             }
             Event::InitDone => {
-                let seen = self.sets.finish();
+                let seen = std::mem::take(&mut self.sets.seen);
                 index.retain_strays(&seen);
                 let gone: Vec<SetKey> = index
                     .keys()
@@ -189,9 +242,12 @@ impl Feed {
                 for key in &gone {
                     self.drop_set(index, key);
                 }
+                if !std::mem::replace(&mut self.sets.complete, true) {
+                    self.regroup(index);
+                }
                 return FeedOutcome {
                     gone,
-                    complete: Some("daemonsets"),
+                    complete: vec!["daemonsets"],
                     ..FeedOutcome::default()
                 };
             }
@@ -210,12 +266,16 @@ impl Feed {
                 ..FeedOutcome::default()
             },
             SetChange::Updated => FeedOutcome::of(RequeueDelay::Zero, [key]),
-            SetChange::Watch(selector) => {
-                self.watch(key, selector);
+            SetChange::Watch(_) => {
+                self.leave(&key);
+                // All of the first list are put into groups at its end.
+                if self.sets.complete {
+                    self.join(index, &key);
+                }
                 FeedOutcome::default()
             }
             SetChange::Unwatch => {
-                self.pods.remove(&key);
+                self.leave(&key);
                 FeedOutcome {
                     strays: index.is_stray(&key),
                     gone: vec![key],
@@ -225,54 +285,103 @@ impl Feed {
         }
     }
 
-    fn watch(&mut self, key: SetKey, selector: String) {
+    /// Watches a DaemonSet in a group of its own, and all anew in as few as do once there are too many.
+    fn join(&mut self, index: &mut Index, key: &SetKey) {
+        let Some(set) = index.set(key) else {
+            return;
+        };
+        let alone = Group::all([(key, set.selector.as_str())]);
+        let selectors = index.keys().filter_map(|key| selector(index, key));
+        let most = Group::all(selectors).len() + SPARE_GROUPS;
+        if self.groups.len() >= most {
+            return self.regroup(index);
+        }
+        alone.into_iter().for_each(|group| self.watch(index, group));
+    }
+
+    /// The pods of this DaemonSet are of no interest any more.
+    fn leave(&mut self, key: &SetKey) {
+        for known in &mut self.groups {
+            known.group.members.remove(key);
+        }
+        self.groups.retain(|known| !known.group.members.is_empty());
+    }
+
+    /// Watches every DaemonSet in as few groups as do; those that are as they should be stay.
+    fn regroup(&mut self, index: &mut Index) {
+        let wanted = Group::all(index.keys().filter_map(|key| selector(index, key)));
+        self.groups.retain(|known| wanted.contains(&known.group));
+        for group in wanted {
+            if !self.groups.iter().any(|known| known.group == group) {
+                self.watch(index, group);
+            }
+        }
+    }
+
+    fn watch(&mut self, index: &mut Index, group: Group) {
+        group.members.keys().for_each(|key| unsync(index, key));
+        let pods = self.watch_pods(&group);
         self.started += 1;
-        let number = self.started;
-        let watch = self.caches.pods(&key, &selector, number);
-        self.pods.insert(
-            key,
-            PodWatch {
-                number,
-                listing: Listing::default(),
-                began: None,
-                _watch: watch,
-            },
-        );
+        let revisions = Watch::new(self.started, self.caches.revisions(&group, self.started));
+        self.groups.push(GroupWatch {
+            group,
+            pods,
+            revisions,
+        });
+    }
+
+    fn watch_pods(&mut self, group: &Group) -> Watch<BTreeMap<SetKey, BTreeSet<String>>> {
+        self.started += 1;
+        Watch::new(self.started, self.caches.pods(group, self.started))
     }
 
     fn drop_set(&mut self, index: &mut Index, key: &SetKey) -> bool {
-        self.pods.remove(key);
+        self.leave(key);
         index.delete_set(key)
     }
 
     fn revision(
         &mut self,
         index: &mut Index,
+        number: u64,
         event: Event<k8s::ControllerRevision>,
+        now: Timestamp,
     ) -> FeedOutcome {
-        let identity = |revision: &k8s::ControllerRevision| {
-            let owner = revision.metadata.owner_references.iter().flatten().next()?;
-            Some((owner.uid.clone(), revision.metadata.name.clone()?))
+        let mut groups = self.groups.iter_mut();
+        let Some(known) = groups.find(|known| known.revisions.number == number) else {
+            return FeedOutcome::default();
         };
+        let members = &known.group.members;
+        let of_member = |revision: &k8s::ControllerRevision| {
+            let owner = revision.metadata.owner_references.iter().flatten().next()?;
+            let key = index.key_of(&owner.uid)?;
+            members.contains_key(key).then(|| owner.uid.clone())
+        };
+        let is_listed = matches!(event, Event::InitApply(_));
         match event {
-            Event::Init => self.revisions.seen.clear(),
-            Event::InitApply(revision) => {
-                self.revisions.seen.extend(identity(&revision));
-                return FeedOutcome::of(RequeueDelay::Zero, index.apply_revision(&revision));
-            }
-            Event::Apply(revision) => {
+            Event::Init => known.revisions.begin(now),
+            Event::InitApply(revision) | Event::Apply(revision) => {
+                let Some(owner) = of_member(&revision) else {
+                    return FeedOutcome::default();
+                };
+                if is_listed {
+                    let name = revision.metadata.name.clone().unwrap_or_default();
+                    known.revisions.seen.insert((owner, name));
+                }
                 return FeedOutcome::of(RequeueDelay::Zero, index.apply_revision(&revision));
             }
             Event::Delete(revision) => {
                 return FeedOutcome::of(RequeueDelay::Zero, index.delete_revision(&revision));
             }
             Event::InitDone => {
-                let seen = self.revisions.finish();
-                let dirty = index.retain_revisions(&seen);
-                return FeedOutcome {
-                    complete: Some("controllerrevisions"),
-                    ..FeedOutcome::of(RequeueDelay::Zero, dirty)
-                };
+                let seen = known.revisions.finish();
+                let of_group = |key: &SetKey| members.contains_key(key);
+                let mut concerned = index.retain_revisions(of_group, &seen);
+                if known.pods.complete {
+                    concerned.extend(members.keys().cloned());
+                    known.sync(index);
+                }
+                return FeedOutcome::of(RequeueDelay::Zero, concerned);
             }
         }
         FeedOutcome::default()
@@ -281,37 +390,133 @@ impl Feed {
     fn pod(
         &mut self,
         index: &mut Index,
-        (key, number): (SetKey, u64),
+        number: u64,
         event: Event<k8s::Pod>,
         now: Timestamp,
     ) -> FeedOutcome {
-        let Some(watch) = self
-            .pods
-            .get_mut(&key)
-            .filter(|watch| watch.number == number)
-        else {
+        let mut groups = self.groups.iter_mut();
+        let Some(known) = groups.find(|known| known.pods.number == number) else {
             return FeedOutcome::default();
         };
-        let Some(set) = index.set_mut(&key) else {
-            return FeedOutcome::default();
-        };
-        let delay = match event {
+        let requeued = match event {
             Event::Init => {
-                watch.listing.seen.clear();
-                watch.began = Some(now);
-                RequeueDelay::Never
+                known.pods.begin(now);
+                Vec::new()
             }
             Event::InitApply(pod) => {
-                watch.listing.seen.extend(pod.metadata.uid.clone());
-                set.apply_pod(&pod, now)
+                let requeued = known.apply_pod(index, &pod, now);
+                if let Some(uid) = &pod.metadata.uid {
+                    for (key, _) in &requeued {
+                        let seen = known.pods.seen.entry(key.clone()).or_default();
+                        seen.insert(uid.clone());
+                    }
+                }
+                requeued
             }
-            Event::Apply(pod) => set.apply_pod(&pod, now),
-            Event::Delete(pod) => set.delete_pod(pod.metadata.uid.as_deref().unwrap_or_default()),
-            Event::InitDone => {
-                set.retain_pods(&watch.listing.finish(), watch.began);
-                RequeueDelay::Short
-            }
+            Event::Apply(pod) => known.apply_pod(index, &pod, now),
+            Event::Delete(pod) => known.delete_pod(index, &pod),
+            Event::InitDone => known.finish_pods(index),
         };
-        FeedOutcome::of(delay, [key])
+        FeedOutcome {
+            requeued,
+            ..FeedOutcome::default()
+        }
     }
+}
+
+impl GroupWatch {
+    /// Takes in a pod where it belongs; says which DaemonSets looked at it.
+    fn apply_pod(
+        &self,
+        index: &mut Index,
+        pod: &k8s::Pod,
+        now: Timestamp,
+    ) -> Vec<(SetKey, RequeueDelay)> {
+        let labels = pod.metadata.labels.as_ref();
+        let label = |key: &str| labels?.get(key).map(String::as_str);
+        if let Some(key) = self
+            .owner_of(index, pod)
+            .filter(|key| self.group.selects(key, label))
+        {
+            let delay = index.set_mut(&key).map(|set| set.apply_pod(pod, now));
+            return delay.map(|delay| (key, delay)).into_iter().collect();
+        }
+        // Nobody's, or that of a DaemonSet which is gone: whoever knew it as its own learns that it is not any more.
+        let mut requeued = Vec::new();
+        for key in self.neighbours(pod) {
+            let Some(set) = index.set_mut(key) else {
+                continue;
+            };
+            let delay = match self.group.selects(key, label) {
+                true => set.apply_pod(pod, now),
+                false => set.delete_pod(pod.metadata.uid.as_deref().unwrap_or_default()),
+            };
+            requeued.push((key.clone(), delay));
+        }
+        requeued
+    }
+
+    fn delete_pod(&self, index: &mut Index, pod: &k8s::Pod) -> Vec<(SetKey, RequeueDelay)> {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let mut requeued = Vec::new();
+        for key in self.neighbours(pod) {
+            if let Some(set) = index.set_mut(key) {
+                requeued.push((key.clone(), set.delete_pod(uid)));
+            }
+        }
+        requeued
+    }
+
+    /// A complete list of its pods has arrived.
+    fn finish_pods(&mut self, index: &mut Index) -> Vec<(SetKey, RequeueDelay)> {
+        let began = self.pods.began;
+        let mut seen = self.pods.finish();
+        for key in self.group.members.keys() {
+            if let Some(set) = index.set_mut(key) {
+                set.retain_pods(&seen.remove(key).unwrap_or_default(), began);
+            }
+        }
+        if !self.revisions.complete {
+            self.group.members.keys().for_each(|key| unsync(index, key));
+        }
+        let members = self.group.members.keys();
+        members
+            .map(|key| (key.clone(), RequeueDelay::Short))
+            .collect()
+    }
+
+    /// Pods and revisions of its DaemonSets are known.
+    fn sync(&self, index: &mut Index) {
+        for key in self.group.members.keys() {
+            if let Some(set) = index.set_mut(key) {
+                set.synced = true;
+            }
+        }
+    }
+
+    /// The DaemonSet of this group that an owner of the pod names.
+    fn owner_of(&self, index: &Index, pod: &k8s::Pod) -> Option<SetKey> {
+        let mut owners = pod.metadata.owner_references.iter().flatten();
+        let key = owners.find_map(|owner| index.key_of(&owner.uid))?;
+        self.group.members.contains_key(key).then(|| key.clone())
+    }
+
+    /// Its DaemonSets in the namespace of the pod.
+    fn neighbours(&self, pod: &k8s::Pod) -> impl Iterator<Item = &SetKey> {
+        let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+        let members = self.group.members.keys();
+        members.filter(move |key| *key.namespace == *namespace)
+    }
+}
+
+/// Nothing is decided on this DaemonSet before its pods and revisions are known.
+fn unsync(index: &mut Index, key: &SetKey) {
+    if let Some(set) = index.set_mut(key) {
+        set.synced = false;
+    }
+}
+
+/// A DaemonSet with its selector.
+fn selector<'a>(index: &'a Index, key: &'a SetKey) -> Option<(&'a SetKey, &'a str)> {
+    Some((key, index.set(key)?.selector.as_str()))
 }

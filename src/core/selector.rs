@@ -4,6 +4,7 @@
 
 mod query;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
 use serde_json::Value;
@@ -132,6 +133,46 @@ impl Selector {
     /// Whether it selects everything.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// The labels of which it asks for values; `None` when it asks for anything else, or twice for one label.
+    pub fn labels_with_values(&self) -> Option<BTreeSet<Box<str>>> {
+        let has_values = |asked: &Requirement| !asked.values().is_empty();
+        let labels: BTreeSet<Box<str>> = self.0.iter().map(|asked| asked.key.clone()).collect();
+        let is_plain = !labels.is_empty() && labels.len() == self.0.len();
+        (is_plain && self.0.iter().all(has_values)).then_some(labels)
+    }
+
+    /// A selector of everything that one of these selects. Of those that ask for values of the same labels it is one that
+    /// asks for any of them; of one alone that one.
+    pub fn any_of<'a>(selectors: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut selectors = selectors.into_iter();
+        let Some(first) = selectors.next() else {
+            return Self::default();
+        };
+        let labels = first.labels_with_values();
+        let mut values: BTreeMap<Box<str>, BTreeSet<Box<str>>> = BTreeMap::new();
+        let mut note = |selector: &Self| {
+            for asked in &selector.0 {
+                let known = values.entry(asked.key.clone()).or_default();
+                known.extend(asked.values().iter().cloned());
+            }
+        };
+        let Some(second) = selectors.next() else {
+            return first.clone();
+        };
+        note(first);
+        for selector in std::iter::once(second).chain(selectors) {
+            if labels.is_none() || selector.labels_with_values() != labels {
+                return Self::default();
+            }
+            note(selector);
+        }
+        let asked = |(key, values): (Box<str>, BTreeSet<Box<str>>)| Requirement {
+            key,
+            test: Test::In(values.into_iter().collect()),
+        };
+        Self(values.into_iter().map(asked).collect())
     }
 
     /// What it asks for, part by part.
@@ -387,6 +428,24 @@ mod tests {
             selector.to_query(),
             "a=,b=2,c in (x,y),d notin (z),example.com/e,!f"
         );
+    }
+
+    #[test]
+    fn one_for_several_selects_whatever_one_of_them_does() {
+        let any = |queries: &[&str]| {
+            let all: Vec<Selector> = queries
+                .iter()
+                .map(|query| Selector::from_query(query).unwrap())
+                .collect();
+            Selector::any_of(&all).to_query()
+        };
+        assert_eq!(any(&["app=a", "app in (b,a)"]), "app in (a,b)");
+        assert_eq!(any(&["a=1,b=2", "b=3,a=1"]), "a=1,b in (2,3)");
+        assert_eq!(any(&["app=a,!old"]), "app=a,!old");
+        for apart in [["app=a", "tier=a"], ["app=a", "app"], ["app=a", "app!=b"]] {
+            assert_eq!(any(&apart), "", "{apart:?}");
+        }
+        assert_eq!(any(&[]), "");
     }
 
     #[test]
