@@ -207,7 +207,7 @@ fn node(i: usize, updated: bool) -> Node {
         window: None,
         targeting: Targeting::Run,
         readiness,
-        pods: vec![pod(i, updated && !offline)],
+        pods: [pod(i, updated && !offline)].into(),
         disrupted_at: None,
         emptied: false,
         podless_since: None,

@@ -72,7 +72,7 @@ pub use fleet::record::FailureRecord;
 pub use fleet::refusals::{Refusals, RefusedWrite};
 pub use fleet::{
     Fleet, Hold, Holds, Leaving, Node, NodeWindow, OtaCondition, PauseRecord, Pod, PodProblem,
-    PullFailure, Readiness, RollbackTarget, RollbackTargets, Targeting,
+    Pods, PullFailure, Readiness, RollbackTarget, RollbackTargets, Targeting,
 };
 pub use id::{
     NodeName, PodName, PodRevision, PodUid, ResourceVersion, Revision, RevisionState,

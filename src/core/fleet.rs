@@ -8,6 +8,7 @@ mod hold;
 pub mod in_place;
 mod node_window;
 mod pause_record;
+mod pods;
 pub mod record;
 pub mod refusals;
 mod rollback_targets;
@@ -31,6 +32,7 @@ use refusals::Refusals;
 pub use hold::{Hold, Holds};
 pub use node_window::NodeWindow;
 pub use pause_record::PauseRecord;
+pub use pods::Pods;
 pub use rollback_targets::{RollbackTarget, RollbackTargets};
 
 /// The fleet of one DaemonSet.
@@ -90,7 +92,7 @@ pub struct Node {
     /// Whether it can run anything now.
     pub readiness: Readiness,
     /// Pods of this DaemonSet bound (or to be bound) to it, sorted by creation, then name.
-    pub pods: Vec<Pod>,
+    pub pods: Pods,
     /// Since when the node is known to have no pod, or none but what we made, while that is so.
     pub podless_since: Option<Timestamp>,
     /// When its last pod of another revision was seen to be deleted, or an update of it in place was accepted, for the

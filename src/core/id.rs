@@ -22,6 +22,12 @@ macro_rules! text {
             }
         }
 
+        impl From<Arc<str>> for $name {
+            fn from(text: Arc<str>) -> Self {
+                Self(text)
+            }
+        }
+
         impl From<String> for $name {
             fn from(text: String) -> Self {
                 Self(text.into())

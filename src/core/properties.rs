@@ -214,7 +214,7 @@ fn settle(node: &mut Node) {
     };
     (node.hold, node.window, node.podless_since) = (None, None, None);
     (node.disrupted_at, node.emptied) = (None, false);
-    node.pods.truncate(1);
+    node.pods = node.pods.first().cloned().into_iter().collect();
     for pod in &mut node.pods {
         let made = after(now(), -1800 - pod.number);
         (pod.created, pod.started, pod.ready_since) = (made, Some(made), Some(made));
@@ -311,8 +311,9 @@ fn renamed(fleet: Fleet) -> Fleet {
 }
 
 fn sort_pods(node: &mut Node) {
-    node.pods
-        .sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+    let mut pods: Vec<Pod> = std::mem::take(&mut node.pods).into_iter().collect();
+    pods.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+    node.pods = pods.into();
 }
 
 fn nodes() -> impl Random<Node> {
@@ -367,7 +368,7 @@ fn nodes() -> impl Random<Node> {
                 emptied,
                 podless_since: podless.filter(|_| pods.is_empty()),
                 has_images,
-                pods,
+                pods: pods.into(),
             },
         )
 }
@@ -1097,14 +1098,15 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
         emptied: false,
         podless_since: None,
         has_images: false,
-        pods: vec![Pod {
+        pods: [Pod {
             name: format!("p{i:04}").into(),
             uid: format!("u{i:04}").into(),
             created: now(),
             ready_since: None,
             started: None,
             ..testing::old(1)
-        }],
+        }]
+        .into(),
     };
     let mut fleet = testing::fleet((0..2 * BATCH + 1).map(node).collect());
     for expected in [BATCH, BATCH, 1, 0] {

@@ -48,11 +48,12 @@ pub(crate) fn node(name: &str, pod: Pod) -> Node {
         window: None,
         targeting: Targeting::Run,
         readiness: Readiness::Ready { since: at(-1) },
-        pods: vec![Pod {
+        pods: [Pod {
             name: name.into(),
             uid: name.into(),
             ..pod
-        }],
+        }]
+        .into(),
         disrupted_at: None,
         emptied: false,
         podless_since: None,

@@ -93,7 +93,7 @@ impl Ended {
             && record.ready_since().is_none()
             && record.pod.problem.is_none()
         {
-            record.pod.problem = Some(PodProblem {
+            Arc::make_mut(&mut record.pod).problem = Some(PodProblem {
                 reason: series.reason.clone(),
                 said: series.said.clone(),
                 restarts: series.times,

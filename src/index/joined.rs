@@ -127,10 +127,12 @@ fn all(
         .filter(|name| !nodes.contains_key(name));
     let mut names: Vec<NodeName> = lost.chain(nodes.keys()).cloned().collect();
     names.sort();
-    names
-        .iter()
-        .filter_map(|name| node(key, set, name, nodes.get(name), basis, revisions, now))
-        .collect()
+    let mut all = Vec::with_capacity(names.len());
+    all.extend(names.iter().filter_map(|name| {
+        let record = nodes.get(name);
+        node(key, set, name, record, basis, revisions, now)
+    }));
+    all
 }
 
 /// One node and its pods; `None` when no pod belongs there and there is none.

@@ -13,6 +13,7 @@
 //! late, and nothing is held back for ever because an answer was lost.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -409,10 +410,12 @@ impl PendingWrites {
     }
 
     /// Shows `pod` as it is once everything that is pending has happened.
-    pub(super) fn show(&self, pod: &mut Pod) {
+    pub(super) fn shown(&self, pod: &Arc<Pod>) -> Arc<Pod> {
+        let mut shown = pod.clone();
         for pending in self.pods.get(&pod.uid).into_iter().flatten() {
-            pending.show(pod);
+            pending.show(Arc::make_mut(&mut shown));
         }
+        shown
     }
 
     /// Whether one of them was refused or never answered, and what became of its pod is not known yet.

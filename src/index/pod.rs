@@ -24,8 +24,8 @@ use crate::k8s;
 /// A pod of a DaemonSet; everything but its revision is settled here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodRecord {
-    /// The pod as core sees it; `revision` and `number` are filled in when a fleet is made.
-    pub(super) pod: Pod,
+    /// The pod as core sees it, shared with the fleet. Its revision is as it was judged when a fleet was made last.
+    pub(super) pod: Arc<Pod>,
     /// The label `controller-revision-hash`.
     pub(super) hash: Option<Arc<str>>,
     /// The label `pod-template-generation`.
@@ -33,24 +33,28 @@ pub(super) struct PodRecord {
     stamped: Option<Timestamp>,
 }
 
-/// Sets of labels that pods of a DaemonSet carry: the pods of a revision mostly carry the same, kept once.
+/// What pods of a DaemonSet have in common, kept once: the pods of a revision mostly carry the same labels and run the same
+/// images.
 #[derive(Debug, Default)]
-pub(super) struct LabelSets(BTreeSet<Labels>);
+pub(super) struct SharedParts {
+    labels: BTreeSet<Labels>,
+    containers: BTreeSet<Arc<[RunningContainer]>>,
+    hashes: BTreeSet<Arc<str>>,
+}
 
-/// More differ only where every pod has labels of its own; then there is nothing to share.
-const LABEL_SETS: usize = 64;
+/// More differ only where every pod has parts of its own; then there is nothing to share.
+const MOST_SHARED: usize = 64;
 
-impl LabelSets {
-    fn share(&mut self, labels: Labels) -> Labels {
-        if let Some(known) = self.0.get(&labels) {
-            return known.clone();
-        }
-        if self.0.len() >= LABEL_SETS {
-            self.0.clear();
-        }
-        self.0.insert(labels.clone());
-        labels
+/// The one that is equal to `part` among those that are known, from now on itself.
+fn share<T: Ord + Clone>(known: &mut BTreeSet<T>, part: T) -> T {
+    if let Some(known) = known.get(&part) {
+        return known.clone();
     }
+    if known.len() >= MOST_SHARED {
+        known.clear();
+    }
+    known.insert(part.clone());
+    part
 }
 
 impl PodRecord {
@@ -60,16 +64,15 @@ impl PodRecord {
         pod: &k8s::Pod,
         surge: bool,
         before: Option<&Self>,
-        label_sets: &mut LabelSets,
+        shared: &mut SharedParts,
         now: Timestamp,
     ) -> Option<(NodeName, Self)> {
         let meta = &pod.metadata;
-        let label = |key| {
-            meta.labels
-                .as_ref()
-                .and_then(|labels| labels.get(key))
-                .map(|text| text.as_str().into())
+        let mut label = |key| {
+            let text = meta.labels.as_ref()?.get(key)?;
+            Some(share(&mut shared.hashes, Arc::from(text.as_str())))
         };
+        let (hash, generation) = (label(REVISION_HASH_LABEL), label(TEMPLATE_GENERATION_LABEL));
         let condition = |kind| {
             pod.status
                 .conditions
@@ -81,22 +84,21 @@ impl PodRecord {
         let stamped = ready
             .and_then(|condition| condition.last_transition.as_ref())
             .map(|time| time.0);
-        let hash = label(REVISION_HASH_LABEL);
         let state = state(pod);
         let told = before.and_then(|before| before.pod.problem.as_ref());
         let known = before.map(|before| &before.pod.in_place);
-        let in_place = in_place(pod, hash.as_ref(), state.as_ref(), known);
+        let in_place = in_place(pod, hash.as_ref(), state.as_ref(), (known, shared));
         let restarted = Restarted::by(state.as_ref(), pod, &in_place);
         let ready_since = ready.map(|_| ready_since(before, stamped, restarted, created, now));
         let record = Self {
-            pod: Pod {
+            pod: Arc::new(Pod {
                 name: meta.name.as_deref()?.into(),
                 uid: meta.uid.as_deref()?.into(),
                 resource_version: meta.resource_version.as_deref().unwrap_or_default().into(),
                 created,
-                revision: PodRevision::Unknown,
-                number: 0,
-                of_template: true,
+                revision: before.map_or(PodRevision::Unknown, |before| before.pod.revision),
+                number: before.map_or(0, |before| before.pod.number),
+                of_template: before.is_none_or(|before| before.pod.of_template),
                 terminating: meta.deletion_timestamp.is_some(),
                 leaving: leaving(before, meta, now).map(Box::new),
                 ready_since,
@@ -109,14 +111,14 @@ impl PodRecord {
                 problem: problem(pod, state.as_ref())
                     .or_else(|| condition("PodScheduled").and_then(unscheduled))
                     .map(|problem| as_before(problem, told)),
-                exit: exit(pod, label_sets),
+                exit: exit(pod, &mut shared.labels),
                 need_upgrade: condition(POD_NEED_UPGRADE).map(ota_condition),
                 image_ready: condition(POD_IMAGE_READY).map(ota_condition),
                 surge,
                 in_doubt: false,
-            },
+            }),
             hash,
-            generation: label(TEMPLATE_GENERATION_LABEL),
+            generation,
             stamped,
         };
         Some((pod.spec.target_node().unwrap_or_default().into(), record))
@@ -124,9 +126,9 @@ impl PodRecord {
 
     /// Whether nothing but the version differs.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
-        let mut pod = self.pod.clone();
+        let mut pod = Pod::clone(&self.pod);
         pod.resource_version = other.pod.resource_version.clone();
-        pod == other.pod && self.hash == other.hash && self.generation == other.generation
+        pod == *other.pod && self.hash == other.hash && self.generation == other.generation
     }
 
     /// Since when it is Ready.
@@ -251,14 +253,11 @@ fn unready_since(
 }
 
 /// What it says about its way out.
-fn exit(pod: &k8s::Pod, known: &mut LabelSets) -> Exit {
+fn exit(pod: &k8s::Pod, known: &mut BTreeSet<Labels>) -> Exit {
     let meta = &pod.metadata;
     let labels = meta.labels.iter().flatten();
-    let labels = known.share(
-        labels
-            .map(|(key, value)| (key.as_str(), value.as_str()))
-            .collect(),
-    );
+    let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
+    let labels = share(known, labels.collect());
     let state = labels.get(LIFECYCLE_STATE);
     let stamp = || {
         meta.annotations
@@ -327,19 +326,22 @@ fn in_place(
     pod: &k8s::Pod,
     hash: Option<&Arc<str>>,
     state: Option<&InPlaceState>,
-    before: Option<&InPlace>,
+    (before, shared): (Option<&InPlace>, &mut SharedParts),
 ) -> InPlace {
     let containers = containers(pod);
     let known = before.filter(|before| *before.containers == *containers);
     InPlace {
-        revision: hash.map(|hash| Revision::from(&**hash)),
+        revision: hash.cloned().map(Revision::from),
         is_over: ["Failed", "Succeeded"].contains(&pod.status.phase.as_str()),
         update: state.map(|state| state.progress(&containers, is_seen(pod))),
         unfinished: state.map_or_else(Default::default, |state| {
             state.unfinished(&containers, is_seen(pod))
         }),
         reverted_from: state.and_then(|state| Some(state.reverted_from.as_deref()?.into())),
-        containers: known.map_or_else(|| containers.into(), |before| before.containers.clone()),
+        containers: match known {
+            Some(before) => before.containers.clone(),
+            None => share(&mut shared.containers, containers.into()),
+        },
     }
 }
 

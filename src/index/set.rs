@@ -15,7 +15,7 @@ use super::key::SetKey;
 use super::last_reported::LastReported;
 use super::node::NodeRecord;
 use super::pending::{PendingWrites, PodWrite, WriteAnswer};
-use super::pod::{LabelSets, PodRecord};
+use super::pod::{PodRecord, SharedParts};
 use crate::core::eligibility::Scheduling;
 use crate::core::engine::patience::{BEHIND_PATIENCE, MISSING_GRACE};
 use crate::core::fleet::in_place::{InPlaceTransition, InPlaceTransitions};
@@ -34,7 +34,7 @@ use crate::core::selector::Selector;
 use crate::core::settings::read;
 use crate::core::{
     Action, Evictions, FailureRecord, Node, NodeName, OnFailure, PauseRecord, Pod, PodName,
-    PodRevision, PodUid, Predownloading, Reading, Refusal, Refusals, Revision, RevisionState,
+    PodRevision, PodUid, Pods, Predownloading, Reading, Refusal, Refusals, Revision, RevisionState,
     RollbackTarget, RollbackTargets, RollingUpdateType, instant,
 };
 use crate::k8s;
@@ -88,7 +88,7 @@ pub struct SetRecord {
     template_generation: Option<String>,
     pods: BTreeMap<NodeName, Vec<PodRecord>>,
     places: BTreeMap<PodUid, NodeName>,
-    label_sets: LabelSets,
+    shared: SharedParts,
     /// Writes of ours to it and its pods that do not show yet.
     pending: PendingWrites,
     /// How evictions were answered.
@@ -162,7 +162,7 @@ impl SetRecord {
             template_generation: annotation(TEMPLATE_GENERATION_ANNOTATION),
             pods: BTreeMap::new(),
             places: BTreeMap::new(),
-            label_sets: LabelSets::default(),
+            shared: SharedParts::default(),
             pending: PendingWrites::default(),
             evictions: Evictions::default(),
             refusals: LastReported::default(),
@@ -263,7 +263,7 @@ impl SetRecord {
         let before = record_of(&self.places, &self.pods, &uid).cloned();
         let surge = whose == PodController::Surge;
         let Some((node, mut record)) =
-            PodRecord::read(pod, surge, before.as_ref(), &mut self.label_sets, now)
+            PodRecord::read(pod, surge, before.as_ref(), &mut self.shared, now)
         else {
             return RequeueDelay::Never;
         };
@@ -303,6 +303,7 @@ impl SetRecord {
         self.places.insert(uid, node.clone());
         self.cache.mark_dirty(&node);
         let pods = self.pods.entry(node).or_default();
+        pods.reserve_exact(1); // there is one, nearly always
         pods.push(record);
         pods.sort_by(|a, b| (a.pod.created, &a.pod.name).cmp(&(b.pod.created, &b.pod.name)));
         delay
@@ -658,7 +659,7 @@ impl SetRecord {
     pub fn pods(&self) -> impl Iterator<Item = (&NodeName, &Pod)> {
         self.pods
             .iter()
-            .flat_map(|(node, pods)| pods.iter().map(move |record| (node, &record.pod)))
+            .flat_map(|(node, pods)| pods.iter().map(move |record| (node, &*record.pod)))
     }
 
     /// Remembers which template was found in the newest revision.
@@ -815,26 +816,37 @@ impl SetRecord {
 
     /// The pods on a node with their revisions judged, and what we wrote laid over them.
     pub(super) fn judged_pods(
-        &self,
+        &mut self,
         node: &NodeName,
         state: &RevisionState,
         revisions: &[RevisionFacts],
-    ) -> Vec<Pod> {
-        let judge = |record: &PodRecord| {
-            let mut pod = Pod {
-                revision: match state {
-                    RevisionState::Current(target) => self.revision_of(record, target, revisions),
-                    RevisionState::Unknown(_) => PodRevision::Unknown,
-                },
-                number: number_of(record.hash.as_deref(), revisions),
-                of_template: self.is_of_template(record),
-                ..record.pod.clone()
-            };
-            self.pending.show(&mut pod);
-            pod
+    ) -> Pods {
+        let Some(mut records) = self.pods.get_mut(node).map(std::mem::take) else {
+            return Pods::default();
         };
-        let pods = self.pods.get(node).into_iter().flatten();
-        pods.map(judge).collect()
+        let judge = |record: &mut PodRecord| {
+            let revision = match state {
+                RevisionState::Current(target) => self.revision_of(record, target, revisions),
+                RevisionState::Unknown(_) => PodRevision::Unknown,
+            };
+            let number = number_of(record.hash.as_deref(), revisions);
+            let of_template = self.is_of_template(record);
+            let known = (
+                record.pod.revision,
+                record.pod.number,
+                record.pod.of_template,
+            );
+            if known != (revision, number, of_template) {
+                let pod = Arc::make_mut(&mut record.pod);
+                (pod.revision, pod.number, pod.of_template) = (revision, number, of_template);
+            }
+            self.pending.shown(&record.pod)
+        };
+        let pods = records.iter_mut().map(judge).collect();
+        if let Some(place) = self.pods.get_mut(node) {
+            *place = records;
+        }
+        pods
     }
 
     /// Whether a pod was made for the template as it is now; true where nothing tells. One that was taken back from a newer

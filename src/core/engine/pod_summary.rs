@@ -83,10 +83,8 @@ impl<'a> PodSummary<'a> {
             self.is_surging |= pod.surge;
             self.is_taken_back |= pod.in_place.reverted_from.is_some();
         }
-        self.only.push(match node.pods.as_slice() {
-            [pod] if !pod.terminating => Some(PodFacts::of(pod)),
-            _ => None,
-        });
+        let only = node.pods.only().filter(|pod| !pod.terminating);
+        self.only.push(only.map(PodFacts::of));
     }
 
     /// Whether the node at `position` has a pod, whatever becomes of it.
@@ -210,7 +208,7 @@ mod tests {
             vec![old(1), leaving(current(2).made(500))],
         ];
         let nodes = pods.map(|pods| Node {
-            pods,
+            pods: pods.into(),
             ..node("n", old(1))
         });
         let fleet = fleet(nodes.into());

@@ -53,7 +53,7 @@ pub struct InPlaceUpdate {
 }
 
 /// A container of a pod, as asked for and as it runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunningContainer {
     /// Its name.
     pub name: Arc<str>,

@@ -74,7 +74,7 @@ mod tests {
         );
         // Nothing is held up.
         let done = Node {
-            pods: vec![current(2)],
+            pods: [current(2)].into(),
             ..held("b", "x")
         };
         assert_eq!(told(vec![done]).1, None);

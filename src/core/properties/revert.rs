@@ -144,7 +144,7 @@ proptest! {
             settle(&mut fleet);
             if let Some(position) = relabelled.get(round)
                 && let Some(node) = fleet.nodes.get_mut(*position)
-                && let Some(pod) = node.pods.first_mut()
+                && let Some(pod) = node.pods.iter_mut().next()
             {
                 pod.revision = PodRevision::Current;
             }

@@ -32,7 +32,7 @@ fn node(name: &str) -> Node {
         window: None,
         targeting: Targeting::Run,
         readiness: Readiness::Ready { since: at(1) },
-        pods: vec![pod(&format!("p-{name}"))],
+        pods: [pod(&format!("p-{name}"))].into(),
         disrupted_at: None,
         emptied: false,
         podless_since: None,
@@ -73,7 +73,7 @@ fn doubled() -> Node {
         surge: true,
         name: "p-n1-next".into(),
         uid: "p-n1-next".into(),
-        ..updated("n1", 5).pods.remove(0)
+        ..updated("n1", 5).pods[0].clone()
     };
     let mut node = node("n1");
     node.pods.push(made);

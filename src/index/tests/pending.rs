@@ -3,7 +3,7 @@
 use super::*;
 use crate::core::{Pod, Renewal};
 use crate::index::pending::PendingWrites;
-use crate::index::pod::{LabelSets, PodRecord};
+use crate::index::pod::{PodRecord, SharedParts};
 
 /// So many events in a row; then nothing goes wrong any more.
 const LONGEST: usize = 7;
@@ -264,8 +264,7 @@ impl<'a> World<'a> {
     }
 
     fn wanted(&self) -> Vec<Action> {
-        let mut pod = self.seen.pod.clone();
-        self.pending.show(&mut pod);
+        let pod = self.pending.shown(&self.seen.pod);
         match (self.kind.is_done)(&pod) {
             true => Vec::new(),
             false => vec![self.request_of(&pod)],
@@ -423,7 +422,7 @@ fn record(
 ) -> PodRecord {
     let mut pod = pods[usize::from(state.is_done)].clone();
     pod.metadata.resource_version = Some(state.version.to_string());
-    let read = PodRecord::read(&pod, false, before, &mut LabelSets::default(), now);
+    let read = PodRecord::read(&pod, false, before, &mut SharedParts::default(), now);
     read.expect("a pod").1
 }
 

@@ -121,7 +121,7 @@ fn pods_with_other_labels_go_instead_and_so_do_broken_ones() {
 #[test]
 fn a_pod_that_became_ready_is_a_reason_to_ask_a_second_later() {
     let mut nodes = three();
-    nodes[1].pods = vec![current(2).made(992)]; // Ready at 1002
+    nodes[1].pods = [current(2).made(992)].into(); // Ready at 1002
     let fleet = refused(nodes, &[1_000]);
     let early = decide(&evicting(1), &fleet, at(1_002));
     assert_eq!((asked(&early), early.next_wake), (vec![], Some(at(1_003))));

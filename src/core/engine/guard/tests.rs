@@ -658,8 +658,9 @@ fn the_numbers_say_why_pods_are_not_available() {
             uid: "other".into(),
             ..current(2).made(second).broken()
         };
-        surplus.pods = vec![surplus.pods[0].clone(), other];
-        surplus.pods.sort_by_key(|pod| pod.created);
+        let mut pods = [surplus.pods[0].clone(), other];
+        pods.sort_by_key(|pod| pod.created);
+        surplus.pods = pods.into();
         let plan = at_1400(&strategy, &beside_old(vec![surplus.clone()]));
         assert_eq!(plan.counts.updated, 1);
         surplus.pods.retain(|pod| pod.name.as_str() == "a");
@@ -876,7 +877,7 @@ fn a_rollback_is_not_charged_with_what_was_lost_before_it() {
         ..pod
     };
     let mut away = lost("a", 9);
-    away.pods = vec![before(away.pods[0].clone())];
+    away.pods = [before(away.pods[0].clone())].into();
     let crashes = node("b", before(crashing(current(2).made(1000), "Error", 3)));
     let plan = at_1400(&strategy(), &beside_old(vec![away, crashes]));
     assert_eq!((plan.counts.failures, plan.record), (0, None));
@@ -1055,7 +1056,7 @@ fn barred(name: &str, pods: Vec<Pod>) -> Node {
         disrupted_at: Some(at(1000)),
         emptied: true,
         podless_since: pods.is_empty().then(|| at(1003)),
-        pods,
+        pods: pods.into(),
         ..node(name, old(1))
     }
 }

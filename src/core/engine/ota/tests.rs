@@ -56,7 +56,7 @@ fn fleet(pod: Pod, readiness: Readiness) -> Fleet {
         name: "n".into(),
         targeting: Targeting::Run,
         readiness,
-        pods: vec![pod],
+        pods: [pod].into(),
         disrupted_at: None,
         emptied: false,
         podless_since: None,

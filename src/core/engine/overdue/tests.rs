@@ -102,7 +102,7 @@ fn a_node_that_returned_has_a_minute_to_end_what_should_have_ended_long_ago() {
 #[test]
 fn every_later_step_of_a_surge_has_a_deadline() {
     let with = |pods: Vec<Pod>| Node {
-        pods,
+        pods: pods.into(),
         ..node("a", old(1))
     };
     let made = || Pod {
@@ -176,7 +176,7 @@ fn nodes_that_join_do_not_end_a_stall() {
     let wakes = plan(vec![stuck(), joined(), waits()], 0, 2000).next_wake;
     assert_eq!(wakes, Some(at(1990 + 600)));
     let podless = Node {
-        pods: Vec::new(),
+        pods: [].into(),
         podless_since: Some(at(1999)),
         ..joined()
     };

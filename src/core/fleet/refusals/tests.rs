@@ -375,7 +375,7 @@ fn a_window_that_cannot_be_read_is_named_and_stalls_when_nothing_else_is_left() 
     assert_eq!(plan.phase, Phase::Progressing);
     assert!(said(&fleet, &plan).contains("; the maintenance window of c never opens ("));
     for node in &mut fleet.nodes[..2] {
-        node.pods = vec![current(2)];
+        node.pods = [current(2)].into();
     }
     let plan = decide(&rolling(1), &fleet, at(100));
     assert_eq!(plan.phase, Phase::Stalled(Stall::WindowNeverOpens));
@@ -399,7 +399,7 @@ fn who_was_offline_since_is_asked_before_it_is_called_refused() {
 fn when_one_of_several_equal_refusals_ends_the_others_wait_as_everybody_does() {
     let mut fleet = refused(three(), &["a", "b", "c"], 100);
     fleet.refusals.accept(&"a".into(), RefusedWrite::Delete);
-    fleet.nodes[0].pods = vec![current(2).made(120)];
+    fleet.nodes[0].pods = [current(2).made(120)].into();
     let slow = Strategy {
         min_interval: std::time::Duration::from_secs(600),
         ..rolling(1)
