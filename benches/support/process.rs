@@ -1,26 +1,47 @@
 //! The program that is measured, as a process of its own: what the kernel says of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// A process of yurt-ds (or of the other build that `YURT_DS` names), ended when this is dropped.
+/// The yurt-ds of this build, or the other one that `YURT_DS` names.
+pub(crate) fn own_binary() -> PathBuf {
+    let other = std::env::var_os("YURT_DS");
+    other
+        .unwrap_or_else(|| env!("CARGO_BIN_EXE_yurt-ds").into())
+        .into()
+}
+
+/// A process of yurt-ds, ended when this is dropped.
 pub(crate) struct Process(Child);
 
 impl Process {
-    /// Starts it with those arguments on that cluster.
+    /// Starts this build with those arguments on that cluster.
     pub(crate) fn start(arguments: &[&str], kubeconfig: &Path) -> Result<Self> {
-        let other = std::env::var_os("YURT_DS");
-        let binary = other.unwrap_or_else(|| env!("CARGO_BIN_EXE_yurt-ds").into());
+        Self::start_binary(&own_binary(), arguments, kubeconfig)
+    }
+
+    /// Starts any build of it.
+    pub(crate) fn start_binary(
+        binary: &Path,
+        arguments: &[&str],
+        kubeconfig: &Path,
+    ) -> Result<Self> {
         let mut command = Command::new(binary);
         command.args(arguments).arg("--kubeconfig").arg(kubeconfig);
-        Ok(Self(command.stderr(Stdio::null()).spawn()?))
+        let child = command.stderr(Stdio::null()).spawn();
+        Ok(Self(child.with_context(|| binary.display().to_string())?))
+    }
+
+    /// Where the kernel tells about it.
+    pub(crate) fn folder(&self) -> PathBuf {
+        format!("/proc/{}", self.0.id()).into()
     }
 
     /// CPU time so far in seconds, user and system.
     pub(crate) fn cpu(&self) -> Result<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
+        let stat = std::fs::read_to_string(self.folder().join("stat"))?;
         let after = stat.rsplit_once(')').context("/proc/PID/stat")?.1;
         let ticks = |field: usize| {
             after
@@ -33,7 +54,7 @@ impl Process {
 
     /// Memory in MiB: `VmHWM` is the peak, `VmRSS` what is resident now, `RssAnon` what of it no file holds.
     pub(crate) fn memory(&self, field: &str) -> Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
+        let status = std::fs::read_to_string(self.folder().join("status"))?;
         let line = status.lines().find(|line| line.starts_with(field));
         let value = line.and_then(|line| line.split_whitespace().nth(1));
         let kib: f64 = value.with_context(|| field.to_owned())?.parse()?;
