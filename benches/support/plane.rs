@@ -118,15 +118,25 @@ impl Sub for Requests {
 /// Waits until something is so.
 pub(crate) async fn wait<F: Future<Output = Result<bool>>>(
     what: &str,
+    reached: impl FnMut() -> F,
+) -> Result<()> {
+    wait_within(LIMIT, Duration::from_millis(20), what, reached).await
+}
+
+/// The same for what may take longer, or is dear to ask for: `pause` lies between two looks.
+pub(crate) async fn wait_within<F: Future<Output = Result<bool>>>(
+    limit: Duration,
+    pause: Duration,
+    what: &str,
     mut reached: impl FnMut() -> F,
 ) -> Result<()> {
     let start = now();
     while !reached().await? {
         ensure!(
-            start.elapsed() < LIMIT,
-            "{what}: not reached after {LIMIT:?}"
+            start.elapsed() < limit,
+            "{what}: not reached after {limit:?}"
         );
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(pause).await;
     }
     Ok(())
 }
