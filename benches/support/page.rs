@@ -1,0 +1,66 @@
+//! What the controller serves about itself: `/ready` and `/metrics`, over plain HTTP.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An address on loopback that was free a moment ago.
+pub(crate) fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// Whether somebody listens there, and says to be ready.
+pub(crate) fn is_ready(address: SocketAddr) -> bool {
+    get(address, "/ready").is_ok()
+}
+
+/// How many decisions were made, and how long all of them took together.
+#[derive(Clone, Copy)]
+pub(crate) struct Decisions {
+    pub(crate) count: f64,
+    pub(crate) seconds: f64,
+}
+
+impl Decisions {
+    /// Those so far.
+    pub(crate) fn of(address: SocketAddr) -> Result<Self> {
+        let page = get(address, "/metrics")?;
+        Ok(Self {
+            count: sample(&page, "yurt_ds_decide_duration_seconds_count")?,
+            seconds: sample(&page, "yurt_ds_decide_duration_seconds_sum")?,
+        })
+    }
+
+    /// Those that came after these.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            count: self.count - before.count,
+            seconds: self.seconds - before.seconds,
+        }
+    }
+}
+
+/// The value of a metric without labels.
+fn sample(page: &str, name: &str) -> Result<f64> {
+    let mut lines = page.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let value = value.with_context(|| format!("{name} is not at /metrics"))?;
+    Ok(value.trim().parse()?)
+}
+
+/// The body of an answer that says 200.
+fn get(address: SocketAddr, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("no HTTP")?;
+    ensure!(head.starts_with("HTTP/1.1 200 "), "{path}: {head}");
+    Ok(body.to_owned())
+}
