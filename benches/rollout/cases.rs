@@ -1,0 +1,192 @@
+//! Rollouts of one DaemonSet: by the native controller, and by ours with one setting after the other.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use kube::Client;
+use serde_json::json;
+
+use super::compare::Medians;
+use super::controller::Controller;
+use super::nodes::take_offline;
+use super::plane::{Plane, now};
+use super::replacing::Rollout;
+use super::sets::Sets;
+
+/// Settings that judge, and hold nobody back here: they must not cost a request. Those that write (`lifecycle`, pulls ahead)
+/// have costs of their own, and those that pace (`min-interval`, `ramp-up`) would only make it last.
+const JUDGES: [(&str, &str); 11] = [
+    ("partition", "0"),
+    ("selector", "kubernetes.io/os=linux"),
+    ("ready-settle", "1s"),
+    ("maintenance-window", "Mon-Sun 00:00-24:00 UTC"),
+    (
+        "waves",
+        r#"[{"name": "all", "selector": "kubernetes.io/os=linux"}]"#,
+    ),
+    ("topology-key", "kubernetes.io/os"),
+    ("max-domains", "1"),
+    ("failure-window", "5m"),
+    ("failure-threshold", "20%"),
+    ("on-failure", "Stop"),
+    ("replace-broken-first", "unlimited"),
+];
+
+/// Plays all of them, and prints a line for each.
+pub(crate) async fn cases(
+    binary: &Path,
+    plane: &Plane,
+    client: &Client,
+    sets: &Sets,
+    nodes: usize,
+) -> Result<()> {
+    let native = native(sets, nodes).await?;
+    sets.take_over().await?;
+    let controller = Controller::start(binary, plane).await?;
+    sets.wait_for_reports().await?;
+    let stage = Stage {
+        controller,
+        sets,
+        nodes,
+    };
+    let plain = stage.plain(native).await?;
+    stage.at_rest(plane).await?;
+    stage.judged(&plain).await?;
+    stage.in_place().await?;
+    stage.surge().await?;
+    take_offline(client, nodes / 5).await?;
+    stage.offline().await
+}
+
+/// What the native controller takes, in seconds.
+async fn native(sets: &Sets, nodes: usize) -> Result<f64> {
+    let budget = json!({"maxUnavailable": "10%", "maxSurge": 0});
+    let strategy = json!({"type": "RollingUpdate", "rollingUpdate": budget});
+    sets.patch(&json!({"spec": {"updateStrategy": strategy}}))
+        .await?;
+    let start = now();
+    sets.roll_out_natively("v2", nodes).await?;
+    let wall = start.elapsed().as_secs_f64();
+    println!(
+        "{:<34} {:>9} {:>9} {:>9} {:>9}",
+        "case", "wall s", "requests", "CPU s", "peak MiB"
+    );
+    println!(
+        "{:<34} {wall:>9.1} {:>9} {:>9} {:>9}",
+        format!("native, {nodes} nodes, 10 %"),
+        "-",
+        "-",
+        "-"
+    );
+    Ok(wall)
+}
+
+/// One controller for all cases.
+struct Stage<'a> {
+    controller: Controller<'a>,
+    sets: &'a Sets,
+    nodes: usize,
+}
+
+impl Stage<'_> {
+    async fn plain(&self, native: f64) -> Result<Rollout> {
+        let ours = self.roll_out("v3").await?;
+        ours.print(&format!("yurt-ds, {} nodes, 10 %", self.nodes));
+        println!(
+            "{:<34} {:>9.3}",
+            "  wall, to the native controller",
+            ours.wall / native
+        );
+        ours.print_writes(self.nodes);
+        let figures = ours.figures(&self.controller).await?;
+        Medians::of_one(figures).print("  the same in figures");
+        Ok(ours)
+    }
+
+    async fn at_rest(&self, plane: &Plane) -> Result<()> {
+        let before = plane.requests("controller", "")?.all;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        println!(
+            "{:<34} {:>9}",
+            "  requests in a minute at rest",
+            plane.requests("controller", "")?.all - before
+        );
+        Ok(())
+    }
+
+    async fn judged(&self, plain: &Rollout) -> Result<()> {
+        let set = JUDGES.map(|(name, value)| (name, Some(value)));
+        self.sets.annotate(&set).await?;
+        let judged = self.roll_out("v7").await?;
+        judged.print("yurt-ds, every judging setting");
+        println!(
+            "{:<34} {:>9.3}",
+            "  requests, to those without", // as many pods are replaced
+            judged.usage.requests.all as f64 / plain.usage.requests.all as f64
+        );
+        self.sets
+            .annotate(&JUDGES.map(|(name, _)| (name, None)))
+            .await
+    }
+
+    /// The images are not pulled ahead: that is a cost of its own, and here nobody could pull.
+    async fn in_place(&self) -> Result<()> {
+        let settings = [
+            ("rolling-update-type", Some("InPlaceIfPossible")),
+            ("image-predownload-parallelism", Some("0")),
+            ("predownload", Some("best-effort")),
+        ];
+        self.sets.annotate(&settings).await?;
+        let in_place = self.roll_out("v4").await?;
+        in_place.print("yurt-ds, in place, 10 %");
+        in_place.print_writes(self.nodes);
+        self.sets
+            .annotate(&settings.map(|(name, _)| (name, None)))
+            .await
+    }
+
+    async fn surge(&self) -> Result<()> {
+        let surge = [("max-unavailable", None), ("max-surge", Some("10%"))];
+        self.sets.annotate(&surge).await?;
+        let surge = self.roll_out("v5").await?;
+        surge.print("yurt-ds, surge 10 %");
+        surge.print_writes(self.nodes);
+        let back = [("max-surge", None), ("max-unavailable", Some("10%"))];
+        self.sets.annotate(&back).await
+    }
+
+    async fn offline(&self) -> Result<()> {
+        let offline = self.roll_out("v6").await?;
+        offline.print("yurt-ds, a fifth offline, 10 %");
+        println!(
+            "{:<34} {:>9}",
+            "  replaced", offline.usage.requests.deletions
+        );
+        Ok(())
+    }
+
+    async fn roll_out(&self, version: &str) -> Result<Rollout> {
+        Rollout::of(&self.controller, self.sets, version, self.nodes).await
+    }
+}
+
+impl Rollout {
+    fn print(&self, case: &str) {
+        println!(
+            "{case:<34} {:>9.1} {:>9} {:>9.2} {:>9.1}",
+            self.wall, self.usage.requests.all, self.usage.cpu, self.peak
+        );
+    }
+
+    /// The last writes of a rollout may follow its end by a moment: they are in the next case's count, if anywhere.
+    fn print_writes(&self, replaced: usize) {
+        let per_pod = |writes: usize| writes as f64 / replaced as f64;
+        println!(
+            "{:<34} {:>9.3} {:>9.3}",
+            "  writes per replaced pod, creations",
+            per_pod(self.usage.requests.to_pods),
+            per_pod(self.usage.requests.creations)
+        );
+    }
+}

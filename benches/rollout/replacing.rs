@@ -1,0 +1,74 @@
+//! One rollout of all DaemonSets by a controller, in figures.
+
+use anyhow::Result;
+
+use super::compare::{Figure, figure};
+use super::controller::{Controller, SETTLE, Usage};
+use super::sets::Sets;
+
+/// The name of the figure that is compared between sizes.
+pub(crate) const RESIDENT: &str = "RSS after, MiB";
+
+/// What a rollout took.
+pub(crate) struct Rollout {
+    /// Seconds.
+    pub(crate) wall: f64,
+    pub(crate) usage: Usage,
+    /// MiB, since the controller started.
+    pub(crate) peak: f64,
+    /// The most that were seen at once.
+    connections: usize,
+}
+
+impl Rollout {
+    /// Rolls that version out and waits for the end.
+    pub(crate) async fn of(
+        controller: &Controller<'_>,
+        sets: &Sets,
+        version: &str,
+        nodes: usize,
+    ) -> Result<Self> {
+        let before = controller.usage()?;
+        let rollout = sets.roll_out(version, nodes);
+        let (wall, connections) = controller.watched(rollout).await?;
+        Ok(Self {
+            wall,
+            usage: controller.used_since(before)?,
+            peak: controller.peak()?,
+            connections,
+        })
+    }
+
+    /// All that is known of it, with what the controller still holds a moment later.
+    pub(crate) async fn figures(&self, controller: &Controller<'_>) -> Result<Vec<Figure>> {
+        tokio::time::sleep(SETTLE).await;
+        let Usage {
+            cpu,
+            requests,
+            decisions,
+        } = self.usage;
+        let replaced = requests.deletions as f64;
+        Ok(vec![
+            figure("replaced pods", replaced, 0),
+            figure("wall time, s", self.wall, 1),
+            figure("CPU, s", cpu, 2),
+            figure("CPU per replaced pod, ms", cpu * 1e3 / replaced, 3),
+            figure("peak RSS, MiB", self.peak, 1),
+            figure(RESIDENT, controller.resident()?, 1),
+            figure("API requests", requests.all as f64, 0),
+            figure(
+                "API requests per replaced pod",
+                requests.all as f64 / replaced,
+                3,
+            ),
+            figure("connections, at most", self.connections as f64, 0),
+            figure("connections at rest", controller.connections()? as f64, 0),
+            figure("decisions", decisions.count, 0),
+            figure(
+                "mean decision, µs",
+                decisions.seconds * 1e6 / decisions.count,
+                1,
+            ),
+        ])
+    }
+}

@@ -1,0 +1,187 @@
+//! The DaemonSets that are rolled out, all with a pod on every node and all with the same image.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::Result;
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetStatus};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use yurt_ds::core::names::ANNOTATION_PREFIX;
+
+use super::plane::wait_within;
+
+/// What is written at once.
+const WRITES: usize = 32;
+
+/// All DaemonSets of the cluster.
+pub(crate) struct Sets {
+    api: Api<DaemonSet>,
+    count: usize,
+}
+
+impl Sets {
+    /// Makes that many, on the native strategy that replaces nothing by itself.
+    pub(crate) async fn create(client: &Client, count: usize) -> Result<Self> {
+        let sets = Self {
+            api: Api::default_namespaced(client.clone()),
+            count,
+        };
+        let results = stream::iter(0..count).map(|number| {
+            let api = sets.api.clone();
+            async move {
+                let set = daemonset(&name(number));
+                api.create(&PostParams::default(), &set).await.map(drop)
+            }
+        });
+        results.buffer_unordered(WRITES).try_collect::<()>().await?;
+        Ok(sets)
+    }
+
+    /// Waits until each of them has an available pod on so many nodes.
+    pub(crate) async fn wait_for_pods(&self, nodes: usize) -> Result<()> {
+        self.wait("the pods", self.count * nodes, |statuses| {
+            statuses
+                .iter()
+                .all(|status| status.number_available.unwrap_or(0) as usize == nodes)
+        })
+        .await
+    }
+
+    /// Has yurt-ds roll them out, at 10 %.
+    pub(crate) async fn take_over(&self) -> Result<()> {
+        let native =
+            json!({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}});
+        self.patch(&native).await?;
+        let strategy = ("update-strategy", Some("AdvancedRollingUpdate"));
+        self.annotate(&[strategy, ("max-unavailable", Some("10%"))])
+            .await
+    }
+
+    /// Sets annotations of ours, or takes them away.
+    pub(crate) async fn annotate(&self, settings: &[(&str, Option<&str>)]) -> Result<()> {
+        let setting = |(name, value): &(&str, Option<&str>)| {
+            (format!("{ANNOTATION_PREFIX}{name}"), json!(value))
+        };
+        let annotations: serde_json::Map<_, _> = settings.iter().map(setting).collect();
+        self.patch(&json!({"metadata": {"annotations": annotations}}))
+            .await
+    }
+
+    /// Changes the image of all of them.
+    pub(crate) async fn set_image(&self, version: &str) -> Result<()> {
+        let container = json!({"name": "main", "image": image(version)});
+        self.patch(&json!({"spec": {"template": {"spec": {"containers": [container]}}}}))
+            .await
+    }
+
+    /// Changes all of them.
+    pub(crate) async fn patch(&self, patch: &Value) -> Result<()> {
+        let results = stream::iter(0..self.count).map(|number| {
+            let api = self.api.clone();
+            async move {
+                let (parameters, patch) = (PatchParams::default(), Patch::Strategic(patch));
+                api.patch(&name(number), &parameters, &patch)
+                    .await
+                    .map(drop)
+            }
+        });
+        results.buffer_unordered(WRITES).try_collect::<()>().await?;
+        Ok(())
+    }
+
+    /// Takes away what was reported about them, so that the next report can be awaited.
+    pub(crate) async fn forget_reports(&self) -> Result<()> {
+        let patch = json!({"status": {"conditions": null}});
+        let results = stream::iter(0..self.count).map(|number| {
+            let (api, patch) = (self.api.clone(), &patch);
+            async move {
+                let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
+                api.patch_status(&name(number), &parameters, &patch)
+                    .await
+                    .map(drop)
+            }
+        });
+        results.buffer_unordered(WRITES).try_collect::<()>().await?;
+        Ok(())
+    }
+
+    /// Waits until yurt-ds says of each of them that its rollout is complete.
+    pub(crate) async fn wait_for_reports(&self) -> Result<()> {
+        self.wait("the reports", self.count, |statuses| {
+            statuses.iter().all(|status| says(status, "True"))
+        })
+        .await
+    }
+
+    /// Rolls out a new image and waits until each of them has begun and is complete.
+    pub(crate) async fn roll_out(&self, version: &str, nodes: usize) -> Result<()> {
+        self.set_image(version).await?;
+        let mut begun = BTreeSet::new();
+        self.wait("the rollout", self.count * nodes, |statuses| {
+            let rolling = statuses.iter().enumerate();
+            begun.extend(rolling.filter_map(|(n, status)| says(status, "False").then_some(n)));
+            begun.len() == self.count && statuses.iter().all(|status| says(status, "True"))
+        })
+        .await
+    }
+
+    /// The same by the native controller.
+    pub(crate) async fn roll_out_natively(&self, version: &str, nodes: usize) -> Result<()> {
+        self.set_image(version).await?;
+        let generations = self.api.list_metadata(&ListParams::default()).await?;
+        let generation = |n: usize| generations.items.get(n)?.metadata.generation;
+        self.wait("the native rollout", self.count * nodes, |statuses| {
+            statuses.iter().enumerate().all(|(n, status)| {
+                let seen = status.observed_generation == generation(n);
+                let updated = status.updated_number_scheduled.unwrap_or(0) as usize;
+                let available = status.number_available.unwrap_or(0) as usize;
+                seen && updated == nodes && available == nodes
+            })
+        })
+        .await
+    }
+
+    /// Waits until their statuses, in the order of their names, are so; `pods`: how many pods have to change for that.
+    async fn wait(
+        &self,
+        what: &str,
+        pods: usize,
+        mut reached: impl FnMut(&[DaemonSetStatus]) -> bool,
+    ) -> Result<()> {
+        let limit = Duration::from_secs(600) + Duration::from_millis(60) * u32::try_from(pods)?;
+        let pause =
+            Duration::from_millis(20) + Duration::from_millis(2) * u32::try_from(self.count)?;
+        let reached = std::cell::RefCell::new(&mut reached);
+        wait_within(limit, pause, what, || async {
+            let sets = self.api.list(&ListParams::default()).await?.items;
+            let statuses = sets.into_iter().map(|set| set.status.unwrap_or_default());
+            let statuses = statuses.collect::<Vec<_>>();
+            Ok((reached.borrow_mut())(&statuses))
+        })
+        .await
+    }
+}
+
+fn says(status: &DaemonSetStatus, wanted: &str) -> bool {
+    let mut conditions = status.conditions.iter().flatten();
+    conditions.any(|condition| condition.type_ == "RolloutComplete" && condition.status == wanted)
+}
+
+fn name(number: usize) -> String {
+    format!("agent-{number:03}")
+}
+
+fn image(version: &str) -> String {
+    format!("agent:{version}")
+}
+
+fn daemonset(name: &str) -> DaemonSet {
+    serde_json::from_value(json!({"metadata": {"name": name}, "spec": {
+        "selector": {"matchLabels": {"app": name}}, "updateStrategy": {"type": "OnDelete"},
+        "template": {"metadata": {"labels": {"app": name}},
+            "spec": {"containers": [{"name": "main", "image": image("v1")}]}}}}))
+    .expect("a DaemonSet")
+}
