@@ -12,6 +12,7 @@
 //! --daemonsets D     D DaemonSets on all nodes (1), rolled out at once by yurt-ds
 //! --against PATH     another binary of yurt-ds, measured in turns with this build on the same cluster: medians, and their ratio
 //! --runs R           how often each binary is measured (5 with --against, else 1)
+//! --at-rest          no rollout: a start on those DaemonSets and nodes, and a minute at rest
 //! --memory           no other flag: the memory with 10,000 nodes and 100,000 pods of other owners (takes a quarter of an hour)
 //! ```
 //!
@@ -21,6 +22,8 @@
 //! A benchmark, not a test: machines are noisy, so quote the ratio to the native controller, or to the other binary, of the
 //! same run.
 
+#[path = "rollout/at_rest.rs"]
+mod at_rest;
 #[path = "rollout/cases.rs"]
 mod cases;
 #[path = "rollout/compare.rs"]
@@ -125,6 +128,12 @@ impl Bench {
         versions: &mut impl Iterator<Item = usize>,
     ) -> Result<Medians> {
         let Options { binaries, runs, .. } = &self.options;
+        if self.options.measurement == Measurement::AtRest {
+            return in_turns(binaries, *runs, async |binary| {
+                at_rest::at_rest(binary, &self.plane, &self.sets).await
+            })
+            .await;
+        }
         in_turns(binaries, *runs, async |binary| {
             let version = format!("v{}", versions.next().unwrap_or_default());
             self.sets.forget_reports().await?;

@@ -3,12 +3,12 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::process::own_binary;
 
 const EXPECTED: &str =
-    "expected --nodes N[,N...], --daemonsets D, --against PATH, --runs R or --memory";
+    "expected --nodes N[,N...], --daemonsets D, --against PATH, --runs R, --at-rest or --memory";
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub(crate) enum Measurement {
     Cases,
     /// One rollout of all DaemonSets at once.
     Rollout,
+    /// A start and a minute at rest.
+    AtRest,
     /// The memory with pods of other owners.
     Memory,
 }
@@ -82,7 +84,8 @@ impl Flags {
                 "--daemonsets" => flags.daemonsets = Some(number("--daemonsets", &value()?)?),
                 "--runs" => flags.runs = Some(number("--runs", &value()?)?),
                 "--against" => flags.against = Some(binary(&value()?)?),
-                "--memory" => flags.measurement = Some(Measurement::Memory),
+                "--at-rest" => flags.measure(Measurement::AtRest)?,
+                "--memory" => flags.measure(Measurement::Memory)?,
                 "--bench" => {}
                 other => bail!("{other}: {EXPECTED}"),
             }
@@ -100,6 +103,15 @@ impl Flags {
             }
             _ => Ok(()),
         }
+    }
+
+    fn measure(&mut self, measurement: Measurement) -> Result<()> {
+        let before = self.measurement.replace(measurement);
+        ensure!(
+            before.is_none_or(|before| before == measurement),
+            "expected one of --at-rest and --memory"
+        );
+        Ok(())
     }
 
     /// What is measured when no flag names it: the cases, unless something was asked for that they do not have.

@@ -1,0 +1,44 @@
+//! A start, and a minute in which nothing happens.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::compare::{Figure, figure};
+use super::controller::{Controller, SETTLE};
+use super::plane::{Plane, now};
+use super::sets::Sets;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Starts that binary on DaemonSets of which nothing was reported yet.
+pub(crate) async fn at_rest(binary: &Path, plane: &Plane, sets: &Sets) -> Result<Vec<Figure>> {
+    sets.forget_reports().await?;
+    let began = now();
+    let controller = Controller::start(binary, plane).await?;
+    let ready = began.elapsed().as_secs_f64();
+    let (_, connections) = controller.watched(sets.wait_for_reports()).await?;
+    let reported = began.elapsed().as_secs_f64();
+    let start = controller.usage()?;
+    tokio::time::sleep(SETTLE).await;
+    let before = controller.usage()?;
+    tokio::time::sleep(MINUTE).await;
+    let minute = controller.used_since(before)?;
+    Ok(vec![
+        figure("start until ready, s", ready, 2),
+        figure("start until all is reported, s", reported, 2),
+        figure("CPU until then, s", start.cpu, 2),
+        figure("decisions until then", start.decisions.count, 0),
+        figure("peak RSS, MiB", controller.peak()?, 1),
+        figure(super::replacing::RESIDENT, controller.resident()?, 1),
+        figure("connections, at most", connections as f64, 0),
+        figure("connections at rest", controller.connections()? as f64, 0),
+        figure("CPU in a minute at rest, s", minute.cpu, 2),
+        figure(
+            "API requests in a minute at rest",
+            minute.requests.all as f64,
+            0,
+        ),
+    ])
+}
