@@ -13,6 +13,7 @@
 //! --against PATH     another binary of yurt-ds, measured in turns with this build on the same cluster: medians, and their ratio
 //! --runs R           how often each binary is measured (5 with --against, else 1)
 //! --at-rest          no rollout: a start on those DaemonSets and nodes, and a minute at rest
+//! --revisions        no rollout: the memory of a start without and with 100 ControllerRevisions of 1 MB of another owner
 //! --memory           no other flag: the memory with 10,000 nodes and 100,000 pods of other owners (takes a quarter of an hour)
 //! ```
 //!
@@ -46,6 +47,8 @@ mod plane;
 mod process;
 #[path = "rollout/replacing.rs"]
 mod replacing;
+#[path = "rollout/revisions.rs"]
+mod revisions;
 #[path = "rollout/sets.rs"]
 mod sets;
 
@@ -92,6 +95,7 @@ impl Bench {
     async fn run(&self) -> Result<()> {
         match self.options.measurement {
             Measurement::Cases => self.cases().await,
+            Measurement::Revisions => self.revisions().await,
             _ => self.sizes().await,
         }
     }
@@ -143,6 +147,22 @@ impl Bench {
             rollout.figures(&controller).await
         })
         .await
+    }
+
+    async fn revisions(&self) -> Result<()> {
+        let Options { binaries, runs, .. } = &self.options;
+        let nodes = self.options.nodes[0];
+        self.grow(nodes).await?;
+        self.sets.take_over().await?;
+        for count in [0, revisions::COUNT] {
+            revisions::make(&self.client, count).await?;
+            let medians = in_turns(binaries, *runs, async |binary| {
+                revisions::start(binary, &self.plane, &self.sets).await
+            });
+            let title = format!("{}, {count} large revisions", self.title(nodes));
+            medians.await?.print(&title);
+        }
+        Ok(())
     }
 
     /// Makes nodes until there are that many, each with its pods.

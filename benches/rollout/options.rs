@@ -7,8 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::process::own_binary;
 
-const EXPECTED: &str =
-    "expected --nodes N[,N...], --daemonsets D, --against PATH, --runs R, --at-rest or --memory";
+const EXPECTED: &str = "expected --nodes N[,N...], --daemonsets D, --against PATH, --runs R, --at-rest, --revisions or --memory";
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +18,8 @@ pub(crate) enum Measurement {
     Rollout,
     /// A start and a minute at rest.
     AtRest,
+    /// The memory of a start, with and without large ControllerRevisions of other owners.
+    Revisions,
     /// The memory with pods of other owners.
     Memory,
 }
@@ -85,6 +86,7 @@ impl Flags {
                 "--runs" => flags.runs = Some(number("--runs", &value()?)?),
                 "--against" => flags.against = Some(binary(&value()?)?),
                 "--at-rest" => flags.measure(Measurement::AtRest)?,
+                "--revisions" => flags.measure(Measurement::Revisions)?,
                 "--memory" => flags.measure(Measurement::Memory)?,
                 "--bench" => {}
                 other => bail!("{other}: {EXPECTED}"),
@@ -98,6 +100,9 @@ impl Flags {
         let sizes = self.nodes.len();
         let others = self.daemonsets.or(self.runs).is_some() || self.against.is_some();
         match measurement {
+            Measurement::Revisions if sizes > 1 => {
+                bail!("--nodes: expected one number with --revisions")
+            }
             Measurement::Memory if sizes > 0 || others => {
                 bail!("--memory: expected no other flag beside it")
             }
@@ -109,7 +114,7 @@ impl Flags {
         let before = self.measurement.replace(measurement);
         ensure!(
             before.is_none_or(|before| before == measurement),
-            "expected one of --at-rest and --memory"
+            "expected one of --at-rest, --revisions and --memory"
         );
         Ok(())
     }
