@@ -63,7 +63,8 @@ impl Medians {
             &["this", "against", "ratio"]
         };
         let heads = heads.iter().map(|head| format!("{head:>12}"));
-        println!("{title:<44}{}", heads.collect::<String>());
+        let line = format!("{title:<44}{}", heads.collect::<String>());
+        println!("{}", line.trim_end());
         for (line, figure) in first.iter().enumerate() {
             print!("{:<44}{}", figure.what, figure.text());
             for other in rest.iter().filter_map(|other| other.get(line)) {
