@@ -1,6 +1,7 @@
 //! A pod of this node: the whole object as the API server sent it, and the few fields that are decided upon.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -28,6 +29,12 @@ impl PodKey {
             name: name.to_owned(),
         }
     }
+
+    /// The bytes by which the API server sorts a list.
+    pub(super) fn in_list(&self) -> impl Iterator<Item = u8> {
+        let namespace = self.namespace.bytes().chain([b'/']);
+        namespace.chain(self.name.bytes())
+    }
 }
 
 impl fmt::Display for PodKey {
@@ -45,7 +52,12 @@ struct Inner {
     key: PodKey,
     facts: PodDetails,
     raw: Box<RawValue>,
+    /// A hash of the item.
+    digest: u64,
 }
+
+/// How the API server begins an object in a watch, and not in a list.
+const TYPE: &str = r#"{"kind":"Pod","apiVersion":"v1","#;
 
 /// What is decided upon.
 #[derive(Clone, Debug, Default)]
@@ -113,6 +125,32 @@ impl NodePod {
         self.0.raw.get()
     }
 
+    /// The object as an item of a list, without its opening brace. Such an item has no kind of its own in Kubernetes, so a
+    /// list and a watch give equal bytes for an equal pod.
+    pub(super) fn item(&self) -> &str {
+        item(self.raw())
+    }
+
+    /// A hash of the item.
+    pub(super) fn digest(&self) -> u64 {
+        self.0.digest
+    }
+
+    /// Whether both have the same bytes as items.
+    pub(super) fn is_equal(&self, other: &Self) -> bool {
+        self.digest() == other.digest() && self.item() == other.item()
+    }
+
+    /// Whether both are one object in memory.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.address() == other.address()
+    }
+
+    /// Where it is in memory: equal for what is one object.
+    pub(super) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     /// Its controlling owner.
     pub(super) fn controller(&self) -> Option<&OwnerReference> {
         let mut owners = self.0.facts.owners.iter();
@@ -151,8 +189,25 @@ impl NodePod {
             namespace: meta.namespace,
             name: meta.name,
         };
-        Ok(Self(Arc::new(Inner { key, facts, raw })))
+        let digest = digest(item(raw.get()));
+        Ok(Self(Arc::new(Inner {
+            key,
+            facts,
+            raw,
+            digest,
+        })))
     }
+}
+
+fn item(raw: &str) -> &str {
+    let rest = raw.strip_prefix(TYPE).or_else(|| raw.strip_prefix('{'));
+    rest.unwrap_or(raw)
+}
+
+fn digest(item: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(item.as_bytes());
+    hasher.finish()
 }
 
 impl<'de> Deserialize<'de> for NodePod {

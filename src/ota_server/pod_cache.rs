@@ -1,4 +1,10 @@
 //! The pods of this node, as the watch told them. One writer (the watch), many readers (requests).
+//!
+//! A pod can have a megabyte, so each is in memory once: a list replaces pods one by one while it arrives, and what answers
+//! are still being sent from is bounded.
+
+mod lent;
+mod relist;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,8 +12,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use self::lent::Lenders;
+pub(super) use self::lent::LentPods;
+pub(super) use self::relist::Relist;
 use super::pod::{NodePod, PodKey};
-
 /// The pods of this node. Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
 pub(super) struct PodCache(Arc<Shared>);
@@ -24,6 +32,19 @@ struct PodCacheState {
     pods: Option<BTreeMap<PodKey, NodePod>>,
     /// Whether the watch stands, so that what is not here is not there.
     live: bool,
+    /// What answers are being sent from.
+    lenders: Lenders,
+}
+
+impl PodCacheState {
+    /// Lets nobody keep much that is not the newest any more.
+    fn reclaim(&mut self) {
+        let pods = &self.pods;
+        self.lenders.reclaim(|pod| {
+            let newest = pods.as_ref().and_then(|pods| pods.get(pod.key()));
+            newest.is_some_and(|newest| newest.is_same(pod))
+        });
+    }
 }
 
 impl Default for PodCache {
@@ -45,6 +66,24 @@ impl PodCache {
     pub(super) fn pods(&self) -> Option<Vec<NodePod>> {
         let state = self.state();
         Some(state.pods.as_ref()?.values().cloned().collect())
+    }
+
+    /// All pods by namespace and name, to be sent one by one; `None` before anything was ever known.
+    pub(super) fn lend(&self) -> Option<LentPods> {
+        let mut state = self.state();
+        let pods = state.pods.as_ref()?.values().cloned().collect();
+        Some(state.lenders.lend(pods))
+    }
+
+    /// The same pod as it is kept here if it has not changed, so that it is in memory once.
+    pub(super) fn shared(&self, pod: NodePod) -> NodePod {
+        let kept = self.pod(pod.key());
+        kept.filter(|kept| kept.is_equal(&pod)).unwrap_or(pod)
+    }
+
+    /// Begins to take in everything there is, one by one.
+    pub(super) fn relist(&self) -> Relist<'_> {
+        Relist::new(self)
     }
 
     /// Whether anything was ever known.
@@ -77,25 +116,24 @@ impl PodCache {
     /// Everything there is.
     pub(super) fn replace(&self, pods: impl IntoIterator<Item = NodePod>) {
         let pods = pods.into_iter().map(|pod| (pod.key().clone(), pod));
-        self.state().pods = Some(pods.collect());
-        self.tell();
+        self.change(|kept| *kept = Some(pods.collect()));
     }
 
     /// A pod that is new or changed.
     pub(super) fn apply(&self, pod: NodePod) {
-        let mut state = self.state();
-        let pods = state.pods.get_or_insert_default();
-        pods.insert(pod.key().clone(), pod);
-        drop(state);
-        self.tell();
+        self.change(|pods| {
+            let pods = pods.get_or_insert_default();
+            pods.insert(pod.key().clone(), pod);
+        });
     }
 
     /// A pod that is gone.
     pub(super) fn delete(&self, key: &PodKey) {
-        if let Some(pods) = &mut self.state().pods {
-            pods.remove(key);
-        }
-        self.tell();
+        self.change(|pods| {
+            if let Some(pods) = pods {
+                pods.remove(key);
+            }
+        });
     }
 
     /// Whether the watch stands.
@@ -103,7 +141,11 @@ impl PodCache {
         self.state().live = live;
     }
 
-    fn tell(&self) {
+    fn change(&self, how: impl FnOnce(&mut Option<BTreeMap<PodKey, NodePod>>)) {
+        let mut state = self.state();
+        how(&mut state.pods);
+        state.reclaim();
+        drop(state);
         self.0.changes.send_modify(|number| *number += 1);
     }
 

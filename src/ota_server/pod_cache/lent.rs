@@ -1,0 +1,140 @@
+//! Pods of one moment for an answer that is being sent: the newest in memory once, and only so many older ones.
+//!
+//! A reader is as slow as he likes, and the pods of his answer change meanwhile. Were the old ones kept for everybody, each
+//! slow reader could cost as much memory as all pods together.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::ota_server::pod::NodePod;
+
+/// Bytes of pods that are kept for answers alone: some changes of the largest pods, a hundred times those of common ones.
+const OLD_AT_MOST: usize = 4 << 20;
+
+/// What is still to be sent. It is taken away from the oldest answers when they keep too much that has changed.
+#[derive(Debug)]
+pub(in crate::ota_server) struct LentPods(Arc<Mutex<Lent>>);
+
+#[derive(Debug)]
+struct Lent {
+    /// `None`: taken away.
+    pods: Option<VecDeque<NodePod>>,
+}
+
+impl LentPods {
+    /// The pods that are left, in their order; `None` when they were taken away.
+    pub(in crate::ota_server) fn left(&self) -> Option<Vec<NodePod>> {
+        let lent = lock(&self.0);
+        Some(lent.pods.as_ref()?.iter().cloned().collect())
+    }
+
+    /// The next one.
+    ///
+    /// # Errors
+    /// When they were taken away.
+    pub(in crate::ota_server) fn front(&self) -> Result<Option<NodePod>, TakenAway> {
+        let lent = lock(&self.0);
+        let pods = lent.pods.as_ref().ok_or(TakenAway)?;
+        Ok(pods.front().cloned())
+    }
+
+    /// Gives the next one back: it is sent.
+    pub(in crate::ota_server) fn pop(&self) {
+        if let Some(pods) = &mut lock(&self.0).pods {
+            pods.pop_front();
+        }
+    }
+}
+
+/// The pods have changed while an answer was being sent that was slower than others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ota_server) struct TakenAway;
+
+/// All answers that are being sent, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Lenders(Vec<Weak<Mutex<Lent>>>);
+
+impl Lenders {
+    pub(super) fn lend(&mut self, pods: VecDeque<NodePod>) -> LentPods {
+        self.0.retain(|lent| lent.strong_count() > 0);
+        let lent = Arc::new(Mutex::new(Lent { pods: Some(pods) }));
+        self.0.push(Arc::downgrade(&lent));
+        LentPods(lent)
+    }
+
+    /// Takes pods away from the oldest answers until little is kept that is not the newest.
+    pub(super) fn reclaim(&mut self, is_newest: impl Fn(&NodePod) -> bool) {
+        let lent: Vec<_> = self.0.iter().filter_map(Weak::upgrade).collect();
+        let mut old: Vec<Vec<(usize, usize)>> =
+            lent.iter().map(|lent| old_in(lent, &is_newest)).collect();
+        for (index, lent) in lent.iter().enumerate() {
+            let kept: BTreeMap<usize, usize> = old.iter().flatten().copied().collect();
+            if kept.values().sum::<usize>() <= OLD_AT_MOST {
+                return;
+            }
+            if !std::mem::take(&mut old[index]).is_empty() {
+                lock(lent).pods = None;
+            }
+        }
+    }
+}
+
+/// The pods in it that have changed: where each is in memory, and how many bytes it has.
+fn old_in(lent: &Mutex<Lent>, is_newest: impl Fn(&NodePod) -> bool) -> Vec<(usize, usize)> {
+    let lent = lock(lent);
+    let old = lent.pods.iter().flatten().filter(|pod| !is_newest(pod));
+    old.map(|pod| (pod.address(), pod.raw().len())).collect()
+}
+
+fn lock(lent: &Mutex<Lent>) -> MutexGuard<'_, Lent> {
+    lent.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ota_server::pod::NodePod;
+    use crate::ota_server::pod_cache::PodCache;
+
+    use super::*;
+
+    /// A pod of a megabyte.
+    fn pod(name: &str, version: u32) -> NodePod {
+        let filling = "x".repeat(1 << 20);
+        let raw = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"n","resourceVersion":"{version}"}},"x":"{filling}"}}"#
+        );
+        NodePod::read(serde_json::value::RawValue::from_string(raw).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_oldest_answers_lose_their_pods_when_too_much_has_changed_and_others_do_not() {
+        let cache = PodCache::default();
+        let names = ["a", "b", "c", "d", "e", "f"];
+        cache.replace(names.map(|name| pod(name, 1)));
+        let (slow, slower) = (cache.lend().unwrap(), cache.lend().unwrap());
+        let nearly_done = cache.lend().unwrap();
+        (0..6).for_each(|_| nearly_done.pop());
+        for name in &names[..3] {
+            cache.apply(pod(name, 2));
+        }
+        assert_eq!(
+            slow.left().unwrap().len(),
+            6,
+            "three pods for both are no matter"
+        );
+        let new = cache.lend().unwrap();
+        slower.pop();
+        cache.apply(pod("d", 2));
+        assert_eq!(slow.front().unwrap_err(), TakenAway);
+        assert_eq!(
+            slower.left().unwrap().len(),
+            5,
+            "three old pods are left of the four"
+        );
+        assert_eq!(new.left().unwrap().len(), 6);
+        assert!(matches!(nearly_done.front(), Ok(None)));
+        cache.replace([]);
+        assert!(slower.left().is_none());
+        assert!(new.left().is_none());
+    }
+}

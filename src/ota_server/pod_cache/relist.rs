@@ -1,0 +1,113 @@
+//! A list that replaces what is known, pod by pod while it arrives: the old ones are not kept until all new ones are there.
+
+use std::collections::BTreeMap;
+
+use super::PodCache;
+use crate::ota_server::pod::{NodePod, PodKey};
+
+/// A list on its way. One that breaks off leaves each pod as it was told last.
+pub(in crate::ota_server) struct Relist<'a> {
+    cache: &'a PodCache,
+    /// Those that are listed; the cache has the same ones, unless nothing was known before: then nobody sees half a list.
+    listed: BTreeMap<PodKey, NodePod>,
+}
+
+impl<'a> Relist<'a> {
+    pub(super) fn new(cache: &'a PodCache) -> Self {
+        Self {
+            cache,
+            listed: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in the next one.
+    pub(in crate::ota_server) fn take(&mut self, pod: NodePod) {
+        let pod = self.cache.shared(pod);
+        if self.cache.is_known() {
+            self.pass(&pod);
+        }
+        self.listed.insert(pod.key().clone(), pod);
+    }
+
+    /// Puts a pod into the cache, and drops those that the list has passed over: it is sorted, so they are gone. Should it
+    /// not be, they come back when their turn comes.
+    fn pass(&self, pod: &NodePod) {
+        let is_passed =
+            |key: &PodKey| key.in_list().lt(pod.key().in_list()) && !self.listed.contains_key(key);
+        self.cache.change(|pods| {
+            let pods = pods.get_or_insert_default();
+            pods.retain(|key, _| !is_passed(key));
+            pods.insert(pod.key().clone(), pod.clone());
+        });
+    }
+
+    /// There are no others.
+    pub(in crate::ota_server) fn finish(self) {
+        self.cache.replace(self.listed.into_values());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(key: &str, version: u32) -> NodePod {
+        let (namespace, name) = key.split_once('/').unwrap();
+        let raw = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","resourceVersion":"{version}"}}}}"#
+        );
+        NodePod::read(serde_json::value::RawValue::from_string(raw).unwrap()).unwrap()
+    }
+
+    fn kept(cache: &PodCache) -> Vec<String> {
+        let pods = cache.pods().unwrap_or_default();
+        let told = |pod: &NodePod| format!("{} {}", pod.key(), pod.facts().resource_version);
+        pods.iter().map(told).collect()
+    }
+
+    #[test]
+    fn a_list_replaces_pods_one_by_one_and_drops_those_that_it_passes_over() {
+        let cache = PodCache::default();
+        // "-" sorts before "/": so the API server lists a-b before a.
+        cache.replace(["a/1", "a/2", "a-b/1", "c/1", "d/1"].map(|key| pod(key, 1)));
+        let same = cache.pod(pod("a/2", 1).key()).unwrap();
+        let mut relist = cache.relist();
+        relist.take(pod("a/2", 1));
+        assert_eq!(kept(&cache), ["a/2 1", "c/1 1", "d/1 1"]);
+        relist.take(pod("c/1", 7));
+        assert_eq!(kept(&cache), ["a/2 1", "c/1 7", "d/1 1"]);
+        let found = cache.pod(same.key()).unwrap();
+        assert!(
+            found.is_same(&same),
+            "what did not change stays the same in memory"
+        );
+        relist.finish();
+        assert_eq!(kept(&cache), ["a/2 1", "c/1 7"]);
+    }
+
+    #[test]
+    fn a_list_in_another_order_ends_with_all_that_is_in_it() {
+        let cache = PodCache::default();
+        cache.replace(["a/1", "b/1"].map(|key| pod(key, 1)));
+        let mut relist = cache.relist();
+        relist.take(pod("b/1", 1));
+        relist.take(pod("a/1", 1));
+        relist.finish();
+        assert_eq!(kept(&cache), ["a/1 1", "b/1 1"]);
+    }
+
+    #[test]
+    fn nobody_sees_half_of_the_first_list_and_one_that_breaks_off_leaves_what_was_known() {
+        let cache = PodCache::default();
+        let mut relist = cache.relist();
+        relist.take(pod("a/1", 1));
+        assert!(!cache.is_known());
+        drop(relist);
+        assert!(!cache.is_known());
+        cache.replace(["a/1", "b/1"].map(|key| pod(key, 1)));
+        let mut relist = cache.relist();
+        relist.take(pod("a/1", 2));
+        drop(relist);
+        assert_eq!(kept(&cache), ["a/1 2", "b/1 1"]);
+    }
+}
