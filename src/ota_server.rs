@@ -13,6 +13,7 @@
 mod actions;
 mod agent;
 mod answer;
+mod answer_body;
 mod body;
 mod cloud;
 mod document;
@@ -37,6 +38,7 @@ use tokio::net::TcpListener;
 use tracing::{info, warn};
 
 pub use self::agent::{Agent, AgentConfig};
+pub use self::answer_body::AnswerBody;
 pub use self::listen::{serve, serve_stream};
 use crate::cli::ota_server::OtaServerArgs;
 use crate::clock::Clock;

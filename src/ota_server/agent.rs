@@ -4,20 +4,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use bytes::Bytes;
 use http::header::IF_NONE_MATCH;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
-use http_body_util::Full;
 use hyper::body::Body;
 use kube::Client;
 use tokio::task::JoinHandle;
 
 use super::actions::{Actions, Setup};
 use super::answer::Answer;
+use super::answer_body::AnswerBody;
 use super::body;
 use super::cloud::Cloud;
-use super::document::{self, Documents};
+use super::document::{self, Document};
 use super::last_sync::LastSync;
 use super::origin::{self, RequestOrigin};
 use super::pod_cache::PodCache;
@@ -54,7 +53,6 @@ struct Inner {
     origin: RequestOrigin,
     pod_cache: PodCache,
     last_sync: LastSync,
-    documents: Documents,
     actions: Actions,
     watch: JoinHandle<()>,
     guard: JoinHandle<()>,
@@ -127,7 +125,6 @@ impl Agent {
         });
         Ok(Self(Arc::new(Inner {
             origin: RequestOrigin::new(config.listen, &config.allowed_hosts),
-            documents: Documents::new(pod_cache.clone()),
             pod_cache,
             last_sync,
             watch: tokio::spawn(watch.run()),
@@ -151,7 +148,7 @@ impl Agent {
     }
 
     /// Answers one request. The answer to `HEAD` has a body: a connection leaves it out.
-    pub async fn answer<B: Body>(&self, request: Request<B>) -> Response<Full<Bytes>> {
+    pub async fn answer<B: Body>(&self, request: Request<B>) -> Response<AnswerBody> {
         self.answer_after(request, || {}).await
     }
 
@@ -205,7 +202,7 @@ impl Agent {
     }
 
     fn pods(&self, head: &Parts) -> Reply {
-        let Some(document) = self.0.documents.current() else {
+        let Some(document) = self.0.pod_cache.lend().and_then(Document::of) else {
             let answer = Answer::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "NothingKnownYet",

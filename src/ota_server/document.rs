@@ -1,94 +1,129 @@
-//! `GET /pods`: the list of all pods as one piece of bytes, made once per change and shared by all who read it.
+//! `GET /pods`: the list of all pods, sent pod by pod from the cache; there is no second copy of it.
 
-use std::hash::Hasher;
-use std::sync::{Mutex, PoisonError};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
 
-use super::pod::NodePod;
-use super::pod_cache::PodCache;
+use super::pod_cache::LentPods;
 
+/// Before the first pod, between two, and behind the last; the brace belongs to the pod.
 const HEAD: &str = r#"{"kind":"PodList","apiVersion":"v1","metadata":{},"items":["#;
+const OPEN: &str = "{";
+const NEXT: &str = ",{";
 const TAIL: &str = "]}";
-/// How the API server begins an object in a watch, and not in a list.
-const TYPE: &str = r#"{"kind":"Pod","apiVersion":"v1","#;
+/// Bytes that are copied for a connection at once: what a slow reader costs.
+const PIECE: usize = 32 << 10;
 
-/// The list at one moment. Cheap to clone.
-#[derive(Clone, Debug)]
+/// The list at one moment.
+#[derive(Debug)]
 pub(super) struct Document {
     /// JSON.
-    pub(super) bytes: Bytes,
+    pub(super) body: PodsBody,
     /// A strong entity tag with its quotes: equal for equal bytes.
     pub(super) etag: String,
 }
 
-/// Makes documents of the memory, at the first read after a change.
-#[derive(Debug)]
-pub(super) struct Documents {
-    pod_cache: PodCache,
-    last: Mutex<Option<(u64, Document)>>,
-}
-
-impl Documents {
-    /// Of that memory.
-    pub(super) fn new(pod_cache: PodCache) -> Self {
-        Self {
-            pod_cache,
-            last: Mutex::new(None),
-        }
-    }
-
-    /// The present one; `None` before anything was ever known.
-    pub(super) fn current(&self) -> Option<Document> {
-        let number = *self.pod_cache.changes().borrow(); // before the pods: a change in between makes one more document
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((made_of, document)) = &*last
-            && *made_of == number
-        {
-            return Some(document.clone());
-        }
-        *last = None; // not both at once
-        let document = Document::of(&self.pod_cache.pods()?);
-        *last = Some((number, document.clone()));
-        Some(document)
-    }
-}
-
 impl Document {
-    fn of(pods: &[NodePod]) -> Self {
-        let length = pods.iter().map(|pod| pod.raw().len() + 1).sum::<usize>();
-        let mut text = String::with_capacity(HEAD.len() + length + TAIL.len());
-        text.push_str(HEAD);
-        for (index, pod) in pods.iter().enumerate() {
-            if index > 0 {
-                text.push(',');
-            }
-            item(&mut text, pod.raw());
+    /// Of those pods; `None` when they were taken away already.
+    pub(super) fn of(lent: LentPods) -> Option<Self> {
+        let pods = lent.left()?;
+        let mut hasher = DefaultHasher::new();
+        let mut length = HEAD.len() + TAIL.len();
+        for pod in &pods {
+            pod.digest().hash(&mut hasher);
+            length += NEXT.len() + pod.item().len();
         }
-        text.push_str(TAIL);
-        let etag = etag(text.as_bytes());
-        Self {
-            bytes: Bytes::from(text),
-            etag,
-        }
+        length -= usize::from(!pods.is_empty()); // one comma less
+        Some(Self {
+            etag: format!("\"{length:x}-{:016x}\"", hasher.finish()),
+            body: PodsBody {
+                lent,
+                left: length,
+                pending: vec![HEAD, if pods.is_empty() { TAIL } else { OPEN }],
+                offset: 0,
+            },
+        })
     }
 }
 
-/// Items of a list have no kind of their own in Kubernetes; so a list and a watch give equal bytes for an equal pod.
-fn item(text: &mut String, raw: &str) {
-    match raw.strip_prefix(TYPE) {
-        Some(rest) => {
-            text.push('{');
-            text.push_str(rest);
+/// The list on its way.
+#[derive(Debug)]
+pub struct PodsBody {
+    lent: LentPods,
+    /// Bytes that are left.
+    left: usize,
+    /// What comes before the rest of the next pod.
+    pending: Vec<&'static str>,
+    /// Bytes of the next pod that are sent.
+    offset: usize,
+}
+
+impl PodsBody {
+    /// The next piece.
+    ///
+    /// # Errors
+    /// When the reader was too slow, and the pods are others by now.
+    fn piece(&mut self) -> io::Result<Bytes> {
+        let mut piece = Vec::with_capacity(PIECE.min(self.left));
+        while piece.len() < PIECE && self.left > 0 {
+            let before = piece.len();
+            self.extend(&mut piece)?;
+            self.left = self.left.saturating_sub(piece.len() - before);
         }
-        None => text.push_str(raw),
+        Ok(piece.into())
+    }
+
+    fn extend(&mut self, piece: &mut Vec<u8>) -> io::Result<()> {
+        for text in self.pending.drain(..) {
+            piece.extend_from_slice(text.as_bytes());
+        }
+        let next = self.lent.front().map_err(|_| too_slow())?;
+        let Some(pod) = next else {
+            return Ok(());
+        };
+        let rest = &pod.item().as_bytes()[self.offset..];
+        let part = &rest[..rest.len().min(PIECE.saturating_sub(piece.len()))];
+        piece.extend_from_slice(part);
+        self.offset += part.len();
+        if part.len() == rest.len() {
+            self.lent.pop();
+            self.offset = 0;
+            let is_last = matches!(self.lent.front(), Ok(None));
+            self.pending = vec![if is_last { TAIL } else { NEXT }];
+        }
+        Ok(())
     }
 }
 
-fn etag(bytes: &[u8]) -> String {
-    let mut hasher = std::hash::DefaultHasher::new();
-    hasher.write(bytes);
-    format!("\"{:x}-{:016x}\"", bytes.len(), hasher.finish())
+fn too_slow() -> io::Error {
+    io::Error::other("the pods have changed, and this reader is too slow to be sent the old ones")
+}
+
+impl Body for PodsBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(Some(self.piece().map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left as u64)
+    }
 }
 
 /// Whether a client that sends this `If-None-Match` has that document already (RFC 9110 §13.1.2, weak comparison).
@@ -101,8 +136,12 @@ pub(super) fn matches(if_none_match: &str, etag: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use http_body_util::BodyExt as _;
     use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::ota_server::pod::NodePod;
+    use crate::ota_server::pod_cache::PodCache;
 
     fn pod(raw: &str) -> NodePod {
         NodePod::read(RawValue::from_string(raw.to_owned()).unwrap()).unwrap()
@@ -112,36 +151,93 @@ mod tests {
         r#"{"metadata":{"name":"a","namespace":"n","x":[1, 2]},"spec":{"nodeName":"edge"}}"#;
     const B: &str = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","namespace":"n"}}"#;
 
-    #[test]
-    fn nothing_is_served_before_anything_is_known_and_an_empty_list_is_a_list() {
-        let pod_cache = PodCache::default();
-        let documents = Documents::new(pod_cache.clone());
-        assert!(documents.current().is_none());
-        pod_cache.replace([]);
-        let document = documents.current().unwrap();
-        let list: serde_json::Value = serde_json::from_slice(&document.bytes).unwrap();
-        assert_eq!(list["kind"], "PodList");
-        assert_eq!(list["items"], serde_json::json!([]));
+    fn current(pod_cache: &PodCache) -> Document {
+        Document::of(pod_cache.lend().unwrap()).unwrap()
     }
 
-    #[test]
-    fn pods_are_complete_and_made_into_a_document_once_per_change() {
+    async fn text(document: Document) -> String {
+        let announced = document.body.size_hint().exact().unwrap();
+        let bytes = document.body.collect().await.unwrap().to_bytes();
+        assert_eq!(bytes.len() as u64, announced);
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn nothing_is_served_before_anything_is_known_and_an_empty_list_is_a_list() {
         let pod_cache = PodCache::default();
-        let documents = Documents::new(pod_cache.clone());
+        assert!(pod_cache.lend().is_none());
+        pod_cache.replace([]);
+        assert_eq!(
+            text(current(&pod_cache)).await,
+            r#"{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}"#
+        );
+    }
+
+    #[tokio::test]
+    async fn pods_are_complete_and_their_tag_changes_with_them() {
+        let pod_cache = PodCache::default();
         pod_cache.replace([pod(B), pod(A)]);
-        let first = documents.current().unwrap();
-        let list: serde_json::Value = serde_json::from_slice(&first.bytes).unwrap();
-        assert_eq!(list["items"][0]["metadata"]["x"][1], 2);
-        assert_eq!(list["items"][0]["spec"]["nodeName"], "edge");
-        assert_eq!(list["items"][1]["metadata"]["name"], "b");
-        assert_eq!(list["items"][1].get("kind"), None);
-        let second = documents.current().unwrap();
-        assert_eq!(first.bytes.as_ptr(), second.bytes.as_ptr());
+        let first = current(&pod_cache);
+        let etag = first.etag.clone();
+        assert_eq!(
+            text(first).await,
+            format!(
+                r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{}},"items":[{A},{{"metadata":{{"name":"b","namespace":"n"}}}}]}}"#
+            )
+        );
+        assert_eq!(current(&pod_cache).etag, etag);
         pod_cache.delete(pod(A).key());
-        let third = documents.current().unwrap();
-        assert_ne!(first.etag, third.etag);
+        assert_ne!(current(&pod_cache).etag, etag);
         pod_cache.apply(pod(A));
-        assert_eq!(documents.current().unwrap().etag, first.etag);
+        assert_eq!(current(&pod_cache).etag, etag);
+    }
+
+    #[tokio::test]
+    async fn large_pods_come_in_small_pieces_and_whole() {
+        let pod_cache = PodCache::default();
+        let large = |name: &str, length: usize| {
+            let filling = "ä".repeat(length);
+            let raw =
+                format!(r#"{{"metadata":{{"name":"{name}","namespace":"n"}},"x":"{filling}"}}"#);
+            pod(&raw)
+        };
+        // Ends of pods at all places around the ends of pieces.
+        pod_cache.replace((0..90).map(|number| large(&format!("p{number:02}"), 16_320 + number)));
+        let mut document = current(&pod_cache);
+        let mut whole = Vec::new();
+        while let Some(frame) = document.body.frame().await {
+            let piece = frame.unwrap().into_data().unwrap();
+            assert!(
+                piece.len() <= PIECE + NEXT.len() + TAIL.len(),
+                "{}",
+                piece.len()
+            );
+            whole.extend_from_slice(&piece);
+        }
+        assert!(document.body.is_end_stream());
+        let list: serde_json::Value = serde_json::from_slice(&whole).unwrap();
+        let items = list["items"].as_array().unwrap();
+        assert_eq!(items.len(), 90);
+        assert_eq!(items[89]["x"].as_str().unwrap().chars().count(), 16_409);
+    }
+
+    #[tokio::test]
+    async fn an_answer_stays_that_of_its_moment_and_ends_when_too_much_has_changed() {
+        let pod_cache = PodCache::default();
+        let large = |length: usize| {
+            let filling = "x".repeat(length);
+            pod(&format!(
+                r#"{{"metadata":{{"name":"a","namespace":"n"}},"x":"{filling}"}}"#
+            ))
+        };
+        pod_cache.replace([large(100_000)]);
+        let kept = current(&pod_cache);
+        pod_cache.replace([large(9_000_000)]);
+        assert!(text(kept).await.len() > 100_000);
+        let lost = current(&pod_cache);
+        pod_cache.replace([]);
+        let error = lost.body.collect().await.unwrap_err();
+        assert!(error.to_string().contains("too slow"), "{error}");
     }
 
     #[test]

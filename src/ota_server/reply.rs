@@ -1,16 +1,15 @@
 //! Answers on the wire: which header goes with what.
 
-use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Response, StatusCode};
-use http_body_util::Full;
 
 use super::answer::Answer;
+use super::answer_body::AnswerBody;
 use super::document::Document;
 use super::route::{PATHS, Reject};
 
 /// What is sent. `HEAD` gets the same; the connection leaves the body out.
-pub(super) type Reply = Response<Full<Bytes>>;
+pub(super) type Reply = Response<AnswerBody>;
 
 /// For programs: one word about the answer.
 const X_OTA_REASON: HeaderName = HeaderName::from_static("x-ota-reason");
@@ -42,7 +41,7 @@ pub(super) fn json(value: &serde_json::Value) -> Reply {
 
 /// A text of that type.
 pub(super) fn plain(status: StatusCode, kind: &'static str, text: String) -> Reply {
-    let mut reply = Response::new(Full::new(Bytes::from(text)));
+    let mut reply = Response::new(AnswerBody::words(text));
     *reply.status_mut() = status;
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -54,8 +53,8 @@ pub(super) fn plain(status: StatusCode, kind: &'static str, text: String) -> Rep
 /// The list of pods, or 304 for who has it.
 pub(super) fn document(document: Document, is_known: bool, age: Option<i64>) -> Reply {
     let mut reply = match is_known {
-        true => Response::new(Full::default()),
-        false => Response::new(Full::new(document.bytes)),
+        true => Response::new(AnswerBody::words("")),
+        false => Response::new(AnswerBody::Pods(Box::new(document.body))),
     };
     if is_known {
         *reply.status_mut() = StatusCode::NOT_MODIFIED;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use http::{Request, StatusCode};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Collected};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -121,10 +121,9 @@ async fn answer(
 /// An answer behind which the connection is closed, as bytes.
 pub(super) async fn error_response(reply: Reply) -> Bytes {
     let (head, body) = reply.into_parts();
-    let body = match body.collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(never) => match never {},
-    };
+    // Words, which never fail.
+    let body = body.collect().await.map(Collected::to_bytes);
+    let body = body.unwrap_or_default();
     let mut text = BytesMut::with_capacity(512 + body.len());
     let status = head.status;
     let reason = status.canonical_reason().unwrap_or_default();

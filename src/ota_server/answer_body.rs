@@ -1,0 +1,58 @@
+//! The body of an answer: words as a whole, pods one by one.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::{Body, Frame, SizeHint};
+
+use super::document::PodsBody;
+
+/// What is sent behind the head. Its length is always known before.
+#[derive(Debug)]
+pub enum AnswerBody {
+    /// All of it.
+    Words(Full<Bytes>),
+    /// The list of pods. It fails when the reader is so slow that the pods are others meanwhile.
+    Pods(Box<PodsBody>),
+}
+
+impl AnswerBody {
+    /// Those words.
+    pub(super) fn words(text: impl Into<Bytes>) -> Self {
+        Self::Words(Full::new(text.into()))
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match self.get_mut() {
+            Self::Words(body) => Pin::new(body)
+                .poll_frame(cx)
+                .map_err(|never| match never {}),
+            Self::Pods(body) => Pin::new(body.as_mut()).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Words(body) => body.is_end_stream(),
+            Self::Pods(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Words(body) => body.size_hint(),
+            Self::Pods(body) => body.size_hint(),
+        }
+    }
+}
