@@ -7,7 +7,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, Write};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 
+use super::json_list::ListSplitter;
 use super::last_sync::LastSync;
 use super::pod::NodePod;
-use super::pod_cache::PodCache;
+use super::pod_cache::{LentPods, PodCache};
 
 /// Name of the file in the directory.
 const FILE: &str = "pods.json";
@@ -64,13 +64,18 @@ pub(super) struct WrittenState {
 #[derive(Deserialize)]
 struct StateDocument {
     form: u32,
+    /// As one form has it.
+    #[serde(flatten)]
+    rest: serde_json::Map<String, serde_json::Value>,
 }
 
 #[derive(Deserialize)]
 struct StateFile {
     node: String,
     heard: Timestamp,
-    items: Vec<Box<RawValue>>,
+    /// Nothing is left here, unless it is no array.
+    #[serde(rename = "items")]
+    _items: [(); 0],
 }
 
 impl StateStore {
@@ -123,17 +128,15 @@ impl StateStore {
         if (written.number, written.heard) == (number, heard) {
             return;
         }
-        let (Some(pods), Some(heard)) = (self.pod_cache.pods(), heard) else {
+        let (Some(pods), Some(heard)) = (self.pod_cache.lend(), heard) else {
             return;
         };
         let directory = self.directory.clone();
         let node = self.node.clone();
         // The lock goes along: should this be given up, the next write still waits for the end of this one.
         let writing = tokio::task::spawn_blocking(move || {
-            let saved = prepare(&directory).and_then(|()| {
-                let text = text(&node, heard, &pods);
-                replace(&directory, &text, &mut |_| Ok(()))
-            });
+            let saved = prepare(&directory)
+                .and_then(|()| replace(&directory, &head(&node, heard), &pods, &mut |_| Ok(())));
             match saved {
                 Ok(()) => {
                     *written = WrittenState {
@@ -153,20 +156,9 @@ impl StateStore {
     }
 }
 
-fn text(node: &str, heard: Timestamp, pods: &[NodePod]) -> Vec<u8> {
-    let length = pods.iter().map(|pod| pod.raw().len() + 1).sum::<usize>();
-    let mut text = Vec::with_capacity(length + 200);
-    // Names of nodes and instants need no escapes.
-    let start = format!("{{\"form\":{FORM},\"node\":\"{node}\",\"heard\":\"{heard}\",\"items\":[");
-    text.extend_from_slice(start.as_bytes());
-    for (index, pod) in pods.iter().enumerate() {
-        if index > 0 {
-            text.push(b',');
-        }
-        text.extend_from_slice(pod.raw().as_bytes());
-    }
-    text.extend_from_slice(b"]}\n");
-    text
+/// What is before the pods. Names of nodes and instants need no escapes.
+fn head(node: &str, heard: Timestamp) -> String {
+    format!("{{\"form\":{FORM},\"node\":\"{node}\",\"heard\":\"{heard}\",\"items\":[")
 }
 
 /// The state in that file; `None` when there is none.
@@ -180,24 +172,39 @@ fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<NodePod>)>
     if length > LONGEST {
         return Err(io::Error::other("it is too large to be one: remove it"));
     }
-    let text = std::fs::read(path)?;
-    let form: StateDocument = serde_json::from_slice(&text)?;
-    if form.form != FORM {
+    let mut splitter = ListSplitter::default();
+    let mut pods = Vec::new();
+    let mut file = BufReader::new(File::open(path)?);
+    loop {
+        let bytes = file.fill_buf()?;
+        let length = bytes.len();
+        if length == 0 {
+            break;
+        }
+        splitter.feed(bytes, |raw| pods.push(NodePod::read(raw)))?;
+        file.consume(length);
+    }
+    let state = of_node(splitter.finish()?, node)?;
+    let pods = pods.into_iter().collect::<Result<_, _>>()?;
+    Ok(Some((state.heard, pods)))
+}
+
+/// What is beside the pods, if it has our form and is of that node.
+fn of_node(document: StateDocument, node: &str) -> io::Result<StateFile> {
+    if document.form != FORM {
         return Err(io::Error::other(format!(
             "it has form {}, and this version reads form {FORM}: remove it, or start the version that wrote it",
-            form.form
+            document.form
         )));
     }
-    let state: StateFile = serde_json::from_slice(&text)?;
-    drop(text);
+    let state: StateFile = serde_json::from_value(document.rest.into())?;
     if state.node != node {
         return Err(io::Error::other(format!(
             "it is of node {}, not of {node}: give each node a directory of its own, or remove the file",
             state.node
         )));
     }
-    let pods = state.items.into_iter().map(NodePod::read);
-    Ok(Some((state.heard, pods.collect::<Result<_, _>>()?)))
+    Ok(state)
 }
 
 /// Makes the directory when there is none, and removes what a killed process left there.
@@ -229,10 +236,11 @@ enum WriteStep {
     Renamed,
 }
 
-/// Replaces the file as a whole. `reached` is told every step, and can end it there as a kill would.
+/// Replaces the file as a whole, written pod by pod. `reached` is told every step, and can end it there as a kill would.
 fn replace(
     directory: &Path,
-    text: &[u8],
+    head: &str,
+    pods: &LentPods,
     reached: &mut dyn FnMut(WriteStep) -> io::Result<()>,
 ) -> io::Result<()> {
     let number = RandomState::new().build_hasher().finish();
@@ -244,10 +252,10 @@ fn replace(
         .open(&temporary)?;
     file.lock()?;
     reached(WriteStep::Created)?;
-    let (half, rest) = text.split_at(text.len() / 2);
-    file.write_all(half)?;
+    file.write_all(head.as_bytes())?;
     reached(WriteStep::HalfWritten)?;
-    file.write_all(rest)?;
+    write_pods(&mut file, pods)?;
+    file.write_all(b"]}\n")?;
     reached(WriteStep::Written)?;
     file.sync_all()?;
     reached(WriteStep::Synced)?;
@@ -256,9 +264,26 @@ fn replace(
     File::open(directory)?.sync_all()
 }
 
+/// The pods with commas between them, as they came.
+fn write_pods(file: &mut File, pods: &LentPods) -> io::Result<()> {
+    let mut before = "";
+    while let Some(pod) = pods.front().map_err(|_| too_slow())? {
+        file.write_all(before.as_bytes())?;
+        file.write_all(pod.raw().as_bytes())?;
+        pods.pop();
+        before = ",";
+    }
+    Ok(())
+}
+
+fn too_slow() -> io::Error {
+    io::Error::other("the disk is slower than the pods change")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::value::RawValue;
     use std::os::unix::fs::PermissionsExt;
 
     fn pod(name: &str) -> NodePod {
@@ -268,6 +293,18 @@ mod tests {
 
     fn at() -> Timestamp {
         "2030-01-01T00:00:00.5Z".parse().unwrap()
+    }
+
+    /// Writes a state with those pods.
+    fn write(
+        directory: &Path,
+        pods: &[&str],
+        reached: &mut dyn FnMut(WriteStep) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let pod_cache = PodCache::default();
+        pod_cache.replace(pods.iter().map(|name| pod(name)));
+        let pods = pod_cache.lend().unwrap();
+        replace(directory, &head("edge", at()), &pods, reached)
     }
 
     /// Names of the pods that are found.
@@ -287,29 +324,28 @@ mod tests {
         let directory = directory.path().join("made/on/demand");
         prepare(&directory).unwrap();
         assert!(read(&directory.join(FILE), "edge").unwrap().is_none());
-        replace(&directory, &text("edge", at(), &[pod("old")]), &mut |_| {
-            Ok(())
-        })
-        .unwrap();
+        write(&directory, &["old"], &mut |_| Ok(())).unwrap();
         for step in [
             WriteStep::Created,
             WriteStep::HalfWritten,
             WriteStep::Written,
             WriteStep::Synced,
         ] {
-            let new = text("edge", at(), &[pod("new"), pod("newer")]);
-            let killed = replace(&directory, &new, &mut |reached| match reached == step {
-                true => Err(io::Error::other("killed")),
-                false => Ok(()),
-            });
+            let killed = write(
+                &directory,
+                &["new", "newer"],
+                &mut |reached| match reached == step {
+                    true => Err(io::Error::other("killed")),
+                    false => Ok(()),
+                },
+            );
             assert!(killed.is_err());
             assert_eq!(found(&directory), ["old"], "{step:?}");
             assert_eq!(files(&directory), 2, "{step:?}");
             prepare(&directory).unwrap();
             assert_eq!(files(&directory), 1, "{step:?}");
         }
-        let new = text("edge", at(), &[pod("new")]);
-        let killed = replace(&directory, &new, &mut |reached| match reached {
+        let killed = write(&directory, &["new"], &mut |reached| match reached {
             WriteStep::Renamed => Err(io::Error::other("killed")),
             _ => Ok(()),
         });
@@ -324,14 +360,10 @@ mod tests {
     fn a_file_that_another_agent_is_writing_is_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path();
-        let (mine, other) = (
-            text("edge", at(), &[pod("mine")]),
-            text("edge", at(), &[pod("other")]),
-        );
-        replace(directory, &mine, &mut |step| {
+        write(directory, &["mine"], &mut |step| {
             if step == WriteStep::Written {
                 prepare(directory)?;
-                replace(directory, &other, &mut |_| Ok(()))?;
+                write(directory, &["other"], &mut |_| Ok(()))?;
                 assert_eq!(found(directory), ["other"]);
             }
             Ok(())
@@ -361,10 +393,10 @@ mod tests {
             br#"{"form":1,"node":"edge","heard":"2030-01-01T00:00:00Z","items":[3]}"#,
             "",
         );
-        case(&text("other", at(), &[]), "of node other, not of edge");
-        let mut torn = text("edge", at(), &[pod("a")]);
-        torn.truncate(torn.len() - 4);
-        case(&torn, "");
+        let other = format!("{}]}}", head("other", at()));
+        case(other.as_bytes(), "of node other, not of edge");
+        let torn = format!("{}{}", head("edge", at()), pod("a").raw());
+        case(torn.as_bytes(), "");
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
         assert!(read(&path, "edge").is_err());
