@@ -83,7 +83,11 @@ impl Actions {
     /// Ready to act; nothing is asked before somebody does.
     pub(super) fn new(setup: Setup) -> Self {
         Self {
-            live: Live::new(setup.client.clone(), setup.cloud.clone()),
+            live: Live::new(
+                setup.client.clone(),
+                setup.cloud.clone(),
+                setup.pod_cache.clone(),
+            ),
             upgrade_locks: UpgradeLocks::default(),
             pod_lookups: PodLookups::default(),
             revisions: Revisions::default(),

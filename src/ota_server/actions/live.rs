@@ -10,9 +10,10 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{GetParams, ListParams};
-use kube::core::{ObjectList, Request, request};
+use kube::core::{Request, request};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
 use tracing::warn;
 
 use super::reason::Reason;
@@ -24,12 +25,17 @@ use crate::k8s::client::{CallError, Failure, within};
 use crate::k8s::{self, ControllerRevision, DaemonSet};
 use crate::ota_server::cloud::Cloud;
 use crate::ota_server::pod::{NodePod, PodKey};
+use crate::ota_server::pod_cache::PodCache;
+use crate::ota_server::received::{receive, receive_items};
 
 /// The longest that an owner waits for the API server to tell what it knows; the reference has the same.
 pub(super) const DEADLINE: Duration = Duration::from_secs(2);
 /// The longest that an owner waits for a write, after the API server answered all questions: an admission webhook may take ten
 /// seconds by its default, and a write that is given up halfway may still be carried out.
 pub(super) const WRITE_DEADLINE: Duration = Duration::from_secs(10);
+/// Bytes of a pod that is large, and how many of these are read at once: each is in memory twice then.
+const LARGE: usize = 128 << 10;
+const LARGE_AT_ONCE: usize = 2;
 /// Selectors remembered; a node has not that many DaemonSets.
 const SELECTORS: usize = 256;
 
@@ -38,6 +44,9 @@ const SELECTORS: usize = 256;
 pub(super) struct Live {
     client: Client,
     cloud: Cloud,
+    pod_cache: PodCache,
+    /// Held while a large pod is read.
+    large: Arc<Semaphore>,
     /// By UID of the DaemonSet; a selector never changes.
     selectors: Arc<Mutex<BTreeMap<String, String>>>,
 }
@@ -63,10 +72,12 @@ pub(super) enum LiveJudgement {
 
 impl Live {
     /// Nothing read yet.
-    pub(super) fn new(client: Client, cloud: Cloud) -> Self {
+    pub(super) fn new(client: Client, cloud: Cloud, pod_cache: PodCache) -> Self {
         Self {
             client,
             cloud,
+            pod_cache,
+            large: Arc::new(Semaphore::new(LARGE_AT_ONCE)),
             selectors: Arc::default(),
         }
     }
@@ -74,7 +85,7 @@ impl Live {
     /// The pod.
     pub(super) async fn pod(&self, key: &PodKey) -> Result<NodePod, CallError> {
         let request = requests::<k8s::Pod>(&key.namespace).get(&key.name, &GetParams::default());
-        self.call(DEADLINE, self.fetch(request)).await
+        self.call(DEADLINE, self.fetch_pod(key, request)).await
     }
 
     /// Any other object of that namespace.
@@ -94,7 +105,7 @@ impl Live {
     ) -> Result<Vec<T>, CallError>
     where
         K: Resource<DynamicType = ()>,
-        T: DeserializeOwned + Clone,
+        T: DeserializeOwned,
     {
         let params = ListParams::default().labels(selector);
         let list = self.fetch_list::<T, K>(namespace, params);
@@ -108,7 +119,7 @@ impl Live {
     ) -> Result<(), CallError> {
         let write = async {
             let request = request.map_err(kube::Error::BuildRequest)?;
-            self.client.request_text(request).await.map(drop)
+            receive(&self.client, request, WRITE_DEADLINE, |_| Ok(())).await
         };
         self.call(WRITE_DEADLINE, write).await
     }
@@ -168,6 +179,28 @@ impl Live {
         self.call(DEADLINE, both).await
     }
 
+    /// The pod in the room of the one in the cache, if they are equal, and of large ones few at a time.
+    async fn fetch_pod(
+        &self,
+        key: &PodKey,
+        request: Result<http::Request<Vec<u8>>, request::Error>,
+    ) -> kube::Result<NodePod> {
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let known = self.pod_cache.pod(key);
+        let _turn = match known.is_some_and(|pod| pod.raw().len() > LARGE) {
+            true => self.large.acquire().await.ok(),
+            false => None,
+        };
+        let mut text = Vec::new();
+        let take = |piece: &[u8]| {
+            text.extend_from_slice(piece);
+            Ok(())
+        };
+        receive(&self.client, request, DEADLINE, take).await?;
+        let pod = serde_json::from_slice(&text).map_err(kube::Error::SerdeError)?;
+        Ok(self.pod_cache.shared(pod))
+    }
+
     async fn fetch<T: DeserializeOwned>(
         &self,
         request: Result<http::Request<Vec<u8>>, request::Error>,
@@ -179,10 +212,11 @@ impl Live {
     async fn fetch_list<T, K>(&self, namespace: &str, params: ListParams) -> kube::Result<Vec<T>>
     where
         K: Resource<DynamicType = ()>,
-        T: DeserializeOwned + Clone,
+        T: DeserializeOwned,
     {
         let request = requests::<K>(namespace).list(&params);
-        Ok(self.fetch::<ObjectList<T>>(request).await?.items)
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        receive_items(&self.client, request, DEADLINE).await
     }
 
     async fn call<T>(
