@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::k8s::client::{CallError, Failure};
@@ -15,20 +16,49 @@ const THROTTLED: Duration = Duration::from_secs(1);
 /// The longest that is believed of such a wish.
 const THROTTLED_AT_MOST: Duration = Duration::from_secs(30);
 
+/// The least time between two requests by which the agent finds out whether the API server is there: lists and watches, and
+/// the look of an owner's call for a cloud that is lost. Owners may ask by programs, on every node of a fleet at once.
+pub(super) const SPACING: Duration = Duration::from_secs(5);
+
 /// The connection to the API server as it was seen last. Cheap to clone; all clones are one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cloud(Arc<Mutex<CloudState>>);
+pub(super) struct Cloud(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<CloudState>,
+    returned: Notify,
+}
 
 #[derive(Debug, Default)]
 struct CloudState {
     lost: bool,
     throttled: Option<Instant>,
+    /// When it was last looked for.
+    sought: Option<Instant>,
 }
 
 impl Cloud {
     /// Anything answered, be it with a refusal.
     pub(super) fn found(&self) {
-        self.state().lost = false;
+        if std::mem::take(&mut self.state().lost) {
+            self.0.returned.notify_waiters();
+        }
+    }
+
+    /// Waits until a cloud that is lost is found again.
+    pub(super) async fn returned(&self) {
+        self.0.returned.notified().await;
+    }
+
+    /// Whether a lost cloud may be looked for now, which is noted then: not again and again for everybody who asks.
+    pub(super) fn may_be_sought(&self) -> bool {
+        let (now, mut state) = (Instant::now(), self.state());
+        let may = state.sought.is_none_or(|last| now >= last + SPACING);
+        if may {
+            state.sought = Some(now);
+        }
+        may
     }
 
     /// A call or the watch got no answer.
@@ -62,7 +92,7 @@ impl Cloud {
     }
 
     fn state(&self) -> MutexGuard<'_, CloudState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -77,17 +107,16 @@ pub(super) fn is_silent(error: &CallError) -> bool {
 
 /// How long to wait before the next call.
 fn pause(error: &CallError) -> Duration {
+    asked_pause(error).map_or(THROTTLED, |asked| asked.min(THROTTLED_AT_MOST))
+}
+
+/// How long the API server asks to be left alone; `None` when it says nothing of that.
+pub(super) fn asked_pause(error: &CallError) -> Option<Duration> {
     let CallError::Kube(kube::Error::Api(status)) = error else {
-        return THROTTLED;
+        return None;
     };
-    let seconds = status
-        .details
-        .as_ref()
-        .map(|details| details.retry_after_seconds);
-    match seconds {
-        None | Some(0) => THROTTLED,
-        Some(seconds) => Duration::from_secs(seconds.into()).min(THROTTLED_AT_MOST),
-    }
+    let seconds = status.details.as_ref()?.retry_after_seconds;
+    (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }
 
 #[cfg(test)]

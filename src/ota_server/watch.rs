@@ -2,9 +2,10 @@
 //!
 //! List once, then watch from there; a watch that ends is resumed without a list. `kube`'s own watcher is not used
 //! because it does not tell when a watch stands again before something changes, and on a quiet node nothing does for
-//! hours. Objects are kept as the bytes they arrive in.
+//! hours. Objects are kept as the bytes they arrive in, and a list is read object by object: one can have a megabyte.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+mod turns;
+
 use std::time::Duration;
 
 use futures::TryStreamExt;
@@ -15,27 +16,29 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use tracing::{info, warn};
 
+use self::turns::Turns;
 use super::cloud::{self, Cloud};
+use super::json_list::ListSplitter;
 use super::last_sync::LastSync;
 use super::pod::{NodePod, PodKey};
 use super::pod_cache::PodCache;
+use super::received::receive;
 use crate::k8s::client::{self, CallError, WATCH_TIMEOUT_SECONDS};
 
-/// Pods per page of a list: few enough that a page never weighs much (6 KB each), enough for most nodes.
-const PAGE: u32 = 50;
-/// The longest that a page may take: 300 KB through a thin tunnel.
-const LIST_DEADLINE: Duration = Duration::from_secs(30);
+/// Pods per page of a list: more than a kubelet runs, since a page is a request and has to wait for its turn.
+const PAGE: usize = 500;
+/// The longest that a page may take: the API server itself breaks off after a minute.
+const LIST_DEADLINE: Duration = Duration::from_secs(75);
+/// The longest that nothing of a page may come.
+const LIST_SILENCE: Duration = Duration::from_secs(30);
 /// The longest until a watch begins.
 const WATCH_DEADLINE: Duration = Duration::from_secs(10);
 /// The longest that a watch may be silent: it ends by itself before.
 const SILENCE: Duration = Duration::from_secs(WATCH_TIMEOUT_SECONDS as u64 + 10);
 /// A watch that ends sooner than this did not do its work: who opens the connection may be a proxy that closes it again.
-/// Until then the failures before it count on. As long as the longest pause, and far below what a watch lasts.
+/// Until then the failures before it count on. Longer than the least time between two requests, and far below what a watch
+/// lasts.
 const LASTING: Duration = Duration::from_secs(10);
-/// The first pause after a failure; each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Where pods are.
 const PATH: &str = "/api/v1/pods";
 
@@ -59,61 +62,110 @@ enum WatchError {
     /// What was missed cannot be told any more: list again.
     Gone,
     /// The API server says no, or something that makes no sense: resume.
-    Refused(String),
+    Refused(Refusal),
     /// Nothing came: resume.
-    Silent(String),
+    Silent(Refusal),
+}
+
+/// What is said of it.
+#[derive(Debug)]
+struct Refusal {
+    error: String,
+    /// How long the API server asks to be left alone.
+    asked: Duration,
 }
 
 impl From<CallError> for WatchError {
     fn from(error: CallError) -> Self {
+        let refusal = Refusal {
+            error: error.to_string(),
+            asked: cloud::asked_pause(&error).unwrap_or_default(),
+        };
         match &error {
             CallError::Kube(kube::Error::Api(status)) if status.code == 410 => Self::Gone,
-            error if cloud::is_silent(error) => Self::Silent(error.to_string()),
-            error => Self::Refused(error.to_string()),
+            error if cloud::is_silent(error) => Self::Silent(refusal),
+            _ => Self::Refused(refusal),
         }
     }
+}
+
+impl WatchError {
+    fn refused(error: String) -> Self {
+        let asked = Duration::ZERO;
+        Self::Refused(Refusal { error, asked })
+    }
+
+    fn silent(error: String) -> Self {
+        let asked = Duration::ZERO;
+        Self::Silent(Refusal { error, asked })
+    }
+}
+
+/// Where the watch is: what it goes on from.
+struct Position {
+    /// The version that was seen last; `None`: list.
+    version: Option<String>,
+    /// Whether what was missed could not be told any more, since a watch lasted.
+    gone: bool,
+    /// Pods per page of the next list.
+    page: usize,
 }
 
 impl NodeWatch {
     /// Watches until dropped.
     pub(super) async fn run(self) {
-        let mut version = None;
-        let mut failures = 0;
+        let known = self.pod_cache.is_known();
+        let mut turns = Turns::new(&self.node, self.cloud.clone(), known);
+        let mut position = Position {
+            version: None,
+            gone: false,
+            page: PAGE,
+        };
         loop {
-            let lost = match self.follow(&mut version, &mut failures).await {
-                Ok(()) => continue,
-                Err(lost) => lost,
-            };
-            self.pod_cache.set_live(false);
-            match &lost {
-                WatchError::Silent(_) => self.cloud.lost(),
-                WatchError::Gone | WatchError::Refused(_) => self.cloud.found(),
+            if let Err(lost) = self.follow(&mut position, &mut turns).await {
+                self.pod_cache.set_live(false);
+                self.note(lost, &mut position, &mut turns);
             }
-            match lost {
-                WatchError::Gone => version = None,
-                WatchError::Refused(error) | WatchError::Silent(error) if failures == 0 => {
+        }
+    }
+
+    /// Notes why the watch does not stand, and what that means for the next try.
+    fn note(&self, lost: WatchError, position: &mut Position, turns: &mut Turns) {
+        match &lost {
+            WatchError::Silent(_) => self.cloud.lost(),
+            WatchError::Gone | WatchError::Refused(_) => self.cloud.found(),
+        }
+        match lost {
+            WatchError::Gone => {
+                position.version = None;
+                // A list is the way on, unless one was made for the same reason just before.
+                if std::mem::replace(&mut position.gone, true) {
+                    turns.note_failure(Duration::ZERO);
+                }
+            }
+            WatchError::Refused(why) | WatchError::Silent(why) => {
+                if turns.is_well() {
+                    let error = why.error;
                     warn!(%error, "The watch of this node's pods failed and is tried again");
                 }
-                _ => {}
+                turns.note_failure(why.asked);
             }
-            tokio::time::sleep(self.pause(failures)).await;
-            failures = failures.saturating_add(1);
         }
     }
 
     /// Lists when there is nothing to resume from, then watches until the server ends it.
-    async fn follow(
-        &self,
-        version: &mut Option<String>,
-        failures: &mut u32,
-    ) -> Result<(), WatchError> {
-        let from = match version {
+    async fn follow(&self, position: &mut Position, turns: &mut Turns) -> Result<(), WatchError> {
+        let from = match &position.version {
             Some(version) => version.clone(),
-            None => version.insert(self.list().await?).clone(),
+            None => {
+                let version = self.list(&mut position.page, turns).await?;
+                position.version.insert(version).clone()
+            }
         };
         let params = WatchParams::default()
             .fields(&self.selector())
             .timeout(WATCH_TIMEOUT_SECONDS);
+        turns.next().await;
         let request = Request::new(PATH).watch(&params, &from).map_err(odd)?;
         let opening = self.client.request_events::<Box<RawValue>>(request);
         let events = client::within(WATCH_DEADLINE, opening).await?;
@@ -127,21 +179,22 @@ impl NodeWatch {
                 biased;
                 () = &mut lasting, if !lasts => {
                     lasts = true;
-                    note_lasting(failures);
+                    position.gone = false;
+                    note_lasting(turns);
                     continue;
                 }
                 heard = tokio::time::timeout(SILENCE, events.try_next()) => heard,
             };
             match heard {
-                Err(_) => return Err(WatchError::Silent(format!("silent for {SILENCE:?}"))),
+                Err(_) => return Err(WatchError::silent(format!("silent for {SILENCE:?}"))),
                 Ok(Err(error)) => return Err(CallError::Kube(error).into()),
                 Ok(Ok(Some(event))) => {
-                    self.take(event, version)?;
+                    self.take(event, &mut position.version)?;
                     self.hear();
                 }
                 Ok(Ok(None)) if lasts => return Ok(()),
                 Ok(Ok(None)) => {
-                    return Err(WatchError::Refused("the watch ended at once".to_owned()));
+                    return Err(WatchError::refused("the watch ended at once".to_owned()));
                 }
             }
         }
@@ -153,19 +206,35 @@ impl NodeWatch {
     }
 
     /// Lists all pods of this node; returns the version from which to watch.
-    async fn list(&self) -> Result<String, WatchError> {
-        let mut params = ListParams::default().fields(&self.selector()).limit(PAGE);
-        let mut pods = Vec::new();
+    ///
+    /// Through a thin tunnel large pods can take longer than the API server allows for one page: when that breaks off on
+    /// the way, pages have half of what came.
+    async fn list(&self, page: &mut usize, turns: &mut Turns) -> Result<String, WatchError> {
+        let mut params = ListParams::default().fields(&self.selector());
+        let mut relist = self.pod_cache.relist();
         loop {
+            params.limit = u32::try_from(*page).ok();
+            turns.next().await;
             let request = Request::new(PATH).list(&params).map_err(odd)?;
-            let page: Page = client::within(LIST_DEADLINE, self.client.request(request)).await?;
-            pods.extend(page.items.into_iter().filter_map(|raw| read(raw).ok()));
-            match page.metadata.next.filter(|token| !token.is_empty()) {
+            let mut splitter = ListSplitter::default();
+            let take = |piece: &[u8]| {
+                splitter.feed(piece, |raw| read(raw).map_or((), |pod| relist.take(pod)))
+            };
+            let reading = receive(&self.client, request, LIST_SILENCE, take);
+            let read = client::within(LIST_DEADLINE, reading).await;
+            let count = splitter.count();
+            let found = read.and_then(|()| finish(splitter));
+            if found.is_err() && count > 0 {
+                *page = (count / 2).max(1);
+            }
+            let found = found?;
+            match found.metadata.next.filter(|token| !token.is_empty()) {
                 Some(token) => params.continue_token = Some(token),
                 None => {
-                    self.pod_cache.replace(pods);
+                    relist.finish();
+                    *page = PAGE;
                     self.hear();
-                    return Ok(page.metadata.resource_version);
+                    return Ok(found.metadata.resource_version);
                 }
             }
         }
@@ -214,30 +283,24 @@ impl NodeWatch {
     fn selector(&self) -> String {
         format!("spec.nodeName={}", self.node)
     }
-
-    /// How long to wait after so many failures: between half and the whole of it, other for every node, so that a fleet
-    /// does not return all at once, and the same in every run.
-    fn pause(&self, failures: u32) -> Duration {
-        let whole = FIRST_PAUSE
-            .saturating_mul(1 << failures.min(8))
-            .min(LONGEST_PAUSE);
-        let mut hasher = DefaultHasher::new();
-        (&self.node, failures).hash(&mut hasher);
-        let percent = 50 + u32::try_from(hasher.finish() % 51).unwrap_or(50);
-        whole * percent / 100
-    }
 }
 
 /// The failures before a watch that lasts are over.
-fn note_lasting(failures: &mut u32) {
-    if std::mem::take(failures) > 0 {
+fn note_lasting(turns: &mut Turns) {
+    if turns.note_lasting() {
         info!("The watch of this node's pods stands again");
     }
 }
 
+/// What is in a page beside the pods.
+fn finish(page: ListSplitter) -> Result<Page, CallError> {
+    let page = page.finish().map_err(kube::Error::SerdeError);
+    page.map_err(CallError::Kube)
+}
+
 /// A request that cannot even be written.
 fn odd(error: kube::core::request::Error) -> WatchError {
-    WatchError::Refused(error.to_string())
+    WatchError::refused(error.to_string())
 }
 
 /// Reads a pod; one that cannot be read is reported and costs only itself.
@@ -283,11 +346,13 @@ fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
     Ok(value.as_str().unwrap_or_default().to_owned())
 }
 
+/// What is in a page beside the pods.
 #[derive(Deserialize)]
 struct Page {
     metadata: PageMeta,
-    #[serde(default, deserialize_with = "items")]
-    items: Vec<Box<RawValue>>,
+    /// Nothing is left here, unless it is no array.
+    #[serde(rename = "items", default)]
+    _items: Option<[(); 0]>,
 }
 
 #[derive(Deserialize)]
@@ -299,129 +364,5 @@ struct PageMeta {
     next: Option<String>,
 }
 
-fn items<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Box<RawValue>>, D::Error> {
-    Option::<Vec<_>>::deserialize(deserializer).map(Option::unwrap_or_default)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::Clock;
-    use http::{Request, Response};
-    use http_body_util::Full;
-    use std::sync::{Arc, Mutex};
-
-    const GOOD: &str = r#"{"metadata":{"name":"good","namespace":"n","resourceVersion":"5"}}"#;
-    const ODD: &str =
-        r#"{"metadata":{"name":"odd","namespace":"n","resourceVersion":"6","ownerReferences":7}}"#;
-
-    /// An API server that says these things, one after the other, and then nothing any more.
-    fn server(says: &[String]) -> (Client, Arc<Mutex<Vec<String>>>) {
-        let says = Arc::new(Mutex::new(says.iter().rev().cloned().collect::<Vec<_>>()));
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let asking = asked.clone();
-        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
-            asking.lock().unwrap().push(request.uri().to_string());
-            let text = says.lock().unwrap().pop();
-            async move {
-                match text {
-                    Some(text) => Ok(Response::new(Full::new(bytes::Bytes::from(text)))),
-                    None => std::future::pending::<Result<_, std::io::Error>>().await,
-                }
-            }
-        });
-        (Client::new(service, "default"), asked)
-    }
-
-    fn names(pod_cache: &PodCache) -> Vec<String> {
-        let pods = pod_cache.pods().unwrap_or_default();
-        pods.iter().map(|pod| pod.key().name.clone()).collect()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_pod_that_cannot_be_read_costs_only_itself() {
-        let list =
-            format!(r#"{{"metadata":{{"resourceVersion":"4"}},"items":[{ODD},{GOOD},3,{{}}]}}"#);
-        let broken = GOOD.replace(r#""5""#, r#""8","ownerReferences":7"#);
-        let next = GOOD.replace("good", "next").replace(r#""5""#, r#""9""#);
-        let watch = format!(
-            "{{\"type\":\"ADDED\",\"object\":{next}}}\n{{\"type\":\"MODIFIED\",\"object\":{broken}}}\ngarbage\n"
-        );
-        let odd_bookmark = r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12"}}}"#;
-        let (client, asked) = server(&[list, watch, format!("{odd_bookmark}\n")]);
-        let pod_cache = PodCache::default();
-        let watch = NodeWatch {
-            client,
-            node: "edge".to_owned(),
-            pod_cache: pod_cache.clone(),
-            last_sync: LastSync::new(Clock::starting_at("2030-01-01T00:00:00Z".parse().unwrap())),
-            cloud: Cloud::default(),
-        };
-        let watching = tokio::spawn(watch.run());
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!(names(&pod_cache), ["next"]);
-        assert!(!pod_cache.is_live());
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        let asked = asked.lock().unwrap().join("\n");
-        for expected in [
-            "limit=50",
-            "resourceVersion=4",
-            "resourceVersion=8",
-            "resourceVersion=12",
-        ] {
-            assert!(asked.contains(expected), "{expected} in {asked}");
-        }
-        assert!(
-            asked
-                .lines()
-                .all(|uri| uri.contains("fieldSelector=spec.nodeName%3Dedge")),
-            "{asked}"
-        );
-        watching.abort();
-    }
-
-    /// A tunnel without its other end, a load balancer without a backend.
-    #[tokio::test(start_paused = true)]
-    async fn a_proxy_that_accepts_and_closes_is_asked_less_and_less_often() {
-        let list = r#"{"metadata":{"resourceVersion":"4"},"items":[]}"#.to_owned();
-        let closed = std::iter::repeat_n(String::new(), 1000);
-        let says: Vec<String> = [list].into_iter().chain(closed).collect();
-        let (client, asked) = server(&says);
-        let watch = NodeWatch {
-            client,
-            node: "edge".to_owned(),
-            pod_cache: PodCache::default(),
-            last_sync: LastSync::new(Clock::System),
-            cloud: Cloud::default(),
-        };
-        let watching = tokio::spawn(watch.run());
-        tokio::time::sleep(Duration::from_secs(120)).await;
-        let asked = asked.lock().unwrap().len();
-        assert!((12..=30).contains(&asked), "{asked} requests in 120 s");
-        watching.abort();
-    }
-
-    #[test]
-    fn pauses_grow_to_ten_seconds_and_differ_from_node_to_node() {
-        let pauses = |node: &str| {
-            let watch = NodeWatch {
-                client: server(&[]).0,
-                node: node.to_owned(),
-                pod_cache: PodCache::default(),
-                last_sync: LastSync::new(Clock::System),
-                cloud: Cloud::default(),
-            };
-            [0, 1, 4, 100].map(|failures| watch.pause(failures))
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
-        let _entered = runtime.enter();
-        for (pause, whole) in pauses("a").into_iter().zip([500, 1000, 8000, 10_000]) {
-            let whole = Duration::from_millis(whole);
-            assert!(pause >= whole / 2 && pause <= whole, "{pause:?} {whole:?}");
-        }
-        assert_ne!(pauses("a"), pauses("b"));
-        assert_eq!(pauses("a"), pauses("a"));
-    }
-}
+mod tests;

@@ -110,10 +110,12 @@ impl Actions {
         Ok(Admitted { pod, owner })
     }
 
-    /// Finds out whether a lost cloud is back: one call does, the others wait for what it finds.
+    /// Finds out whether a lost cloud is back: one call does, every five seconds at most, and the others wait for what it
+    /// finds.
     async fn seek_cloud(&self, key: &PodKey) -> Result<(), Answer> {
         let result = match self.probe.try_lock() {
-            Ok(_turn) => self.live.pod(key).await.map(drop),
+            Ok(_turn) if self.setup.cloud.may_be_sought() => self.live.pod(key).await.map(drop),
+            Ok(_turn) => Ok(()),
             Err(_) => {
                 let _turn = self.probe.lock().await;
                 Ok(())

@@ -18,6 +18,7 @@ use super::{Actions, text};
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::k8s::{self, Container, ControllerRevision, PodSpec, nullable};
 use crate::ota_server::answer::Answer;
+use crate::ota_server::cloud::SPACING;
 use crate::ota_server::pod::NodePod;
 
 /// Revisions remembered: some for each DaemonSet of a node.
@@ -133,7 +134,8 @@ impl Actions {
         })
     }
 
-    /// Asks for the revisions that are not known yet, all at once; without an answer they stay unknown.
+    /// Asks for the revisions that are not known yet, all at once; without an answer they stay unknown, and are not asked for
+    /// again at once.
     async fn learn(&self, pods: &[NodePod]) {
         if self.setup.cloud.is_throttled() || self.setup.cloud.is_lost() {
             return; // whoever reads this must not wait for what does not come
@@ -148,8 +150,11 @@ impl Actions {
             let list = self
                 .live
                 .list::<Revision, ControllerRevision>(&pod.key().namespace, &selector);
-            if let Ok(found) = list.await {
-                self.revisions.take(key, found);
+            match list.await {
+                Ok(found) => self.revisions.take(key, found),
+                Err(_) => self
+                    .revisions
+                    .put(key, CachedRevision::AbsentUntil(Instant::now() + SPACING)),
             }
         });
         futures::future::join_all(asked).await;
@@ -184,6 +189,10 @@ impl Revisions {
             }
             None => CachedRevision::AbsentUntil(Instant::now() + ABSENT),
         };
+        self.put(key, known);
+    }
+
+    fn put(&self, key: RevisionKey, known: CachedRevision) {
         let mut state = self.state();
         if state.len() >= REVISIONS {
             state.clear();

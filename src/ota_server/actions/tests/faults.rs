@@ -106,6 +106,35 @@ async fn many_calls_while_the_cloud_is_frozen_share_one_read() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cloud_that_is_away_is_looked_for_once_in_five_seconds_however_often_somebody_asks() {
+    let world = World::outdated().await;
+    world.actions.setup.cloud.lost();
+    let key = world.key_on("n1").await;
+    let reads = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = reads.clone();
+    let away = world.sim.cluster.faults().add(move |request| {
+        if request.user_agent != AGENT {
+            return Fault::Pass;
+        }
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Fault::ResetBefore
+    });
+    for _ in 0..100 {
+        let answer = world.actions.upgrade(&key, false).await;
+        told(&answer, 503, Reason::Disconnected, ROW_1);
+        tokio::time::sleep(Duration::from_millis(199)).await;
+    }
+    assert_eq!(
+        reads.load(std::sync::atomic::Ordering::Relaxed),
+        4,
+        "in 20 seconds"
+    );
+    drop(away);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(world.actions.upgrade(&key, false).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_is_unwell_is_quoted_and_a_gateway_is_no_server() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
