@@ -28,6 +28,12 @@ const SOON: Duration = Duration::from_secs(5 * BUSY as u64);
 /// So long an agent waits for a list of pods before it asks once more.
 const GIVEN_UP: Duration = Duration::from_secs(30);
 
+/// Until an agent asks that could not reach its API server: a minute, and the answer.
+const RETURNED: Duration = Duration::from_secs(70);
+
+/// Until an agent asks that has just started and knows its pods from the disk.
+const STARTED: Duration = Duration::from_secs(10);
+
 fn play<F: Future<Output = anyhow::Result<()>>>(story: F) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -46,9 +52,19 @@ async fn read(agent: &Agent) -> anyhow::Result<Vec<String>> {
     Ok(items.iter().filter_map(name).collect())
 }
 
-/// Asks again and again until that is the status.
+/// Asks again and again until that is the status, which has to be soon.
 async fn until(agent: &Agent, method: &str, path: &str, status: u16) -> anyhow::Result<Answer> {
-    let deadline = Instant::now() + SOON;
+    until_within(SOON, agent, method, path, status).await
+}
+
+async fn until_within(
+    time: Duration,
+    agent: &Agent,
+    method: &str,
+    path: &str,
+    status: u16,
+) -> anyhow::Result<Answer> {
+    let deadline = Instant::now() + time;
     loop {
         let answer = agent.call(method, path, &[]).await?;
         if answer.status == status {
@@ -228,7 +244,7 @@ fn a_node_that_was_renamed_does_not_serve_the_pods_of_its_old_name() {
             (500, "Get pod list failed")
         );
         served.link.set(Way::Open);
-        until(&running.agent, "GET", "/pods", 200).await?;
+        until_within(RETURNED, &running.agent, "GET", "/pods", 200).await?;
         assert_eq!(
             read(&running.agent).await?,
             [served.pod_on(2).await?.name_any()]
@@ -252,7 +268,7 @@ fn two_agents_on_one_node_delete_a_pod_once() {
             let (status, text) = (answer.status.as_u16(), answer.text());
             assert!([200, 403, 500].contains(&status), "{status} {text}");
         }
-        tokio::time::sleep(Duration::from_secs(4)).await;
+        tokio::time::sleep(STARTED + Duration::from_secs(4)).await;
         let name = served.pod_on(1).await?.name_any();
         assert!(!upgrade.contains(&name), "the pod was not replaced");
         let (one, two) = (read(&one.agent).await?, read(&two.agent).await?);
