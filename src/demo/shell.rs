@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::ctl::Screen;
 use crate::ctl::edge::perform_edge;
 use crate::demo::agents::{Agents, is_agent};
-use crate::sim::cluster::Cluster;
+use crate::sim::cluster::{Cluster, Count};
 use crate::task::Task;
 
 /// A command and what came of it. Times count from the start of the play.
@@ -199,10 +199,15 @@ impl io::Write for OutputLog {
     }
 }
 
-/// How often agents asked the API server for anything.
+/// How often agents asked the API server for anything, apart from the watch that they resume of their own.
 fn requests(cluster: &Cluster) -> u64 {
     let requests = cluster.requests();
-    let agents = requests.iter().filter(|count| is_agent(count));
+    let is_own = |count: &Count| {
+        count.resource == "pods" && ["list", "watch"].contains(&count.verb.as_str())
+    };
+    let agents = requests
+        .iter()
+        .filter(|count| is_agent(count) && !is_own(count));
     agents.map(|count| count.number).sum()
 }
 
