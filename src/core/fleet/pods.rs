@@ -1,32 +1,66 @@
 //! The pods of a node: shared with whoever else remembers them, for most of a fleet's memory is pods.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::Pod;
 
 /// The pods of a node, the oldest first. A clone shares them; one that is changed is copied first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pods(Box<[Arc<Pod>]>);
+#[derive(Clone, Default)]
+pub struct Pods(Held);
+
+/// Nearly every node has one.
+#[derive(Clone, Default)]
+enum Held {
+    #[default]
+    None,
+    One(Arc<Pod>),
+    Several(Vec<Arc<Pod>>),
+}
 
 impl Pods {
+    fn slice(&self) -> &[Arc<Pod>] {
+        match &self.0 {
+            Held::None => &[],
+            Held::One(pod) => std::slice::from_ref(pod),
+            Held::Several(pods) => pods,
+        }
+    }
+
+    fn slice_mut(&mut self) -> &mut [Arc<Pod>] {
+        match &mut self.0 {
+            Held::None => &mut [],
+            Held::One(pod) => std::slice::from_mut(pod),
+            Held::Several(pods) => pods,
+        }
+    }
+
+    fn into_vec(self) -> Vec<Arc<Pod>> {
+        match self.0 {
+            Held::None => Vec::new(),
+            Held::One(pod) => vec![pod],
+            Held::Several(pods) => pods,
+        }
+    }
+
     /// One after the other.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Pod> + ExactSizeIterator + Clone {
-        self.0.iter().map(|pod| &**pod)
+        self.slice().iter().map(|pod| &**pod)
     }
 
     /// The same to change them.
     pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Pod> + ExactSizeIterator {
-        self.0.iter_mut().map(Arc::make_mut)
+        self.slice_mut().iter_mut().map(Arc::make_mut)
     }
 
     /// How many.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.slice().len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.slice().is_empty()
     }
 
     /// The oldest.
@@ -41,7 +75,7 @@ impl Pods {
 
     /// The only one, if it is alone.
     pub fn only(&self) -> Option<&Pod> {
-        match &*self.0 {
+        match self.slice() {
             [pod] => Some(pod),
             _ => None,
         }
@@ -49,21 +83,35 @@ impl Pods {
 
     /// Adds one at the end.
     pub fn push(&mut self, pod: Pod) {
-        let pods = std::mem::take(&mut self.0).into_iter();
-        self.0 = pods.chain([Arc::new(pod)]).collect();
+        let pods = std::mem::take(self).into_vec().into_iter();
+        *self = pods.chain([Arc::new(pod)]).collect();
     }
 
     /// Leaves out those of which `is_kept` does not hold.
     pub fn retain(&mut self, is_kept: impl Fn(&Pod) -> bool) {
         if !self.iter().all(&is_kept) {
-            let pods = std::mem::take(&mut self.0).into_iter();
-            self.0 = pods.filter(|pod| is_kept(pod)).collect();
+            let pods = std::mem::take(self).into_vec().into_iter();
+            *self = pods.filter(|pod| is_kept(pod)).collect();
         }
     }
 
     /// Leaves out all.
     pub fn clear(&mut self) {
-        self.0 = Box::default();
+        *self = Self::default();
+    }
+}
+
+impl PartialEq for Pods {
+    fn eq(&self, other: &Self) -> bool {
+        self.slice() == other.slice()
+    }
+}
+
+impl Eq for Pods {}
+
+impl fmt::Debug for Pods {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self).finish()
     }
 }
 
@@ -81,7 +129,14 @@ impl<const N: usize> From<[Pod; N]> for Pods {
 
 impl<P: Into<Arc<Pod>>> FromIterator<P> for Pods {
     fn from_iter<I: IntoIterator<Item = P>>(pods: I) -> Self {
-        Self(pods.into_iter().map(Into::into).collect())
+        let mut pods = pods.into_iter().map(Into::into);
+        let Some(first) = pods.next() else {
+            return Self::default();
+        };
+        Self(match pods.next() {
+            None => Held::One(first),
+            Some(second) => Held::Several([first, second].into_iter().chain(pods).collect()),
+        })
     }
 }
 
@@ -90,7 +145,7 @@ impl<'a> IntoIterator for &'a Pods {
     type IntoIter = std::iter::Map<std::slice::Iter<'a, Arc<Pod>>, fn(&'a Arc<Pod>) -> &'a Pod>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.iter().map(|pod| &**pod)
+        self.slice().iter().map(|pod| &**pod)
     }
 }
 
@@ -100,7 +155,7 @@ impl<'a> IntoIterator for &'a mut Pods {
         std::iter::Map<std::slice::IterMut<'a, Arc<Pod>>, fn(&'a mut Arc<Pod>) -> &'a mut Pod>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.iter_mut().map(Arc::make_mut)
+        self.slice_mut().iter_mut().map(Arc::make_mut)
     }
 }
 
@@ -109,7 +164,7 @@ impl IntoIterator for Pods {
     type IntoIter = std::iter::Map<std::vec::IntoIter<Arc<Pod>>, fn(Arc<Pod>) -> Pod>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_vec().into_iter().map(Arc::unwrap_or_clone)
+        self.into_vec().into_iter().map(Arc::unwrap_or_clone)
     }
 }
 
@@ -117,12 +172,51 @@ impl std::ops::Index<usize> for Pods {
     type Output = Pod;
 
     fn index(&self, position: usize) -> &Pod {
-        &self.0[position]
+        &self.slice()[position]
     }
 }
 
 impl std::ops::IndexMut<usize> for Pods {
     fn index_mut(&mut self, position: usize) -> &mut Pod {
-        Arc::make_mut(&mut self.0[position])
+        Arc::make_mut(&mut self.slice_mut()[position])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::testing::{current, old};
+
+    fn numbers(pods: &Pods) -> Vec<i64> {
+        pods.iter().map(|pod| pod.number).collect()
+    }
+
+    #[test]
+    fn however_many_there_are_they_stand_in_order() {
+        let mut pods = Pods::default();
+        assert_eq!((pods.len(), pods.only()), (0, None));
+        for (number, expected) in [(1, vec![1]), (2, vec![1, 2]), (3, vec![1, 2, 3])] {
+            pods.push(old(number));
+            assert_eq!(numbers(&pods), expected);
+            assert_eq!(pods.only().is_some(), number == 1);
+            assert_eq!(pods.last().map(|pod| pod.number), Some(number));
+        }
+        pods.retain(|pod| pod.number != 2);
+        assert_eq!(numbers(&pods), [1, 3]);
+        pods.retain(|pod| pod.number == 3);
+        assert_eq!(pods, Pods::from([old(3)]));
+        pods.clear();
+        assert!(pods.is_empty());
+    }
+
+    #[test]
+    fn what_is_changed_is_changed_here_alone() {
+        let shared = Pods::from([current(1), current(2)]);
+        let mut pods = shared.clone();
+        pods[1].terminating = true;
+        pods.iter_mut().for_each(|pod| pod.number += 1);
+        assert_eq!(numbers(&pods), [2, 3]);
+        assert_eq!(numbers(&shared), [1, 2]);
+        assert!(!shared[1].terminating);
     }
 }
