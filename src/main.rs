@@ -28,7 +28,11 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode> {
     // One thread: the work is waiting, and each thread would cost memory on every replica.
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    if matches!(command, Command::Controller(_)) {
+        runtime.on_thread_park(|| std::thread::sleep(controller::GATHERING));
+    }
+    let runtime = runtime
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
