@@ -49,8 +49,12 @@ const SHORT_DELAY: Duration = Duration::from_millis(5);
 /// The same after a change that frees no slot: a pod that is gone, a pod that was made.
 const LONG_DELAY: Duration = Duration::from_millis(200);
 
-/// A pass is followed by a pause of this many times its own length: deciding never takes more than a few percent of a core.
-const REST: u32 = 20;
+/// A pass is followed by a pause of this many times its own length, so that deciding takes two percent of a core however large
+/// the fleet is: the changes of that time are one pass.
+const REST: u32 = 50;
+
+/// The longest such pause: far shorter than it takes to replace a pod.
+const LONGEST_REST: Duration = Duration::from_millis(500);
 
 /// How long the native controller may be behind before the status says so.
 const LASTING: SignedDuration = SignedDuration::from_secs(5);
@@ -302,7 +306,8 @@ impl Engine {
         }
         self.tell_strays();
         self.parts.metrics.queue_depth(self.state.dirty.len());
-        self.state.rested = Some(Instant::now() + began.elapsed() * REST);
+        let rest = (began.elapsed() * REST).min(LONGEST_REST);
+        self.state.rested = Some(Instant::now() + rest);
     }
 
     /// Tells once of each DaemonSet that is not ours although its annotations look as if it should be. Nothing is written on
