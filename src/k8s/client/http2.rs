@@ -92,3 +92,28 @@ fn connector(config: &Config) -> Result<Connector> {
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
     Ok(connector)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watches_are_told_from_everything_else() {
+        for (uri, expected) in [
+            ("/api/v1/pods?watch=true&resourceVersion=5", true),
+            ("/api/v1/pods?labelSelector=app%3Da&watch=1", true),
+            ("/api/v1/pods?labelSelector=watch%3Dtrue", false),
+            ("/api/v1/pods?watch=false", false),
+            ("/api/v1/namespaces/n/pods/watch", false),
+        ] {
+            let request = Request::get(uri).body(Body::empty()).unwrap();
+            assert_eq!(is_watch(&request), expected, "{uri}");
+        }
+    }
+
+    /// In time for a write to be told as unanswered, and for the next one to have a connection that works.
+    #[test]
+    fn a_dead_connection_is_given_up_within_the_time_of_a_write() {
+        assert!(PING.0 + PING.1 < super::super::WRITE_DEADLINE);
+    }
+}
