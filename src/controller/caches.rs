@@ -26,6 +26,9 @@ use crate::k8s::{ControllerRevision, DaemonSet, Node, Pod};
 /// Objects per page of a list: small enough that a page never weighs much (nodes take 14 KB each on the wire).
 const PAGE: u32 = 100;
 
+/// Pods per page: a new leader lists tens of thousands before it writes, and they are smaller than nodes.
+const PODS_PAGE: u32 = 250;
+
 /// Inputs that wait for the engine. A few thousand pods change at once at most, and each input takes half a kilobyte.
 const QUEUE: usize = 512;
 
@@ -124,7 +127,7 @@ impl Caches {
 
     /// The pods of a group.
     pub(super) fn pods(&self, group: &Group, number: u64) -> CacheWatch {
-        let config = config().labels(&group.selector);
+        let config = config().labels(&group.selector).page_size(PODS_PAGE);
         self.start("pods", self.of(group), config, move |event| {
             Input::Pod(number, event)
         })

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use crate::core::selector::Selector;
 use crate::index::SetKey;
 
-/// DaemonSets of one watch: the longest label values of so many make a URL of 20 KB.
-const MOST: usize = 100;
+/// What the selectors of one watch come to, in bytes: they stand in its URL, and proxies take 8 KB.
+const LONGEST: usize = 4_000;
 
 /// Beyond so many namespaces watches are of the whole cluster: there are never more of them than one connection carries.
 const NAMESPACES: usize = 16;
@@ -49,9 +49,7 @@ impl Group {
         }
         let mut groups = Vec::new();
         for ((namespace, ..), members) in alike {
-            let mut members = members.into_iter().peekable();
-            while members.peek().is_some() {
-                let members: BTreeMap<_, _> = members.by_ref().take(MOST).collect();
+            for members in in_parts(members) {
                 groups.push(Self {
                     namespace: namespace.clone(),
                     selector: Selector::any_of(members.values()).to_query(),
@@ -72,6 +70,21 @@ impl Group {
             .get(key)
             .is_some_and(|selector| selector.matches(label))
     }
+}
+
+/// The same in parts that are not too long for one watch.
+fn in_parts(members: BTreeMap<SetKey, Selector>) -> Vec<BTreeMap<SetKey, Selector>> {
+    let (mut parts, mut length) = (vec![BTreeMap::new()], 0);
+    for (key, selector) in members {
+        let own = selector.to_query().len();
+        if length + own > LONGEST && length > 0 {
+            parts.push(BTreeMap::new());
+            length = 0;
+        }
+        length += own;
+        parts.last_mut().map(|part| part.insert(key, selector));
+    }
+    parts
 }
 
 #[cfg(test)]
@@ -163,7 +176,22 @@ mod tests {
             .zip(&queries)
             .map(|(name, query)| ("n", name.as_str(), query.as_str()))
             .collect();
-        let sizes: Vec<usize> = groups(&sets).iter().map(|(_, names)| names.len()).collect();
-        assert_eq!(sizes, [100, 100, 50]);
+        let found = groups(&sets);
+        let all: usize = found.iter().map(|(_, names)| names.len()).sum();
+        assert_eq!((found.len(), all), (1, 250));
+        let long: Vec<String> = names
+            .iter()
+            .map(|name| format!("app={name:-<60}0"))
+            .collect();
+        let sets = sets.iter().zip(&long);
+        let sets: Vec<(&str, &str, &str)> = sets
+            .map(|((namespace, name, _), query)| (*namespace, *name, query.as_str()))
+            .collect();
+        let found = groups(&sets);
+        assert_eq!(found.len(), 5);
+        assert!(
+            found.iter().all(|(selector, _)| selector.len() <= LONGEST),
+            "{found:?}"
+        );
     }
 }
