@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Deserializer};
 
-use super::meta::nullable;
+use super::meta::Text;
 
 /// A condition of any object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,37 +22,58 @@ pub struct Condition {
     pub last_probe: Option<Time>,
 }
 
-impl<'de> Deserialize<'de> for Condition {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize, Default)]
-        #[serde(rename_all = "camelCase", default)]
-        struct Raw {
-            #[serde(rename = "type", deserialize_with = "nullable")]
-            kind: String,
-            #[serde(deserialize_with = "nullable")]
-            status: String,
-            #[serde(deserialize_with = "nullable")]
-            reason: String,
-            #[serde(deserialize_with = "nullable")]
-            message: String,
-            last_transition_time: Option<Time>,
-            last_probe_time: Option<Time>,
-        }
-        let Raw {
-            kind,
-            status,
-            reason,
-            message,
-            last_transition_time,
-            last_probe_time,
-        } = Raw::deserialize(deserializer)?;
-        Ok(Self {
-            kind,
-            status,
-            reason,
-            message,
-            last_transition: last_transition_time,
-            last_probe: last_probe_time,
+/// The same as it stands in JSON, before it is known whether it is of interest: nothing is copied, no time is read.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Raw<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Option<Text<'a>>,
+    #[serde(borrow)]
+    status: Option<Text<'a>>,
+    #[serde(borrow)]
+    reason: Option<Text<'a>>,
+    #[serde(borrow)]
+    message: Option<Text<'a>>,
+    #[serde(borrow)]
+    last_transition_time: Option<Text<'a>>,
+    #[serde(borrow)]
+    last_probe_time: Option<Text<'a>>,
+}
+
+impl Raw<'_> {
+    fn read<E: serde::de::Error>(self) -> Result<Condition, E> {
+        let text =
+            |text: Option<Text<'_>>| text.map_or_else(String::new, |Text(text)| text.into_owned());
+        let time = |text: Option<Text<'_>>| -> Result<Option<Time>, E> {
+            let time = text.map(|Text(text)| text.parse().map(Time));
+            time.transpose().map_err(E::custom)
+        };
+        Ok(Condition {
+            kind: text(self.kind),
+            status: text(self.status),
+            reason: text(self.reason),
+            message: text(self.message),
+            last_transition: time(self.last_transition_time)?,
+            last_probe: time(self.last_probe_time)?,
         })
     }
+}
+
+impl<'de> Deserialize<'de> for Condition {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Raw::deserialize(deserializer)?.read()
+    }
+}
+
+/// Reads conditions, and keeps those of these types alone.
+pub(super) fn of_types<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    types: &[&str],
+) -> Result<Vec<Condition>, D::Error> {
+    let all = Option::<Vec<Raw<'de>>>::deserialize(deserializer)?.unwrap_or_default();
+    let is_kept = |raw: &Raw<'_>| {
+        let kind = raw.kind.as_ref();
+        kind.is_some_and(|Text(kind)| types.contains(&&**kind))
+    };
+    all.into_iter().filter(is_kept).map(Raw::read).collect()
 }

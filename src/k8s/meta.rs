@@ -1,6 +1,7 @@
 //! `metadata` without `managedFields` and without foreign annotations: most of an object's bytes. Of the owners the
 //! controlling one is kept, and DaemonSets.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
@@ -33,7 +34,8 @@ struct Slim {
     deletion_timestamp: Option<Time>,
     deletion_grace_period_seconds: Option<i64>,
     labels: Option<BTreeMap<String, String>>,
-    annotations: Option<BTreeMap<String, String>>,
+    #[serde(deserialize_with = "known")]
+    annotations: BTreeMap<String, String>,
     owner_references: Option<Vec<OwnerReference>>,
     finalizers: Option<Vec<String>>,
 }
@@ -75,9 +77,6 @@ pub(super) fn dated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Object
 
 impl Slim {
     fn meta(self) -> ObjectMeta {
-        let mut annotations = self.annotations.unwrap_or_default();
-        annotations
-            .retain(|key, _| key.starts_with(ANNOTATION_PREFIX) || KNOWN.contains(&key.as_str()));
         ObjectMeta {
             name: self.name,
             namespace: self.namespace,
@@ -88,7 +87,7 @@ impl Slim {
             deletion_timestamp: self.deletion_timestamp,
             deletion_grace_period_seconds: self.deletion_grace_period_seconds,
             labels: self.labels,
-            annotations: Some(annotations),
+            annotations: Some(self.annotations),
             finalizers: self.finalizers,
             owner_references: self.owner_references.map(|references| {
                 references
@@ -101,6 +100,20 @@ impl Slim {
             ..ObjectMeta::default()
         }
     }
+}
+
+/// A text that is not copied where it stands in the input as it is.
+#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
+/// Reads annotations, and keeps those that the engine knows; the others are not copied.
+fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let all = Option::<BTreeMap<Text<'de>, Text<'de>>>::deserialize(deserializer)?;
+    let is_known = |key: &str| key.starts_with(ANNOTATION_PREFIX) || KNOWN.contains(&key);
+    let known = all.unwrap_or_default().into_iter();
+    let known = known.filter(|(Text(key), _)| is_known(key));
+    let known = known.map(|(Text(key), Text(value))| (key.into_owned(), value.into_owned()));
+    Ok(known.collect())
 }
 
 /// `null` and absent alike mean the default.

@@ -1,11 +1,12 @@
 //! A Pod: whose it is, where it runs, and how it is doing.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
-use super::condition::Condition;
+use super::condition::{Condition, of_types};
 use super::meta::{nullable, slim};
 use super::resource::resource;
+use crate::core::names::{KRUISE_POD_READY, POD_IMAGE_READY, POD_NEED_UPGRADE};
 
 /// The part of a `v1` Pod that is decided upon.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -151,8 +152,8 @@ pub struct PodStatus {
     pub message: String,
     /// When the kubelet accepted it.
     pub start_time: Option<Time>,
-    /// All conditions.
-    #[serde(deserialize_with = "nullable")]
+    /// Those of its conditions that matter.
+    #[serde(deserialize_with = "conditions")]
     pub conditions: Vec<Condition>,
     /// One entry per container.
     #[serde(deserialize_with = "nullable")]
@@ -160,6 +161,19 @@ pub struct PodStatus {
     /// One entry per init container.
     #[serde(deserialize_with = "nullable")]
     pub init_container_statuses: Vec<ContainerStatus>,
+}
+
+/// Every event of a pod comes with all of its conditions; most say nothing that is decided upon.
+const CONDITIONS: [&str; 5] = [
+    "Ready",
+    "PodScheduled",
+    POD_NEED_UPGRADE,
+    POD_IMAGE_READY,
+    KRUISE_POD_READY,
+];
+
+fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
+    of_types(deserializer, &CONDITIONS)
 }
 
 /// How one container is doing.
