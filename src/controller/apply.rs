@@ -181,7 +181,7 @@ impl Writer {
         if gate.flips {
             condition["lastTransitionTime"] = json!(on_the_wire(now));
         }
-        let version = pod.resource_version.as_str();
+        let version = &pod.resource_version.to_string();
         self.set_condition(key, pod, version, condition)
             .await
             .map(drop)
@@ -201,7 +201,7 @@ impl Writer {
         };
         let patch = json!({
             "metadata": {
-                "uid": pod.uid.as_str(),
+                "uid": pod.uid.to_string(),
                 "labels": { LIFECYCLE_STATE: preparing.then_some(PREPARING_DELETE) },
                 "annotations": { LIFECYCLE_TIMESTAMP: preparing.then(|| on_the_wire(now)) },
             },
@@ -296,7 +296,7 @@ impl Writer {
             ..PatchParams::default()
         };
         let patch = json!({
-            "metadata": { "uid": pod.uid.as_str(), "resourceVersion": version },
+            "metadata": { "uid": pod.uid.to_string(), "resourceVersion": version },
             "status": { "conditions": [condition] },
         });
         let patch = Patch::Strategic(&patch);
@@ -313,7 +313,8 @@ impl Writer {
         conditions: Vec<Value>,
     ) -> Result<(), WriteError> {
         let requests = requests::<k8s::Pod>(&key.namespace);
-        let object = (pod.name.as_str(), pod.uid.as_str());
+        let uid = pod.uid.to_string();
+        let object = (pod.name.as_str(), uid.as_str());
         let request = patch_conditions(&requests, object, CONTROLLER, conditions);
         self.send_briefly("patch", "pods/status", request).await
     }

@@ -7,6 +7,7 @@ use kube::runtime::watcher::Event;
 
 use super::caches::{CacheWatch, Caches, Input};
 use super::groups::Group;
+use crate::core::PodUid;
 use crate::index::{Index, RequeueDelay, SetChange, SetKey};
 use crate::k8s;
 
@@ -33,7 +34,7 @@ pub(super) struct Feed {
 #[derive(Debug)]
 struct GroupWatch {
     group: Group,
-    pods: Watch<BTreeMap<SetKey, BTreeSet<String>>>,
+    pods: Watch<BTreeMap<SetKey, BTreeSet<PodUid>>>,
     revisions: Watch<BTreeSet<(String, String)>>,
 }
 
@@ -330,7 +331,7 @@ impl Feed {
         });
     }
 
-    fn watch_pods(&mut self, group: &Group) -> Watch<BTreeMap<SetKey, BTreeSet<String>>> {
+    fn watch_pods(&mut self, group: &Group) -> Watch<BTreeMap<SetKey, BTreeSet<PodUid>>> {
         self.started += 1;
         Watch::new(self.started, self.caches.pods(group, self.started))
     }
@@ -408,7 +409,7 @@ impl Feed {
                 if let Some(uid) = &pod.metadata.uid {
                     for (key, _) in &requeued {
                         let seen = known.pods.seen.entry(key.clone()).or_default();
-                        seen.insert(uid.clone());
+                        seen.insert(uid.as_str().into());
                     }
                 }
                 requeued

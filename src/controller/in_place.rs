@@ -25,8 +25,8 @@ pub(super) fn patch(pod: &PodRef, renewal: &Renewal, now: Timestamp) -> Value {
     let mut annotations = json!(change.annotations);
     annotations[IN_PLACE_STATE] = json!(json!(state).to_string());
     let mut metadata = json!({
-        "uid": pod.uid.as_str(),
-        "resourceVersion": pod.resource_version.as_str(),
+        "uid": pod.uid.to_string(),
+        "resourceVersion": pod.resource_version.to_string(),
         "labels": labels,
         "annotations": annotations,
     });

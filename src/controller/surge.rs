@@ -117,7 +117,7 @@ impl Writer {
             ..PatchParams::default()
         };
         let patch = json!({ "metadata": {
-            "uid": pod.uid.as_str(),
+            "uid": pod.uid.to_string(),
             "ownerReferences": [manifest::controlled_by("DaemonSet", &key.name, &set.uid)],
         } });
         let request = requests::<k8s::Pod>(&key.namespace);

@@ -1,7 +1,11 @@
 //! What things are called: nodes, pods, revisions; and what is known about which revision is the current one.
 
+mod compact;
+
 use std::fmt;
 use std::sync::Arc;
+
+pub use compact::{PodUid, ResourceVersion};
 
 macro_rules! text {
     ($(#[$meta:meta])* $name:ident) => {
@@ -51,16 +55,8 @@ text! {
     PodName
 }
 text! {
-    /// UID of a Pod: never used twice.
-    PodUid
-}
-text! {
     /// Hash of a ControllerRevision, as in the label `controller-revision-hash`.
     Revision
-}
-text! {
-    /// Opaque version of an API object; only good for comparing and for preconditions.
-    ResourceVersion
 }
 
 /// What is known about the revision that the nodes should run.

@@ -28,7 +28,7 @@ use super::list::list;
 use super::told::{blocked_since, incomplete_since};
 use crate::core::names::ON_DELETE;
 use crate::core::settings::paused::PAUSED;
-use crate::core::{Disruption, Reading, RevisionState, RevisionUnknown};
+use crate::core::{Disruption, PodUid, Reading, RevisionState, RevisionUnknown};
 use crate::index::{Index, SetChange, SetKey};
 use crate::k8s::{ControllerRevision, DaemonSet, Node, Pod};
 
@@ -242,8 +242,8 @@ impl ClusterView {
             for pod in &pods {
                 set.apply_pod(pod, self.loaded);
             }
-            let uids = pods.iter().filter_map(|pod| pod.metadata.uid.clone());
-            set.retain_pods(&uids.collect::<BTreeSet<_>>(), None);
+            let uids = pods.iter().filter_map(|pod| pod.metadata.uid.as_deref());
+            set.retain_pods(&uids.map(PodUid::from).collect(), None);
             self.versions.pods.push((key, selector, version));
         }
         Ok(())

@@ -319,11 +319,11 @@ impl SetRecord {
 
     /// Forgets the pods that a complete list did not contain, and the writes that were asked for before it began: what it
     /// shows is true, whatever a lost event or an answer that never came left open.
-    pub fn retain_pods(&mut self, seen: &BTreeSet<String>, began: Option<Timestamp>) {
+    pub fn retain_pods(&mut self, seen: &BTreeSet<PodUid>, began: Option<Timestamp>) {
         let gone: Vec<PodUid> = self
             .places
             .keys()
-            .filter(|uid| !seen.contains(uid.as_str()))
+            .filter(|uid| !seen.contains(uid))
             .cloned()
             .collect();
         for uid in gone {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::revision::TemplateFingerprint;
-use crate::core::{Action, PodRef, PodRevision, Readiness, RevisionState, RevisionUnknown};
+use crate::core::{Action, PodRef, PodRevision, PodUid, Readiness, RevisionState, RevisionUnknown};
 
 const CREATED: &str = "2026-01-01T00:00:00Z";
 
@@ -356,7 +356,7 @@ fn a_complete_list_settles_what_was_asked_for_before_it_began() {
         let mut index = index();
         send(&mut index, &deletion("n1"), answer);
         let set = index.set_mut(&key()).unwrap();
-        let seen = ["uid-n1", "uid-n2"].map(str::to_owned).into();
+        let seen = ["uid-n1", "uid-n2"].map(PodUid::from).into();
         set.retain_pods(&seen, Some(at(began)));
         assert_eq!(
             fleet(&mut index).nodes[0].pods[0].terminating,
@@ -376,7 +376,7 @@ fn a_list_without_a_pod_forgets_it() {
     index
         .set_mut(&key())
         .unwrap()
-        .retain_pods(&["uid-n2".to_owned()].into(), Some(at(200)));
+        .retain_pods(&["uid-n2".into()].into(), Some(at(200)));
     assert!(fleet(&mut index).nodes[0].pods.is_empty());
 }
 

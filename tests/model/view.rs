@@ -49,7 +49,8 @@ pub(crate) fn template_of(revision: &Revision) -> Template {
 
 /// The number in the UID of a pod.
 pub(crate) fn number(pod: &PodRef) -> u8 {
-    let uid = pod.uid.as_str().strip_prefix('u');
+    let uid = pod.uid.to_string();
+    let uid = uid.strip_prefix('u');
     uid.and_then(|n| n.parse().ok()).expect("a UID of ours")
 }
 

@@ -74,7 +74,7 @@ impl Calls {
         };
         let meant = set["metadata"]["uid"] == *request.set_uid
             && set["metadata"]["generation"] == request.generation
-            && pod["metadata"]["uid"] == request.pull.pod.uid.as_str();
+            && pod["metadata"]["uid"] == request.pull.pod.uid.to_string();
         if !meant {
             return PullStepResult::Failed; // the watches are about to say so, and then the desired pull is another one
         }
@@ -295,7 +295,7 @@ fn name_of(request: &PullRequest) -> String {
 /// Whether a pod asks for this revision and has no answer.
 fn asks(pod: &k8s::Pod, request: &PullRequest) -> bool {
     let message = message_of(request.pull.revision.as_str());
-    pod.metadata.uid.as_deref() == Some(request.pull.pod.uid.as_str())
+    pod.metadata.uid == Some(request.pull.pod.uid.to_string())
         && pod.metadata.deletion_timestamp.is_none()
         && pod.status.conditions.iter().any(|condition| {
             condition.kind == POD_IMAGE_READY

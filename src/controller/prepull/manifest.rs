@@ -126,7 +126,7 @@ pub(super) fn job(
     template: &Value,
     images: &[Image],
 ) -> Value {
-    let labels = json!({ PRE_PULL_POD: pull.pod.uid.as_str() });
+    let labels = json!({ PRE_PULL_POD: pull.pod.uid.to_string() });
     json!({
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -142,7 +142,7 @@ pub(super) fn job(
                 "apiVersion": "v1",
                 "kind": "Pod",
                 "name": pull.pod.name.as_str(),
-                "uid": pull.pod.uid.as_str(),
+                "uid": pull.pod.uid.to_string(),
                 "controller": false,
                 "blockOwnerDeletion": false,
             }],

@@ -74,7 +74,7 @@ impl PullState {
     /// Whether this very request has been answered, and the view does not show it yet; until when that may be so.
     pub(super) fn answered(&self, request: &PullRequest, now: Timestamp) -> Option<Timestamp> {
         let (version, at) = self.written?;
-        let seen: Option<u64> = request.pull.pod.resource_version.as_str().parse().ok();
+        let seen: Option<u64> = request.pull.pod.resource_version.to_string().parse().ok();
         match version.zip(seen) {
             Some((written, seen)) => (seen <= written).then_some(Timestamp::MAX),
             None => Some(after(at, UNSEEN)).filter(|until| *until > now),

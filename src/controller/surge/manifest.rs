@@ -131,7 +131,7 @@ fn name(daemonset: &str, revision: &Revision, beside: &PodUid, taken: usize) -> 
     head.truncate(room);
     // What follows begins with a hyphen, as no part of a name may (DNS-1123).
     let head = head.trim_end_matches('.');
-    let mut text = format!("{}/{}", beside.as_str(), revision.as_str());
+    let mut text = format!("{beside}/{revision}");
     if taken > 0 {
         text.push_str(&format!("/{taken}"));
     }

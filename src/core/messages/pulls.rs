@@ -96,7 +96,8 @@ pub(super) fn since(node: &Node) -> Option<Timestamp> {
 pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node, stage: PullStage) -> String {
     let namespace = &rollout.key.namespace;
     let pod = newest(node).map_or("POD", |pod| pod.name.as_str());
-    let uid = newest(node).map_or("", |pod| pod.uid.as_str());
+    let uid = newest(node).map(|pod| pod.uid.to_string());
+    let uid = uid.unwrap_or_default();
     match stage {
         PullStage::Queued { .. } => format!(
             "It goes on by itself. To have more nodes pull at once, raise the annotation {IMAGE_PREDOWNLOAD_PARALLELISM}"

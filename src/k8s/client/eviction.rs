@@ -40,8 +40,8 @@ pub(crate) fn eviction(
         "kind": "Eviction",
         "metadata": { "name": pod.name.as_str(), "namespace": namespace },
         "deleteOptions": { "preconditions": {
-            "uid": pod.uid.as_str(),
-            "resourceVersion": pod.resource_version.as_str(),
+            "uid": pod.uid.to_string(),
+            "resourceVersion": pod.resource_version.to_string(),
         } },
     });
     http::Request::post(format!("{path}/{}/eviction", pod.name))

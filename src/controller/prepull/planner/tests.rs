@@ -52,7 +52,7 @@ fn job_store() -> JobStore {
 }
 
 fn job(set: &str, pull: &Pull) -> Job {
-    let uid = pull.pod.uid.as_str();
+    let uid = pull.pod.uid.to_string();
     let job = json!({
         "metadata": {
             "namespace": "shop", "name": format!("job-{uid}"), "uid": format!("job-{uid}"),
@@ -65,7 +65,7 @@ fn job(set: &str, pull: &Pull) -> Job {
 }
 
 fn pod(pull: &Pull, reason: &str) -> k8s_openapi::api::core::v1::Pod {
-    let uid = pull.pod.uid.as_str();
+    let uid = pull.pod.uid.to_string();
     let waiting =
         json!({ "waiting": { "reason": reason, "message": "dial tcp: connection refused" } });
     let pod = json!({
