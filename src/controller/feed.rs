@@ -24,8 +24,8 @@ pub(super) struct Feed {
     started: u64,
     /// Begins when the others have told which images to look for.
     nodes_watch: Option<CacheWatch>,
-    nodes: Listing<String>,
-    sets: Listing<SetKey>,
+    nodes: Listing<BTreeSet<String>>,
+    sets: Listing<BTreeSet<SetKey>>,
     /// Whether the revisions of the DaemonSets that were there at first are known.
     has_revisions: bool,
 }
@@ -42,8 +42,7 @@ struct GroupWatch {
 #[derive(Debug)]
 struct Watch<T> {
     number: u64,
-    seen: T,
-    complete: bool,
+    listing: Listing<T>,
     /// When the list under way began.
     began: Option<Timestamp>,
     _watch: CacheWatch,
@@ -53,8 +52,7 @@ impl<T: Default> Watch<T> {
     fn new(number: u64, watch: CacheWatch) -> Self {
         Self {
             number,
-            seen: T::default(),
-            complete: false,
+            listing: Listing::default(),
             began: None,
             _watch: watch,
         }
@@ -62,35 +60,25 @@ impl<T: Default> Watch<T> {
 
     /// A list begins.
     fn begin(&mut self, now: Timestamp) {
-        self.seen = T::default();
+        self.listing.seen = T::default();
         self.began = Some(now);
     }
 
-    /// What it contained.
-    fn finish(&mut self) -> T {
-        self.complete = true;
-        std::mem::take(&mut self.seen)
+    fn is_complete(&self) -> bool {
+        self.listing.complete
     }
 }
 
 /// A complete list in the making.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Listing<T> {
-    seen: BTreeSet<T>,
+    seen: T,
     complete: bool,
 }
 
-impl<T> Default for Listing<T> {
-    fn default() -> Self {
-        Self {
-            seen: BTreeSet::new(),
-            complete: false,
-        }
-    }
-}
-
-impl<T: Ord> Listing<T> {
-    fn finish(&mut self) -> BTreeSet<T> {
+impl<T: Default> Listing<T> {
+    /// What it contained.
+    fn finish(&mut self) -> T {
         self.complete = true;
         std::mem::take(&mut self.seen)
     }
@@ -148,13 +136,9 @@ impl Feed {
         for position in 0..self.groups.len() {
             let known = &self.groups[position];
             if known.pods.number <= before {
-                known
-                    .group
-                    .members
-                    .keys()
-                    .for_each(|key| unsync(index, key));
                 let group = known.group.clone();
                 self.groups[position].pods = self.watch_pods(&group);
+                self.groups[position].sync(index);
             }
         }
     }
@@ -169,7 +153,9 @@ impl Feed {
     pub(super) fn take(&mut self, index: &mut Index, input: Input, now: Timestamp) -> FeedOutcome {
         let mut fed = self.take_input(index, input, now);
         let mut groups = self.groups.iter();
-        if self.sets.complete && !self.has_revisions && groups.all(|known| known.revisions.complete)
+        if self.sets.complete
+            && !self.has_revisions
+            && groups.all(|known| known.revisions.is_complete())
         {
             self.has_revisions = true;
             fed.complete.push("controllerrevisions");
@@ -233,7 +219,8 @@ impl Feed {
                 };
             }
             Event::InitDone => {
-                let seen = std::mem::take(&mut self.sets.seen);
+                let is_first = !self.sets.complete;
+                let seen = self.sets.finish();
                 index.retain_strays(&seen);
                 let gone: Vec<SetKey> = index
                     .keys()
@@ -243,7 +230,7 @@ impl Feed {
                 for key in &gone {
                     self.drop_set(index, key);
                 }
-                if !std::mem::replace(&mut self.sets.complete, true) {
+                if is_first {
                     self.regroup(index);
                 }
                 return FeedOutcome {
@@ -292,10 +279,11 @@ impl Feed {
             return;
         };
         let alone = Group::all([(key, set.selector.as_str())]);
-        let selectors = index.keys().filter_map(|key| selector(index, key));
-        let most = Group::all(selectors).len() + SPARE_GROUPS;
-        if self.groups.len() >= most {
-            return self.regroup(index);
+        if self.groups.len() >= SPARE_GROUPS {
+            let selectors = index.keys().filter_map(|key| selector(index, key));
+            if self.groups.len() >= Group::all(selectors).len() + SPARE_GROUPS {
+                return self.regroup(index);
+            }
         }
         alone.into_iter().for_each(|group| self.watch(index, group));
     }
@@ -320,15 +308,16 @@ impl Feed {
     }
 
     fn watch(&mut self, index: &mut Index, group: Group) {
-        group.members.keys().for_each(|key| unsync(index, key));
         let pods = self.watch_pods(&group);
         self.started += 1;
         let revisions = Watch::new(self.started, self.caches.revisions(&group, self.started));
-        self.groups.push(GroupWatch {
+        let watched = GroupWatch {
             group,
             pods,
             revisions,
-        });
+        };
+        watched.sync(index);
+        self.groups.push(watched);
     }
 
     fn watch_pods(&mut self, group: &Group) -> Watch<BTreeMap<SetKey, BTreeSet<PodUid>>> {
@@ -367,7 +356,7 @@ impl Feed {
                 };
                 if is_listed {
                     let name = revision.metadata.name.clone().unwrap_or_default();
-                    known.revisions.seen.insert((owner, name));
+                    known.revisions.listing.seen.insert((owner, name));
                 }
                 return FeedOutcome::of(RequeueDelay::Zero, index.apply_revision(&revision));
             }
@@ -375,13 +364,13 @@ impl Feed {
                 return FeedOutcome::of(RequeueDelay::Zero, index.delete_revision(&revision));
             }
             Event::InitDone => {
-                let seen = known.revisions.finish();
+                let seen = known.revisions.listing.finish();
                 let of_group = |key: &SetKey| members.contains_key(key);
                 let mut concerned = index.retain_revisions(of_group, &seen);
-                if known.pods.complete {
+                if known.pods.is_complete() {
                     concerned.extend(members.keys().cloned());
-                    known.sync(index);
                 }
+                known.sync(index);
                 return FeedOutcome::of(RequeueDelay::Zero, concerned);
             }
         }
@@ -408,7 +397,7 @@ impl Feed {
                 let requeued = known.apply_pod(index, &pod, now);
                 if let Some(uid) = &pod.metadata.uid {
                     for (key, _) in &requeued {
-                        let seen = known.pods.seen.entry(key.clone()).or_default();
+                        let seen = known.pods.listing.seen.entry(key.clone()).or_default();
                         seen.insert(uid.as_str().into());
                     }
                 }
@@ -471,26 +460,24 @@ impl GroupWatch {
     /// A complete list of its pods has arrived.
     fn finish_pods(&mut self, index: &mut Index) -> Vec<(SetKey, RequeueDelay)> {
         let began = self.pods.began;
-        let mut seen = self.pods.finish();
+        let mut seen = self.pods.listing.finish();
         for key in self.group.members.keys() {
             if let Some(set) = index.set_mut(key) {
                 set.retain_pods(&seen.remove(key).unwrap_or_default(), began);
             }
         }
-        if !self.revisions.complete {
-            self.group.members.keys().for_each(|key| unsync(index, key));
-        }
+        self.sync(index);
         let members = self.group.members.keys();
         members
             .map(|key| (key.clone(), RequeueDelay::Short))
             .collect()
     }
 
-    /// Pods and revisions of its DaemonSets are known.
+    /// Nothing is decided on its DaemonSets before their pods and revisions are known.
     fn sync(&self, index: &mut Index) {
         for key in self.group.members.keys() {
             if let Some(set) = index.set_mut(key) {
-                set.synced = true;
+                set.synced = self.pods.is_complete() && self.revisions.is_complete();
             }
         }
     }
@@ -507,13 +494,6 @@ impl GroupWatch {
         let namespace = pod.metadata.namespace.clone().unwrap_or_default();
         let members = self.group.members.keys();
         members.filter(move |key| *key.namespace == *namespace)
-    }
-}
-
-/// Nothing is decided on this DaemonSet before its pods and revisions are known.
-fn unsync(index: &mut Index, key: &SetKey) {
-    if let Some(set) = index.set_mut(key) {
-        set.synced = false;
     }
 }
 
