@@ -16,6 +16,7 @@ use self::lent::Lenders;
 pub(super) use self::lent::LentPods;
 pub(super) use self::relist::Relist;
 use super::pod::{NodePod, PodKey};
+
 /// The pods of this node. Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
 pub(super) struct PodCache(Arc<Shared>);
