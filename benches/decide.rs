@@ -186,6 +186,7 @@ fn fleet(size: usize, updated: usize) -> Fleet {
         not_created: None,
         not_ready: Default::default(),
         in_order: true,
+        crowd: Default::default(),
         nodes: (0..size).map(|i| node(i, i * 37 % 100 < updated)).collect(),
     }
 }

@@ -58,7 +58,8 @@ pub mod words;
 
 pub use action::{Action, PodRef, Pull, PullInitiator, StaleImage};
 pub use engine::deadline::{is_between_crashes, stall_of};
-pub use engine::decide::{decide, queue, release};
+pub use engine::crowd::{Bystander, InView};
+pub use engine::decide::{decide, decide_in_view, queue, release};
 pub use engine::ota::{message_of, revision_in};
 pub use engine::pause::is_paused;
 pub use engine::predownload::Predownloading;
@@ -71,7 +72,7 @@ pub use fleet::in_place::{InPlace, Renewal};
 pub use fleet::record::FailureRecord;
 pub use fleet::refusals::{Refusals, RefusedWrite};
 pub use fleet::{
-    Fleet, Hold, Holds, Leaving, Node, NodeWindow, OtaCondition, PauseRecord, Pod, PodProblem,
+    Crowd, Fleet, Hold, Holds, Leaving, Node, NodeWindow, OtaCondition, PauseRecord, Pod, PodProblem,
     Pods, PullFailure, Readiness, RollbackTarget, RollbackTargets, Targeting,
 };
 pub use id::{

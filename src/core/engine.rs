@@ -7,12 +7,15 @@
 //!       ──decide───────► Plan: actions and verdicts (roll), phase, numbers, and when to look again (outcome)
 //! ```
 //!
+//! Nodes to which nothing happens may be left out and counted: [`crowd`].
+//!
 //! What a node can be is its [`class`]; how long it may be so is in [`patience`], and what follows when it is not is in
 //! [`deadline`]. Each other module is one rule.
 
 pub(super) mod budget;
 pub(super) mod class;
 pub(super) mod classify;
+pub mod crowd;
 pub mod deadline;
 pub(super) mod decide;
 pub(super) mod domains;

@@ -3,6 +3,7 @@
 //! A [`Fleet`] is built at the door (`crate::index`) from API objects and never changed afterwards. Instants in it are
 //! already corrected for nodes whose clocks are wrong: where the change was seen happening, it is the time of seeing.
 
+mod crowd;
 pub mod evictions;
 mod hold;
 pub mod in_place;
@@ -29,6 +30,7 @@ use in_place::{InPlace, InPlaceTransitions};
 use record::FailureRecord;
 use refusals::Refusals;
 
+pub use crowd::Crowd;
 pub use hold::{Hold, Holds};
 pub use node_window::NodeWindow;
 pub use pause_record::PauseRecord;
@@ -72,8 +74,10 @@ pub struct Fleet {
     /// Whether the native controller is known to learn of changes of several pods in the order in which they happened
     /// (client-go's `InOrderInformers`, on since Kubernetes 1.33); false is always safe.
     pub in_order: bool,
-    /// Every node that should run a pod or holds one, sorted by name, each name once.
+    /// Every node that should run a pod or holds one, sorted by name, each name once; but for those of [`Self::crowd`].
     pub nodes: Vec<Node>,
+    /// The nodes that are counted and not looked at.
+    pub crowd: Crowd,
 }
 
 /// A node and its pods of this DaemonSet.

@@ -10,7 +10,7 @@ use super::action::{Action, Pull};
 use super::fleet::in_place::Recreate;
 use super::fleet::record::FailureRecord;
 use super::settings::Invalid;
-use super::verdict::{Guarded, Offline, Progress, PullStage, Verdict, WaveShut};
+use super::verdict::{Guarded, Progress, PullStage, Verdict, WaveShut};
 
 pub use pause_stand::PauseStand;
 pub use reversal::Reversal;
@@ -74,9 +74,7 @@ impl Plan {
 
     /// Targeted nodes that run the current revision: with an available pod of it, or offline with such a pod.
     pub fn running(&self) -> usize {
-        let is_away =
-            |verdict: &&Verdict| matches!(verdict, Verdict::Offline(Offline::Updated { .. }));
-        self.counts.updated + self.verdicts.iter().filter(is_away).count()
+        self.counts.updated + self.counts.offline_updated
     }
 
     /// Whether nothing moves before a node has pulled its images.
@@ -209,6 +207,8 @@ pub struct Counts {
     pub threshold: usize,
     /// Targeted nodes that are online and outdated, this plan's replacements included.
     pub outdated: usize,
+    /// Targeted nodes that are offline with a pod of the current revision.
+    pub offline_updated: usize,
     /// Targeted nodes that are offline (or not back for long enough) and outdated.
     pub offline_outdated: usize,
     /// Targeted nodes that keep their old revision (`partition`, `selector`, `hold`).

@@ -5,6 +5,7 @@
 //! PROPTEST_CASES ask for others, YURT_DS_DEEP=1 for as many cases as CI tries. Each property catches a mutant of the engine that
 //! `tests/mutants.toml` names beside it, else nobody knows whether it looks at anything (`.ci/mutants`).
 
+mod crowd;
 mod evictions;
 mod guarded;
 mod paused;
@@ -270,6 +271,7 @@ fn wild_fleets() -> impl Random<Fleet> {
                 not_ready: Default::default(),
                 in_order,
                 nodes,
+                crowd: Default::default(),
             }
         },
     )

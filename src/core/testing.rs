@@ -36,6 +36,7 @@ pub(crate) fn fleet(nodes: Vec<Node>) -> Fleet {
         not_ready: Default::default(),
         in_order: true,
         nodes,
+        crowd: Default::default(),
     }
 }
 

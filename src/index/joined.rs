@@ -61,6 +61,7 @@ pub(super) fn fleet(
             not_created: None,
             not_ready: BTreeMap::new(),
             in_order,
+            crowd: Default::default(),
             nodes: all(key, set, nodes, &present, revisions, now),
         }),
     };

@@ -107,6 +107,7 @@ impl State {
             not_created: None,
             not_ready: Default::default(),
             in_order: rules.trusted,
+            crowd: Default::default(),
             nodes: (0..self.nodes.len())
                 .filter(|position| !self.nodes[*position].gone)
                 .map(|position| self.node(position, rules))

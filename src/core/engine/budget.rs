@@ -11,6 +11,7 @@ use super::pod_summary::PodSummary;
 use super::scope::RolloutScope;
 use super::surge::Terms;
 use super::waves::WaveProgress;
+use crate::core::fleet::Crowd;
 use crate::core::settings::Strategy;
 
 /// Numbers that the choice of nodes depends on.
@@ -43,13 +44,14 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Counts the classes of a fleet.
+    /// Counts the classes of a fleet and its crowd.
     ///
     /// Whoever keeps the old revision is no part of the base, and a broken pod there takes no slot; what is in flight
     /// takes one everywhere, also on a node that was selected a moment ago, and so does a pod that we took out of service for
     /// its hook and let stay, or that was made a moment ago.
     pub(super) fn count(
         classes: &[Class],
+        crowd: &Crowd,
         scope: &RolloutScope,
         strategy: &Strategy,
         wave_progress: &WaveProgress<'_>,
@@ -63,7 +65,13 @@ impl Budget {
             let until = summary.starting_until(position, terms);
             until.is_some_and(|until| until > terms.now)
         };
-        let mut budget = Self::default();
+        let mut budget = Self {
+            targeted: crowd.len(),
+            base: crowd.len(),
+            done: crowd.done,
+            in_flight: crowd.moving,
+            ..Self::default()
+        };
         for (position, class) in classes.iter().enumerate() {
             let takes_part = scope.contains(position) && !matches!(class, Class::Kept(_));
             budget.targeted += usize::from(class.is_targeted());

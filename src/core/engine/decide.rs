@@ -19,6 +19,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::class::{Class, Kept};
+use super::crowd::{self, InView};
 use super::guard::Guard;
 use super::judged::JudgedFleet;
 use super::patience::BEHIND_PATIENCE;
@@ -40,7 +41,13 @@ use crate::core::verdict::{Progress, Verdict};
 /// `fleet.nodes` is sorted by name and each pod of the DaemonSet stands in exactly one of them. `now` never runs
 /// backwards between calls; if it does, the worst is a later replacement.
 pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
-    let mut plan = attempt(strategy, fleet, now);
+    decide_in_view(strategy, fleet, now).0
+}
+
+/// The same of a fleet of which some nodes may only be counted ([`Fleet::crowd`]), and whether that was enough: if it was
+/// not, the plan is not to be carried out.
+pub fn decide_in_view(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView) {
+    let (mut plan, view) = attempt(strategy, fleet, now);
     // Whoever was refused and is tried again has a slot until the answer comes. Then it may be the one of somebody else.
     if matches!(plan.phase, Phase::Stalled(_))
         && let Some(then) = (fleet.refusals).tried_in_vain(&fleet.nodes, &plan.actions, now)
@@ -51,16 +58,28 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
             nodes,
             ..fleet.clone()
         };
-        if attempt(strategy, &fleet, now).phase == Phase::Progressing {
+        if attempt(strategy, &fleet, now).0.phase == Phase::Progressing {
             plan.phase = Phase::Progressing;
         }
     }
-    plan
+    (plan, view)
 }
 
 /// The plan, with the slots of those who were refused in the hands of those who are tried again.
-fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
+fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView) {
     let mut draft = PlanDraft::of(JudgedFleet::of(strategy, fleet, now));
+    if !crowd::is_calm(&draft.judged) {
+        return (whole(draft), InView::Everybody);
+    }
+    let wants_more = draft.roll();
+    let plan = draft.finish(None);
+    let view = InView::of(&plan, wants_more);
+    (plan, view)
+}
+
+/// The plan where any rule may be at work.
+fn whole(mut draft: PlanDraft<'_>) -> Plan {
+    let (strategy, fleet, now) = (draft.judged.strategy, draft.judged.fleet, draft.judged.now);
     let revision = match &fleet.revision {
         RevisionState::Unknown(behind) => return draft.hold(*behind),
         RevisionState::Current(_) if draft.judged.meets_unknown() => {

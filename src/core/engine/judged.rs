@@ -43,6 +43,9 @@ pub(super) struct JudgedFleet<'a> {
     pub(super) budget: Budget,
     pub(super) guard: Guard,
     pub(super) gates: Gates<'a>,
+    /// Whether the guard judged nodes beside all others.
+    pub(super) heard_others: bool,
+    order: OnceCell<Order>,
     /// The nodes that wait, in the order of their turns.
     waiting: OnceCell<Vec<Turn>>,
 }
@@ -66,11 +69,13 @@ impl<'a> JudgedFleet<'a> {
         let terms = Terms::of(strategy, fleet, now);
         let budget = Budget::count(
             &classes,
+            &fleet.crowd,
             &scope,
             strategy,
             &wave_progress,
             (&summary, terms),
         );
+        let heard_others = charges.heard_others;
         let mut guard = charges.conclude(strategy, fleet, &classes, &budget, now);
         if let Some(record) = &mut guard.record {
             wave_progress.note_waves(record, fleet, &classes);
@@ -86,6 +91,8 @@ impl<'a> JudgedFleet<'a> {
             scope,
             budget,
             guard,
+            heard_others,
+            order: OnceCell::new(),
             waiting: OnceCell::new(),
         }
     }
@@ -132,7 +139,7 @@ impl JudgedFleet<'_> {
             Class::Surging(pair) => pair.outdated,
             _ => false,
         };
-        self.classes.iter().any(is_outdated)
+        self.fleet.crowd.waiting > 0 || self.classes.iter().any(is_outdated)
     }
 
     /// Who is to be taken back from the revision which the guard stopped.
@@ -168,10 +175,16 @@ impl JudgedFleet<'_> {
         queue
     }
 
+    /// The order in which outdated nodes are served.
+    pub(super) fn order(&self) -> &Order {
+        let order = || Order::of(self.fleet, &self.classes, &self.summary, &self.scope);
+        self.order.get_or_init(order)
+    }
+
     /// All nodes that wait, in the same order; worked out where somebody asks, and once.
     pub(super) fn waiting(&self) -> &[Turn] {
         self.waiting.get_or_init(|| {
-            let order = Order::of(self.fleet, &self.classes, &self.summary, &self.scope);
+            let order = self.order();
             let classes = self.classes.iter().enumerate();
             let turns = classes.filter_map(|(position, class)| match *class {
                 Class::Outdated {

@@ -1,6 +1,8 @@
 //! Of which pods is to be asked why they do not become Ready although nothing in their status fails (a probe, a missing ConfigMap,
 //! the network, a readiness gate).
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::deadline;
@@ -34,7 +36,8 @@ impl Plan {
             let Verdict::InProgress(progress) = *verdict else {
                 continue;
             };
-            let Some((pod, by)) = awaited(fleet, node, progress) else {
+            let grace = deadline::missing_grace(fleet);
+            let Some((pod, by)) = awaited(node, progress, grace) else {
                 continue;
             };
             match earlier(by, AHEAD) {
@@ -49,13 +52,19 @@ impl Plan {
     }
 }
 
+/// When somebody is to be asked why the pod of a node in progress does not become available; `None`: never, as it is now. `grace`
+/// is for a missing pod.
+pub(super) fn asked_at(node: &Node, progress: Progress, grace: Duration) -> Option<Timestamp> {
+    let (_, by) = awaited(node, progress, grace)?;
+    Some(earlier(by, AHEAD))
+}
+
 /// The pod of a node that has to become available, if nothing tells that it fails, and by when.
-fn awaited<'a>(fleet: &Fleet, node: &'a Node, progress: Progress) -> Option<(&'a Pod, Timestamp)> {
+fn awaited(node: &Node, progress: Progress, grace: Duration) -> Option<(&Pod, Timestamp)> {
     if deadline::fails(node, progress) {
         return None;
     }
     let pod = deadline::awaited(node, progress)?;
-    let grace = deadline::missing_grace(fleet);
     match deadline::deadline(node, progress, grace)? {
         (by, Stall::NoProgress) => Some((pod, by)),
         _ => None,

@@ -22,7 +22,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::class::Class;
 use super::pod_summary::PodSummary;
 use super::scope::RolloutScope;
-use crate::core::fleet::Fleet;
+use crate::core::fleet::{Crowd, Fleet};
 
 /// The order of one pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +56,14 @@ impl Order {
     ) -> Self {
         let unfinished = fleet
             .replaces
-            .then(|| unfinished(classes, summary, scope))
+            .then(|| unfinished(classes, &fleet.crowd, summary, scope))
             .flatten();
         Self { unfinished }
+    }
+
+    /// Whether nodes of one wave whose old pods serve have their turns by name alone.
+    pub(super) fn is_by_name(&self) -> bool {
+        self.unfinished.is_none()
     }
 
     /// Where the outdated node at `position` stands.
@@ -82,11 +87,17 @@ impl Order {
 }
 
 /// The number of the revision that was overtaken before it reached everybody.
-fn unfinished(classes: &[Class], summary: &PodSummary<'_>, scope: &RolloutScope) -> Option<i64> {
+fn unfinished(
+    classes: &[Class],
+    crowd: &Crowd,
+    summary: &PodSummary<'_>,
+    scope: &RolloutScope,
+) -> Option<i64> {
     // The greatest number with its newest pod, the least number, the oldest pod of the current revision.
-    let mut newest: Option<(i64, Timestamp)> = None;
-    let mut least: Option<i64> = None;
-    let mut oldest_current: Option<Timestamp> = None;
+    let numbers = crowd.numbers.filter(|_| crowd.waiting > 0);
+    let mut newest = numbers.map(|(_, greatest)| greatest).zip(crowd.newest_waiting);
+    let mut least = numbers.map(|(least, _)| least);
+    let mut oldest_current = crowd.oldest_done.filter(|_| crowd.done > 0);
     for (position, class) in classes.iter().enumerate() {
         let is_waiting = matches!(
             class,

@@ -85,7 +85,9 @@ pub(super) fn of_rollout(
     let has_two = |(node, verdict): &(&Node, &Verdict)| {
         counts.surging > 0 && verdict.is_kept() && surge::is_followed(node)
     };
-    if !verdicts.iter().any(waiting)
+    let crowd = &fleet.crowd;
+    if crowd.moving == 0
+        && !verdicts.iter().any(waiting)
         && let Some(stall) = nobody_can_begin(verdicts, counts)
     {
         return (Phase::Stalled(stall), None);
@@ -96,8 +98,13 @@ pub(super) fn of_rollout(
         .zip(verdicts)
         .filter(|told| waiting(told.1) || has_two(told));
     let grace = missing_grace(fleet);
-    let (mut worst, mut deadline, mut all_stuck) = (None, None, true);
-    let mut taken = StuckSlots::default();
+    // Whoever moves in the crowd is in time.
+    let (mut worst, mut deadline) = (None, crowd.wake);
+    let mut all_stuck = crowd.moving == crowd.joining;
+    let mut taken = StuckSlots {
+        joining: crowd.joining > 0,
+        ..StuckSlots::default()
+    };
     for (node, verdict) in holding {
         match stuck(node, verdict, grace, now) {
             Ok(stall) => {
@@ -144,7 +151,7 @@ impl StuckSlots {
 }
 
 /// Whether a node is under way although nobody replaced anything there: it joined, or its pod was deleted by somebody.
-fn joins(node: &Node) -> bool {
+pub(super) fn joins(node: &Node) -> bool {
     let is_first = |pod: &Pod| {
         pod.revision == PodRevision::Current
             && pod.in_place.update.is_none()

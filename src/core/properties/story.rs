@@ -161,6 +161,9 @@ impl Telling {
     fn decide(&mut self) -> Result<(), TestCaseError> {
         let fleet = self.seen.clone();
         let plan = decide(&self.strategy, &fleet, self.world.now());
+        for window in [0, 1, 4] {
+            super::crowd::compare(&self.strategy, &fleet, window, self.world.now())?;
+        }
         let before = self.ours.len();
         for action in &plan.actions {
             let (Action::Delete(target) | Action::Evict(target)) = action else {

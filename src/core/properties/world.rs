@@ -207,6 +207,7 @@ impl World {
             pause: self.pause,
             not_created: None,
             not_ready: Default::default(),
+            crowd: Default::default(),
             nodes: self
                 .nodes
                 .iter()

@@ -4,7 +4,7 @@ use super::PlanDraft;
 use crate::core::engine::class::Class;
 use crate::core::plan::Counts;
 use crate::core::settings::Mode;
-use crate::core::verdict::{Cause, Progress, Revert, Verdict};
+use crate::core::verdict::{Cause, Offline, Progress, Revert, Verdict};
 
 impl PlanDraft<'_> {
     pub(super) fn counts(&self) -> Counts {
@@ -24,6 +24,7 @@ impl PlanDraft<'_> {
         counts.relapsing = self.judged.relapsing();
         (counts.surging, counts.surge_allowed) =
             (self.judged.budget.surging, self.judged.budget.surge);
+        self.count_crowd(&mut counts);
         for (position, (class, verdict)) in
             self.judged.classes.iter().zip(&self.verdicts).enumerate()
         {
@@ -36,6 +37,7 @@ impl PlanDraft<'_> {
             match *class {
                 Class::Offline { updated, .. } => {
                     counts.offline += 1;
+                    counts.offline_updated += usize::from(updated);
                     counts.offline_outdated += usize::from(!updated);
                 }
                 Class::Failed { cause, .. } => {
@@ -74,6 +76,29 @@ impl PlanDraft<'_> {
             }
         }
         counts
+    }
+
+    /// Those who are counted already: what they are told is what follows from their class.
+    fn count_crowd(&self, counts: &mut Counts) {
+        let crowd = &self.judged.fleet.crowd;
+        let told = [
+            (Verdict::Done, crowd.done),
+            (Verdict::Budget { broken: false }, crowd.waiting),
+            (
+                Verdict::Offline(Offline::NotReady { since: None }),
+                crowd.offline,
+            ),
+            (Verdict::InProgress(Progress::Starting), crowd.moving),
+        ];
+        for (verdict, nodes) in told {
+            counts.by_word[verdict.index()] += nodes;
+        }
+        counts.updated += crowd.done;
+        counts.outdated += crowd.waiting;
+        counts.in_progress += crowd.moving;
+        counts.offline += crowd.offline;
+        counts.offline_updated += crowd.offline_updated;
+        counts.offline_outdated += crowd.offline - crowd.offline_updated;
     }
 }
 

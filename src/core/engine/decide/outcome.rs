@@ -79,6 +79,7 @@ impl PlanDraft<'_> {
             .turns()
             .chain(wake)
             .chain(overdue_at)
+            .chain(self.judged.fleet.crowd.wake)
             .chain(self.judged.scope.next_change())
             .chain(self.opens)
             .chain(self.pulls_again)

@@ -17,8 +17,9 @@ use crate::core::id::{PodUid, RevisionState};
 use crate::core::verdict::{Progress, Revert, Verdict};
 
 impl PlanDraft<'_> {
-    /// Replaces what the budget allows, in the stated order.
-    pub(super) fn roll(&mut self) {
+    /// Replaces what the budget allows, in the stated order; says whether it would have gone on if more of those that wait
+    /// were in the list.
+    pub(super) fn roll(&mut self) -> bool {
         self.go_on_beside();
         self.go_on();
         self.take_back();
@@ -52,9 +53,14 @@ impl PlanDraft<'_> {
             &queue,
         );
         self.domains = domains.names();
+        let mut wants_more = false;
         for turn in queue {
             if left == 0 || slots.is_empty() {
                 break;
+            }
+            wants_more = turn.available && slots.has_for_available() && self.is_behind(&turn);
+            if wants_more {
+                break; // somebody who is only counted comes first
             }
             let (in_wave, in_time) = (&mut in_wave[turn.wave], &mut pace[turn.wave].replacements);
             let may = |manner| match manner {
@@ -70,12 +76,15 @@ impl PlanDraft<'_> {
                 left -= 1;
             }
         }
+        let is_more_waiting = self.judged.fleet.crowd.waiting > 0;
+        wants_more |= is_more_waiting && left > 0 && slots.has_for_available();
         self.tell_shut();
         let asked = self.ask_for_images();
         if self.judged.summary.is_announced {
             self.withdraw(&asked);
         }
         self.keep_marks_true();
+        wants_more
     }
 
     /// What is under way beside old pods goes on, whatever keeps others from beginning. An old pod that may go now is
@@ -320,6 +329,12 @@ impl PlanDraft<'_> {
                 };
             }
         }
+    }
+
+    /// Whether somebody of the crowd has its turn before that one.
+    fn is_behind(&self, turn: &Turn) -> bool {
+        let next = self.judged.fleet.crowd.next.as_ref();
+        next.is_some_and(|next| *next < self.judged.fleet.nodes[turn.position].name)
     }
 
     fn leave(&mut self, pod: &Pod) -> (Option<Action>, Option<Verdict>) {

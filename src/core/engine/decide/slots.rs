@@ -37,6 +37,11 @@ impl Slots {
         }
     }
 
+    /// Whether a node with an available old pod could be replaced.
+    pub(super) fn has_for_available(&self) -> bool {
+        self.available > 0
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         [self.broken, self.available, self.surge] == [0; 3]
     }

@@ -30,6 +30,8 @@ pub(in crate::core) struct Charges {
     pub(super) open_until: Option<Timestamp>,
     /// When time alone changes something, at the earliest.
     pub(super) changes: Option<Timestamp>,
+    /// Whether nodes were judged beside all others (see [`Losses`]).
+    pub(in crate::core) heard_others: bool,
 }
 
 impl Charges {
@@ -107,6 +109,7 @@ impl FailureTracker<'_> {
             (&self.record, self.mode),
             self.window,
         );
+        self.charges.heard_others = losses.is_anybody_lost();
         losses.forget(&self.record, self.window, self.now);
         let (mut touched, mut judged) = (BTreeSet::new(), BTreeMap::new());
         for suspect in losses.suspects() {

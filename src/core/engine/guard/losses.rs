@@ -101,7 +101,7 @@ impl Losses {
         };
         let gone = record.judged.iter().filter(|(name, _)| is_gone(name));
         losses.gone = gone.map(|(name, since)| (name.clone(), *since)).collect();
-        if !losses.suspects.is_empty() || !losses.gone.is_empty() {
+        if losses.is_anybody_lost() {
             losses
                 .suspects
                 .sort_by_key(|suspect| (suspect.since, suspect.position));
@@ -160,6 +160,11 @@ impl Losses {
         self.control.extend(self.beside.values());
         self.control.sort();
         self.updated.sort();
+    }
+
+    /// Whether somebody was lost who has to be judged: then all others are heard.
+    pub(super) fn is_anybody_lost(&self) -> bool {
+        !self.suspects.is_empty() || !self.gone.is_empty()
     }
 
     /// Nodes that were lost soon after the rollout touched them.

@@ -1,0 +1,316 @@
+//! Who is counted and not looked at: a decision costs what changed, not what exists.
+//!
+//! In a rollout of ten thousand nodes nearly all of them are done, or wait behind a long queue, or are on their way and in time, or
+//! offline. What follows from such a node is the same in every pass, and a number says it: how many there are. So whoever
+//! keeps a fleet from one pass to the next may leave them out of [`Fleet::nodes`] and count them in [`Fleet::crowd`]:
+//!
+//! ```text
+//! a node changes, or its time comes ──Bystander::of──► one of the crowd: it is counted ──┐
+//!                                         └──► none of it: it stands in the list ────────┴─► decide_in_view ─► Plan, InView
+//!                                                                                                      │
+//!                         everybody, or more of those that wait, are put into the list  ◄──too few─────┘
+//! ```
+//!
+//! # What makes that right
+//! - A [`Bystander`] is a node of which every rule of the engine, looking at it alone, would say the same until something
+//!   happens to it or its time comes. Whatever is special about a node (a hold, a window, a mark, a failing container, a second
+//!   pod, a name on the guard's record) keeps it in the list.
+//! - Rules that look at the fleet as a whole know of the crowd what they ask of it: its numbers.
+//! - Where a rule would have to see the nodes themselves (settings that divide them, the guard's control group, refusals),
+//!   [`decide_in_view`](super::decide::decide_in_view) says so, and its plan is not to be carried out.
+//!
+//! The decision over the complete list is the oracle: a property compares the two.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::class::Class;
+use super::classify::classify;
+use super::deadline::stuck;
+use super::judged::JudgedFleet;
+use super::patience::{MISSING_GRACE, failure_window};
+use super::pause::is_paused;
+use super::predownload::Predownloading;
+use super::surge::Terms;
+use super::{not_ready, ota, phase, removal};
+use crate::core::fleet::record::FailureRecord;
+#[cfg(test)]
+use crate::core::fleet::Fleet;
+use crate::core::fleet::{Crowd, Node, Pod, Targeting};
+use crate::core::id::{NodeName, PodRevision, RevisionState};
+use crate::core::instant::later;
+use crate::core::plan::{Phase, Plan};
+use crate::core::settings::{Mode, Strategy};
+use crate::core::verdict::{Progress, Verdict};
+
+/// What a decision says of the list that it was made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InView {
+    /// The plan is the one that follows from the complete fleet, and the next one may be made from a list without bystanders, too.
+    Enough,
+    /// More of those that wait could begin: they have to be in the list.
+    MoreWaiting,
+    /// Everybody has to be in the list.
+    Everybody,
+}
+
+/// A node that may be counted instead of being looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bystander {
+    /// Runs an available pod of the current revision.
+    Done {
+        /// When that pod got it.
+        revised: Timestamp,
+    },
+    /// Runs an available outdated pod; to be counted only while enough others are before it.
+    Waiting {
+        /// The number of that pod's revision.
+        number: i64,
+        /// When it got it.
+        revised: Timestamp,
+    },
+    /// NotReady.
+    Offline {
+        /// Whether it holds a pod of the current revision.
+        updated: bool,
+        /// Whether it holds one of another revision.
+        outdated: bool,
+    },
+    /// Being updated, and in time.
+    Moving {
+        /// Whether nobody replaced anything there.
+        joins: bool,
+        /// Whether it holds an outdated pod.
+        outdated: bool,
+        /// When it has to be looked at if nothing happens before; `None`: only then.
+        until: Option<Timestamp>,
+    },
+}
+
+impl Bystander {
+    /// What `node` is at `now`; `None`: it has to be looked at. `in_order` is that of the [`Fleet`].
+    ///
+    /// To be asked only while [`may_be_counted`] holds, and not of nodes that are [`named`].
+    pub fn of(strategy: &Strategy, node: &Node, in_order: bool, now: Timestamp) -> Option<Self> {
+        let pod = node.pods.only().filter(|pod| !is_remarkable(pod))?;
+        let is_plain = node.targeting == Targeting::Run
+            && node.hold.is_none()
+            && node.window.is_none()
+            && pod.revision != PodRevision::Unknown;
+        if !is_plain {
+            return None;
+        }
+        let terms = Terms {
+            min_ready: strategy.min_ready,
+            in_order,
+            now,
+        };
+        let is_undisturbed = !node.emptied && node.disrupted_at.is_none();
+        let outdated = pod.revision == PodRevision::Outdated;
+        match classify(strategy, node, terms) {
+            Class::Done if is_undisturbed => Some(Self::Done {
+                revised: pod.revised(),
+            }),
+            Class::Outdated {
+                available: true,
+                settling: None,
+            } if is_undisturbed => Some(Self::Waiting {
+                number: pod.number,
+                revised: pod.revised(),
+            }),
+            Class::Offline { updated, since, .. } if is_undisturbed => {
+                let window = failure_window(strategy);
+                let is_soon =
+                    |at: Timestamp| since.is_some_and(|since| at <= since && since <= later(at, window));
+                let is_suspect = node.touched_at(true).any(is_soon);
+                (!is_suspect).then_some(Self::Offline { updated, outdated })
+            }
+            Class::InProgress(
+                progress @ (Progress::Terminating
+                | Progress::Starting
+                | Progress::Young { .. }
+                | Progress::UpdatingInPlace { .. }),
+            ) => Some(Self::Moving {
+                joins: phase::joins(node),
+                outdated,
+                until: in_time_until(node, progress, now)?,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// Whether something about this pod concerns rules that look at pods one by one.
+fn is_remarkable(pod: &Pod) -> bool {
+    pod.surge
+        || pod.in_doubt
+        || pod.problem.is_some()
+        || pod.in_place.reverted_from.is_some()
+        || removal::is_marked(pod)
+        || ota::is_announced(pod)
+}
+
+/// Until when a node in progress is in time; `Some(None)`: until something happens to it. `None`: it is not, or somebody is to
+/// be asked what holds it.
+fn in_time_until(node: &Node, progress: Progress, now: Timestamp) -> Option<Option<Timestamp>> {
+    let overdue = stuck(node, &Verdict::InProgress(progress), MISSING_GRACE, now).err()?;
+    let asked = not_ready::asked_at(node, progress, MISSING_GRACE);
+    if asked.is_some_and(|at| at <= now) {
+        return None;
+    }
+    let available = match progress {
+        Progress::Young { available_at } => Some(available_at),
+        _ => None,
+    };
+    Some([overdue, asked, available].into_iter().flatten().min())
+}
+
+/// Whether nodes may be counted under these settings: none of them divides the nodes, or has a rule for each of them.
+pub fn may_be_counted(strategy: &Strategy, now: Timestamp) -> bool {
+    strategy.mode == Mode::AdvancedRollingUpdate
+        && !is_paused(strategy, now)
+        && strategy.max_surge.is_zero()
+        && strategy.partition.is_zero()
+        && strategy.selector.is_none()
+        && strategy.min_interval.is_zero()
+        && strategy.window.is_none()
+        && strategy.topology.is_none()
+        && strategy.waves.is_none()
+        && Predownloading::of(strategy).is_none()
+}
+
+/// The nodes that the guard remembers by name.
+pub fn named(record: Option<&FailureRecord>) -> impl Iterator<Item = &NodeName> {
+    record.into_iter().flat_map(|record| {
+        let names = [
+            &record.failed,
+            &record.broken_before,
+            &record.replaced_twice,
+            &record.touched,
+        ];
+        let dated = [&record.judged, &record.beside];
+        let dated = dated.into_iter().flat_map(|names| names.keys());
+        names.into_iter().flatten().chain(dated)
+    })
+}
+
+impl InView {
+    /// Whether a plan for a fleet that [is calm](is_calm) needed to see more than it was made from; `wants_more`: it would have
+    /// replaced more.
+    pub(super) fn of(plan: &Plan, wants_more: bool) -> Self {
+        match plan.phase {
+            _ if wants_more => Self::MoreWaiting,
+            Phase::Complete { .. } | Phase::Progressing => Self::Enough,
+            _ => Self::Everybody, // its sentence may name anybody
+        }
+    }
+}
+
+/// Whether no rule is at work that has to see every node.
+pub(super) fn is_calm(judged: &JudgedFleet<'_>) -> bool {
+    let (fleet, guard) = (judged.fleet, &judged.guard);
+    may_be_counted(judged.strategy, judged.now)
+        && matches!(fleet.revision, RevisionState::Current(_))
+        && fleet.refusals.is_empty()
+        && fleet.evictions.is_empty()
+        && guard.gate.is_none()
+        && guard.failures <= guard.threshold
+        && guard.record.as_ref().is_none_or(|record| {
+            record.stopped.is_none() && !record.exceeded && record.replaced_twice.is_empty()
+        })
+        && !judged.heard_others
+        && !judged.meets_unknown()
+        && judged.order().is_by_name()
+}
+
+/// The same fleet with its bystanders counted; of those that wait the first `window` stay in the list. What a keeper of fleets
+/// does step by step, in one go: for tests.
+#[cfg(test)]
+pub(in crate::core) fn counted(
+    strategy: &Strategy,
+    fleet: &Fleet,
+    window: usize,
+    now: Timestamp,
+) -> Fleet {
+    let named: std::collections::BTreeSet<&NodeName> = named(fleet.record.as_ref()).collect();
+    let mut crowd = Crowd::default();
+    let mut shown = 0;
+    let mut nodes = Vec::new();
+    for node in &fleet.nodes {
+        let bystander = Bystander::of(strategy, node, fleet.in_order, now);
+        match bystander.filter(|_| !named.contains(&node.name)) {
+            Some(Bystander::Waiting { .. }) if shown < window => shown += 1,
+            Some(bystander) => {
+                if let Bystander::Waiting { .. } = bystander {
+                    crowd.next.get_or_insert_with(|| node.name.clone());
+                }
+                crowd.add(&bystander);
+                continue;
+            }
+            None => {}
+        }
+        nodes.push(node.clone());
+    }
+    Fleet {
+        nodes,
+        crowd,
+        ..fleet.clone()
+    }
+}
+
+impl Crowd {
+    /// One more.
+    pub fn add(&mut self, bystander: &Bystander) {
+        self.count(bystander, |number| *number += 1);
+        match *bystander {
+            Bystander::Done { revised } => {
+                self.oldest_done = self.oldest_done.into_iter().chain([revised]).min();
+            }
+            Bystander::Waiting { number, revised } => {
+                self.newest_waiting = self.newest_waiting.max(Some(revised));
+                let (least, greatest) = self.numbers.unwrap_or((number, number));
+                self.numbers = Some((least.min(number), greatest.max(number)));
+            }
+            Bystander::Moving { until, .. } => {
+                self.wake = self.wake.into_iter().chain(until).min();
+            }
+            Bystander::Offline { .. } => {}
+        }
+    }
+
+    /// One less. What is said of their pods stays: a span that is too wide has everybody looked at, and nothing else follows.
+    pub fn remove(&mut self, bystander: &Bystander) {
+        self.count(bystander, |number| *number -= 1);
+    }
+
+    fn count(&mut self, bystander: &Bystander, change: impl Fn(&mut usize)) {
+        let holds_old = match *bystander {
+            Bystander::Done { .. } => {
+                change(&mut self.done);
+                false
+            }
+            Bystander::Waiting { .. } => {
+                change(&mut self.waiting);
+                true
+            }
+            Bystander::Offline { updated, outdated } => {
+                change(&mut self.offline);
+                if updated {
+                    change(&mut self.offline_updated);
+                }
+                outdated
+            }
+            Bystander::Moving {
+                joins, outdated, ..
+            } => {
+                change(&mut self.moving);
+                if joins {
+                    change(&mut self.joining);
+                }
+                outdated
+            }
+        };
+        if holds_old {
+            change(&mut self.outdated);
+        }
+    }
+}

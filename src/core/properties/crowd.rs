@@ -1,0 +1,108 @@
+//! Whoever is counted and not looked at changes no decision: the complete list is the oracle.
+
+use k8s_openapi::jiff::Timestamp;
+use proptest::prelude::*;
+use proptest::strategy::Strategy as _;
+
+use super::{Random, config, fleets, now, strategies};
+use crate::core::engine::crowd::{counted, may_be_counted};
+use crate::core::messages::RolloutStatus;
+use crate::core::{Strategy, *};
+
+/// Settings under which nodes may be counted, mostly.
+fn plain() -> impl Random<Strategy> {
+    (strategies(), prop::bool::weighted(0.1)).prop_map(|(strategy, is_wild)| match is_wild {
+        true => strategy,
+        false => Strategy {
+            mode: Mode::AdvancedRollingUpdate,
+            pause: None,
+            max_surge: Share::Number(0),
+            partition: Share::Number(0),
+            selector: None,
+            min_interval: std::time::Duration::ZERO,
+            window: None,
+            topology: None,
+            waves: None,
+            image_predownload_parallelism: None,
+            rolling_update_type: RollingUpdateType::Standard,
+            ..strategy
+        },
+    })
+}
+
+/// What is told of a rollout.
+fn told(fleet: &Fleet, plan: &Plan) -> String {
+    let status = RolloutStatus {
+        set: &"shop/agent",
+        fleet,
+        plan,
+        hook: None,
+    };
+    status.said(plan.phase).sentence()
+}
+
+/// When somebody has to look again, for the sake of the plan or to ask what holds a pod.
+fn wake(fleet: &Fleet, plan: &Plan, now: Timestamp) -> Option<Timestamp> {
+    let asked = plan.not_ready(fleet, now).next;
+    plan.next_wake.into_iter().chain(asked).min()
+}
+
+/// What nodes are called that are overdue.
+fn overdue<'a>(fleet: &'a Fleet, plan: &'a Plan) -> Vec<&'a NodeName> {
+    let overdue = plan.overdue.iter();
+    overdue.map(|position| &fleet.nodes[*position].name).collect()
+}
+
+/// Decides with bystanders counted, and holds that against the decision over everybody; says whether that was possible, and how
+/// many were counted.
+pub(super) fn compare(
+    strategy: &Strategy,
+    fleet: &Fleet,
+    window: usize,
+    now: Timestamp,
+) -> Result<(InView, usize), TestCaseError> {
+    let (plan, complete) = decide_in_view(strategy, fleet, now);
+    prop_assert_ne!(complete, InView::MoreWaiting);
+    if !may_be_counted(strategy, now) {
+        prop_assert_eq!(complete, InView::Everybody);
+        return Ok((complete, 0));
+    }
+    let list = counted(strategy, fleet, window, now);
+    prop_assert_eq!(list.nodes.len() + list.crowd.len(), fleet.nodes.len());
+    let (seen, view) = decide_in_view(strategy, &list, now);
+    if view != InView::Enough {
+        // Who goes on like that gets somewhere.
+        prop_assert!(view == InView::MoreWaiting || complete != InView::Enough || list.crowd.is_empty());
+        prop_assert!(view != InView::MoreWaiting || window < usize::MAX);
+        return Ok((view, 0));
+    }
+    prop_assert_eq!(&seen.actions, &plan.actions);
+    prop_assert_eq!(seen.counts, plan.counts);
+    prop_assert_eq!(seen.phase, plan.phase);
+    prop_assert_eq!(&seen.record, &plan.record);
+    prop_assert_eq!(seen.guarded, plan.guarded);
+    prop_assert_eq!(seen.recreates, plan.recreates);
+    prop_assert_eq!(seen.opens, plan.opens);
+    prop_assert_eq!(seen.blocked, plan.blocked);
+    prop_assert_eq!(seen.running(), plan.running());
+    prop_assert_eq!(overdue(&list, &seen), overdue(fleet, &plan));
+    prop_assert_eq!(wake(&list, &seen, now), wake(fleet, &plan, now));
+    prop_assert_eq!(seen.not_ready(&list, now).pods, plan.not_ready(fleet, now).pods);
+    prop_assert_eq!(told(&list, &seen), told(fleet, &plan));
+    for (node, verdict) in list.nodes.iter().zip(&seen.verdicts) {
+        let position = fleet::position_of(&fleet.nodes, &node.name).expect("it is one of them");
+        prop_assert_eq!(verdict, &plan.verdicts[position], "{}", node.name);
+    }
+    Ok((view, list.crowd.len()))
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn who_is_counted_changes_no_decision(
+        strategy in plain(), fleet in fleets(), window in prop_oneof![0..6_usize, Just(usize::MAX)],
+    ) {
+        compare(&strategy, &fleet, window, now())?;
+    }
+}
