@@ -58,7 +58,7 @@ pub mod words;
 
 pub use action::{Action, PodRef, Pull, PullInitiator, StaleImage};
 pub use engine::deadline::{is_between_crashes, stall_of};
-pub use engine::crowd::{Bystander, InView};
+pub use engine::crowd::InView;
 pub use engine::decide::{decide, decide_in_view, queue, release};
 pub use engine::ota::{message_of, revision_in};
 pub use engine::pause::is_paused;

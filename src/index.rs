@@ -9,6 +9,7 @@
 //! seeing, so a node whose clock is wrong cannot shorten or lengthen anything; only what was true before the first look
 //! is dated by the object, and even that never before the object's creation nor in the future.
 
+mod crowd_index;
 mod disruptions;
 mod ended;
 mod fleet_cache;
@@ -31,7 +32,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::core::eligibility::Obstacle;
 use crate::core::images::ImageKey;
 use crate::core::revision::{RevisionFacts, adopted, hash_of};
-use crate::core::{Fleet, NodeName, Reading, Revision, Targeting, settings};
+use crate::core::{Fleet, InView, NodeName, Reading, Revision, Strategy, Targeting, settings};
 use crate::k8s;
 
 pub use key::SetKey;
@@ -387,12 +388,45 @@ impl Index {
 
     /// The fleet of a DaemonSet as it is now, with what we wrote laid over what we see.
     pub fn fleet(&mut self, key: &SetKey, now: Timestamp) -> Option<Arc<Fleet>> {
+        self.joined(key, None, now)
+    }
+
+    /// The same as far as a decision by `strategy` has to see it: the other nodes are counted in it, and whether that was enough
+    /// is to be told to [`widen`](Self::widen).
+    pub fn view(
+        &mut self,
+        key: &SetKey,
+        strategy: &Strategy,
+        now: Timestamp,
+    ) -> Option<Arc<Fleet>> {
+        self.joined(key, Some(strategy), now)
+    }
+
+    /// Takes in what a decision at `now` said of its [view](Self::view); true: it is to be made again, from another one.
+    pub fn widen(&mut self, key: &SetKey, view: InView, now: Timestamp) -> bool {
+        let set = self.sets.get_mut(key);
+        set.is_some_and(|set| set.cache.widen(view, now))
+    }
+
+    fn joined(
+        &mut self,
+        key: &SetKey,
+        strategy: Option<&Strategy>,
+        now: Timestamp,
+    ) -> Option<Arc<Fleet>> {
         let uid = self.sets.get(key)?.uid.clone();
         let revisions = self.revisions_of(&uid);
         let set = self.sets.get_mut(key)?;
         set.confirm(&revisions);
-        let fleet = joined::fleet(key, set, &self.nodes, &revisions, self.in_order, now);
-        Some(fleet)
+        let around = joined::Surroundings {
+            key,
+            nodes: &self.nodes,
+            revisions: &revisions,
+            basis: &set.basis(&revisions),
+            in_order: self.in_order,
+            now,
+        };
+        Some(joined::fleet(set, &around, strategy))
     }
 
     /// What the annotations of a DaemonSet say.

@@ -35,8 +35,8 @@ use super::write_backoff::WriteBackoff;
 use crate::clock::Clock;
 use crate::core::messages::kept_words;
 use crate::core::{
-    Action, Fleet, Note, Plan, Pull, Reading, Refusals, Revision, RevisionState, SurgeRelease,
-    decide, release,
+    Action, Fleet, Note, Plan, Pull, Reading, Refusals, Revision, RevisionState, Strategy,
+    SurgeRelease, decide_in_view, release,
 };
 use crate::index::{Index, RequeueDelay, SetKey, SetRecord, Stray, was_complete};
 use crate::k8s::Condition;
@@ -355,13 +355,12 @@ impl Engine {
             self.parts.feed.look_again_at(&mut self.index, key);
             return;
         }
-        let began = Instant::now();
-        let Some(fleet) = self.index.fleet(key, now) else {
-            return;
-        };
         match reading {
             Reading::Strategy { strategy, notes } => {
-                let plan = decide(&strategy, &fleet, now);
+                let began = Instant::now();
+                let Some((fleet, plan)) = self.decided(key, &strategy, now) else {
+                    return;
+                };
                 self.parts.metrics.reconciled(began.elapsed());
                 if self.state.leading
                     && let Some(set) = self.index.set(key)
@@ -377,6 +376,9 @@ impl Engine {
                 self.carry_out(key, &fleet, plan, now);
             }
             Reading::Invalid(invalid) => {
+                let Some(fleet) = self.index.fleet(key, now) else {
+                    return;
+                };
                 if self.state.leading {
                     self.parts.metrics.record_invalid(&key.namespace, &key.name);
                 }
@@ -398,6 +400,9 @@ impl Engine {
                 self.wake_at(key, released.wake);
             }
             Reading::NotOurs => {
+                let Some(fleet) = self.index.fleet(key, now) else {
+                    return;
+                };
                 self.parts.metrics.forget(&key.namespace, &key.name);
                 let released = release(&fleet, min_ready, now);
                 let is_released = released.actions.is_empty();
@@ -417,6 +422,22 @@ impl Engine {
             }
         }
         self.wake_at(key, due);
+    }
+
+    /// What to do with a DaemonSet, and the fleet as far as that had to be seen.
+    fn decided(
+        &mut self,
+        key: &SetKey,
+        strategy: &Strategy,
+        now: Timestamp,
+    ) -> Option<(Arc<Fleet>, Plan)> {
+        loop {
+            let fleet = self.index.view(key, strategy, now)?;
+            let (plan, view) = decide_in_view(strategy, &fleet, now);
+            if !self.index.widen(key, view, now) {
+                return Some((fleet, plan));
+            }
+        }
     }
 
     /// Has this DaemonSet looked at then, at the latest.

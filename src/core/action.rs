@@ -246,4 +246,4 @@ pub struct PodRef {
 
 /// Deletions per plan, and (about) pods whose conditions are written: the native controller's limit, kept for the same
 /// reason, no avalanche of writes (Kubernetes, `BurstReplicas`).
-pub(super) const BATCH: usize = 250;
+pub(crate) const BATCH: usize = 250;

@@ -2,16 +2,26 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::crowd_index::CrowdIndex;
 use crate::core::images::TemplateImage;
-use crate::core::{Fleet, NodeName, Revision, RevisionState};
+use crate::core::instant::later;
+use crate::core::{Fleet, InView, NodeName, Revision, RevisionState};
+
+/// So long everybody is in the list after that was needed: to leave nodes out again means to look at all of them once.
+const WIDE: Duration = Duration::from_secs(10);
 
 /// The fleet as it was made last, and what happened since.
 #[derive(Debug, Default)]
 pub(super) struct FleetCache {
     pub(super) fleet: Option<Arc<Fleet>>,
+    /// Who is counted instead of being in its list; `None`: everybody is in the list.
+    pub(super) crowd: Option<CrowdIndex>,
+    /// Until when everybody has to be.
+    wide_until: Option<Timestamp>,
     pub(super) basis: Option<Basis>,
     pub(super) dirty: BTreeSet<NodeName>,
     /// Whether a fleet was made before.
@@ -64,6 +74,30 @@ impl FleetCache {
         let changed = self.remembered.symmetric_difference(&nodes);
         self.dirty.extend(changed.cloned());
         self.remembered = nodes;
+    }
+
+    /// Whether everybody has to be in the list at `now`.
+    pub(super) fn is_wide(&self, now: Timestamp) -> bool {
+        self.wide_until.is_some_and(|until| now < until)
+    }
+
+    /// Takes in what a decision at `now` said of the list; whether the next one sees more.
+    pub(super) fn widen(&mut self, view: InView, now: Timestamp) -> bool {
+        match view {
+            InView::Enough => {
+                self.wide_until = None;
+                if let Some(crowd) = &mut self.crowd {
+                    crowd.show_few();
+                }
+                false
+            }
+            InView::MoreWaiting if self.crowd.as_mut().is_some_and(CrowdIndex::show_more) => true,
+            InView::MoreWaiting | InView::Everybody => {
+                self.wide_until = Some(later(now, WIDE));
+                let crowd = self.crowd.as_ref();
+                crowd.is_some_and(|crowd| !crowd.numbers().is_empty())
+            }
+        }
     }
 
     /// Something happened to all of them.

@@ -1,7 +1,7 @@
 //! The fleet of a DaemonSet, kept from one pass to the next: only nodes to which something happened are made anew.
 //!
 //! A rollout is thousands of small events; making a fleet of a thousand nodes for each burst of them would cost more than
-//! everything else together.
+//! everything else together. For decisions, nodes to which nothing happens are not even kept, but counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,76 +9,161 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use super::SetKey;
+use super::crowd_index::CrowdIndex;
 use super::fleet_cache::Basis;
 use super::node::NodeRecord;
 use super::set::SetRecord;
+use crate::core::engine::crowd::may_be_counted;
 use crate::core::fleet::in_place::InPlaceTransitions;
 use crate::core::fleet::position_of;
 use crate::core::revision::{RevisionFacts, earlier, undone};
 use crate::core::{
-    Evictions, FailureRecord, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Refusals,
-    RevisionState, RevisionUnknown, RollbackTargets, Targeting,
+    Crowd, Evictions, FailureRecord, Fleet, Node, NodeName, PodRevision, Readiness, Refusals,
+    RevisionState, RevisionUnknown, RollbackTargets, Strategy, Targeting,
 };
 
-/// The fleet of `set` as it is now.
+/// What a fleet is made from, beside the record of its DaemonSet.
+pub(super) struct Surroundings<'a> {
+    pub(super) key: &'a SetKey,
+    pub(super) nodes: &'a BTreeMap<NodeName, NodeRecord>,
+    pub(super) revisions: &'a [RevisionFacts],
+    pub(super) basis: &'a Basis,
+    pub(super) in_order: bool,
+    pub(super) now: Timestamp,
+}
+
+/// The fleet of `set` as it is now. With a strategy it is the one that a decision by that needs to see: nodes to which
+/// nothing happens are counted in it ([`crowd`](crate::core::engine::crowd)).
 pub(super) fn fleet(
-    key: &SetKey,
     set: &mut SetRecord,
-    nodes: &BTreeMap<NodeName, NodeRecord>,
-    revisions: &[RevisionFacts],
-    in_order: bool,
-    now: Timestamp,
+    around: &Surroundings<'_>,
+    strategy: Option<&Strategy>,
 ) -> Arc<Fleet> {
-    let present = set.basis(revisions);
-    let record = set.guard.record(&set.conditions, &present.state);
+    let Surroundings {
+        basis, in_order, now, ..
+    } = *around;
+    let record = set.guard.record(&set.conditions, &basis.state);
     set.cache
-        .remember(lost_while_touched(record.as_ref(), &present.state));
-    let (fleet, basis) = (set.cache.fleet.take(), set.cache.basis.take());
+        .remember(lost_while_touched(record.as_ref(), &basis.state));
+    let counts = strategy.filter(|strategy| {
+        may_be_counted(strategy, now) && !set.cache.is_wide(now) && !set.is_anybody_refused()
+    });
+    let is_of = |crowd: &CrowdIndex| counts.is_some_and(|by| crowd.is_of(by, in_order));
+    let known = set.cache.crowd.take();
+    let is_as_before = known.as_ref().map_or(counts.is_none(), is_of);
+    let is_same = set.cache.basis.as_ref() == Some(basis);
+    let is_kept = is_same && is_as_before;
+    let crowd = known.filter(|_| is_kept);
+    let fleet = set.cache.fleet.take().filter(|_| is_kept);
     let dirty = std::mem::take(&mut set.cache.dirty);
-    let mut fleet = match fleet.filter(|_| basis.as_ref() == Some(&present)) {
+    let (mut fleet, crowd) = match fleet {
         Some(mut fleet) => {
-            let kept = Arc::make_mut(&mut fleet);
-            for name in &dirty {
-                let node = node(key, set, name, nodes.get(name), &present, revisions, now);
-                place(&mut kept.nodes, name, node);
+            let nodes = std::mem::take(&mut Arc::make_mut(&mut fleet).nodes);
+            let mut list = List { nodes, crowd };
+            let due = (list.crowd.as_mut()).map(|crowd| crowd.due(record.as_ref(), now));
+            for name in dirty.iter().chain(due.iter().flatten()) {
+                list.renew(set, around, name);
             }
-            fleet
+            list.balance(set, around);
+            Arc::make_mut(&mut fleet).nodes = list.nodes;
+            (fleet, list.crowd)
         }
-        None => Arc::new(Fleet {
-            revision: present.state.clone(),
-            behind_since: None,
-            made: None,
-            adopted: None,
-            replaces: false,
-            earlier: Vec::new(),
-            undone: None,
-            evictions: Evictions::default(),
-            refusals: Refusals::default(),
-            transitions: InPlaceTransitions::new(),
-            rollback_targets: RollbackTargets::default(),
-            record: None,
-            pause: None,
-            not_created: None,
-            not_ready: BTreeMap::new(),
-            in_order,
-            crowd: Default::default(),
-            nodes: all(key, set, nodes, &present, revisions, now),
-        }),
+        None => {
+            let new = |by| CrowdIndex::new(by, record.as_ref(), in_order);
+            let list = List::of_all(set, around, counts.map(new));
+            (Arc::new(unjudged(list.nodes)), list.crowd)
+        }
     };
     let kept = Arc::make_mut(&mut fleet);
-    let is_unknown = |pod: &Pod| pod.revision == PodRevision::Unknown;
-    let met = |state: &RevisionState| matches!(state, RevisionState::Current(_));
-    let target = match &present.state {
+    kept.crowd = crowd.as_ref().map(CrowdIndex::numbers).unwrap_or_default();
+    judge(set, around, kept, record);
+    kept.behind_since = set.note_behind(&kept.revision, now);
+    set.cache.looked = true;
+    set.cache.fleet = Some(fleet.clone());
+    if !is_same {
+        set.cache.basis = Some(basis.clone());
+    }
+    set.cache.crowd = crowd;
+    debug_assert_eq!(forgotten(set, around, &fleet), None);
+    fleet
+}
+
+/// A node that is not in the fleet as it should be, if there is one: whoever keeps things from one pass to the next can forget to
+/// look. Never one in a correct program.
+fn forgotten(set: &mut SetRecord, around: &Surroundings<'_>, fleet: &Fleet) -> Option<NodeName> {
+    let crowd = set.cache.crowd.take();
+    let is_right = |name: &NodeName, node: Option<Node>| {
+        let listed = position_of(&fleet.nodes, name).ok();
+        let listed = listed.map(|position| &fleet.nodes[position]);
+        match (&crowd, listed) {
+            (Some(crowd), None) => crowd.agrees(name, node.as_ref(), around.now),
+            (Some(crowd), Some(_)) if crowd.counts(name) => false,
+            _ => listed == node.as_ref(),
+        }
+    };
+    let names = names(set, around).into_iter();
+    let mut judged = names.map(|name| (node(set, around, &name), name));
+    let wrong = judged.find(|(node, name)| !is_right(name, node.clone()));
+    let wrong = wrong.map(|(_, name)| name);
+    set.cache.crowd = crowd;
+    wrong
+}
+
+/// A fleet of which nothing is known but its nodes.
+fn unjudged(nodes: Vec<Node>) -> Fleet {
+    Fleet {
+        revision: RevisionState::Unknown(RevisionUnknown::NotObserved),
+        behind_since: None,
+        made: None,
+        adopted: None,
+        replaces: false,
+        earlier: Vec::new(),
+        undone: None,
+        evictions: Evictions::default(),
+        refusals: Refusals::default(),
+        transitions: InPlaceTransitions::new(),
+        rollback_targets: RollbackTargets::default(),
+        record: None,
+        pause: None,
+        not_created: None,
+        not_ready: BTreeMap::new(),
+        in_order: false,
+        nodes,
+        crowd: Crowd::default(),
+    }
+}
+
+/// Takes in what is known of the fleet as a whole.
+fn judge(
+    set: &mut SetRecord,
+    around: &Surroundings<'_>,
+    kept: &mut Fleet,
+    record: Option<FailureRecord>,
+) {
+    let Surroundings {
+        revisions, basis, ..
+    } = *around;
+    let target = match &basis.state {
         RevisionState::Current(revision) => Some(revision),
         RevisionState::Unknown(_) => None,
     };
     let known = target.and_then(|target| revisions.iter().find(|known| known.hash == *target));
-    (kept.made, kept.adopted) = (known.and_then(|known| known.made), present.adopted);
+    (kept.made, kept.adopted) = (known.and_then(|known| known.made), basis.adopted);
     // Without any other revision that is kept, pods and the guard still tell that this one replaces another.
-    let is_outdated = |pod: &Pod| pod.revision == PodRevision::Outdated;
+    let has = |nodes: &[Node], revision: PodRevision| {
+        let mut pods = nodes.iter().flat_map(|node| &node.pods);
+        pods.any(|pod| pod.revision == revision)
+    };
     kept.replaces = revisions.len() > 1
         || (record.as_ref()).is_some_and(|record| Some(&record.revision) == target)
-        || (kept.nodes.iter().flat_map(|node| &node.pods)).any(is_outdated);
+        || kept.crowd.outdated > 0
+        || has(&kept.nodes, PodRevision::Outdated);
+    kept.revision = match &basis.state {
+        RevisionState::Current(_) if has(&kept.nodes, PodRevision::Unknown) => {
+            RevisionState::Unknown(RevisionUnknown::UnknownRevision)
+        }
+        state => state.clone(),
+    };
     let before = target.map(|current| earlier(revisions, current));
     let before = before.unwrap_or_default().into_iter();
     kept.earlier = before
@@ -87,67 +172,92 @@ pub(super) fn fleet(
     kept.undone = target.and_then(|current| undone(revisions, current));
     kept.evictions = set.evictions.clone();
     kept.refusals = set.refusals(target, &kept.nodes);
-    kept.transitions = set.transitions(&present.state, revisions);
-    kept.rollback_targets = set.rollback_targets(&present.state, revisions);
+    kept.transitions = set.transitions(&basis.state, revisions);
+    kept.rollback_targets = set.rollback_targets(&basis.state, revisions);
     kept.record = record;
     kept.pause = set.last_pause();
     kept.not_created = set.not_created();
     kept.not_ready = set.not_ready();
-    kept.in_order = in_order;
-    kept.revision = match &present.state {
-        state
-            if met(state)
-                && kept
-                    .nodes
-                    .iter()
-                    .flat_map(|node| &node.pods)
-                    .any(is_unknown) =>
-        {
-            RevisionState::Unknown(RevisionUnknown::UnknownRevision)
-        }
-        state => state.clone(),
-    };
-    kept.behind_since = set.note_behind(&kept.revision, now);
-    set.cache.looked = true;
-    set.cache.fleet = Some(fleet.clone());
-    set.cache.basis = Some(present);
-    fleet
+    kept.in_order = around.in_order;
 }
 
-/// Every node that should run a pod or holds one, in the order of names.
-fn all(
-    key: &SetKey,
-    set: &mut SetRecord,
-    nodes: &BTreeMap<NodeName, NodeRecord>,
-    basis: &Basis,
-    revisions: &[RevisionFacts],
-    now: Timestamp,
-) -> Vec<Node> {
+/// The nodes of a fleet in the making: those that have to be looked at, and those that are counted.
+struct List {
+    /// In the order of names.
+    nodes: Vec<Node>,
+    crowd: Option<CrowdIndex>,
+}
+
+impl List {
+    /// Every node that should run a pod or holds one.
+    fn of_all(set: &mut SetRecord, around: &Surroundings<'_>, crowd: Option<CrowdIndex>) -> Self {
+        let names = names(set, around);
+        let room = if crowd.is_some() { 0 } else { names.len() };
+        let mut list = Self {
+            nodes: Vec::with_capacity(room),
+            crowd,
+        };
+        for name in names {
+            let node = node(set, around, &name);
+            let looked_at = list.looked_at(&name, node, around.now);
+            list.nodes.extend(looked_at);
+        }
+        list
+    }
+
+    /// Looks at that node anew.
+    fn renew(&mut self, set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) {
+        let node = node(set, around, name);
+        let looked_at = self.looked_at(name, node, around.now);
+        place(&mut self.nodes, name, looked_at);
+    }
+
+    /// Leaves out the node if it is counted.
+    fn looked_at(&mut self, name: &NodeName, node: Option<Node>, now: Timestamp) -> Option<Node> {
+        let Some(crowd) = &mut self.crowd else {
+            return node;
+        };
+        match node {
+            Some(node) => (!crowd.take(&node, now)).then_some(node),
+            None => {
+                crowd.forget(name);
+                None
+            }
+        }
+    }
+
+    /// Has as many of those that wait in the list as there should be.
+    fn balance(&mut self, set: &mut SetRecord, around: &Surroundings<'_>) {
+        let next = |crowd: &mut CrowdIndex| crowd.next_to_show().or_else(|| crowd.next_to_hide());
+        while let Some(name) = self.crowd.as_mut().and_then(next) {
+            self.renew(set, around, &name);
+        }
+    }
+}
+
+/// The names of all nodes that may belong to the fleet, in order.
+fn names(set: &SetRecord, around: &Surroundings<'_>) -> Vec<NodeName> {
+    let nodes = around.nodes;
     let lost = set
         .places_of_pods()
         .filter(|name| !nodes.contains_key(name));
     let mut names: Vec<NodeName> = lost.chain(nodes.keys()).cloned().collect();
     names.sort();
-    let mut all = Vec::with_capacity(names.len());
-    all.extend(names.iter().filter_map(|name| {
-        let record = nodes.get(name);
-        node(key, set, name, record, basis, revisions, now)
-    }));
-    all
+    names
 }
 
 /// One node and its pods; `None` when no pod belongs there and there is none.
-fn node(
-    key: &SetKey,
-    set: &mut SetRecord,
-    name: &NodeName,
-    record: Option<&NodeRecord>,
-    basis: &Basis,
-    revisions: &[RevisionFacts],
-    now: Timestamp,
-) -> Option<Node> {
+fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Option<Node> {
+    let Surroundings {
+        key,
+        nodes,
+        revisions,
+        basis,
+        now,
+        ..
+    } = *around;
     let pods = set.judged_pods(name, &basis.state, revisions);
-    let Some(record) = record else {
+    let Some(record) = nodes.get(name) else {
         let gone = Node {
             name: name.clone(),
             labels: crate::core::Labels::default(),

@@ -439,6 +439,11 @@ impl SetRecord {
         refusals
     }
 
+    /// Whether a write to a pod was refused, as far as that is remembered.
+    pub(super) fn is_anybody_refused(&self) -> bool {
+        !(self.evictions.is_empty() && self.known_refusals().is_empty())
+    }
+
     fn known_refusals(&self) -> Refusals {
         let stands = || {
             let mut conditions = self.conditions.iter();

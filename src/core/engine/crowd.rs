@@ -55,22 +55,27 @@ pub enum InView {
 
 /// A node that may be counted instead of being looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bystander {
+pub struct Bystander {
+    /// What it counts as.
+    pub standing: Standing,
+    /// The number of its pod's revision.
+    pub number: i64,
+    /// When its pod got that revision.
+    pub revised: Timestamp,
+    /// When it has to be looked at if nothing happens before; `None`: only then.
+    pub until: Option<Timestamp>,
+}
+
+/// What a bystander counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
     /// Runs an available pod of the current revision.
-    Done {
-        /// When that pod got it.
-        revised: Timestamp,
-    },
+    Done,
     /// Runs an available outdated pod; to be counted only while enough others are before it.
-    Waiting {
-        /// The number of that pod's revision.
-        number: i64,
-        /// When it got it.
-        revised: Timestamp,
-    },
+    Waiting,
     /// NotReady.
     Offline {
-        /// Whether it holds a pod of the current revision.
+        /// Whether it holds a pod of the current revision that is not terminating.
         updated: bool,
         /// Whether it holds one of another revision.
         outdated: bool,
@@ -81,67 +86,73 @@ pub enum Bystander {
         joins: bool,
         /// Whether it holds an outdated pod.
         outdated: bool,
-        /// When it has to be looked at if nothing happens before; `None`: only then.
-        until: Option<Timestamp>,
     },
 }
 
 impl Bystander {
-    /// What `node` is at `now`; `None`: it has to be looked at. `in_order` is that of the [`Fleet`].
+    /// What `node` is at `now`; `None`: it has to be looked at. `in_order` is that of the [`Fleet`](crate::core::Fleet).
     ///
     /// To be asked only while [`may_be_counted`] holds, and not of nodes that are [`named`].
     pub fn of(strategy: &Strategy, node: &Node, in_order: bool, now: Timestamp) -> Option<Self> {
         let pod = node.pods.only().filter(|pod| !is_remarkable(pod))?;
-        let is_plain = node.targeting == Targeting::Run
-            && node.hold.is_none()
-            && node.window.is_none()
-            && pod.revision != PodRevision::Unknown;
-        if !is_plain {
-            return None;
-        }
+        let is_plain =
+            node.targeting == Targeting::Run && node.hold.is_none() && node.window.is_none();
         let terms = Terms {
             min_ready: strategy.min_ready,
             in_order,
             now,
         };
-        let is_undisturbed = !node.emptied && node.disrupted_at.is_none();
-        let outdated = pod.revision == PodRevision::Outdated;
-        match classify(strategy, node, terms) {
-            Class::Done if is_undisturbed => Some(Self::Done {
-                revised: pod.revised(),
-            }),
-            Class::Outdated {
-                available: true,
-                settling: None,
-            } if is_undisturbed => Some(Self::Waiting {
-                number: pod.number,
-                revised: pod.revised(),
-            }),
-            Class::Offline { updated, since, .. } if is_undisturbed => {
-                let window = failure_window(strategy);
-                let is_soon =
-                    |at: Timestamp| since.is_some_and(|since| at <= since && since <= later(at, window));
-                let is_suspect = node.touched_at(true).any(is_soon);
-                (!is_suspect).then_some(Self::Offline { updated, outdated })
-            }
-            Class::InProgress(
-                progress @ (Progress::Terminating
-                | Progress::Starting
-                | Progress::Young { .. }
-                | Progress::UpdatingInPlace { .. }),
-            ) => Some(Self::Moving {
-                joins: phase::joins(node),
-                outdated,
-                until: in_time_until(node, progress, now)?,
-            }),
-            _ => None,
+        let class = is_plain.then(|| classify(strategy, node, terms))?;
+        let (standing, until) = standing(strategy, node, &class, now)?;
+        Some(Self {
+            standing,
+            number: pod.number,
+            revised: pod.revised(),
+            until,
+        })
+    }
+}
+
+/// What a node of that class counts as, and until when.
+fn standing(
+    strategy: &Strategy,
+    node: &Node,
+    class: &Class,
+    now: Timestamp,
+) -> Option<(Standing, Option<Timestamp>)> {
+    let is_undisturbed = !node.emptied && node.disrupted_at.is_none();
+    let outdated = (node.pods.iter()).any(|pod| pod.revision == PodRevision::Outdated);
+    match *class {
+        Class::Done if is_undisturbed => Some((Standing::Done, None)),
+        Class::Outdated {
+            available: true,
+            settling: None,
+        } if is_undisturbed => Some((Standing::Waiting, None)),
+        Class::Offline { updated, since, .. } if is_undisturbed => {
+            let window = failure_window(strategy);
+            let is_soon =
+                |at: Timestamp| since.is_some_and(|since| at <= since && since <= later(at, window));
+            let is_suspect = node.marked_at().any(is_soon);
+            (!is_suspect).then_some((Standing::Offline { updated, outdated }, None))
         }
+        Class::InProgress(
+            progress @ (Progress::Terminating
+            | Progress::Starting
+            | Progress::Young { .. }
+            | Progress::UpdatingInPlace { .. }),
+        ) => {
+            let joins = phase::joins(node);
+            let until = in_time_until(node, progress, now)?;
+            Some((Standing::Moving { joins, outdated }, until))
+        }
+        _ => None,
     }
 }
 
 /// Whether something about this pod concerns rules that look at pods one by one.
 fn is_remarkable(pod: &Pod) -> bool {
-    pod.surge
+    pod.revision == PodRevision::Unknown
+        || pod.surge
         || pod.in_doubt
         || pod.problem.is_some()
         || pod.in_place.reverted_from.is_some()
@@ -238,9 +249,11 @@ pub(in crate::core) fn counted(
     for node in &fleet.nodes {
         let bystander = Bystander::of(strategy, node, fleet.in_order, now);
         match bystander.filter(|_| !named.contains(&node.name)) {
-            Some(Bystander::Waiting { .. }) if shown < window => shown += 1,
+            Some(bystander) if bystander.standing == Standing::Waiting && shown < window => {
+                shown += 1;
+            }
             Some(bystander) => {
-                if let Bystander::Waiting { .. } = bystander {
+                if bystander.standing == Standing::Waiting {
                     crowd.next.get_or_insert_with(|| node.name.clone());
                 }
                 crowd.add(&bystander);
@@ -260,57 +273,52 @@ pub(in crate::core) fn counted(
 impl Crowd {
     /// One more.
     pub fn add(&mut self, bystander: &Bystander) {
-        self.count(bystander, |number| *number += 1);
-        match *bystander {
-            Bystander::Done { revised } => {
+        self.count(bystander.standing, |number| *number += 1);
+        let Bystander {
+            number, revised, ..
+        } = *bystander;
+        match bystander.standing {
+            Standing::Done => {
                 self.oldest_done = self.oldest_done.into_iter().chain([revised]).min();
             }
-            Bystander::Waiting { number, revised } => {
+            Standing::Waiting => {
                 self.newest_waiting = self.newest_waiting.max(Some(revised));
                 let (least, greatest) = self.numbers.unwrap_or((number, number));
                 self.numbers = Some((least.min(number), greatest.max(number)));
             }
-            Bystander::Moving { until, .. } => {
-                self.wake = self.wake.into_iter().chain(until).min();
-            }
-            Bystander::Offline { .. } => {}
+            Standing::Offline { .. } | Standing::Moving { .. } => {}
         }
+        self.wake = self.wake.into_iter().chain(bystander.until).min();
     }
 
-    /// One less. What is said of their pods stays: a span that is too wide has everybody looked at, and nothing else follows.
-    pub fn remove(&mut self, bystander: &Bystander) {
-        self.count(bystander, |number| *number -= 1);
+    /// One less. What is said of pods and of time stays: a span that is too wide has everybody looked at, and nothing else
+    /// follows.
+    pub fn remove(&mut self, standing: Standing) {
+        self.count(standing, |number| *number -= 1);
     }
 
-    fn count(&mut self, bystander: &Bystander, change: impl Fn(&mut usize)) {
-        let holds_old = match *bystander {
-            Bystander::Done { .. } => {
-                change(&mut self.done);
-                false
-            }
-            Bystander::Waiting { .. } => {
-                change(&mut self.waiting);
-                true
-            }
-            Bystander::Offline { updated, outdated } => {
-                change(&mut self.offline);
-                if updated {
-                    change(&mut self.offline_updated);
-                }
-                outdated
-            }
-            Bystander::Moving {
-                joins, outdated, ..
-            } => {
-                change(&mut self.moving);
-                if joins {
-                    change(&mut self.joining);
-                }
-                outdated
+    fn count(&mut self, standing: Standing, change: impl Fn(&mut usize)) {
+        let count = |number: &mut usize, does: bool| {
+            if does {
+                change(number);
             }
         };
-        if holds_old {
-            change(&mut self.outdated);
+        match standing {
+            Standing::Done => count(&mut self.done, true),
+            Standing::Waiting => {
+                count(&mut self.waiting, true);
+                count(&mut self.outdated, true);
+            }
+            Standing::Offline { updated, outdated } => {
+                count(&mut self.offline, true);
+                count(&mut self.offline_updated, updated);
+                count(&mut self.outdated, outdated);
+            }
+            Standing::Moving { joins, outdated } => {
+                count(&mut self.moving, true);
+                count(&mut self.joining, joins);
+                count(&mut self.outdated, outdated);
+            }
         }
     }
 }

@@ -72,7 +72,7 @@ pub struct Refusal {
 
 impl Evictions {
     /// Whether nobody was refused.
-    pub(in crate::core) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 

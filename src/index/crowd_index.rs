@@ -1,0 +1,174 @@
+//! Which nodes of a fleet are counted instead of being looked at, from one pass to the next (see
+//! [`crowd`](crate::core::engine::crowd)).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::core::action::BATCH;
+use crate::core::engine::crowd::{Bystander, Standing, named};
+use crate::core::{Crowd, FailureRecord, Node, NodeName, Strategy};
+
+/// So many of those that wait are in the list: as many as have their turn by one pass in the middle of a rollout.
+const FEW: usize = 16;
+
+/// The bystanders of a fleet.
+#[derive(Debug)]
+pub(super) struct CrowdIndex {
+    strategy: Strategy,
+    in_order: bool,
+    done: BTreeSet<NodeName>,
+    /// Those that wait and are counted; in the order of their turns.
+    waiting: BTreeSet<NodeName>,
+    /// Those that wait and are in the list: each comes before all of `waiting`.
+    shown: BTreeSet<NodeName>,
+    /// How many of them are to be in the list.
+    window: usize,
+    /// Those that are offline or being updated, and until when.
+    others: BTreeMap<NodeName, (Standing, Option<Timestamp>)>,
+    /// When those that are being updated have to be looked at.
+    deadlines: BTreeSet<(Timestamp, NodeName)>,
+    /// Those that the guard remembers.
+    named: BTreeSet<NodeName>,
+    numbers: Crowd,
+}
+
+impl CrowdIndex {
+    /// Nobody so far, under these settings.
+    pub(super) fn new(strategy: &Strategy, record: Option<&FailureRecord>, in_order: bool) -> Self {
+        Self {
+            strategy: strategy.clone(),
+            in_order,
+            done: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            shown: BTreeSet::new(),
+            window: FEW,
+            others: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            named: named(record).cloned().collect(),
+            numbers: Crowd::default(),
+        }
+    }
+
+    /// Whether it was made for these settings.
+    pub(super) fn is_of(&self, strategy: &Strategy, in_order: bool) -> bool {
+        self.in_order == in_order && self.strategy == *strategy
+    }
+
+    /// In numbers.
+    pub(super) fn numbers(&self) -> Crowd {
+        Crowd {
+            next: self.waiting.first().cloned(),
+            wake: self.deadlines.first().map(|(at, _)| *at),
+            ..self.numbers.clone()
+        }
+    }
+
+    /// The nodes that have to be looked at anew at `now`: their time has come, or the guard remembers them from now on, or no more.
+    pub(super) fn due(&mut self, record: Option<&FailureRecord>, now: Timestamp) -> Vec<NodeName> {
+        let deadlines = self.deadlines.iter();
+        let late = deadlines.take_while(|(at, _)| *at <= now);
+        let mut due: Vec<NodeName> = late.map(|(_, name)| name.clone()).collect();
+        let is_known = |name: &NodeName| self.named.contains(name);
+        if named(record).count() != self.named.len() || !named(record).all(is_known) {
+            let named = named(record).cloned().collect();
+            due.extend(self.named.symmetric_difference(&named).cloned());
+            self.named = named;
+        }
+        due
+    }
+
+    /// Takes in how a node is at `now`; whether it is counted, and does not belong into the list.
+    pub(super) fn take(&mut self, node: &Node, now: Timestamp) -> bool {
+        self.forget(&node.name);
+        let bystander = Bystander::of(&self.strategy, node, self.in_order, now);
+        let Some(bystander) = bystander.filter(|_| !self.named.contains(&node.name)) else {
+            return false;
+        };
+        let name = node.name.clone();
+        match bystander.standing {
+            Standing::Waiting if self.is_shown(&name) => {
+                self.shown.insert(name);
+                return false;
+            }
+            Standing::Waiting => drop(self.waiting.insert(name)),
+            Standing::Done => drop(self.done.insert(name)),
+            standing => {
+                let deadline = bystander.until.map(|until| (until, name.clone()));
+                self.deadlines.extend(deadline);
+                self.others.insert(name, (standing, bystander.until));
+            }
+        }
+        self.numbers.add(&bystander);
+        true
+    }
+
+    /// Forgets what was known of a node.
+    pub(super) fn forget(&mut self, name: &NodeName) {
+        if self.shown.remove(name) {
+            return;
+        }
+        let standing = if self.done.remove(name) {
+            Standing::Done
+        } else if self.waiting.remove(name) {
+            Standing::Waiting
+        } else if let Some((standing, until)) = self.others.remove(name) {
+            if let Some(until) = until {
+                self.deadlines.remove(&(until, name.clone()));
+            }
+            standing
+        } else {
+            return;
+        };
+        self.numbers.remove(standing);
+    }
+
+    /// Whether that node is counted.
+    pub(super) fn counts(&self, name: &NodeName) -> bool {
+        self.standing(name).is_some()
+    }
+
+    /// Whether it is counted as what it is at `now`, or not at all if it is nothing.
+    pub(super) fn agrees(&self, name: &NodeName, node: Option<&Node>, now: Timestamp) -> bool {
+        let is = node.and_then(|node| Bystander::of(&self.strategy, node, self.in_order, now));
+        let is = is.map(|bystander| bystander.standing);
+        self.standing(name) == is && !(is.is_some() && self.named.contains(name))
+    }
+
+    fn standing(&self, name: &NodeName) -> Option<Standing> {
+        let done = self.done.contains(name).then_some(Standing::Done);
+        let waiting = || self.waiting.contains(name).then_some(Standing::Waiting);
+        let other = || self.others.get(name).map(|(standing, _)| *standing);
+        done.or_else(waiting).or_else(other)
+    }
+
+    /// Whether a node that waits is in the list, by its place among the others.
+    fn is_shown(&self, name: &NodeName) -> bool {
+        let is_before = |other: &NodeName| name < other;
+        let has_room = self.shown.len() < self.window;
+        self.shown.last().is_some_and(is_before)
+            || has_room && self.waiting.first().is_none_or(is_before)
+    }
+
+    /// The next node that has to come into the list so that enough of those that wait are there.
+    pub(super) fn next_to_show(&self) -> Option<NodeName> {
+        let has_room = self.shown.len() < self.window;
+        self.waiting.first().filter(|_| has_room).cloned()
+    }
+
+    /// The last node of those that wait in the list, if there are too many; it is not counted before it is [taken](Self::take) again.
+    pub(super) fn next_to_hide(&mut self) -> Option<NodeName> {
+        let is_crowded = self.shown.len() > 2 * self.window;
+        is_crowded.then(|| self.shown.pop_last()).flatten()
+    }
+
+    /// From now on the list holds more of those that wait; false: it cannot hold more than it does.
+    pub(super) fn show_more(&mut self) -> bool {
+        std::mem::replace(&mut self.window, BATCH) < BATCH
+    }
+
+    /// From now on it holds few of them.
+    pub(super) fn show_few(&mut self) {
+        self.window = FEW;
+    }
+}
