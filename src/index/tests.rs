@@ -1,5 +1,6 @@
 //! The index, told by objects as they come over the wire.
 
+mod crowd;
 mod ended;
 mod pending;
 mod place;
