@@ -172,11 +172,14 @@ fn with_everything(mut fleet: Fleet) -> Fleet {
             pod.exit.labels = hooked.clone();
             if i.is_multiple_of(100) && pod.revision == PodRevision::Current {
                 (pod.created, pod.ready_since) = (at(NOW - 600), None);
-                pod.problem = Some(PodProblem {
-                    said: Default::default(),
-                    reason: "CrashLoopBackOff".into(),
-                    restarts: 5,
-                });
+                pod.problem = Some(
+                    PodProblem {
+                        said: Default::default(),
+                        reason: "CrashLoopBackOff".into(),
+                        restarts: 5,
+                    }
+                    .into(),
+                );
             }
         }
         node.hold = i.is_multiple_of(101).then(|| Hold {

@@ -57,8 +57,8 @@ pub mod window;
 pub mod words;
 
 pub use action::{Action, PodRef, Pull, PullInitiator, StaleImage};
-pub use engine::deadline::{is_between_crashes, stall_of};
 pub use engine::crowd::InView;
+pub use engine::deadline::{is_between_crashes, stall_of};
 pub use engine::decide::{decide, decide_in_view, queue, release};
 pub use engine::ota::{message_of, revision_in};
 pub use engine::pause::is_paused;
@@ -72,8 +72,8 @@ pub use fleet::in_place::{InPlace, Renewal};
 pub use fleet::record::FailureRecord;
 pub use fleet::refusals::{Refusals, RefusedWrite};
 pub use fleet::{
-    Crowd, Fleet, Hold, Holds, Leaving, Node, NodeWindow, OtaCondition, PauseRecord, Pod, PodProblem,
-    Pods, PullFailure, Readiness, RollbackTarget, RollbackTargets, Targeting,
+    Crowd, Fleet, Hold, Holds, Leaving, Node, NodeWindow, OtaCondition, PauseRecord, Pod,
+    PodProblem, Pods, PullFailure, Readiness, RollbackTarget, RollbackTargets, Targeting,
 };
 pub use id::{
     NodeName, PodName, PodRevision, PodUid, ResourceVersion, Revision, RevisionState,

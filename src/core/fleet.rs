@@ -138,7 +138,7 @@ pub enum Readiness {
     Gone,
 }
 
-/// A pod of the DaemonSet.
+/// A pod of the DaemonSet. Of all that is kept there is most of this: what few pods have is boxed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     /// Its name.
@@ -172,13 +172,13 @@ pub struct Pod {
     /// What an update in place has to know of it.
     pub in_place: InPlace,
     /// What keeps it from becoming Ready, as far as its containers tell.
-    pub problem: Option<PodProblem>,
+    pub problem: Option<Box<PodProblem>>,
     /// What it says about its way out.
     pub exit: Exit,
     /// The pod condition `PodNeedUpgrade`, when present.
-    pub need_upgrade: Option<OtaCondition>,
+    pub need_upgrade: Option<Box<OtaCondition>>,
     /// The pod condition `PodImageReady`, when present.
-    pub image_ready: Option<OtaCondition>,
+    pub image_ready: Option<Box<OtaCondition>>,
     /// Whether we made it beside another pod (`max-surge`), and the DaemonSet does not control it yet.
     pub surge: bool,
 }

@@ -141,7 +141,7 @@ pub struct Exit {
     /// Whether it is marked `PreparingDelete`.
     pub preparing: Option<Preparing>,
     /// Its readiness gate `KruisePodReady`; `None` when it has no such gate.
-    pub gate: Option<Gate>,
+    pub gate: Option<Box<Gate>>,
 }
 
 /// That a pod waits for its hook.

@@ -434,14 +434,17 @@ fn pods() -> impl Random<Pod> {
                 unready_since: unready.filter(|_| ready_since.is_none() && may_be_ready),
                 started,
                 in_place,
-                problem: problem.map(|(reason, restarts)| PodProblem {
-                    said: Default::default(),
-                    reason: reason.into(),
-                    restarts,
+                problem: problem.map(|(reason, restarts)| {
+                    PodProblem {
+                        said: Default::default(),
+                        reason: reason.into(),
+                        restarts,
+                    }
+                    .into()
                 }),
                 exit,
-                need_upgrade,
-                image_ready,
+                need_upgrade: need_upgrade.map(Box::new),
+                image_ready: image_ready.map(Box::new),
                 ..testing::old(0)
             }
         })
@@ -469,7 +472,7 @@ fn exits() -> impl Random<Exit> {
             labels: label.then_some(("drain", "true")).into_iter().collect(),
             finalizers: finalizer.then(|| "x.io/y".into()).into_iter().collect(),
             preparing,
-            gate: gate.map(|(gate, changed)| gate.changed_at(changed)),
+            gate: gate.map(|(gate, changed)| gate.changed_at(changed).into()),
         })
 }
 
@@ -546,7 +549,7 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
                 }
                 if let Some(gate) = gate {
                     let gate = Gate::read(Some((gate.open, &gate.message)));
-                    pod.exit.gate = Some(gate.changed_at(Some(now())));
+                    pod.exit.gate = Some(gate.changed_at(Some(now())).into());
                 }
             }
             Action::Surge { .. } | Action::Retire { .. } | Action::HandOver(_) => {
@@ -562,22 +565,30 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
                 match stale_image {
                     None => {}
                     Some(StaleImage::Drop) => pod.image_ready = None,
-                    Some(StaleImage::AskAgain) => pod.image_ready = Some(request(revision)),
+                    Some(StaleImage::AskAgain) => {
+                        pod.image_ready = Some(request(revision).into());
+                    }
                 }
-                pod.need_upgrade = Some(OtaCondition {
-                    status: *needed,
-                    revision: Some(revision.clone()),
-                    waits: !needed,
-                    repelled: *repelled,
-                    failure: None,
-                });
+                pod.need_upgrade = Some(
+                    OtaCondition {
+                        status: *needed,
+                        revision: Some(revision.clone()),
+                        waits: !needed,
+                        repelled: *repelled,
+                        failure: None,
+                    }
+                    .into(),
+                );
             }
             Action::AskForImages { revision, anew, .. } => {
                 let before = pod.image_ready.take().filter(|_| !anew);
-                pod.image_ready = Some(OtaCondition {
-                    failure: before.and_then(|before| before.failure),
-                    ..request(revision)
-                });
+                pod.image_ready = Some(
+                    OtaCondition {
+                        failure: before.and_then(|before| before.failure),
+                        ..request(revision)
+                    }
+                    .into(),
+                );
             }
             Action::RemoveConditions { types, .. } => {
                 for kind in types {

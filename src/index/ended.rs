@@ -93,11 +93,14 @@ impl Ended {
             && record.ready_since().is_none()
             && record.pod.problem.is_none()
         {
-            Arc::make_mut(&mut record.pod).problem = Some(PodProblem {
-                reason: series.reason.clone(),
-                said: series.said.clone(),
-                restarts: series.times,
-            });
+            Arc::make_mut(&mut record.pod).problem = Some(
+                PodProblem {
+                    reason: series.reason.clone(),
+                    said: series.said.clone(),
+                    restarts: series.times,
+                }
+                .into(),
+            );
         }
     }
 

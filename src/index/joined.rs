@@ -40,7 +40,10 @@ pub(super) fn fleet(
     strategy: Option<&Strategy>,
 ) -> Arc<Fleet> {
     let Surroundings {
-        basis, in_order, now, ..
+        basis,
+        in_order,
+        now,
+        ..
     } = *around;
     let record = set.guard.record(&set.conditions, &basis.state);
     set.cache

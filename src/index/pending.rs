@@ -213,13 +213,16 @@ impl PodWrite {
             Self::ImageRequest(revision) => {
                 let known = pod.image_ready.take();
                 let same = known.filter(|known| known.revision.as_ref() == Some(revision));
-                pod.image_ready = Some(OtaCondition {
-                    status: false,
-                    revision: Some(revision.clone()),
-                    waits: true,
-                    repelled: false,
-                    failure: same.and_then(|known| known.failure),
-                });
+                pod.image_ready = Some(
+                    OtaCondition {
+                        status: false,
+                        revision: Some(revision.clone()),
+                        waits: true,
+                        repelled: false,
+                        failure: same.and_then(|known| known.failure),
+                    }
+                    .into(),
+                );
             }
             // It is left out of what the decision asks for.
             Self::Other(_) => {}

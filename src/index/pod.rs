@@ -85,7 +85,7 @@ impl PodRecord {
             .and_then(|condition| condition.last_transition.as_ref())
             .map(|time| time.0);
         let state = state(pod);
-        let told = before.and_then(|before| before.pod.problem.as_ref());
+        let told = before.and_then(|before| before.pod.problem.as_deref());
         let known = before.map(|before| &before.pod.in_place);
         let in_place = in_place(pod, hash.as_ref(), state.as_ref(), (known, shared));
         let restarted = Restarted::by(state.as_ref(), pod, &in_place);
@@ -110,10 +110,10 @@ impl PodRecord {
                 in_place,
                 problem: problem(pod, state.as_ref())
                     .or_else(|| condition("PodScheduled").and_then(unscheduled))
-                    .map(|problem| as_before(problem, told)),
+                    .map(|problem| as_before(problem, told).into()),
                 exit: exit(pod, &mut shared.labels),
-                need_upgrade: condition(POD_NEED_UPGRADE).map(ota_condition),
-                image_ready: condition(POD_IMAGE_READY).map(ota_condition),
+                need_upgrade: condition(POD_NEED_UPGRADE).map(|told| ota_condition(told).into()),
+                image_ready: condition(POD_IMAGE_READY).map(|told| ota_condition(told).into()),
                 surge,
                 in_doubt: false,
             }),
@@ -283,7 +283,7 @@ fn exit(pod: &k8s::Pod, known: &mut BTreeSet<Labels>) -> Exit {
             .map(|name| name.as_str().into())
             .collect(),
         preparing,
-        gate,
+        gate: gate.map(Box::new),
     }
 }
 

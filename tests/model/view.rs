@@ -188,24 +188,33 @@ impl State {
                 preparing: pod.marked.then_some(MARKED),
                 ..Exit::default()
             },
-            problem: is_stuck.then(|| PodProblem {
-                said: Default::default(),
-                reason: "CrashLoopBackOff".into(),
-                restarts: 5,
+            problem: is_stuck.then(|| {
+                PodProblem {
+                    said: Default::default(),
+                    reason: "CrashLoopBackOff".into(),
+                    restarts: 5,
+                }
+                .into()
             }),
-            need_upgrade: pod.need_upgrade.map(|(status, template)| OtaCondition {
-                status,
-                revision: Some(hash(template)),
-                waits: !status,
-                repelled: false,
-                failure: None,
+            need_upgrade: pod.need_upgrade.map(|(status, template)| {
+                OtaCondition {
+                    status,
+                    revision: Some(hash(template)),
+                    waits: !status,
+                    repelled: false,
+                    failure: None,
+                }
+                .into()
             }),
-            image_ready: pod.images.map(|(template, are_there)| OtaCondition {
-                status: are_there,
-                revision: Some(hash(template)),
-                waits: !are_there,
-                repelled: false,
-                failure: None,
+            image_ready: pod.images.map(|(template, are_there)| {
+                OtaCondition {
+                    status: are_there,
+                    revision: Some(hash(template)),
+                    waits: !are_there,
+                    repelled: false,
+                    failure: None,
+                }
+                .into()
             }),
             surge: pod.spare,
             of_template: true,

@@ -33,10 +33,13 @@ fn fleet(names: &[&str], problem: Option<&str>) -> Fleet {
     let pod = || Pod {
         ready_since: None,
         started: None,
-        problem: problem.map(|reason| PodProblem {
-            said: Default::default(),
-            reason: reason.into(),
-            restarts: 3,
+        problem: problem.map(|reason| {
+            PodProblem {
+                said: Default::default(),
+                reason: reason.into(),
+                restarts: 3,
+            }
+            .into()
         }),
         ..current(0)
     };

@@ -32,9 +32,9 @@ use super::pause::is_paused;
 use super::predownload::Predownloading;
 use super::surge::Terms;
 use super::{not_ready, ota, phase, removal};
-use crate::core::fleet::record::FailureRecord;
 #[cfg(test)]
 use crate::core::fleet::Fleet;
+use crate::core::fleet::record::FailureRecord;
 use crate::core::fleet::{Crowd, Node, Pod, Targeting};
 use crate::core::id::{NodeName, PodRevision, RevisionState};
 use crate::core::instant::later;
@@ -130,8 +130,9 @@ fn standing(
         } if is_undisturbed => Some((Standing::Waiting, None)),
         Class::Offline { updated, since, .. } if is_undisturbed => {
             let window = failure_window(strategy);
-            let is_soon =
-                |at: Timestamp| since.is_some_and(|since| at <= since && since <= later(at, window));
+            let is_soon = |at: Timestamp| {
+                since.is_some_and(|since| at <= since && since <= later(at, window))
+            };
             let is_suspect = node.marked_at().any(is_soon);
             (!is_suspect).then_some((Standing::Offline { updated, outdated }, None))
         }

@@ -92,11 +92,14 @@ mod tests {
         let due = asked(late(), 1580);
         assert_eq!((due.pods, due.next), (vec![("a".into(), "a".into())], None));
         let fails = Pod {
-            problem: Some(crate::core::PodProblem {
-                reason: "ErrImagePull".into(),
-                said: Arc::default(),
-                restarts: 0,
-            }),
+            problem: Some(
+                crate::core::PodProblem {
+                    reason: "ErrImagePull".into(),
+                    said: Arc::default(),
+                    restarts: 0,
+                }
+                .into(),
+            ),
             ..late()
         };
         assert_eq!(asked(fails, 1580), UnexplainedPods::default());

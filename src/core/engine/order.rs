@@ -95,7 +95,9 @@ fn unfinished(
 ) -> Option<i64> {
     // The greatest number with its newest pod, the least number, the oldest pod of the current revision.
     let numbers = crowd.numbers.filter(|_| crowd.waiting > 0);
-    let mut newest = numbers.map(|(_, greatest)| greatest).zip(crowd.newest_waiting);
+    let mut newest = numbers
+        .map(|(_, greatest)| greatest)
+        .zip(crowd.newest_waiting);
     let mut least = numbers.map(|(least, _)| least);
     let mut oldest_current = crowd.oldest_done.filter(|_| crowd.done > 0);
     for (position, class) in classes.iter().enumerate() {

@@ -91,7 +91,7 @@ fn stale(pod: &Pod, target: &Revision) -> Option<StaleImage> {
             .map(|revision| revision != target)
     };
     // A failed pull names its Job, not a revision: it belongs to the revision that was asked for then.
-    let of_other = names_other(image).or_else(|| pod.need_upgrade.as_ref().and_then(names_other));
+    let of_other = names_other(image).or_else(|| pod.need_upgrade.as_deref().and_then(names_other));
     (image.waits || of_other == Some(true)).then_some(StaleImage::Drop)
 }
 
@@ -113,8 +113,8 @@ pub(super) fn pulls(fleet: &Fleet, target: &Revision, paused: bool) -> Vec<Pull>
 
 fn asks_for(pod: &Pod, target: &Revision) -> bool {
     let names = |condition: &&OtaCondition| condition.revision.as_ref() == Some(target);
-    let needed = pod.need_upgrade.as_ref().filter(names);
-    let asked = pod.image_ready.as_ref().filter(names);
+    let needed = pod.need_upgrade.as_deref().filter(names);
+    let asked = pod.image_ready.as_deref().filter(names);
     !pod.terminating
         && pod.revision == PodRevision::Outdated
         && needed.is_some_and(|condition| condition.status)

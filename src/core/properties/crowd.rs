@@ -50,7 +50,9 @@ fn wake(fleet: &Fleet, plan: &Plan, now: Timestamp) -> Option<Timestamp> {
 /// What nodes are called that are overdue.
 fn overdue<'a>(fleet: &'a Fleet, plan: &'a Plan) -> Vec<&'a NodeName> {
     let overdue = plan.overdue.iter();
-    overdue.map(|position| &fleet.nodes[*position].name).collect()
+    overdue
+        .map(|position| &fleet.nodes[*position].name)
+        .collect()
 }
 
 /// Decides with bystanders counted, and holds that against the decision over everybody; says whether that was possible, and how
@@ -72,7 +74,9 @@ pub(super) fn compare(
     let (seen, view) = decide_in_view(strategy, &list, now);
     if view != InView::Enough {
         // Who goes on like that gets somewhere.
-        prop_assert!(view == InView::MoreWaiting || complete != InView::Enough || list.crowd.is_empty());
+        prop_assert!(
+            view == InView::MoreWaiting || complete != InView::Enough || list.crowd.is_empty()
+        );
         prop_assert!(view != InView::MoreWaiting || window < usize::MAX);
         return Ok((view, 0));
     }
@@ -87,7 +91,10 @@ pub(super) fn compare(
     prop_assert_eq!(seen.running(), plan.running());
     prop_assert_eq!(overdue(&list, &seen), overdue(fleet, &plan));
     prop_assert_eq!(wake(&list, &seen, now), wake(fleet, &plan, now));
-    prop_assert_eq!(seen.not_ready(&list, now).pods, plan.not_ready(fleet, now).pods);
+    prop_assert_eq!(
+        seen.not_ready(&list, now).pods,
+        plan.not_ready(fleet, now).pods
+    );
     prop_assert_eq!(told(&list, &seen), told(fleet, &plan));
     for (node, verdict) in list.nodes.iter().zip(&seen.verdicts) {
         let position = fleet::position_of(&fleet.nodes, &node.name).expect("it is one of them");

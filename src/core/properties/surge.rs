@@ -508,7 +508,7 @@ impl World {
         Exit {
             labels: label.into_iter().collect(),
             preparing: pod.preparing.then_some(Preparing { since: None }),
-            gate: Some(gate.changed_at(Some(after(now(), pod.ready_at)))),
+            gate: Some(gate.changed_at(Some(after(now(), pod.ready_at))).into()),
             ..Exit::default()
         }
     }

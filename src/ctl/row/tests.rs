@@ -179,11 +179,14 @@ fn every_state_of_a_node_has_words() {
     );
 
     let mut pulling = updated("n1", 60);
-    pulling.pods[0].problem = Some(PodProblem {
-        said: Default::default(),
-        reason: "ImagePullBackOff".into(),
-        restarts: 0,
-    });
+    pulling.pods[0].problem = Some(
+        PodProblem {
+            said: Default::default(),
+            reason: "ImagePullBackOff".into(),
+            restarts: 0,
+        }
+        .into(),
+    );
     case(
         pulling,
         "FailedByRevision",
@@ -727,7 +730,7 @@ fn a_pull_that_failed_is_told_to_who_asks_for_the_node_of_an_owner() {
         }),
     };
     let mut said = |image| {
-        snapshot.fleet.nodes[0].pods[0].image_ready = Some(image);
+        snapshot.fleet.nodes[0].pods[0].image_ready = Some(Box::new(image));
         snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
         assert_eq!(snapshot.plan.verdicts[0].word(), "AwaitingOwner");
         let found = explain(&snapshot.rollout(), 0);

@@ -33,11 +33,14 @@ fn lost(name: &str, after: i64) -> Node {
 
 fn crashing(pod: Pod, reason: &str, restarts: u32) -> Pod {
     Pod {
-        problem: Some(PodProblem {
-            said: Default::default(),
-            reason: reason.into(),
-            restarts,
-        }),
+        problem: Some(
+            PodProblem {
+                said: Default::default(),
+                reason: reason.into(),
+                restarts,
+            }
+            .into(),
+        ),
         ..pod.broken()
     }
 }

@@ -38,12 +38,10 @@ fn pod(revision: PodRevision, announced: &str, image: Option<OtaCondition>) -> P
         revision,
         ready_since: None,
         started: None,
-        need_upgrade: Some(condition(
-            revision == PodRevision::Outdated,
-            Some(announced),
-            false,
-        )),
-        image_ready: image,
+        need_upgrade: Some(
+            condition(revision == PodRevision::Outdated, Some(announced), false).into(),
+        ),
+        image_ready: image.map(Box::new),
         ..testing::old(0)
     }
 }
@@ -119,10 +117,13 @@ fn a_new_revision_is_announced_and_asked_for_in_one_write() {
 #[test]
 fn who_would_have_no_successor_is_announced_so_and_told_when_that_changes() {
     let announced = |targeting, repelled| {
-        let told = Some(OtaCondition {
-            repelled,
-            ..condition(true, Some("new"), false)
-        });
+        let told = Some(
+            OtaCondition {
+                repelled,
+                ..condition(true, Some("new"), false)
+            }
+            .into(),
+        );
         let pod = Pod {
             need_upgrade: told,
             ..pod(PodRevision::Outdated, "new", None)

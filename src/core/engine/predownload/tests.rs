@@ -28,7 +28,7 @@ fn best_effort(nodes: u32) -> Strategy {
 fn fleet(images: &[Option<OtaCondition>]) -> Fleet {
     let names = ["a", "b", "c", "d"].into_iter();
     let nodes = names.zip(images).map(|(name, image)| {
-        let image_ready = image.clone();
+        let image_ready = image.clone().map(Box::new);
         let pod = Pod {
             image_ready,
             ..testing::old(1)
@@ -39,13 +39,16 @@ fn fleet(images: &[Option<OtaCondition>]) -> Fleet {
 }
 
 fn image(status: bool, waits: bool, revision: &str) -> Option<OtaCondition> {
-    Some(OtaCondition {
-        status,
-        revision: Some(revision.into()),
-        waits,
-        repelled: false,
-        failure: None,
-    })
+    Some(
+        OtaCondition {
+            status,
+            revision: Some(revision.into()),
+            waits,
+            repelled: false,
+            failure: None,
+        }
+        .into(),
+    )
 }
 
 fn pulled() -> Option<OtaCondition> {

@@ -22,11 +22,14 @@ fn strategy() -> Strategy {
 /// Crashes since it was made at 900.
 fn crashing() -> Pod {
     Pod {
-        problem: Some(PodProblem {
-            said: Default::default(),
-            reason: "Error".into(),
-            restarts: 4,
-        }),
+        problem: Some(
+            PodProblem {
+                said: Default::default(),
+                reason: "Error".into(),
+                restarts: 4,
+            }
+            .into(),
+        ),
         ..current(2).named("new").made(900).broken()
     }
 }

@@ -442,7 +442,7 @@ fn under_ota_the_mark_goes_first_and_the_new_pod_when_the_old_one_serves() {
             preparing: Some(Preparing {
                 since: Some(ago(5)),
             }),
-            gate: Some(Gate::read(Some((false, &shut.message)))),
+            gate: Some(Gate::read(Some((false, &shut.message))).into()),
             ..Exit::default()
         },
         ..pod("old", Outdated, 500)

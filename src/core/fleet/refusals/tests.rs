@@ -308,7 +308,7 @@ fn a_pod_whose_gate_we_shut_and_may_not_open_is_refused_and_not_late() {
     let pod = &mut fleet.nodes[0].pods[0];
     pod.ready_since = None;
     let shut = r#"[{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
-    pod.exit.gate = Some(crate::core::Gate::read(Some((false, shut))));
+    pod.exit.gate = Some(crate::core::Gate::read(Some((false, shut))).into());
     read(&mut fleet, "patch the conditions of pods on a");
     let plan = decide(&rolling(1), &fleet, at(200));
     assert_eq!(words(&plan), ["Refused"]);
