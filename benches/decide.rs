@@ -258,7 +258,7 @@ fn pod(i: usize, updated: bool) -> Pod {
         started: Some(at(NOW - 79_990)),
         in_place: Default::default(),
         problem: None,
-        exit: yurt_ds::core::Exit::default(),
+        exit: Default::default(),
         need_upgrade: None,
         image_ready: None,
         surge: false,

@@ -14,7 +14,7 @@
 //! plan (with its parts), verdict          what they answer
 //! fleet (with its parts), action          what is true and known, and what can be written
 //! settings, revision, eligibility         settings, histories of templates, who runs a pod
-//! id, names, labels, lifecycle, selector, window, instant, near, words
+//! id, names, labels, shared, lifecycle, selector, window, instant, near, words
 //! ```
 //!
 //! # Guarantees
@@ -50,6 +50,7 @@ pub mod remedy;
 pub mod revision;
 pub mod selector;
 pub mod settings;
+mod shared;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod verdict;
@@ -86,6 +87,7 @@ pub use settings::{
     Disruption, Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType,
     Share, Strategy, Topology, Waves,
 };
+pub use shared::Shared;
 pub use verdict::{
     Cause, Guarded, Obstruction, Offline, Progress, PullStage, Revert, Stopped, Verdict, WaveShut,
 };

@@ -25,6 +25,7 @@ use super::id::{NodeName, PodName, PodRevision, PodUid, ResourceVersion, Revisio
 use super::instant::earlier;
 use super::labels::Labels;
 use super::lifecycle::Exit;
+use super::shared::Shared;
 use evictions::Evictions;
 use in_place::{InPlace, InPlaceTransitions};
 use record::FailureRecord;
@@ -138,7 +139,8 @@ pub enum Readiness {
     Gone,
 }
 
-/// A pod of the DaemonSet. Of all that is kept there is most of this: what few pods have is boxed.
+/// A pod of the DaemonSet. Of all that is kept there is most of this: what few pods have is boxed, and what most pods of a
+/// revision have in common is shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     /// Its name.
@@ -170,11 +172,11 @@ pub struct Pod {
     /// When its kubelet accepted it: when `status.startTime` was seen to appear, or that time itself at the first look.
     pub started: Option<Timestamp>,
     /// What an update in place has to know of it.
-    pub in_place: InPlace,
+    pub in_place: Shared<InPlace>,
     /// What keeps it from becoming Ready, as far as its containers tell.
     pub problem: Option<Box<PodProblem>>,
     /// What it says about its way out.
-    pub exit: Exit,
+    pub exit: Shared<Exit>,
     /// The pod condition `PodNeedUpgrade`, when present.
     pub need_upgrade: Option<Box<OtaCondition>>,
     /// The pod condition `PodImageReady`, when present.

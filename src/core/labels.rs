@@ -14,7 +14,7 @@ impl Labels {
     }
 
     /// All of them, with their values.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 }

@@ -132,7 +132,7 @@ fn unknown(field: &str, known: &str) -> String {
 }
 
 /// What a pod says about its way out.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Exit {
     /// Its labels.
     pub labels: Labels,
@@ -145,14 +145,14 @@ pub struct Exit {
 }
 
 /// That a pod waits for its hook.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Preparing {
     /// Since when; `None` when the mark does not say so.
     pub since: Option<Timestamp>,
 }
 
 /// The condition of the readiness gate `KruisePodReady`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Gate {
     /// Whether it is `True`; `None` when nobody has set it.
     pub status: Option<bool>,

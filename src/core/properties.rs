@@ -433,7 +433,7 @@ fn pods() -> impl Random<Pod> {
                 ready_since,
                 unready_since: unready.filter(|_| ready_since.is_none() && may_be_ready),
                 started,
-                in_place,
+                in_place: in_place.into(),
                 problem: problem.map(|(reason, restarts)| {
                     PodProblem {
                         said: Default::default(),
@@ -442,7 +442,7 @@ fn pods() -> impl Random<Pod> {
                     }
                     .into()
                 }),
-                exit,
+                exit: exit.into(),
                 need_upgrade: need_upgrade.map(Box::new),
                 image_ready: image_ready.map(Box::new),
                 ..testing::old(0)

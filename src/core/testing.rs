@@ -78,7 +78,7 @@ pub(crate) fn old(number: i64) -> Pod {
         started: Some(at(0)),
         in_place: Default::default(),
         problem: None,
-        exit: crate::core::Exit::default(),
+        exit: Default::default(),
         need_upgrade: None,
         image_ready: None,
         surge: false,
@@ -156,8 +156,9 @@ impl Pod {
     pub(super) fn labelled(self, key: &str, value: &str) -> Self {
         let exit = crate::core::Exit {
             labels: [(key, value)].into_iter().collect(),
-            ..self.exit
-        };
+            ..(*self.exit).clone()
+        }
+        .into();
         Self { exit, ..self }
     }
 

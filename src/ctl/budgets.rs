@@ -203,7 +203,8 @@ mod tests {
             exit: Exit {
                 labels: [("app", "a")].into_iter().collect(),
                 ..Exit::default()
-            },
+            }
+            .into(),
             ..old(1)
         }
     }

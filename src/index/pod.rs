@@ -17,7 +17,7 @@ use crate::core::names::{
 };
 use crate::core::{
     Exit, Gate, InPlace, Labels, Leaving, NodeName, OtaCondition, Pod, PodName, PodRevision,
-    PodUid, Preparing, PullFailure, Revision, revision_in,
+    PodUid, Preparing, PullFailure, Revision, Shared, revision_in,
 };
 use crate::k8s;
 
@@ -37,6 +37,8 @@ pub(super) struct PodRecord {
 /// images.
 #[derive(Debug, Default)]
 pub(super) struct SharedParts {
+    exits: BTreeSet<Shared<Exit>>,
+    in_places: BTreeSet<Shared<InPlace>>,
     labels: BTreeSet<Labels>,
     containers: BTreeSet<Arc<[RunningContainer]>>,
     hashes: BTreeSet<Arc<str>>,
@@ -111,7 +113,7 @@ impl PodRecord {
                 problem: problem(pod, state.as_ref())
                     .or_else(|| condition("PodScheduled").and_then(unscheduled))
                     .map(|problem| as_before(problem, told).into()),
-                exit: exit(pod, &mut shared.labels),
+                exit: exit(pod, before.map(|before| &before.pod.exit), shared),
                 need_upgrade: condition(POD_NEED_UPGRADE).map(|told| ota_condition(told).into()),
                 image_ready: condition(POD_IMAGE_READY).map(|told| ota_condition(told).into()),
                 surge,
@@ -253,11 +255,15 @@ fn unready_since(
 }
 
 /// What it says about its way out.
-fn exit(pod: &k8s::Pod, known: &mut BTreeSet<Labels>) -> Exit {
+fn exit(pod: &k8s::Pod, before: Option<&Shared<Exit>>, shared: &mut SharedParts) -> Shared<Exit> {
     let meta = &pod.metadata;
     let labels = meta.labels.iter().flatten();
     let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
-    let labels = share(known, labels.collect());
+    let known = before.map(|before| &before.labels);
+    let labels = match known.filter(|known| known.iter().eq(labels.clone())) {
+        Some(known) => known.clone(),
+        None => share(&mut shared.labels, labels.collect()),
+    };
     let state = labels.get(LIFECYCLE_STATE);
     let stamp = || {
         meta.annotations
@@ -274,7 +280,7 @@ fn exit(pod: &k8s::Pod, known: &mut BTreeSet<Labels>) -> Exit {
         Gate::read(condition.map(|found| (found.status == "True", found.message.as_str())))
             .changed_at(changed)
     });
-    Exit {
+    let exit = Exit {
         labels,
         finalizers: meta
             .finalizers
@@ -284,6 +290,11 @@ fn exit(pod: &k8s::Pod, known: &mut BTreeSet<Labels>) -> Exit {
             .collect(),
         preparing,
         gate: gate.map(Box::new),
+    }
+    .into();
+    match before.filter(|before| ***before == exit) {
+        Some(before) => before.clone(),
+        None => share(&mut shared.exits, exit.into()),
     }
 }
 
@@ -326,11 +337,17 @@ fn in_place(
     pod: &k8s::Pod,
     hash: Option<&Arc<str>>,
     state: Option<&InPlaceState>,
-    (before, shared): (Option<&InPlace>, &mut SharedParts),
-) -> InPlace {
-    let containers = containers(pod);
-    let known = before.filter(|before| *before.containers == *containers);
-    InPlace {
+    (before, shared): (Option<&Shared<InPlace>>, &mut SharedParts),
+) -> Shared<InPlace> {
+    let known = before.filter(|before| before.containers.iter().map(told).eq(containers(pod)));
+    let containers: Arc<[RunningContainer]> = match known {
+        Some(before) => before.containers.clone(),
+        None => {
+            let read = containers(pod).map(|container| container.read());
+            share(&mut shared.containers, read.collect())
+        }
+    };
+    let in_place = InPlace {
         revision: hash.cloned().map(Revision::from),
         is_over: ["Failed", "Succeeded"].contains(&pod.status.phase.as_str()),
         update: state.map(|state| state.progress(&containers, is_seen(pod))),
@@ -338,34 +355,77 @@ fn in_place(
             state.unfinished(&containers, is_seen(pod))
         }),
         reverted_from: state.and_then(|state| Some(state.reverted_from.as_deref()?.into())),
-        containers: match known {
-            Some(before) => before.containers.clone(),
-            None => share(&mut shared.containers, containers.into()),
-        },
+        containers,
+    };
+    match before.filter(|before| ***before == in_place) {
+        Some(before) => before.clone(),
+        None => share(&mut shared.in_places, in_place.into()),
     }
 }
 
-fn containers(pod: &k8s::Pod) -> Vec<RunningContainer> {
-    let told = |status: &k8s::ContainerStatus, image: &str, is_init: bool| RunningContainer {
-        name: status.name.as_str().into(),
-        image: image.into(),
-        reported: status.image.as_str().into(),
-        image_id: status.image_id.as_str().into(),
-        restarts: u32::try_from(status.restart_count).unwrap_or_default(),
-        is_init,
-    };
-    let silent = k8s::ContainerStatus::default();
+/// A container of a pod, as its text says it: most that are read are as before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ToldContainer<'a> {
+    name: &'a str,
+    image: &'a str,
+    reported: &'a str,
+    image_id: &'a str,
+    restarts: u32,
+    is_init: bool,
+}
+
+impl<'a> ToldContainer<'a> {
+    fn of(status: &'a k8s::ContainerStatus, image: &'a str, is_init: bool) -> Self {
+        Self {
+            name: &status.name,
+            image,
+            reported: &status.image,
+            image_id: &status.image_id,
+            restarts: u32::try_from(status.restart_count).unwrap_or_default(),
+            is_init,
+        }
+    }
+
+    fn read(self) -> RunningContainer {
+        RunningContainer {
+            name: self.name.into(),
+            image: self.image.into(),
+            reported: self.reported.into(),
+            image_id: self.image_id.into(),
+            restarts: self.restarts,
+            is_init: self.is_init,
+        }
+    }
+}
+
+fn told(known: &RunningContainer) -> ToldContainer<'_> {
+    ToldContainer {
+        name: &known.name,
+        image: &known.image,
+        reported: &known.reported,
+        image_id: &known.image_id,
+        restarts: known.restarts,
+        is_init: known.is_init,
+    }
+}
+
+fn containers(pod: &k8s::Pod) -> impl Iterator<Item = ToldContainer<'_>> {
     let asked = pod.spec.containers.iter().map(|asked| {
         let mut statuses = pod.status.container_statuses.iter();
         let status = statuses.find(|status| status.name == asked.name);
-        RunningContainer {
-            name: asked.name.as_str().into(),
-            ..told(status.unwrap_or(&silent), &asked.image, false)
-        }
+        let nothing = ToldContainer {
+            name: &asked.name,
+            image: &asked.image,
+            reported: "",
+            image_id: "",
+            restarts: 0,
+            is_init: false,
+        };
+        status.map_or(nothing, |status| {
+            ToldContainer::of(status, &asked.image, false)
+        })
     });
     let restarted = pod.status.init_container_statuses.iter();
     let restarted = restarted.filter(|status| status.restart_count > 0);
-    asked
-        .chain(restarted.map(|status| told(status, "", true)))
-        .collect()
+    asked.chain(restarted.map(|status| ToldContainer::of(status, "", true)))
 }

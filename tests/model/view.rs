@@ -182,12 +182,14 @@ impl State {
                 }),
                 unfinished: Default::default(),
                 reverted_from: pod.taken_back.map(hash),
-            },
+            }
+            .into(),
             exit: Exit {
                 labels: pod.hooked.then_some(HOOK).into_iter().collect(),
                 preparing: pod.marked.then_some(MARKED),
                 ..Exit::default()
-            },
+            }
+            .into(),
             problem: is_stuck.then(|| {
                 PodProblem {
                     said: Default::default(),

@@ -163,7 +163,8 @@ mod tests {
             exit: Exit {
                 preparing: Some(Preparing { since }),
                 ..Exit::default()
-            },
+            }
+            .into(),
             ..old(1)
         };
         let left = |targeting| Node {

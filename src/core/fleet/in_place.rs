@@ -27,7 +27,7 @@ pub use state::{InPlaceState, PreviousContainer};
 pub use transition::{InPlaceChange, InPlaceTransition, InPlaceTransitions, Recreate};
 
 /// What an update in place has to know of a pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InPlace {
     /// The revision that the pod names in its label.
     pub revision: Option<Revision>,
@@ -44,7 +44,7 @@ pub struct InPlace {
 }
 
 /// An update in place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InPlaceUpdate {
     /// When we asked for it (the controller's clock).
     pub at: Timestamp,

@@ -488,7 +488,7 @@ impl World {
             ready_since: (pod.ready_at <= self.tick && !pod.shut).then(|| at(pod.ready_at)),
             // It would be Ready but for us.
             unready_since: (pod.ready_at <= self.tick && pod.shut).then(|| at(pod.ready_at)),
-            exit: self.exit(pod),
+            exit: self.exit(pod).into(),
             started: Some(at(pod.created)),
             surge: pod.owner != Owner::Set,
             ..old(i64::from(pod.template) + 1)

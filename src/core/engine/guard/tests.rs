@@ -690,7 +690,8 @@ fn a_pod_that_crashes_after_its_update_in_place_fails_since_then() {
                 is_carried_out: true,
             }),
             ..InPlace::default()
-        },
+        }
+        .into(),
         ..pod
     };
     let pod = updated(crashing(current(2).made(1000), "Error", 2));
@@ -718,7 +719,15 @@ fn a_pod_that_waits_for_its_hook_is_worth_a_stop() {
         let pod = crashing(current(2).made(1000), "Error", 2);
         node(&format!("a{number}"), pod)
     });
-    let waits = |exit: Exit| node("z", Pod { exit, ..old(1) });
+    let waits = |exit: Exit| {
+        node(
+            "z",
+            Pod {
+                exit: exit.into(),
+                ..old(1)
+            },
+        )
+    };
     let marked = waits(Exit {
         preparing: Some(Preparing { since: None }),
         ..Exit::default()
@@ -739,7 +748,8 @@ fn a_node_that_was_lost_and_judged_frees_its_slot() {
     let exit = Exit {
         preparing: Some(Preparing { since: None }),
         ..Exit::default()
-    };
+    }
+    .into();
     let marked = node("z", Pod { exit, ..old(1) });
     let plan = at_1400(&strategy, &fleet(vec![lost("a", 100), marked]));
     assert_eq!((plan.counts.failures, deletions(&plan)), (1, 1));

@@ -24,8 +24,9 @@ fn leaving(pod: Pod, asked: i64, grace: u64) -> Pod {
 fn held_by(pod: Pod, finalizer: &str) -> Pod {
     let exit = crate::core::Exit {
         finalizers: vec![finalizer.into()],
-        ..pod.exit
-    };
+        ..(*pod.exit).clone()
+    }
+    .into();
     Pod { exit, ..pod }
 }
 

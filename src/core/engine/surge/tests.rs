@@ -315,7 +315,8 @@ fn the_old_pod_is_asked_before_it_goes() {
                 since: Some(ago(since)),
             }),
             ..Exit::default()
-        },
+        }
+        .into(),
         ..pod("old", Outdated, 500)
     };
     let new = |seconds| made("new", Current, seconds);
@@ -444,7 +445,8 @@ fn under_ota_the_mark_goes_first_and_the_new_pod_when_the_old_one_serves() {
             }),
             gate: Some(Gate::read(Some((false, &shut.message))).into()),
             ..Exit::default()
-        },
+        }
+        .into(),
         ..pod("old", Outdated, 500)
     };
     let told = |old: Pod| {
@@ -668,7 +670,8 @@ fn a_node_that_is_kept_while_its_hook_is_awaited_keeps_its_old_pod() {
                 since: Some(ago(5)),
             }),
             ..Exit::default()
-        },
+        }
+        .into(),
         ready_since: Some(ago(500)).filter(|_| ready),
         ..pod("old", Outdated, 500)
     };

@@ -441,7 +441,8 @@ fn a_broken_pod_goes_while_another_one_waits_for_its_slot_after_its_hook() {
     let exit = Exit {
         preparing: Some(Preparing { since: None }),
         ..Exit::default()
-    };
+    }
+    .into();
     let marked = pooled("z", "a", Pod { exit, ..old(1) });
     let nodes = [pooled("a", "a", old(1).broken()), marked];
     let in_a_wave = Strategy {
@@ -463,7 +464,8 @@ fn a_broken_pod_of_a_wave_that_is_not_open_takes_no_slot_from_one_that_has_begun
     let exit = Exit {
         preparing: Some(Preparing { since: None }),
         ..Exit::default()
-    };
+    }
+    .into();
     let one = Strategy {
         max_unavailable: Share::Number(1),
         ..strategy(vec![wave("canary")])

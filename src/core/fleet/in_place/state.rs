@@ -30,7 +30,7 @@ pub struct InPlaceState {
 }
 
 /// A container before the update.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PreviousContainer {
     /// The content of the image that it ran, empty when it never ran; `None` when its image was not changed.

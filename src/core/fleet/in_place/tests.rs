@@ -241,7 +241,8 @@ fn one(image: &str) -> (Strategy, Fleet) {
         update: None,
         unfinished: BTreeMap::new(),
         reverted_from: None,
-    };
+    }
+    .into();
     let strategy = Strategy {
         rolling_update_type: RollingUpdateType::InPlaceIfPossible,
         image_predownload_parallelism: Some(Share::Number(0)),
