@@ -60,9 +60,14 @@ impl Rollout {
             starting,
             clock: BEGINNING,
         };
-        let first = rollout.decide();
-        rollout.carry_out(&first);
-        rollout
+        // What is free is used up first, batch after batch.
+        loop {
+            let plan = rollout.decide();
+            if plan.actions.is_empty() {
+                return rollout;
+            }
+            rollout.carry_out(&plan);
+        }
     }
 
     /// One more new pod is Ready, and it is decided again: how long that took, and how many pods are replaced by it.

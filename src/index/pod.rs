@@ -290,8 +290,7 @@ fn exit(pod: &k8s::Pod, before: Option<&Shared<Exit>>, shared: &mut SharedParts)
             .collect(),
         preparing,
         gate: gate.map(Box::new),
-    }
-    .into();
+    };
     match before.filter(|before| ***before == exit) {
         Some(before) => before.clone(),
         None => share(&mut shared.exits, exit.into()),

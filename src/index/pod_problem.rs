@@ -65,14 +65,11 @@ pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<Po
             let mut ended = present.into_iter().chain(last);
             let ended = ended.find(|state| state.exit_code != Some(0));
             let detail = waiting.or(ended)?;
-            Some(
-                PodProblem {
-                    reason: detail.reason.as_str().into(),
-                    said: waiting.map_or_else(Default::default, said),
-                    restarts: own,
-                }
-                .into(),
-            )
+            Some(PodProblem {
+                reason: detail.reason.as_str().into(),
+                said: waiting.map_or_else(Default::default, said),
+                restarts: own,
+            })
         })
 }
 

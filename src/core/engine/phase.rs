@@ -98,8 +98,8 @@ pub(super) fn of_rollout(
         .zip(verdicts)
         .filter(|told| waiting(told.1) || has_two(told));
     let grace = missing_grace(fleet);
+    let (mut worst, mut deadline) = (None, None);
     // Whoever moves in the crowd is in time.
-    let (mut worst, mut deadline) = (None, crowd.wake);
     let mut all_stuck = crowd.moving == crowd.joining;
     let mut taken = StuckSlots {
         joining: crowd.joining > 0,

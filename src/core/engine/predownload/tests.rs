@@ -39,16 +39,13 @@ fn fleet(images: &[Option<OtaCondition>]) -> Fleet {
 }
 
 fn image(status: bool, waits: bool, revision: &str) -> Option<OtaCondition> {
-    Some(
-        OtaCondition {
-            status,
-            revision: Some(revision.into()),
-            waits,
-            repelled: false,
-            failure: None,
-        }
-        .into(),
-    )
+    Some(OtaCondition {
+        status,
+        revision: Some(revision.into()),
+        waits,
+        repelled: false,
+        failure: None,
+    })
 }
 
 fn pulled() -> Option<OtaCondition> {
