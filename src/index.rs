@@ -20,6 +20,7 @@ mod last_reported;
 mod node;
 mod pending;
 mod pod;
+mod pod_index;
 mod pod_problem;
 mod set;
 

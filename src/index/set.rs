@@ -16,6 +16,7 @@ use super::last_reported::LastReported;
 use super::node::NodeRecord;
 use super::pending::{PendingWrites, PodWrite, WriteAnswer};
 use super::pod::{PodRecord, SharedParts};
+use super::pod_index::PodIndex;
 use crate::core::eligibility::Scheduling;
 use crate::core::engine::patience::{BEHIND_PATIENCE, MISSING_GRACE};
 use crate::core::fleet::in_place::{InPlaceTransition, InPlaceTransitions};
@@ -86,8 +87,7 @@ pub struct SetRecord {
     /// Since when it is not known what is rolled out.
     behind_since: Option<Timestamp>,
     template_generation: Option<String>,
-    pods: BTreeMap<NodeName, Vec<PodRecord>>,
-    places: BTreeMap<PodUid, NodeName>,
+    pods: PodIndex,
     shared: SharedParts,
     /// Writes of ours to it and its pods that do not show yet.
     pending: PendingWrites,
@@ -160,8 +160,7 @@ impl SetRecord {
             ended: Ended::default(),
             behind_since: None,
             template_generation: annotation(TEMPLATE_GENERATION_ANNOTATION),
-            pods: BTreeMap::new(),
-            places: BTreeMap::new(),
+            pods: PodIndex::default(),
             shared: SharedParts::default(),
             pending: PendingWrites::default(),
             evictions: Evictions::default(),
@@ -260,7 +259,7 @@ impl SetRecord {
             return uid.map_or(RequeueDelay::Never, |uid| self.delete_pod(uid));
         };
         let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
-        let before = record_of(&self.places, &self.pods, &uid).cloned();
+        let before = self.pods.get(&uid).cloned();
         let surge = whose == PodController::Surge;
         let Some((node, mut record)) =
             PodRecord::read(pod, surge, before.as_ref(), &mut self.shared, now)
@@ -282,9 +281,7 @@ impl SetRecord {
         let settled = self.pending.settle(&record);
         let is_spare = |known: &PodRecord| known.pod.surge;
         // The native controller's next pod, which a pod of ours may wait for to be handed over.
-        let is_third = before.is_none()
-            && !surge
-            && (self.pods.get(&node)).is_some_and(|pods| pods.iter().any(is_spare));
+        let is_third = before.is_none() && !surge && self.pods.on(&node).iter().any(is_spare);
         let delay = match before.as_ref() {
             _ if settled || is_third => RequeueDelay::Short,
             Some(before) if before.is_alike(&record) => RequeueDelay::Never,
@@ -299,13 +296,11 @@ impl SetRecord {
                 _ => RequeueDelay::Long,
             },
         };
-        self.remove(&uid);
-        self.places.insert(uid, node.clone());
+        if let Some(elsewhere) = self.pods.place_of(&uid).filter(|place| **place != node) {
+            self.cache.mark_dirty(elsewhere);
+        }
         self.cache.mark_dirty(&node);
-        let pods = self.pods.entry(node).or_default();
-        pods.reserve_exact(1); // there is one, nearly always
-        pods.push(record);
-        pods.sort_by(|a, b| (a.pod.created, &a.pod.name).cmp(&(b.pod.created, &b.pod.name)));
+        self.pods.insert(&node, record);
         delay
     }
 
@@ -321,8 +316,8 @@ impl SetRecord {
     /// shows is true, whatever a lost event or an answer that never came left open.
     pub fn retain_pods(&mut self, seen: &BTreeSet<PodUid>, began: Option<Timestamp>) {
         let gone: Vec<PodUid> = self
-            .places
-            .keys()
+            .pods
+            .uids()
             .filter(|uid| !seen.contains(uid))
             .cloned()
             .collect();
@@ -330,9 +325,9 @@ impl SetRecord {
             self.forget(&uid);
         }
         self.cache.forget();
-        let places = &self.places;
+        let pods = &self.pods;
         self.pending
-            .retain_since(began, |uid| places.contains_key(uid));
+            .retain_since(began, |uid| pods.place_of(uid).is_some());
         self.synced = true;
     }
 
@@ -342,17 +337,11 @@ impl SetRecord {
     }
 
     fn remove(&mut self, uid: &PodUid) -> bool {
-        let Some(node) = self.places.remove(uid) else {
-            return false;
-        };
-        self.cache.mark_dirty(&node);
-        if let Some(pods) = self.pods.get_mut(&node) {
-            pods.retain(|known| known.uid() != uid);
-            if pods.is_empty() {
-                self.pods.remove(&node);
-            }
+        let node = self.pods.remove(uid);
+        if let Some(node) = &node {
+            self.cache.mark_dirty(node);
         }
-        true
+        node.is_some()
     }
 
     /// A write is sent: until the watch shows it, its pod counts as it is once that has happened.
@@ -365,7 +354,7 @@ impl SetRecord {
         if let Action::Retire { successor, .. } = action {
             self.begin_write(&Action::HandOver(successor.clone()), now);
         }
-        let known = record_of(&self.places, &self.pods, uid);
+        let known = self.pods.get(uid);
         self.pending.begin(action, known, now);
     }
 
@@ -376,7 +365,7 @@ impl SetRecord {
         if PodWrite::of(action).replaces() {
             self.end_replacement(uid, answer == WriteAnswer::Accepted, now);
         }
-        let known = record_of(&self.places, &self.pods, uid);
+        let known = self.pods.get(uid);
         self.pending.answer(action, answer, known, now);
     }
 
@@ -456,7 +445,7 @@ impl SetRecord {
 
     /// Remembers what became of a write to a pod that is there.
     pub fn note_write(&mut self, uid: &PodUid, note: impl FnOnce(&mut Refusals, &NodeName)) {
-        if let Some(node) = self.places.get(uid).cloned() {
+        if let Some(node) = self.pods.place_of(uid).cloned() {
             self.note_write_on(&node, note);
         }
     }
@@ -469,18 +458,17 @@ impl SetRecord {
     }
 
     fn touch_place_of(&mut self, uid: &PodUid) {
-        if let Some(node) = self.places.get(uid) {
+        if let Some(node) = self.pods.place_of(uid) {
             self.cache.mark_dirty(node);
         }
     }
 
     /// This pod is about to be deleted for the current revision. One that was made beside another is not replaced by that.
     fn begin_replacement(&mut self, uid: &PodUid) {
-        let Some(node) = self.places.get(uid) else {
+        let Some(node) = self.pods.place_of(uid) else {
             return;
         };
-        let mut pods = self.pods.get(node).into_iter().flatten();
-        if pods.any(|record| record.pod.uid == *uid && !record.pod.surge) {
+        if self.pods.get(uid).is_some_and(|record| !record.pod.surge) {
             let revision = self.cache.revision();
             self.guard.begin(uid.clone(), node.clone(), revision);
         }
@@ -587,12 +575,12 @@ impl SetRecord {
 
     /// The node of a pod.
     pub fn place_of(&self, uid: &PodUid) -> Option<&NodeName> {
-        self.places.get(uid)
+        self.pods.place_of(uid)
     }
 
     /// The name of a pod with that hash.
     pub fn pod_with(&self, hash: &Revision) -> Option<&PodName> {
-        let mut pods = self.pods.values().flatten();
+        let mut pods = self.pods.iter().map(|(_, record)| record);
         let found = pods.find(|record| record.hash.as_deref() == Some(hash.as_str()));
         found.map(|record| record.name())
     }
@@ -643,7 +631,7 @@ impl SetRecord {
         images: &[TemplateImage],
         revisions: &[RevisionFacts],
     ) -> bool {
-        let pods = self.pods.get(name).into_iter().flatten();
+        let pods = self.pods.on(name).iter();
         let ready = pods.filter(|record| record.ready_since().is_some());
         let run = |pod: &PodRecord| {
             let of_pod = |known: &&RevisionFacts| Some(known.hash.as_str()) == pod.hash.as_deref();
@@ -657,14 +645,12 @@ impl SetRecord {
     }
 
     pub(super) fn has_pods_on(&self, node: &NodeName) -> bool {
-        self.pods.contains_key(node)
+        !self.pods.on(node).is_empty()
     }
 
     /// Names and uids of its pods, with the node of each.
     pub fn pods(&self) -> impl Iterator<Item = (&NodeName, &Pod)> {
-        self.pods
-            .iter()
-            .flat_map(|(node, pods)| pods.iter().map(move |record| (node, &*record.pod)))
+        self.pods.iter().map(|(node, record)| (node, &*record.pod))
     }
 
     /// Remembers which template was found in the newest revision.
@@ -687,10 +673,9 @@ impl SetRecord {
         let RevisionState::Current(target) = self.current_revision(revisions) else {
             return Vec::new();
         };
-        let unknown =
-            self.pods.values().flatten().filter(|record| {
-                self.revision_of(record, &target, revisions) == PodRevision::Unknown
-            });
+        let unknown = self.pods.iter().map(|(_, record)| record);
+        let unknown = unknown
+            .filter(|record| self.revision_of(record, &target, revisions) == PodRevision::Unknown);
         let hashes: BTreeSet<Revision> = unknown
             .filter_map(|record| record.hash.as_deref().map(Revision::from))
             .collect();
@@ -816,7 +801,7 @@ impl SetRecord {
 
     /// Names of the nodes that hold pods, in order.
     pub(super) fn places_of_pods(&self) -> impl Iterator<Item = &NodeName> {
-        self.pods.keys()
+        self.pods.nodes()
     }
 
     /// The pods on a node with their revisions judged, and what we wrote laid over them.
@@ -826,9 +811,7 @@ impl SetRecord {
         state: &RevisionState,
         revisions: &[RevisionFacts],
     ) -> Pods {
-        let Some(mut records) = self.pods.get_mut(node).map(std::mem::take) else {
-            return Pods::default();
-        };
+        let mut known = std::mem::take(&mut self.pods); // only while they are judged
         let judge = |record: &mut PodRecord| {
             let revision = match state {
                 RevisionState::Current(target) => self.revision_of(record, target, revisions),
@@ -847,10 +830,8 @@ impl SetRecord {
             }
             self.pending.shown(&record.pod)
         };
-        let pods = records.iter_mut().map(judge).collect();
-        if let Some(place) = self.pods.get_mut(node) {
-            *place = records;
-        }
+        let pods = known.on_mut(node).iter_mut().map(judge).collect();
+        self.pods = known;
         pods
     }
 
@@ -926,14 +907,4 @@ impl SetRecord {
         let since = self.stalled_since(Stall::PodsNotCreated)?;
         Some(instant::earlier(since, MISSING_GRACE))
     }
-}
-
-/// What is known of a pod.
-fn record_of<'a>(
-    places: &BTreeMap<PodUid, NodeName>,
-    pods: &'a BTreeMap<NodeName, Vec<PodRecord>>,
-    uid: &PodUid,
-) -> Option<&'a PodRecord> {
-    let pods = pods.get(places.get(uid)?)?;
-    pods.iter().find(|known| known.uid() == uid)
 }

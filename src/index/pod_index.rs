@@ -1,0 +1,127 @@
+//! The pods of a DaemonSet, by node and by UID.
+
+use std::collections::BTreeMap;
+
+use super::pod::PodRecord;
+use crate::core::{NodeName, PodUid};
+
+/// What is known of every pod.
+#[derive(Debug, Default)]
+pub(super) struct PodIndex {
+    nodes: BTreeMap<NodeName, Records>,
+    places: BTreeMap<PodUid, NodeName>,
+}
+
+/// The pods of a node, the oldest first. Nearly every node has one.
+#[derive(Debug)]
+enum Records {
+    One(PodRecord),
+    Several(Vec<PodRecord>),
+}
+
+impl Records {
+    fn slice(&self) -> &[PodRecord] {
+        match self {
+            Self::One(record) => std::slice::from_ref(record),
+            Self::Several(records) => records,
+        }
+    }
+
+    fn slice_mut(&mut self) -> &mut [PodRecord] {
+        match self {
+            Self::One(record) => std::slice::from_mut(record),
+            Self::Several(records) => records,
+        }
+    }
+
+    /// Those records; `None`: there are none.
+    fn of(mut records: Vec<PodRecord>) -> Option<Self> {
+        records.sort_by(|a, b| (a.pod.created, &a.pod.name).cmp(&(b.pod.created, &b.pod.name)));
+        match records.len() {
+            0 | 1 => records.pop().map(Self::One),
+            _ => Some(Self::Several(records)),
+        }
+    }
+
+    fn into_vec(self) -> Vec<PodRecord> {
+        match self {
+            Self::One(record) => vec![record],
+            Self::Several(records) => records,
+        }
+    }
+}
+
+impl PodIndex {
+    /// What is known of a pod.
+    pub(super) fn get(&self, uid: &PodUid) -> Option<&PodRecord> {
+        let pods = self.on(self.places.get(uid)?);
+        pods.iter().find(|known| known.uid() == uid)
+    }
+
+    /// The node of a pod.
+    pub(super) fn place_of(&self, uid: &PodUid) -> Option<&NodeName> {
+        self.places.get(uid)
+    }
+
+    /// The pods on a node, the oldest first.
+    pub(super) fn on(&self, node: &NodeName) -> &[PodRecord] {
+        self.nodes.get(node).map_or(&[], Records::slice)
+    }
+
+    /// The same to change them.
+    pub(super) fn on_mut(&mut self, node: &NodeName) -> &mut [PodRecord] {
+        self.nodes.get_mut(node).map_or(&mut [], Records::slice_mut)
+    }
+
+    /// All of them, with the node of each.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&NodeName, &PodRecord)> {
+        let nodes = self.nodes.iter();
+        nodes.flat_map(|(node, records)| records.slice().iter().map(move |record| (node, record)))
+    }
+
+    /// Names of the nodes that hold pods, in order.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &NodeName> {
+        self.nodes.keys()
+    }
+
+    /// Their UIDs.
+    pub(super) fn uids(&self) -> impl Iterator<Item = &PodUid> {
+        self.places.keys()
+    }
+
+    /// From now on that is what is known of a pod, and it is on that node.
+    pub(super) fn insert(&mut self, node: &NodeName, record: PodRecord) {
+        let uid = record.uid().clone();
+        if self.places.get(&uid) == Some(node) {
+            let mut known = self.on_mut(node).iter_mut();
+            if let Some(known) = known.find(|known| known.uid() == record.uid()) {
+                *known = record; // neither its name nor when it was made ever changes
+                return;
+            }
+        }
+        self.remove(&uid);
+        self.places.insert(uid, node.clone());
+        let mut records = self
+            .nodes
+            .remove(node)
+            .map_or_else(Vec::new, Records::into_vec);
+        records.push(record);
+        self.keep(node, records);
+    }
+
+    /// Forgets a pod; says where it was.
+    pub(super) fn remove(&mut self, uid: &PodUid) -> Option<NodeName> {
+        let node = self.places.remove(uid)?;
+        let records = self.nodes.remove(&node);
+        let mut records = records.map_or_else(Vec::new, Records::into_vec);
+        records.retain(|known| known.uid() != uid);
+        self.keep(&node, records);
+        Some(node)
+    }
+
+    fn keep(&mut self, node: &NodeName, records: Vec<PodRecord>) {
+        if let Some(records) = Records::of(records) {
+            self.nodes.insert(node.clone(), records);
+        }
+    }
+}
