@@ -106,19 +106,51 @@ impl Refusals {
         let Some((revision, rest)) = head(message) else {
             return Self::default();
         };
-        let refused = rest.lines().flat_map(|line| {
-            let found = RefusedWrite::ALL.into_iter().find_map(|write| {
-                let rest = line.strip_prefix(write.words())?.strip_prefix(" on ")?;
-                Some((write, rest.split_once(": ")?))
-            });
-            found.into_iter().flat_map(|(write, (names, sentence))| {
-                let sentence: Arc<str> = sentence.into();
-                let names = names.strip_suffix(OTHERS).unwrap_or(names).split(", ");
-                names.map(move |name| (NodeName::from(name), write, sentence.clone()))
-            })
+        let refused = rest.lines().filter_map(refused_in);
+        let refused = refused.flat_map(|(write, names, sentence)| {
+            let sentence: Arc<str> = sentence.into();
+            let names = names.strip_suffix(OTHERS).unwrap_or(names).split(", ");
+            names.map(move |name| (NodeName::from(name), write, sentence.clone()))
         });
         Self::remember(revision, refused, since)
     }
+
+    /// The same, and those whom the condition does not name: they are refused as well, in the words of which it says that they hold for
+    /// others. `begun`: whose replacement is asked for although the controller says that nothing moves but what is refused.
+    /// `None`: it names everybody.
+    pub fn with_unnamed<'a>(
+        &self,
+        message: &str,
+        since: Timestamp,
+        begun: impl IntoIterator<Item = (&'a NodeName, RefusedWrite)>,
+    ) -> Option<Self> {
+        let (revision, rest) = head(message)?;
+        let lines = rest.lines().filter_map(refused_in);
+        let unnamed: BTreeMap<RefusedWrite, Arc<str>> = lines
+            .filter(|(_, names, _)| names.ends_with(OTHERS))
+            .map(|(write, _, sentence)| (write, sentence.into()))
+            .collect();
+        let known = self.denials().map(|(node, denial)| {
+            let sentence = denial.sentence.clone();
+            (node.clone(), denial.write, sentence)
+        });
+        let begun = begun.into_iter().filter_map(|(node, write)| {
+            let sentence = unnamed.get(&write)?.clone();
+            let is_new = !self.is_refused(node, write);
+            is_new.then(|| (node.clone(), write, sentence))
+        });
+        let begun: Vec<_> = begun.collect();
+        (!begun.is_empty()).then(|| Self::remember(revision, known.chain(begun), since))
+    }
+}
+
+/// What a line of the condition says is refused, on which nodes, and in which words.
+fn refused_in(line: &str) -> Option<(RefusedWrite, &str, &str)> {
+    RefusedWrite::ALL.into_iter().find_map(|write| {
+        let rest = line.strip_prefix(write.words())?.strip_prefix(" on ")?;
+        let (names, sentence) = rest.split_once(": ")?;
+        Some((write, names, sentence))
+    })
 }
 
 fn head(message: &str) -> Option<(Revision, &str)> {
