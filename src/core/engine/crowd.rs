@@ -2,7 +2,8 @@
 //!
 //! In a rollout of ten thousand nodes nearly all of them are done, or wait behind a long queue, or are on their way and in time, or
 //! offline. What follows from such a node is the same in every pass, and a number says it: how many there are. So whoever
-//! keeps a fleet from one pass to the next may leave them out of [`Fleet::nodes`] and count them in [`Fleet::crowd`]:
+//! keeps a fleet from one pass to the next may leave them out of [`Fleet::nodes`](crate::core::Fleet::nodes) and count them in
+//! [`Fleet::crowd`](crate::core::Fleet::crowd):
 //!
 //! ```text
 //! a node changes, or its time comes ──Bystander::of──► one of the crowd: it is counted ──┐
