@@ -372,7 +372,7 @@ mod tests {
     use super::*;
     use crate::core::plan::Counts;
     use crate::core::settings::Mode;
-    use crate::core::testing::fleet;
+    use crate::core::testing::{fleet, said};
     use crate::core::{Strategy, decide};
 
     fn plan(phase: Phase, counts: Counts) -> Plan {
@@ -393,14 +393,8 @@ mod tests {
             kept: 0,
         };
         let plan = plan(phase, Counts::default());
-        let about = RolloutStatus {
-            set: &"web/agent",
-            fleet: &fleet,
-            plan: &plan,
-            hook: None,
-        };
         assert_eq!(
-            about.said(phase).sentence(),
+            said(&fleet, &plan).sentence(),
             "complete: the template matches no node"
         );
     }

@@ -6,14 +6,26 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::fleet::in_place::{InPlaceTransition, RunningContainer, Shape};
+use super::messages::{RolloutStatus, StatusSentence};
 use super::{
-    Fleet, Labels, Node, Pod, PodRevision, Readiness, RevisionState, RollbackTarget,
+    Fleet, Labels, Node, Plan, Pod, PodRevision, Readiness, RevisionState, RollbackTarget,
     RollbackTargets, Targeting,
 };
 
 /// So many seconds after the beginning of time.
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
+}
+
+/// What is told of a rollout.
+pub(crate) fn said(fleet: &Fleet, plan: &Plan) -> StatusSentence {
+    let about = RolloutStatus {
+        set: &"default/agent",
+        fleet,
+        plan,
+        hook: None,
+    };
+    about.said(plan.phase)
 }
 
 /// A fleet whose current revision is `new`, and not the first one. The nodes have to be in the order of names.

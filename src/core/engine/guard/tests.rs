@@ -260,13 +260,7 @@ fn a_rollout_is_not_complete_while_its_last_node_is_judged_and_names_who_is_gone
         ..beside_old(Vec::new())
     };
     let late = decide(&strategy, &deleted, at(1009) + JUDGED_AFTER);
-    let about = crate::core::messages::RolloutStatus {
-        set: &"web/agent",
-        fleet: &deleted,
-        plan: &late,
-        hook: None,
-    };
-    let said = about.said(late.phase);
+    let said = crate::core::testing::said(&deleted, &late);
     assert_eq!(said.reason, "CompleteExceptFailed");
     let names = "; failed by this revision, and deleted since: a";
     assert!(said.sentence().ends_with(names), "{}", said.sentence());

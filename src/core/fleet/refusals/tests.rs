@@ -1,10 +1,9 @@
 //! Who has to wait, who has their turn instead, and what is said of it.
 
 use super::*;
-use crate::core::messages::RolloutStatus;
 use crate::core::plan::{Phase, Plan, Stall};
 use crate::core::settings::{Mode, Share, Strategy};
-use crate::core::testing::{at, current, fleet, node, old};
+use crate::core::testing::{self, at, current, fleet, node, old};
 use crate::core::verdict::Verdict;
 use crate::core::{Fleet, NodeWindow, Pod, Windows, decide};
 
@@ -44,13 +43,7 @@ fn deleted(plan: &Plan) -> Vec<&str> {
 }
 
 fn said(fleet: &Fleet, plan: &Plan) -> String {
-    let about = RolloutStatus {
-        set: &"default/agent",
-        fleet,
-        plan,
-        hook: None,
-    };
-    about.said(plan.phase).sentence()
+    testing::said(fleet, plan).sentence()
 }
 
 fn words(plan: &Plan) -> Vec<&str> {
