@@ -33,8 +33,6 @@ use super::pause::is_paused;
 use super::predownload::Predownloading;
 use super::surge::Terms;
 use super::{not_ready, ota, phase, removal};
-#[cfg(test)]
-use crate::core::fleet::Fleet;
 use crate::core::fleet::record::FailureRecord;
 use crate::core::fleet::{Crowd, Node, Pod, Targeting};
 use crate::core::id::{NodeName, PodRevision, RevisionState};
@@ -235,45 +233,8 @@ pub(super) fn is_calm(judged: &JudgedFleet<'_>) -> bool {
         && judged.order().is_by_name()
 }
 
-/// The same fleet with its bystanders counted; of those that wait the first `window` stay in the list. What a keeper of fleets
-/// does step by step, in one go: for tests.
-#[cfg(test)]
-pub(in crate::core) fn counted(
-    strategy: &Strategy,
-    fleet: &Fleet,
-    window: usize,
-    now: Timestamp,
-) -> Fleet {
-    let named: std::collections::BTreeSet<&NodeName> = named(fleet.record.as_ref()).collect();
-    let mut crowd = Crowd::default();
-    let mut shown = 0;
-    let mut nodes = Vec::new();
-    for node in &fleet.nodes {
-        let bystander = Bystander::of(strategy, node, fleet.in_order, now);
-        match bystander.filter(|_| !named.contains(&node.name)) {
-            Some(bystander) if bystander.standing == Standing::Waiting && shown < window => {
-                shown += 1;
-            }
-            Some(bystander) => {
-                if bystander.standing == Standing::Waiting {
-                    crowd.next.get_or_insert_with(|| node.name.clone());
-                }
-                crowd.add(&bystander);
-                continue;
-            }
-            None => {}
-        }
-        nodes.push(node.clone());
-    }
-    Fleet {
-        nodes,
-        crowd,
-        ..fleet.clone()
-    }
-}
-
 impl Crowd {
-    /// One more.
+    /// One more. Who is [`next`](Self::next), and when to [`wake`](Self::wake), is for whoever keeps them to say.
     pub fn add(&mut self, bystander: &Bystander) {
         self.count(bystander.standing, |number| *number += 1);
         let Bystander {
@@ -290,10 +251,9 @@ impl Crowd {
             }
             Standing::Offline { .. } | Standing::Moving { .. } => {}
         }
-        self.wake = self.wake.into_iter().chain(bystander.until).min();
     }
 
-    /// One less. What is said of pods and of time stays: a span that is too wide has everybody looked at, and nothing else
+    /// One less. What is said of pods stays: a span that is too wide has everybody looked at, and nothing else
     /// follows.
     pub fn remove(&mut self, standing: Standing) {
         self.count(standing, |number| *number -= 1);

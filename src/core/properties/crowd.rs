@@ -1,12 +1,14 @@
 //! Whoever is counted and not looked at changes no decision: the complete list is the oracle.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
 use super::{Random, config, fleets, now, strategies};
-use crate::core::engine::crowd::{counted, may_be_counted};
-use crate::core::messages::RolloutStatus;
+use crate::core::engine::crowd::{Bystander, Standing, may_be_counted, named};
+use crate::core::testing::said;
 use crate::core::{Strategy, *};
 
 /// Settings under which nodes may be counted, mostly.
@@ -30,15 +32,37 @@ fn plain() -> impl Random<Strategy> {
     })
 }
 
-/// What is told of a rollout.
-fn told(fleet: &Fleet, plan: &Plan) -> String {
-    let status = RolloutStatus {
-        set: &"shop/agent",
-        fleet,
-        plan,
-        hook: None,
-    };
-    status.said(plan.phase).sentence()
+/// The same fleet with its bystanders counted; of those that wait the first `window` stay in the list. What a keeper of fleets
+/// does step by step, in one go.
+fn counted(strategy: &Strategy, fleet: &Fleet, window: usize, now: Timestamp) -> Fleet {
+    let named: BTreeSet<&NodeName> = named(fleet.record.as_ref()).collect();
+    let mut crowd = Crowd::default();
+    let mut shown = 0;
+    let mut nodes = Vec::new();
+    for node in &fleet.nodes {
+        let bystander = Bystander::of(strategy, node, fleet.in_order, now);
+        let bystander = bystander.filter(|_| !named.contains(&node.name));
+        let Some(bystander) = bystander else {
+            nodes.push(node.clone());
+            continue;
+        };
+        let waits = bystander.standing == Standing::Waiting;
+        if waits && shown < window {
+            shown += 1;
+            nodes.push(node.clone());
+            continue;
+        }
+        if waits {
+            crowd.next.get_or_insert_with(|| node.name.clone());
+        }
+        crowd.wake = crowd.wake.into_iter().chain(bystander.until).min();
+        crowd.add(&bystander);
+    }
+    Fleet {
+        nodes,
+        crowd,
+        ..fleet.clone()
+    }
 }
 
 /// When somebody has to look again, for the sake of the plan or to ask what holds a pod.
@@ -95,7 +119,7 @@ pub(super) fn compare(
         seen.not_ready(&list, now).pods,
         plan.not_ready(fleet, now).pods
     );
-    prop_assert_eq!(told(&list, &seen), told(fleet, &plan));
+    prop_assert_eq!(said(&list, &seen).sentence(), said(fleet, &plan).sentence());
     for (node, verdict) in list.nodes.iter().zip(&seen.verdicts) {
         let position = fleet::position_of(&fleet.nodes, &node.name).expect("it is one of them");
         prop_assert_eq!(verdict, &plan.verdicts[position], "{}", node.name);
