@@ -27,20 +27,20 @@ replica_named() {
     if kubectl -n yurt-ds logs "$pod" 2> /dev/null | grep -F "$1" > /dev/null; then echo "$pod" && return; fi
   done
 }
-revision_of() { kubectl get pods -l app=hello --field-selector "spec.nodeName=$1" -o 'jsonpath={.items[*].spec.containers[0].image}'; }
+revision_of() { kubectl get pods -l app=hello --field-selector "$(on_node "$1")" -o 'jsonpath={.items[*].spec.containers[0].image}'; }
 version_of() { # what the pod on that node says over HTTP
   local ip
-  ip=$(kubectl get pods -l app=hello --field-selector "spec.nodeName=$1" -o 'jsonpath={.items[0].status.podIP}')
+  ip=$(kubectl get pods -l app=hello --field-selector "$(on_node "$1")" -o 'jsonpath={.items[0].status.podIP}')
   curl --silent --max-time 10 "http://$ip:8080/" || true
 }
 says() { [ "$(version_of "$1")" = "$2" ]; }
 one_says() { says "${nodes[0]}" "$1" || says "${nodes[1]}" "$1"; }
-uid_on() { kubectl get pods -l app=hello --field-selector "spec.nodeName=$1" -o 'jsonpath={.items[*].metadata.uid}'; }
+uid_on() { kubectl get pods -l app=hello --field-selector "$(on_node "$1")" -o 'jsonpath={.items[*].metadata.uid}'; }
 is_same() { [ "$(uid_on "$1")" = "$2" ]; } # NODE UID
 # What the kubelet waits for before it calls the pod on that node Ready.
 open_gate() {
   local pod
-  pod=$(kubectl get pods -l app=hello --field-selector "spec.nodeName=$1" -o name)
+  pod=$(kubectl get pods -l app=hello --field-selector "$(on_node "$1")" -o name)
   kubectl patch "$pod" --subresource status -p '{"status": {"conditions": [{"type": "example.io/gate", "status": "True"}]}}' > /dev/null
 }
 

@@ -146,6 +146,10 @@ has_leader() { [ -n "$(holder)" ]; }
 holder() { kubectl -n yurt-ds get lease yurt-ds-controller --ignore-not-found -o 'jsonpath={.spec.holderIdentity}'; }
 replicas() { kubectl -n yurt-ds get pods -l app.kubernetes.io/component=controller -o name; }
 
+# What selects the pods on that node that a DaemonSet counts. One that was deleted and has ended is in the API for a moment longer, and the DaemonSet
+# controller does not wait for that: it is there beside its successor.
+on_node() { echo "spec.nodeName=$1,status.phase!=Succeeded,status.phase!=Failed"; } # NODE
+
 # Process of a pod's first container.
 process_of() { # NAMESPACE POD
   local node container

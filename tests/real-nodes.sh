@@ -17,7 +17,7 @@ show() {
   tail -n 40 "$dir/controller.log"
 }
 pod() { # DAEMONSET NODE JSONPATH
-  kubectl get pods -l "app=$1" --field-selector "spec.nodeName=$2" -o "jsonpath={.items[*]$3}"
+  kubectl get pods -l "app=$1" --field-selector "$(on_node "$2")" -o "jsonpath={.items[*]$3}"
 }
 uid() { pod "$1" "$2" .metadata.uid; }
 is_same() { [ "$(uid "$1" "$2")" = "$3" ]; }

@@ -12,7 +12,7 @@ is_on_disk() { # NODE WORDS
   uid=$(uid_on "$1" yurt-ds-ota-server-)
   grep -rqF "$2" "$dir/nodes/$1/root/var/lib/kubelet/pods/$uid/volumes/kubernetes.io~empty-dir/state"
 }
-agent_on() { kubectl -n yurt-ds-edge get pods --field-selector "spec.nodeName=$1" -o name; }
+agent_on() { kubectl -n yurt-ds-edge get pods --field-selector "$(on_node "$1")" -o name; }
 
 without_cloud() {
   local pod agent process age refused="503 OTA upgrade is not allowed when node is disconnected to cloud" since

@@ -81,7 +81,7 @@ guard_takes_a_new_pod_back() {
   is_same anew "$near" "$bad" || fail "$near has another pod than the one that crashed"
 
   say "somebody deletes that pod, and the native controller makes one of the bad template"
-  kubectl delete pod -l app=anew --field-selector "spec.nodeName=$near" > /dev/null
+  kubectl delete pod -l app=anew --field-selector "$(on_node "$near")" > /dev/null
   until_true 90 "version 1 on both" is_as_before anew
   is_same anew "$near" "$bad" && fail "$near has the same pod"
   is_stopped anew || fail "the stop was forgotten"

@@ -9,7 +9,7 @@ waits() { # DAEMONSET NODE UID: marked, not Ready, and serving
   [ "$(phase_of "$1" "$2")" = PreparingDelete ] && is_same "$1" "$2" "$3" && ! is_ready "$1" "$2" && serves "$1" "$2" 1
 }
 lets_go() { # DAEMONSET NODE: whoever was asked agrees
-  kubectl label pod -l "app=$1" --field-selector "spec.nodeName=$2" example.io/drain- > /dev/null
+  kubectl label pod -l "app=$1" --field-selector "$(on_node "$2")" example.io/drain- > /dev/null
 }
 
 hook_holds_the_pod() {
