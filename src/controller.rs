@@ -16,6 +16,7 @@ pub mod complaints;
 mod engine;
 pub mod events;
 mod feed;
+mod gathering;
 mod groups;
 pub mod identity;
 mod in_place;
@@ -32,7 +33,6 @@ mod surge;
 mod write_backoff;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Result;
 use kube::Client;
@@ -45,18 +45,14 @@ use crate::k8s::client::{self, Role, Source};
 use crate::k8s::permission::Permission;
 use crate::serve::{self, ReadinessHandle};
 use crate::shutdown::{self, Shutdown};
+pub use gathering::Gathering;
+
 use complaints::Complaints;
 use engine::{Engine, EngineParts};
 use events::Events;
 use lease::{Election, Settings};
 use metrics::Metrics;
 use prepull::Puller;
-
-/// How long whatever arrives is let gather before the thread of the process wakes up for it.
-///
-/// A rollout is thousands of small messages: looked at one by one, waking up costs more than all else that is done with them.
-/// Nothing here is in such a hurry, the shortest thing that is waited for is a pod.
-pub const GATHERING: Duration = Duration::from_millis(5);
 
 /// What the controller runs with; tests and the simulator bring their own.
 pub struct ControllerConfig {
@@ -72,13 +68,15 @@ pub struct ControllerConfig {
     pub metrics: Arc<Metrics>,
     /// What `/ready` waits for.
     pub readiness: ReadinessHandle,
+    /// How long the thread sleeps between two looks at what arrived.
+    pub gathering: Gathering,
 }
 
-/// The process: listens, runs, and ends when asked to.
+/// The process: listens, runs, and ends when asked to. Its thread sleeps as `gathering` says.
 ///
 /// # Errors
 /// When it cannot start: no usable credentials, a port that is taken, durations that do not fit.
-pub async fn start(args: ControllerArgs, shutdown: Shutdown) -> Result<()> {
+pub async fn start(args: ControllerArgs, gathering: Gathering, shutdown: Shutdown) -> Result<()> {
     let source = Source {
         kubeconfig: args.kubeconfig.clone(),
         in_cluster: args.kubeconfig.is_none(),
@@ -105,6 +103,7 @@ pub async fn start(args: ControllerArgs, shutdown: Shutdown) -> Result<()> {
         elects: args.lease.leader_elect,
         metrics,
         readiness,
+        gathering,
     };
     run(config, shutdown).await;
     end_of_serving.request();
@@ -121,6 +120,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         elects,
         metrics,
         readiness,
+        gathering,
     } = config;
     for resource in feed::CLUSTER_WIDE {
         readiness.wait_for(resource);
@@ -171,6 +171,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         events,
         metrics,
         readiness,
+        gathering,
         clock,
     });
     engine.run(shutdown).await;

@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 use clap::FromArgMatches as _;
 use yurt_ds::cli::{Cli, Command};
 use yurt_ds::clock::Clock;
-use yurt_ds::{controller, ctl, demo, log, ota_server, shutdown};
+use yurt_ds::controller::{self, Gathering};
+use yurt_ds::{ctl, demo, log, ota_server, shutdown};
 
 /// What a shell calls the end by Ctrl-C.
 const INTERRUPTED: u8 = 130;
@@ -29,20 +30,22 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode> {
     // One thread: the work is waiting, and each thread would cost memory on every replica.
     let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let gathering = Gathering::default();
     if matches!(command, Command::Controller(_)) {
-        runtime.on_thread_park(|| std::thread::sleep(controller::GATHERING));
+        let gathering = gathering.clone();
+        runtime.on_thread_park(move || gathering.sleep());
     }
     let runtime = runtime
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(dispatch(command))
+    runtime.block_on(dispatch(command, gathering))
 }
 
-async fn dispatch(command: Command) -> Result<ExitCode> {
+async fn dispatch(command: Command, gathering: Gathering) -> Result<ExitCode> {
     let mut shutdown = shutdown::on_signals().context("cannot listen for signals")?;
     match command {
-        Command::Controller(args) => controller::start(args, shutdown).await?,
+        Command::Controller(args) => controller::start(args, gathering, shutdown).await?,
         Command::OtaServer(args) => ota_server::start(args, shutdown).await?,
         Command::Ctl(args) => {
             let ended = tokio::select! {

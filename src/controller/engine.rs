@@ -24,6 +24,7 @@ use super::apply::{WriteError, Writer};
 use super::caches::Input;
 use super::events::{Events, Severity, Subject};
 use super::feed::{Feed, FeedOutcome};
+use super::gathering::Gathering;
 use super::lease::Leadership;
 use super::lookup::{LookupResult, Lookups};
 use super::metrics::Metrics;
@@ -78,6 +79,7 @@ pub(super) struct EngineParts {
     pub(super) events: Events,
     pub(super) metrics: Arc<Metrics>,
     pub(super) readiness: ReadinessHandle,
+    pub(super) gathering: Gathering,
     pub(super) clock: Clock,
 }
 
@@ -201,6 +203,7 @@ impl Engine {
     fn take(&mut self, input: Input) {
         let now = self.parts.clock.now();
         let fed = self.parts.feed.take(&mut self.index, input, now);
+        self.parts.gathering.settle(self.parts.feed.is_settled());
         self.take_fed(fed);
     }
 

@@ -60,12 +60,16 @@ impl<T: Default> Watch<T> {
 
     /// A list begins.
     fn begin(&mut self, now: Timestamp) {
-        self.listing.seen = T::default();
+        self.listing.begin();
         self.began = Some(now);
     }
 
     fn is_complete(&self) -> bool {
         self.listing.complete
+    }
+
+    fn is_settled(&self) -> bool {
+        self.listing.is_settled()
     }
 }
 
@@ -73,13 +77,26 @@ impl<T: Default> Watch<T> {
 #[derive(Debug, Default)]
 struct Listing<T> {
     seen: T,
+    /// Whether one has arrived.
     complete: bool,
+    /// Whether another one is on its way.
+    arrives: bool,
 }
 
 impl<T: Default> Listing<T> {
+    fn begin(&mut self) {
+        self.seen = T::default();
+        self.arrives = true;
+    }
+
+    fn is_settled(&self) -> bool {
+        self.complete && !self.arrives
+    }
+
     /// What it contained.
     fn finish(&mut self) -> T {
         self.complete = true;
+        self.arrives = false;
         std::mem::take(&mut self.seen)
     }
 }
@@ -124,6 +141,13 @@ impl Feed {
     /// Whether the cluster-wide watches have told everything once.
     pub(super) fn is_complete(&self) -> bool {
         self.nodes.complete && self.sets.complete && self.has_revisions
+    }
+
+    /// Whether every list that was asked for has arrived.
+    pub(super) fn is_settled(&self) -> bool {
+        let is_settled =
+            |known: &GroupWatch| known.pods.is_settled() && known.revisions.is_settled();
+        self.nodes.is_settled() && self.sets.is_settled() && self.groups.iter().all(is_settled)
     }
 
     /// Lists the pods of every DaemonSet anew, because somebody else may have deleted some a moment ago.
@@ -178,7 +202,7 @@ impl Feed {
 
     fn node(&mut self, index: &mut Index, event: Event<k8s::Node>, now: Timestamp) -> FeedOutcome {
         match event {
-            Event::Init => self.nodes.seen.clear(),
+            Event::Init => self.nodes.begin(),
             Event::InitApply(node) => {
                 self.nodes.seen.extend(node.metadata.name.clone());
                 return FeedOutcome::of(RequeueDelay::Short, index.apply_node(&node, now));
@@ -205,7 +229,7 @@ impl Feed {
 
     fn set(&mut self, index: &mut Index, event: Event<k8s::DaemonSet>) -> FeedOutcome {
         match event {
-            Event::Init => self.sets.seen.clear(),
+            Event::Init => self.sets.begin(),
             Event::InitApply(set) => {
                 self.sets.seen.extend(SetKey::of(&set.metadata));
                 return self.apply_set(index, &set);
@@ -500,4 +524,25 @@ impl GroupWatch {
 /// A DaemonSet with its selector.
 fn selector<'a>(index: &'a Index, key: &'a SetKey) -> Option<(&'a SetKey, &'a str)> {
     Some((key, index.set(key)?.selector.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was known stays known while a list is made anew, and is not all there is to know.
+    #[test]
+    fn a_list_that_is_made_anew_is_complete_and_not_settled() {
+        let told = |listing: &Listing<BTreeSet<String>>| (listing.complete, listing.is_settled());
+        let mut listing = Listing::default();
+        assert_eq!(told(&listing), (false, false));
+        listing.begin();
+        listing.seen.insert("node".to_owned());
+        assert_eq!(listing.finish().len(), 1);
+        assert_eq!(told(&listing), (true, true));
+        listing.begin();
+        assert_eq!(told(&listing), (true, false));
+        assert!(listing.finish().is_empty());
+        assert_eq!(told(&listing), (true, true));
+    }
 }

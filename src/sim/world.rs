@@ -131,6 +131,7 @@ pub(crate) fn start_controller(
         elects: false, // there is one
         metrics: metrics::Metrics::new(),
         readiness: ReadinessHandle::default(),
+        gathering: controller::Gathering::default(),
     };
     (end, tokio::spawn(controller::run(config, shutdown)))
 }

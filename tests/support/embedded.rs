@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use yurt_ds::clock::Clock;
 use yurt_ds::controller::lease::Settings;
 use yurt_ds::controller::metrics::Metrics;
-use yurt_ds::controller::{self, ControllerConfig};
+use yurt_ds::controller::{self, ControllerConfig, Gathering};
 use yurt_ds::k8s::client::Role;
 use yurt_ds::ota_server;
 use yurt_ds::serve::ReadinessHandle;
@@ -209,6 +209,7 @@ fn replica(cluster: &Cluster, clock: &Clock, identity: &str, elects: bool) -> Re
         elects,
         metrics: metrics.clone(),
         readiness: ReadinessHandle::default(),
+        gathering: Gathering::default(),
     };
     Replica {
         metrics,

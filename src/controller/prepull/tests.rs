@@ -107,6 +107,7 @@ impl Story {
             elects: false,
             metrics: Metrics::new(),
             readiness: ReadinessHandle::default(),
+            gathering: controller::Gathering::default(),
         };
         self.controller = Some(tokio::spawn(async move {
             let _end = end;
