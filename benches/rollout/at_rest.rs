@@ -4,22 +4,27 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
+use http::Request;
 
 use super::compare::{Figure, figure};
 use super::controller::{Controller, SETTLE};
 use super::plane::{Plane, now};
+use super::process::cpu_of;
 use super::sets::Sets;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Starts that binary on DaemonSets of which nothing was reported yet.
 pub(crate) async fn at_rest(binary: &Path, plane: &Plane, sets: &Sets) -> Result<Vec<Figure>> {
+    let list = plain_list(plane).await?;
     sets.forget_reports().await?;
+    let before = api_server_cpu(plane)?;
     let began = now();
     let controller = Controller::start(binary, plane).await?;
     let ready = began.elapsed().as_secs_f64();
     let (_, connections) = controller.watched(sets.wait_for_reports()).await?;
     let reported = began.elapsed().as_secs_f64();
+    let served = api_server_cpu(plane)? - before;
     let start = controller.usage()?;
     tokio::time::sleep(SETTLE).await;
     let before = controller.usage()?;
@@ -29,6 +34,8 @@ pub(crate) async fn at_rest(binary: &Path, plane: &Plane, sets: &Sets) -> Result
         figure("start until ready, s", ready, 2),
         figure("start until all is reported, s", reported, 2),
         figure("CPU until then, s", start.cpu, 2),
+        figure("CPU of the API server until then, s", served, 2),
+        figure("and for one plain list of all pods, s", list, 2),
         figure("decisions until then", start.decisions.count, 0),
         figure("peak RSS, MiB", controller.peak()?, 1),
         figure(super::replacing::RESIDENT, controller.resident()?, 1),
@@ -41,4 +48,19 @@ pub(crate) async fn at_rest(binary: &Path, plane: &Plane, sets: &Sets) -> Result
             0,
         ),
     ])
+}
+
+/// What it costs the API server to list all pods in one piece, in seconds of its CPU time.
+async fn plain_list(plane: &Plane) -> Result<f64> {
+    let client = plane.client().await?;
+    let before = api_server_cpu(plane)?;
+    let request = Request::get("/api/v1/pods").body(Vec::new())?;
+    client.request_text(request).await?;
+    Ok(api_server_cpu(plane)? - before)
+}
+
+fn api_server_cpu(plane: &Plane) -> Result<f64> {
+    let number = plane.kubeconfig().with_file_name("kube-apiserver.pid");
+    let number = std::fs::read_to_string(number)?;
+    cpu_of(&Path::new("/proc").join(number.trim()))
 }

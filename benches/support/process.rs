@@ -41,15 +41,7 @@ impl Process {
 
     /// CPU time so far in seconds, user and system.
     pub(crate) fn cpu(&self) -> Result<f64> {
-        let stat = std::fs::read_to_string(self.folder().join("stat"))?;
-        let after = stat.rsplit_once(')').context("/proc/PID/stat")?.1;
-        let ticks = |field: usize| {
-            after
-                .split_whitespace()
-                .nth(field)
-                .and_then(|text| text.parse::<f64>().ok())
-        };
-        Ok((ticks(11).context("utime")? + ticks(12).context("stime")?) / 100.0)
+        cpu_of(&self.folder())
     }
 
     /// Memory in MiB: `VmHWM` is the peak, `VmRSS` what is resident now, `RssAnon` what of it no file holds.
@@ -60,6 +52,19 @@ impl Process {
         let kib: f64 = value.with_context(|| field.to_owned())?.parse()?;
         Ok(kib / 1024.0)
     }
+}
+
+/// CPU time so far of the process with that folder in `/proc`, in seconds, user and system.
+pub(crate) fn cpu_of(folder: &Path) -> Result<f64> {
+    let stat = std::fs::read_to_string(folder.join("stat"))?;
+    let after = stat.rsplit_once(')').context("/proc/PID/stat")?.1;
+    let ticks = |field: usize| {
+        after
+            .split_whitespace()
+            .nth(field)
+            .and_then(|text| text.parse::<f64>().ok())
+    };
+    Ok((ticks(11).context("utime")? + ticks(12).context("stime")?) / 100.0)
 }
 
 impl Drop for Process {
