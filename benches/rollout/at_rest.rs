@@ -8,7 +8,7 @@ use http::Request;
 
 use super::compare::{Figure, figure};
 use super::controller::{Controller, SETTLE};
-use super::plane::{Plane, now};
+use super::plane::{Plane, now, wait_within};
 use super::process::cpu_of;
 use super::sets::Sets;
 
@@ -16,8 +16,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Starts that binary on DaemonSets of which nothing was reported yet.
 pub(crate) async fn at_rest(binary: &Path, plane: &Plane, sets: &Sets) -> Result<Vec<Figure>> {
-    let list = plain_list(plane).await?;
     sets.forget_reports().await?;
+    wait_for_quiet(plane).await?;
+    let list = plain_list(plane).await?;
     let before = api_server_cpu(plane)?;
     let began = now();
     let controller = Controller::start(binary, plane).await?;
@@ -57,6 +58,22 @@ async fn plain_list(plane: &Plane) -> Result<f64> {
     let request = Request::get("/api/v1/pods").body(Vec::new())?;
     client.request_text(request).await?;
     Ok(api_server_cpu(plane)? - before)
+}
+
+/// Waits until the API server has next to nothing to do: what was made for the measurement keeps it busy for a while.
+async fn wait_for_quiet(plane: &Plane) -> Result<()> {
+    const LOOK: Duration = Duration::from_secs(5);
+    wait_within(
+        10 * MINUTE,
+        Duration::ZERO,
+        "a quiet API server",
+        || async {
+            let before = api_server_cpu(plane)?;
+            tokio::time::sleep(LOOK).await;
+            Ok(api_server_cpu(plane)? - before < LOOK.as_secs_f64() / 5.0)
+        },
+    )
+    .await
 }
 
 fn api_server_cpu(plane: &Plane) -> Result<f64> {
