@@ -45,14 +45,14 @@ use crate::k8s::client::{self, Role, Source};
 use crate::k8s::permission::Permission;
 use crate::serve::{self, ReadinessHandle};
 use crate::shutdown::{self, Shutdown};
-pub use gathering::Gathering;
-
 use complaints::Complaints;
 use engine::{Engine, EngineParts};
 use events::Events;
 use lease::{Election, Settings};
 use metrics::Metrics;
 use prepull::Puller;
+
+pub use gathering::Gathering;
 
 /// What the controller runs with; tests and the simulator bring their own.
 pub struct ControllerConfig {
