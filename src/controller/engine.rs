@@ -218,7 +218,7 @@ impl Engine {
             self.state.dirty.remove(&key);
             self.parts.lookups.forget(&key);
             self.parts.puller.forget(&key);
-            self.parts.metrics.forget(&key.namespace, &key.name);
+            self.parts.metrics.forget(&key);
         }
         for (key, delay) in fed.requeued {
             self.requeue(key, delay);
@@ -370,7 +370,7 @@ impl Engine {
                 {
                     let phase = plan.standing(was_complete(&set.conditions, &fleet.revision));
                     let metrics = &self.parts.metrics;
-                    metrics.record_plan(&key.namespace, &key.name, &plan, phase);
+                    metrics.record_plan(key.clone(), &plan, phase);
                 }
                 let on_revision = strategy.notes_on(&fleet.revision);
                 let notes = notes.into_iter().chain(on_revision);
@@ -383,7 +383,7 @@ impl Engine {
                     return;
                 };
                 if self.state.leading {
-                    self.parts.metrics.record_invalid(&key.namespace, &key.name);
+                    self.parts.metrics.record_invalid(key.clone());
                 }
                 let left_ota = invalid.is_native_update();
                 if left_ota {
@@ -406,7 +406,7 @@ impl Engine {
                 let Some(fleet) = self.index.fleet(key, now) else {
                     return;
                 };
-                self.parts.metrics.forget(&key.namespace, &key.name);
+                self.parts.metrics.forget(key);
                 let released = release(&fleet, min_ready, now);
                 let is_released = released.actions.is_empty();
                 let (released, refused) = without_refused(&fleet, released, now);

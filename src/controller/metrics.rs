@@ -4,6 +4,8 @@
 //!
 //! Labels come from closed sets, and from names of DaemonSets that are managed: no series per node or pod.
 
+mod rollouts;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,31 +18,14 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-use crate::core::{Counts, Phase, Plan, Verdict};
+use crate::core::{Phase, Plan};
+use crate::index::SetKey;
 use crate::k8s::client::Failure;
+
+use rollouts::{Rollout, Rollouts};
 
 /// Prefix of every metric.
 const PREFIX: &str = "yurt_ds";
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DaemonSet {
-    namespace: String,
-    daemonset: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NodesOf {
-    namespace: String,
-    daemonset: String,
-    verdict: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LackingLabels {
-    namespace: String,
-    daemonset: String,
-    reason: &'static str,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WriteLabels {
@@ -111,19 +96,7 @@ impl SkipReason {
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    nodes: Family<NodesOf, Gauge>,
-    complete: Family<DaemonSet, Gauge>,
-    stalled: Family<DaemonSet, Gauge>,
-    paused: Family<DaemonSet, Gauge>,
-    paused_since: Family<DaemonSet, Gauge>,
-    invalid: Family<DaemonSet, Gauge>,
-    targeted: Family<DaemonSet, Gauge>,
-    allowed: Family<DaemonSet, Gauge>,
-    unavailable: Family<DaemonSet, Gauge>,
-    updated: Family<DaemonSet, Gauge>,
-    charged: Family<DaemonSet, Gauge>,
-    reverted: Family<DaemonSet, Gauge>,
-    lacking: Family<LackingLabels, Gauge>,
+    rollouts: Arc<Rollouts>,
     writes: Family<WriteLabels, Counter>,
     withheld: Family<Reason, Counter>,
     watch_restarts: Family<Resource, Counter>,
@@ -149,55 +122,11 @@ impl Metrics {
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         r.register("build", "The program", version);
         let metrics = Self {
-            nodes: gauges(r, "nodes", "Nodes of a DaemonSet by verdict"),
-            complete: gauges(
-                r,
-                "rollout_complete",
-                "1: every targeted node that is online runs the current revision",
-            ),
-            stalled: gauges(
-                r,
-                "rollout_stalled",
-                "1: the rollout stopped by itself and needs a person",
-            ),
-            paused: gauges(r, "rollout_paused", "1: paused with nodes left"),
-            paused_since: gauges(
-                r,
-                "paused_since_timestamp_seconds",
-                "Since when it is paused (Unix time), with nodes left or not; absent while it is not",
-            ),
-            invalid: gauges(
-                r,
-                "settings_invalid",
-                "1: the settings cannot be used, nothing is touched",
-            ),
-            targeted: gauges(r, "targeted", "Nodes where a pod belongs"),
-            allowed: gauges(
-                r,
-                "allowed_unavailable",
-                "max-unavailable, resolved; 0 under OTA, where owners decide",
-            ),
-            unavailable: gauges(r, "unavailable", "Targeted nodes that occupy budget"),
-            updated: gauges(
-                r,
-                "updated",
-                "Targeted nodes that run the current revision: with an available pod of it, or offline with such a pod",
-            ),
-            charged: gauges(
-                r,
-                "charged",
-                "Nodes that failed on the current revision's account, those that are gone or recovering included",
-            ),
-            reverted: gauges(
-                r,
-                "reverted",
-                "Online nodes whose pod was taken back from the revision that the guard stopped, or is being so",
-            ),
-            lacking: gauges(
-                r,
-                "without_available_pod",
-                "Targeted nodes without an available pod, by the reason",
-            ),
+            rollouts: {
+                let rollouts = Arc::new(Rollouts::default());
+                r.register_collector(Box::new(rollouts.clone()));
+                rollouts
+            },
             writes: counters(
                 r,
                 "api_writes",
@@ -268,89 +197,23 @@ impl Metrics {
     }
 
     /// What was decided for a DaemonSet with usable settings; `phase` is what its conditions say.
-    pub fn record_plan(&self, namespace: &str, name: &str, plan: &Plan, phase: Phase) {
-        let key = daemonset(namespace, name);
-        for (word, count) in Verdict::WORDS.into_iter().zip(plan.counts.by_word) {
-            self.nodes
-                .get_or_create(&key.nodes(word))
-                .set(number(count));
-        }
-        set(
-            &self.complete,
-            &key,
-            i64::from(matches!(phase, Phase::Complete { .. })),
-        );
-        set(
-            &self.stalled,
-            &key,
-            i64::from(matches!(phase, Phase::Stalled(_))),
-        );
-        set(
-            &self.paused,
-            &key,
-            i64::from(matches!(phase, Phase::Paused { .. })),
-        );
-        match &plan.pause {
-            Some(stand) => set(&self.paused_since, &key, stand.record.since.as_second()),
-            None => drop(self.paused_since.remove(&key)),
-        }
-        set(&self.invalid, &key, i64::from(phase == Phase::Invalid));
-        set(&self.targeted, &key, number(plan.counts.targeted));
-        set(&self.allowed, &key, number(plan.counts.allowed));
-        set(&self.unavailable, &key, number(plan.counts.unavailable));
-        set(&self.updated, &key, number(plan.running()));
-        set(&self.charged, &key, number(plan.counts.failures));
-        set(&self.reverted, &key, number(plan.counts.reverted));
-        for (reason, count) in plan.counts.lacking() {
-            self.lacking
-                .get_or_create(&key.lacking(reason))
-                .set(number(count));
-        }
+    pub fn record_plan(&self, key: SetKey, plan: &Plan, phase: Phase) {
+        self.rollouts.set(key, Some(Rollout::of(plan, phase)));
     }
 
     /// A DaemonSet whose settings cannot be used: nothing is known about its nodes.
-    pub fn record_invalid(&self, namespace: &str, name: &str) {
-        self.forget(namespace, name);
-        set(&self.invalid, &daemonset(namespace, name), 1);
+    pub fn record_invalid(&self, key: SetKey) {
+        self.rollouts.set(key, None);
     }
 
     /// A DaemonSet that is gone or not ours any more: its series end.
-    pub fn forget(&self, namespace: &str, name: &str) {
-        let key = daemonset(namespace, name);
-        for word in Verdict::WORDS {
-            self.nodes.remove(&key.nodes(word));
-        }
-        for (reason, _) in Counts::default().lacking() {
-            self.lacking.remove(&key.lacking(reason));
-        }
-        for family in self.per_daemonset() {
-            family.remove(&key);
-        }
+    pub fn forget(&self, key: &SetKey) {
+        self.rollouts.forget(key);
     }
 
     /// This replica does not lead any more: who does exports what is known per DaemonSet, and sums count it once.
     pub fn forget_all(&self) {
-        self.nodes.clear();
-        self.lacking.clear();
-        for family in self.per_daemonset() {
-            family.clear();
-        }
-    }
-
-    fn per_daemonset(&self) -> [&Family<DaemonSet, Gauge>; 11] {
-        [
-            &self.complete,
-            &self.stalled,
-            &self.paused,
-            &self.paused_since,
-            &self.invalid,
-            &self.targeted,
-            &self.allowed,
-            &self.unavailable,
-            &self.updated,
-            &self.charged,
-            &self.reverted,
-        ]
+        self.rollouts.forget_all();
     }
 
     /// A request that changes something was answered.
@@ -441,35 +304,6 @@ impl Metrics {
     }
 }
 
-impl DaemonSet {
-    fn lacking(&self, reason: &'static str) -> LackingLabels {
-        LackingLabels {
-            namespace: self.namespace.clone(),
-            daemonset: self.daemonset.clone(),
-            reason,
-        }
-    }
-
-    fn nodes(&self, verdict: &'static str) -> NodesOf {
-        NodesOf {
-            namespace: self.namespace.clone(),
-            daemonset: self.daemonset.clone(),
-            verdict,
-        }
-    }
-}
-
-fn daemonset(namespace: &str, name: &str) -> DaemonSet {
-    DaemonSet {
-        namespace: namespace.to_owned(),
-        daemonset: name.to_owned(),
-    }
-}
-
-fn set(family: &Family<DaemonSet, Gauge>, key: &DaemonSet, value: i64) {
-    family.get_or_create(key).set(value);
-}
-
 fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
@@ -523,8 +357,12 @@ fn histogram(registry: &mut Registry) -> Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{PauseRecord, PauseStand};
+    use crate::core::{Counts, PauseRecord, PauseStand, Verdict};
     use k8s_openapi::jiff::Timestamp;
+
+    fn agent() -> SetKey {
+        SetKey::new("shop", "agent")
+    }
 
     fn plan() -> Plan {
         let mut by_word = [0; Verdict::WORDS.len()];
@@ -564,7 +402,7 @@ mod tests {
     #[test]
     fn a_plan_becomes_one_series_per_verdict_and_ends_with_its_daemonset() {
         let metrics = Metrics::new();
-        metrics.record_plan("shop", "agent", &plan(), plan().phase);
+        metrics.record_plan(agent(), &plan(), plan().phase);
         let page = metrics.encode();
         for line in [
             r#"yurt_ds_nodes{namespace="shop",daemonset="agent",verdict="Done"} 7"#,
@@ -589,8 +427,7 @@ mod tests {
         };
         let pause = Some(paused);
         metrics.record_plan(
-            "shop",
-            "agent",
+            agent(),
             &Plan {
                 pause: pause.clone(),
                 ..plan()
@@ -599,15 +436,15 @@ mod tests {
         );
         let line = r#"yurt_ds_paused_since_timestamp_seconds{namespace="shop",daemonset="agent"} 1800000000"#;
         assert!(metrics.encode().contains(line));
-        metrics.record_plan("shop", "agent", &plan(), plan().phase);
+        metrics.record_plan(agent(), &plan(), plan().phase);
         assert!(!metrics.encode().contains("paused_since_timestamp_seconds{"));
-        metrics.record_invalid("shop", "agent");
+        metrics.record_invalid(agent());
         let page = metrics.encode();
         assert!(!page.contains("verdict="), "{page}");
         assert!(page.contains(r#"yurt_ds_settings_invalid{namespace="shop",daemonset="agent"} 1"#));
-        metrics.forget("shop", "agent");
+        metrics.forget(&agent());
         assert!(!metrics.encode().contains("agent"), "{}", metrics.encode());
-        metrics.record_plan("shop", "agent", &Plan { pause, ..plan() }, plan().phase);
+        metrics.record_plan(agent(), &Plan { pause, ..plan() }, plan().phase);
         metrics.forget_all();
         assert!(!metrics.encode().contains("agent"), "{}", metrics.encode());
     }
@@ -654,7 +491,11 @@ mod tests {
     #[test]
     fn a_name_with_quotes_and_line_breaks_cannot_forge_a_series() {
         let metrics = Metrics::new();
-        metrics.record_plan("a", "x\"} 1\nyurt_ds_leader 1\n#", &plan(), plan().phase);
+        metrics.record_plan(
+            SetKey::new("a", "x\"} 1\nyurt_ds_leader 1\n#"),
+            &plan(),
+            plan().phase,
+        );
         assert!(
             !metrics
                 .encode()

@@ -1,0 +1,189 @@
+//! The series of each DaemonSet: kept as the numbers that they are made of, and written out when somebody asks.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet};
+use prometheus_client::metrics::MetricType;
+
+use super::number;
+use crate::core::{Counts, Phase, Plan, Verdict};
+use crate::index::SetKey;
+
+/// What is exported of every DaemonSet that is managed.
+#[derive(Debug, Default)]
+pub(super) struct Rollouts(Mutex<BTreeMap<SetKey, Option<Box<Rollout>>>>);
+
+/// What a plan came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rollout {
+    counts: Counts,
+    phase: Phase,
+    running: usize,
+    /// Unix time.
+    paused_since: Option<i64>,
+}
+
+impl Rollout {
+    /// `phase` is what the conditions of the DaemonSet say.
+    pub(super) fn of(plan: &Plan, phase: Phase) -> Self {
+        Self {
+            counts: plan.counts,
+            phase,
+            running: plan.running(),
+            paused_since: (plan.pause.as_ref()).map(|stand| stand.record.since.as_second()),
+        }
+    }
+}
+
+/// A gauge with one series for each DaemonSet that has a plan; `None`: none.
+struct Single {
+    name: &'static str,
+    help: &'static str,
+    value: fn(&Rollout) -> Option<i64>,
+}
+
+const INVALID: (&str, &str) = (
+    "settings_invalid",
+    "1: the settings cannot be used, nothing is touched",
+);
+
+const SINGLE: [Single; 10] = [
+    Single {
+        name: "rollout_complete",
+        help: "1: every targeted node that is online runs the current revision",
+        value: |rollout| Some(matches!(rollout.phase, Phase::Complete { .. }).into()),
+    },
+    Single {
+        name: "rollout_stalled",
+        help: "1: the rollout stopped by itself and needs a person",
+        value: |rollout| Some(matches!(rollout.phase, Phase::Stalled(_)).into()),
+    },
+    Single {
+        name: "rollout_paused",
+        help: "1: paused with nodes left",
+        value: |rollout| Some(matches!(rollout.phase, Phase::Paused { .. }).into()),
+    },
+    Single {
+        name: "paused_since_timestamp_seconds",
+        help: "Since when it is paused (Unix time), with nodes left or not; absent while it is not",
+        value: |rollout| rollout.paused_since,
+    },
+    Single {
+        name: "targeted",
+        help: "Nodes where a pod belongs",
+        value: |rollout| Some(number(rollout.counts.targeted)),
+    },
+    Single {
+        name: "allowed_unavailable",
+        help: "max-unavailable, resolved; 0 under OTA, where owners decide",
+        value: |rollout| Some(number(rollout.counts.allowed)),
+    },
+    Single {
+        name: "unavailable",
+        help: "Targeted nodes that occupy budget",
+        value: |rollout| Some(number(rollout.counts.unavailable)),
+    },
+    Single {
+        name: "updated",
+        help: "Targeted nodes that run the current revision: with an available pod of it, or offline with such a pod",
+        value: |rollout| Some(number(rollout.running)),
+    },
+    Single {
+        name: "charged",
+        help: "Nodes that failed on the current revision's account, those that are gone or recovering included",
+        value: |rollout| Some(number(rollout.counts.failures)),
+    },
+    Single {
+        name: "reverted",
+        help: "Online nodes whose pod was taken back from the revision that the guard stopped, or is being so",
+        value: |rollout| Some(number(rollout.counts.reverted)),
+    },
+];
+
+impl Rollouts {
+    /// From now on that is exported; `None`: the settings cannot be used, and nothing is known about the nodes.
+    pub(super) fn set(&self, key: SetKey, rollout: Option<Rollout>) {
+        self.lock().insert(key, rollout.map(Box::new));
+    }
+
+    /// The series of that DaemonSet end.
+    pub(super) fn forget(&self, key: &SetKey) {
+        self.lock().remove(key);
+    }
+
+    /// Those of all of them end.
+    pub(super) fn forget_all(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SetKey, Option<Box<Rollout>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Collector for Rollouts {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let known = self.lock();
+        let plans = || {
+            let known = known.iter();
+            known.filter_map(|(key, rollout)| Some((key, rollout.as_deref()?)))
+        };
+        let words = plans().flat_map(|(key, rollout)| {
+            let counts = Verdict::WORDS.into_iter().zip(rollout.counts.by_word);
+            counts.map(|(word, count)| (series(key, "verdict", word), number(count)))
+        });
+        gauge(
+            &mut encoder,
+            ("nodes", "Nodes of a DaemonSet by verdict"),
+            words,
+        )?;
+        for single in SINGLE {
+            let series = plans().filter_map(|(key, rollout)| {
+                let value = (single.value)(rollout)?;
+                Some((labels(key), value))
+            });
+            gauge(&mut encoder, (single.name, single.help), series)?;
+        }
+        let invalid = known.iter().map(|(key, rollout)| {
+            let is_invalid = rollout
+                .as_ref()
+                .is_none_or(|known| known.phase == Phase::Invalid);
+            (labels(key), is_invalid.into())
+        });
+        gauge(&mut encoder, INVALID, invalid)?;
+        let lacking = plans().flat_map(|(key, rollout)| {
+            let counts = rollout.counts.lacking().into_iter();
+            counts.map(|(reason, count)| (series(key, "reason", reason), number(count)))
+        });
+        let help = "Targeted nodes without an available pod, by the reason";
+        gauge(&mut encoder, ("without_available_pod", help), lacking)
+    }
+}
+
+/// A label and its value.
+type Label<'a> = (&'static str, &'a str);
+
+fn labels(key: &SetKey) -> [Label<'_>; 2] {
+    [("namespace", &key.namespace), ("daemonset", &key.name)]
+}
+
+fn series<'a>(key: &'a SetKey, label: &'static str, value: &'static str) -> [Label<'a>; 3] {
+    let [namespace, daemonset] = labels(key);
+    [namespace, daemonset, (label, value)]
+}
+
+/// Writes a gauge with its series.
+fn gauge<L: EncodeLabelSet>(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    series: impl Iterator<Item = (L, i64)>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in series {
+        metric.encode_family(&labels)?.encode_gauge(&value)?;
+    }
+    Ok(())
+}
