@@ -23,6 +23,7 @@ mod pod;
 mod pod_index;
 mod pod_problem;
 mod set;
+mod texts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -44,16 +45,17 @@ pub use set::{RequeueDelay, SetRecord};
 pub(crate) use last_reported::{told_revision, was_complete};
 
 use node::NodeRecord;
+use texts::Texts;
 
 /// Everything the engine remembers.
 #[derive(Debug, Default)]
 pub struct Index {
     nodes: BTreeMap<NodeName, NodeRecord>,
-    sets: BTreeMap<SetKey, SetRecord>,
+    sets: BTreeMap<SetKey, Box<SetRecord>>,
     /// The same by UID.
     uids: BTreeMap<Arc<str>, SetKey>,
     revisions: BTreeMap<Arc<str>, BTreeMap<Arc<str>, OwnedRevision>>,
-    labels: BTreeSet<Arc<str>>,
+    texts: Texts,
     /// DaemonSets that are not ours although their annotations look as if they should be.
     strays: BTreeMap<SetKey, Stray>,
     /// Images of which it matters whether nodes have them: those of every revision of a DaemonSet that pulls ahead.
@@ -111,11 +113,12 @@ impl Index {
 
     /// Takes in a Node; says which DaemonSets may be decided differently now.
     pub fn apply_node(&mut self, node: &k8s::Node, now: Timestamp) -> Vec<SetKey> {
-        let Some(name) = node.metadata.name.as_deref().map(NodeName::from) else {
+        let Some(name) = node.metadata.name.as_deref() else {
             return Vec::new();
         };
+        let name = NodeName::from(self.texts.share(name));
         let known = self.nodes.get(&name);
-        let record = NodeRecord::read(node, known, &mut self.labels, &self.wanted, now);
+        let record = NodeRecord::read(node, known, &mut self.texts, &self.wanted, now);
         if self.nodes.get(&name) == Some(&record) {
             return Vec::new();
         }
@@ -148,7 +151,6 @@ impl Index {
             .iter()
             .flat_map(|name| self.delete_node(name.as_str()))
             .collect();
-        self.labels.retain(|text| Arc::strong_count(text) > 1);
         concerned.into_iter().collect()
     }
 
@@ -214,7 +216,7 @@ impl Index {
                 self.remove_set(&key);
                 let selector = record.selector.clone();
                 self.uids.insert(record.uid.clone(), key.clone());
-                self.sets.insert(key, record);
+                self.sets.insert(key, Box::new(record));
                 SetChange::Watch(selector)
             }
         }
@@ -280,7 +282,7 @@ impl Index {
     }
 
     fn pulls_ahead(&self, key: &SetKey) -> bool {
-        self.sets.get(key).is_some_and(SetRecord::pulls_ahead)
+        self.sets.get(key).is_some_and(|set| set.pulls_ahead())
     }
 
     /// From now on it is remembered of Nodes whether they have the images of these revisions. What a Node listed before is
@@ -347,17 +349,28 @@ impl Index {
 
     /// The record of a DaemonSet.
     pub fn set(&self, key: &SetKey) -> Option<&SetRecord> {
-        self.sets.get(key)
+        self.sets.get(key).map(|set| &**set)
     }
 
-    /// The record of a DaemonSet, to feed pods and own writes into.
+    /// The record of a DaemonSet, to feed own writes into.
     pub fn set_mut(&mut self, key: &SetKey) -> Option<&mut SetRecord> {
-        self.sets.get_mut(key)
+        self.sets.get_mut(key).map(|set| &mut **set)
+    }
+
+    /// Takes in a pod that may be one of a DaemonSet, from its point of view; `None`: there is no such DaemonSet.
+    pub fn apply_pod(
+        &mut self,
+        key: &SetKey,
+        pod: &k8s::Pod,
+        now: Timestamp,
+    ) -> Option<RequeueDelay> {
+        let set = self.sets.get_mut(key)?;
+        Some(set.apply_pod(pod, &mut self.texts, now))
     }
 
     /// Of every DaemonSet counts again what the guard told there: another replica may have told something else.
     pub fn forget_reported(&mut self) {
-        self.sets.values_mut().for_each(SetRecord::forget_reported);
+        self.sets.values_mut().for_each(|set| set.forget_reported());
     }
 
     /// Every DaemonSet that is ours, or was and has something left to clean up.

@@ -45,8 +45,7 @@ impl Rollout {
                 }
                 _ => pod(i, "old", Some(PODS_MADE)),
             };
-            let set = index.set_mut(&key).expect("it was told");
-            set.apply_pod(&parsed(pod), at(BEGINNING));
+            index.apply_pod(&key, &parsed(pod), at(BEGINNING));
         }
         index.set_mut(&key).expect("it was told").synced = true;
         let reading = index.reading(&key).expect("it was told").clone();
@@ -77,8 +76,7 @@ impl Rollout {
         self.clock += 1;
         let pod = parsed(pod(i, "new", Some(self.clock)));
         let began = Instant::now();
-        let set = self.index.set_mut(&self.key).expect("it was told");
-        set.apply_pod(&pod, at(self.clock));
+        self.index.apply_pod(&self.key, &pod, at(self.clock));
         let plan = black_box(self.decide());
         let took = began.elapsed();
         self.carry_out(&plan);

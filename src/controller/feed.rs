@@ -452,20 +452,18 @@ impl GroupWatch {
             .owner_of(index, pod)
             .filter(|key| self.group.selects(key, label))
         {
-            let delay = index.set_mut(&key).map(|set| set.apply_pod(pod, now));
+            let delay = index.apply_pod(&key, pod, now);
             return delay.map(|delay| (key, delay)).into_iter().collect();
         }
         // Nobody's, or that of a DaemonSet which is gone: whoever knew it as its own learns that it is not any more.
         let mut requeued = Vec::new();
         for key in self.neighbours(pod) {
-            let Some(set) = index.set_mut(key) else {
-                continue;
-            };
+            let uid = || pod.metadata.uid.as_deref().unwrap_or_default();
             let delay = match self.group.selects(key, label) {
-                true => set.apply_pod(pod, now),
-                false => set.delete_pod(pod.metadata.uid.as_deref().unwrap_or_default()),
+                true => index.apply_pod(key, pod, now),
+                false => index.set_mut(key).map(|set| set.delete_pod(uid())),
             };
-            requeued.push((key.clone(), delay));
+            requeued.extend(delay.map(|delay| (key.clone(), delay)));
         }
         requeued
     }

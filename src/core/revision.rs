@@ -142,8 +142,8 @@ pub fn judge(
 }
 
 /// The number of the revision that a pod with this hash label runs; 0 when it is not known.
-pub fn number_of(hash_label: Option<&str>, revisions: &[RevisionFacts]) -> i64 {
-    let of_pod = |known: &&RevisionFacts| Some(known.hash.as_str()) == hash_label;
+pub fn number_of(hash_label: Option<&Revision>, revisions: &[RevisionFacts]) -> i64 {
+    let of_pod = |known: &&RevisionFacts| Some(&known.hash) == hash_label;
     revisions
         .iter()
         .find(of_pod)

@@ -236,12 +236,12 @@ impl ClusterView {
         });
         let mut lists = lists.buffer_unordered(PARALLEL);
         while let Some((key, selector, version, pods)) = lists.try_next().await? {
+            for pod in &pods {
+                self.index.apply_pod(&key, pod, self.loaded);
+            }
             let Some(set) = self.index.set_mut(&key) else {
                 continue;
             };
-            for pod in &pods {
-                set.apply_pod(pod, self.loaded);
-            }
             let uids = pods.iter().filter_map(|pod| pod.metadata.uid.as_deref());
             set.retain_pods(&uids.map(PodUid::from).collect(), None);
             self.versions.pods.push((key, selector, version));
@@ -454,9 +454,7 @@ impl ClusterView {
                 drop(self.index.delete_revision(&revision))
             }
             ListedChange::Pod(key, Added(pod) | Modified(pod)) => {
-                if let Some(set) = self.index.set_mut(&key) {
-                    set.apply_pod(&pod, now);
-                }
+                self.index.apply_pod(&key, &pod, now);
             }
             ListedChange::Pod(key, Deleted(pod)) => {
                 if let Some(set) = self.index.set_mut(&key) {

@@ -4,7 +4,6 @@
 //! anybody hears of the loss: nothing on the API server tells any more what was done to that node, and how long before.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -25,7 +24,7 @@ pub(super) struct Disruptions(BTreeMap<NodeName, Disruption>);
 struct Disruption {
     at: Timestamp,
     /// The hash of the pod that left; `None`: it was outdated.
-    hash: Option<Arc<str>>,
+    hash: Option<Revision>,
     /// Whether we deleted it, or the one before it.
     is_ours: bool,
     /// Whether we read that in the pod, and did not see it happen: then `at` is by the API server's clock.
@@ -48,7 +47,7 @@ impl Disruptions {
             };
             let disruption = Disruption {
                 at,
-                hash: record.hash.clone(),
+                hash: record.hash().cloned(),
                 is_ours: self.is_ours(node),
                 is_read: before.is_none(),
             };
@@ -58,7 +57,7 @@ impl Disruptions {
             && self
                 .0
                 .get(node)
-                .is_some_and(|left| left.hash != record.hash)
+                .is_some_and(|left| left.hash.as_ref() != record.hash())
         {
             self.0.remove(node);
         }
@@ -101,10 +100,7 @@ impl Disruptions {
             return None;
         };
         let left = self.0.get(node)?;
-        let is_current = left
-            .hash
-            .as_deref()
-            .is_some_and(|hash| Revision::from(hash) == *current);
+        let is_current = left.hash.as_ref() == Some(current);
         let is_earlier = left.is_read && adopted.is_some_and(|adopted| left.at < adopted);
         (!is_current && !is_earlier).then_some(left.at)
     }

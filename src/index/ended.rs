@@ -13,7 +13,7 @@ use super::pod::PodRecord;
 use crate::core::engine::failing::CRASHING_RESTARTS;
 use crate::core::messages::DO_NOT_START;
 use crate::core::words::line;
-use crate::core::{NodeName, PodProblem, PodUid};
+use crate::core::{NodeName, PodProblem, PodUid, Revision};
 use crate::k8s;
 
 /// Pods that end further apart have nothing to do with each other; the native controller waits a quarter of an hour at most before
@@ -27,7 +27,7 @@ const KEPT: usize = 1024;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ReportedProblem {
     /// Their revision.
-    hash: Arc<str>,
+    hash: Revision,
     reason: Arc<str>,
     said: Arc<str>,
 }
@@ -57,7 +57,7 @@ pub(super) struct Ended(BTreeMap<NodeName, Series>);
 #[derive(Debug)]
 struct Series {
     /// Their revision.
-    hash: Option<Arc<str>>,
+    hash: Option<Revision>,
     times: u32,
     /// The last of them, when that was seen to have ended, and why.
     last: PodUid,
@@ -88,7 +88,7 @@ impl Ended {
             self.recall(node, record, recalled, now);
         }
         let series = self.0.get(node);
-        let series = series.filter(|series| series.hash == record.hash);
+        let series = series.filter(|series| series.hash.as_ref() == record.hash());
         if let Some(series) = series
             && record.ready_since().is_none()
             && record.pod.problem.is_none()
@@ -128,14 +128,14 @@ impl Ended {
                 .retain(|_, series| now.duration_since(series.at) < TOGETHER);
         }
         let before = self.0.remove(node).filter(|series| {
-            series.hash == record.hash && now.duration_since(series.at) < TOGETHER
+            series.hash.as_ref() == record.hash() && now.duration_since(series.at) < TOGETHER
         });
         let is_known = before
             .as_ref()
             .is_some_and(|series| series.last == record.pod.uid);
         let before_this = before.as_ref().map_or(0, |series| series.times);
         let series = Series {
-            hash: record.hash.clone(),
+            hash: record.hash().cloned(),
             times: before_this + u32::from(!is_known),
             last: record.pod.uid.clone(),
             at: before.filter(|_| is_known).map_or(now, |series| series.at),

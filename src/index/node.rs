@@ -1,10 +1,10 @@
 //! What is remembered of a Node.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use super::texts::Texts;
 use crate::core::eligibility::{Effect, NodeFacts, Taint};
 use crate::core::images::ImageKey;
 use crate::core::names::HOLD;
@@ -37,7 +37,7 @@ impl NodeRecord {
     pub(super) fn read(
         node: &k8s::Node,
         before: Option<&Self>,
-        texts: &mut BTreeSet<Arc<str>>,
+        texts: &mut Texts,
         wanted: &BTreeSet<ImageKey>,
         now: Timestamp,
     ) -> Self {
@@ -53,8 +53,8 @@ impl NodeRecord {
         let taints = node.spec.taints.iter().filter_map(|taint| {
             let effect = Effect::from_word(&taint.effect)?;
             Some(Taint {
-                key: share(texts, &taint.key),
-                value: share(texts, &taint.value),
+                key: texts.share(&taint.key),
+                value: texts.share(&taint.value),
                 effect,
             })
         });
@@ -67,7 +67,7 @@ impl NodeRecord {
         Self {
             images: images.into_iter().collect(),
             labels: labels
-                .map(|(key, value)| (share(texts, key), share(texts, value)))
+                .map(|(key, value)| (texts.share(key), texts.share(value)))
                 .collect(),
             taints,
             window: annotation(MAINTENANCE_WINDOW).map(|text| window(before, text)),
@@ -138,14 +138,4 @@ fn readiness(
             since: stamped.map(|at| at.min(now)),
         },
     }
-}
-
-/// The one copy of `text`: thousands of nodes carry the same labels.
-fn share(texts: &mut BTreeSet<Arc<str>>, text: &str) -> Arc<str> {
-    if let Some(shared) = texts.get(text) {
-        return shared.clone();
-    }
-    let shared: Arc<str> = text.into();
-    texts.insert(shared.clone());
-    shared
 }

@@ -172,9 +172,7 @@ impl PodWrite {
         match self {
             Self::Deletion | Self::Eviction => seen.pod.terminating,
             Self::Preparing => seen.pod.terminating || seen.pod.exit.preparing.is_some(),
-            Self::Renewal { to, .. } => {
-                seen.pod.terminating || seen.hash.as_deref() == Some(to.as_str())
-            }
+            Self::Renewal { to, .. } => seen.pod.terminating || seen.hash() == Some(to),
             // A second attempt shows when it waits, the first one as soon as it is there at all.
             Self::ImageRequest(revision) => {
                 let image = seen.pod.image_ready.as_ref();

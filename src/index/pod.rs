@@ -1,6 +1,7 @@
 //! What is remembered of a Pod.
 
 use std::collections::BTreeSet;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use crate::core::names::{
     TEMPLATE_GENERATION_LABEL, UNTOLERATED_TAINT, WAIT_PULL_IMAGE,
 };
 use crate::core::{
-    Exit, Gate, InPlace, Labels, Leaving, NodeName, OtaCondition, Pod, PodName, PodRevision,
-    PodUid, Preparing, PullFailure, Revision, Shared, revision_in,
+    Exit, Gate, InPlace, Labels, Leaving, OtaCondition, Pod, PodName, PodRevision, PodUid,
+    Preparing, PullFailure, Revision, Shared, revision_in,
 };
 use crate::k8s;
 
@@ -26,11 +27,8 @@ use crate::k8s;
 pub(super) struct PodRecord {
     /// The pod as core sees it, shared with the fleet. Its revision is as it was judged when a fleet was made last.
     pub(super) pod: Arc<Pod>,
-    /// The label `controller-revision-hash`.
-    pub(super) hash: Option<Arc<str>>,
-    /// The label `pod-template-generation`.
-    pub(super) generation: Option<Arc<str>>,
-    stamped: Option<Timestamp>,
+    /// When its Ready condition became `True`, by the clock of its node: in seconds, as it is written.
+    stamped: Option<NonZero<i64>>,
 }
 
 /// What pods of a DaemonSet have in common, kept once: the pods of a revision mostly carry the same labels and run the same
@@ -41,7 +39,6 @@ pub(super) struct SharedParts {
     in_places: BTreeSet<Shared<InPlace>>,
     labels: BTreeSet<Labels>,
     containers: BTreeSet<Arc<[RunningContainer]>>,
-    hashes: BTreeSet<Arc<str>>,
 }
 
 /// More differ only where every pod has parts of its own; then there is nothing to share.
@@ -68,13 +65,8 @@ impl PodRecord {
         before: Option<&Self>,
         shared: &mut SharedParts,
         now: Timestamp,
-    ) -> Option<(NodeName, Self)> {
+    ) -> Option<Self> {
         let meta = &pod.metadata;
-        let mut label = |key| {
-            let text = meta.labels.as_ref()?.get(key)?;
-            Some(share(&mut shared.hashes, Arc::from(text.as_str())))
-        };
-        let (hash, generation) = (label(REVISION_HASH_LABEL), label(TEMPLATE_GENERATION_LABEL));
         let condition = |kind| {
             pod.status
                 .conditions
@@ -89,10 +81,10 @@ impl PodRecord {
         let state = state(pod);
         let told = before.and_then(|before| before.pod.problem.as_deref());
         let known = before.map(|before| &before.pod.in_place);
-        let in_place = in_place(pod, hash.as_ref(), state.as_ref(), (known, shared));
+        let in_place = in_place(pod, state.as_ref(), (known, shared));
         let restarted = Restarted::by(state.as_ref(), pod, &in_place);
         let ready_since = ready.map(|_| ready_since(before, stamped, restarted, created, now));
-        let record = Self {
+        Some(Self {
             pod: Arc::new(Pod {
                 name: meta.name.as_deref()?.into(),
                 uid: meta.uid.as_deref()?.into(),
@@ -119,18 +111,25 @@ impl PodRecord {
                 surge,
                 in_doubt: false,
             }),
-            hash,
-            generation,
-            stamped,
-        };
-        Some((pod.spec.target_node().unwrap_or_default().into(), record))
+            stamped: seconds(stamped),
+        })
     }
 
     /// Whether nothing but the version differs.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         let mut pod = Pod::clone(&self.pod);
         pod.resource_version = other.pod.resource_version.clone();
-        pod == *other.pod && self.hash == other.hash && self.generation == other.generation
+        pod == *other.pod
+    }
+
+    /// Its revision: the label `controller-revision-hash`.
+    pub(super) fn hash(&self) -> Option<&Revision> {
+        self.pod.in_place.revision.as_ref()
+    }
+
+    /// The label `pod-template-generation`.
+    pub(super) fn generation(&self) -> Option<&str> {
+        self.pod.exit.labels.get(TEMPLATE_GENERATION_LABEL)
     }
 
     /// Since when it is Ready.
@@ -183,6 +182,10 @@ impl Restarted {
     }
 }
 
+fn seconds(at: Option<Timestamp>) -> Option<NonZero<i64>> {
+    NonZero::new(at?.as_second())
+}
+
 /// Since when a pod that is Ready is so, with what it runs now. Never before the API server made it, never in the future.
 fn ready_since(
     before: Option<&PodRecord>,
@@ -193,7 +196,9 @@ fn ready_since(
 ) -> Timestamp {
     match (before, restarted) {
         (Some(before), Some(restarted)) if restarted.is_news(before) => now,
-        (Some(before), _) if before.stamped == stamped => before.pod.ready_since.unwrap_or(now),
+        (Some(before), _) if before.stamped == seconds(stamped) => {
+            before.pod.ready_since.unwrap_or(now)
+        }
         (Some(_), _) => now,
         (None, restarted) => {
             let least = restarted.map_or(created, |restarted| restarted.at.max(created));
@@ -334,7 +339,6 @@ fn state(pod: &k8s::Pod) -> Option<InPlaceState> {
 
 fn in_place(
     pod: &k8s::Pod,
-    hash: Option<&Arc<str>>,
     state: Option<&InPlaceState>,
     (before, shared): (Option<&Shared<InPlace>>, &mut SharedParts),
 ) -> Shared<InPlace> {
@@ -346,8 +350,10 @@ fn in_place(
             share(&mut shared.containers, read.collect())
         }
     };
+    let labels = pod.metadata.labels.as_ref();
+    let hash = labels.and_then(|labels| labels.get(REVISION_HASH_LABEL));
     let in_place = InPlace {
-        revision: hash.cloned().map(Revision::from),
+        revision: hash.map(|hash| hash.as_str().into()),
         is_over: ["Failed", "Succeeded"].contains(&pod.status.phase.as_str()),
         update: state.map(|state| state.progress(&containers, is_seen(pod))),
         unfinished: state.map_or_else(Default::default, |state| {

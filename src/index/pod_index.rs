@@ -16,7 +16,7 @@ pub(super) struct PodIndex {
 #[derive(Debug)]
 enum Records {
     One(PodRecord),
-    Several(Vec<PodRecord>),
+    Several(Box<[PodRecord]>),
 }
 
 impl Records {
@@ -39,14 +39,14 @@ impl Records {
         records.sort_by(|a, b| (a.pod.created, &a.pod.name).cmp(&(b.pod.created, &b.pod.name)));
         match records.len() {
             0 | 1 => records.pop().map(Self::One),
-            _ => Some(Self::Several(records)),
+            _ => Some(Self::Several(records.into())),
         }
     }
 
     fn into_vec(self) -> Vec<PodRecord> {
         match self {
             Self::One(record) => vec![record],
-            Self::Several(records) => records,
+            Self::Several(records) => records.into_vec(),
         }
     }
 }

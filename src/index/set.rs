@@ -17,6 +17,7 @@ use super::node::NodeRecord;
 use super::pending::{PendingWrites, PodWrite, WriteAnswer};
 use super::pod::{PodRecord, SharedParts};
 use super::pod_index::PodIndex;
+use super::texts::Texts;
 use crate::core::eligibility::Scheduling;
 use crate::core::engine::patience::{BEHIND_PATIENCE, MISSING_GRACE};
 use crate::core::fleet::in_place::{InPlaceTransition, InPlaceTransitions};
@@ -253,7 +254,12 @@ impl SetRecord {
     }
 
     /// Takes in a pod; one that is neither this DaemonSet's nor made by us beside one of it is forgotten.
-    pub fn apply_pod(&mut self, pod: &k8s::Pod, now: Timestamp) -> RequeueDelay {
+    pub(super) fn apply_pod(
+        &mut self,
+        pod: &k8s::Pod,
+        texts: &mut Texts,
+        now: Timestamp,
+    ) -> RequeueDelay {
         let Some(whose) = self.whose(&pod.metadata) else {
             let uid = pod.metadata.uid.as_deref();
             return uid.map_or(RequeueDelay::Never, |uid| self.delete_pod(uid));
@@ -261,11 +267,12 @@ impl SetRecord {
         let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
         let before = self.pods.get(&uid).cloned();
         let surge = whose == PodController::Surge;
-        let Some((node, mut record)) =
-            PodRecord::read(pod, surge, before.as_ref(), &mut self.shared, now)
-        else {
+        let record = PodRecord::read(pod, surge, before.as_ref(), &mut self.shared, now);
+        let Some(mut record) = record else {
             return RequeueDelay::Never;
         };
+        let node = texts.share(pod.spec.target_node().unwrap_or_default());
+        let node = NodeName::from(node);
         let (is_first_look, conditions) = (self.cache.is_first_look(), &self.conditions);
         let recalled = || {
             let mut told = conditions.iter();
@@ -581,7 +588,7 @@ impl SetRecord {
     /// The name of a pod with that hash.
     pub fn pod_with(&self, hash: &Revision) -> Option<&PodName> {
         let mut pods = self.pods.iter().map(|(_, record)| record);
-        let found = pods.find(|record| record.hash.as_deref() == Some(hash.as_str()));
+        let found = pods.find(|record| record.hash() == Some(hash));
         found.map(|record| record.name())
     }
 
@@ -634,7 +641,7 @@ impl SetRecord {
         let pods = self.pods.on(name).iter();
         let ready = pods.filter(|record| record.ready_since().is_some());
         let run = |pod: &PodRecord| {
-            let of_pod = |known: &&RevisionFacts| Some(known.hash.as_str()) == pod.hash.as_deref();
+            let of_pod = |known: &&RevisionFacts| Some(&known.hash) == pod.hash();
             revisions.iter().find(of_pod)
         };
         let running: Vec<&RevisionFacts> = ready.filter_map(run).collect();
@@ -677,7 +684,7 @@ impl SetRecord {
         let unknown = unknown
             .filter(|record| self.revision_of(record, &target, revisions) == PodRevision::Unknown);
         let hashes: BTreeSet<Revision> = unknown
-            .filter_map(|record| record.hash.as_deref().map(Revision::from))
+            .filter_map(|record| record.hash().cloned())
             .collect();
         hashes.into_iter().collect()
     }
@@ -688,17 +695,15 @@ impl SetRecord {
         target: &Revision,
         revisions: &[RevisionFacts],
     ) -> PodRevision {
-        let (hash, generation) = (record.hash.as_deref(), record.generation.as_deref());
+        let hash = record.hash();
         match judge(
-            hash,
-            generation,
+            hash.map(Revision::as_str),
+            record.generation(),
             target,
             revisions,
             self.template_generation.as_deref(),
         ) {
-            PodRevision::Unknown
-                if hash.is_some_and(|hash| self.absent.contains(&Revision::from(hash))) =>
-            {
+            PodRevision::Unknown if hash.is_some_and(|hash| self.absent.contains(hash)) => {
                 PodRevision::Outdated
             }
             judged => judged,
@@ -817,7 +822,7 @@ impl SetRecord {
                 RevisionState::Current(target) => self.revision_of(record, target, revisions),
                 RevisionState::Unknown(_) => PodRevision::Unknown,
             };
-            let number = number_of(record.hash.as_deref(), revisions);
+            let number = number_of(record.hash(), revisions);
             let of_template = self.is_of_template(record);
             let known = (
                 record.pod.revision,
@@ -838,10 +843,7 @@ impl SetRecord {
     /// Whether a pod was made for the template as it is now; true where nothing tells. One that was taken back from a newer
     /// one was not, and carries no generation.
     fn is_of_template(&self, record: &PodRecord) -> bool {
-        let told = record
-            .generation
-            .as_deref()
-            .zip(self.template_generation.as_deref());
+        let told = record.generation().zip(self.template_generation.as_deref());
         let is_taken_back = record.pod.in_place.reverted_from.is_some();
         !is_taken_back && told.is_none_or(|(pod, template)| pod == template)
     }

@@ -106,10 +106,7 @@ fn index() -> Index {
 }
 
 fn feed(index: &mut Index, pod: &PodWords, now: i64) -> RequeueDelay {
-    index
-        .set_mut(&key())
-        .unwrap()
-        .apply_pod(&pod.object(), at(now))
+    index.apply_pod(&key(), &pod.object(), at(now)).unwrap()
 }
 
 /// What is asked of the pod on a node.
@@ -547,7 +544,7 @@ fn objects_with_missing_or_null_fields_are_read() {
         let mut index = index();
         index.apply_node(&node, at(1));
         index.apply_revision(&revision);
-        index.set_mut(&key()).unwrap().apply_pod(&pod, at(1));
+        index.apply_pod(&key(), &pod, at(1));
         assert!(index.fleet(&key(), at(2)).is_some(), "{text}");
     }
     case(json!({}));

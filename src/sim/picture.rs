@@ -150,9 +150,7 @@ fn take(index: &mut Index, key: &SetKey, clock: &Clock, event: PictureEvent) {
             index.delete_revision(&revision);
         }
         PictureEvent::Pod(Event::Apply(pod) | Event::InitApply(pod)) => {
-            if let Some(set) = index.set_mut(key) {
-                set.apply_pod(&pod, now);
-            }
+            index.apply_pod(key, &pod, now);
         }
         PictureEvent::Pod(Event::Delete(pod)) => {
             if let Some(set) = index.set_mut(key) {

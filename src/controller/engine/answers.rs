@@ -160,8 +160,8 @@ impl Engine {
             let result = match answer {
                 Ok(pod) => {
                     info!(daemonset = %key, node = %wanted.node, revision = %wanted.revision, "Made a pod beside an old one");
-                    if let (Some(pod), Some(set)) = (pod, self.index.set_mut(key)) {
-                        set.apply_pod(&pod, now);
+                    if let Some(pod) = pod {
+                        self.index.apply_pod(key, &pod, now);
                     }
                     Ok(())
                 }

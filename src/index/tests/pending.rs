@@ -423,7 +423,7 @@ fn record(
     let mut pod = pods[usize::from(state.is_done)].clone();
     pod.metadata.resource_version = Some(state.version.to_string());
     let read = PodRecord::read(&pod, false, before, &mut SharedParts::default(), now);
-    read.expect("a pod").1
+    read.expect("a pod")
 }
 
 /// Nothing is written twice because a watch is late, and nothing is held back for ever because an answer was lost.

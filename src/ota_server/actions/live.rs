@@ -317,7 +317,7 @@ fn index(
     }
     let key = SetKey::of(&set.metadata)?;
     let pod: k8s::Pod = serde_json::from_str(pod.raw()).ok()?;
-    index.set_mut(&key)?.apply_pod(&pod, now);
+    index.apply_pod(&key, &pod, now)?;
     Some((index, key))
 }
 

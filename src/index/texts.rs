@@ -1,0 +1,58 @@
+//! Texts that many hold: names of nodes, and the labels and taints of which thousands of nodes have the same.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// So few are never looked through for those that nobody holds any more.
+const FEW: usize = 1024;
+
+/// One copy of each text that somebody holds.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    known: BTreeSet<Arc<str>>,
+    /// How many were held when that was looked at last.
+    held: usize,
+}
+
+impl Texts {
+    /// The one copy of `text`.
+    pub(super) fn share(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.known.get(text) {
+            return known.clone();
+        }
+        if self.known.len() >= FEW.max(2 * self.held) {
+            self.known.retain(|known| Arc::strong_count(known) > 1);
+            self.held = self.known.len();
+        }
+        let new: Arc<str> = text.into();
+        self.known.insert(new.clone());
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_kept_once_and_as_long_as_somebody_holds_it() {
+        let mut texts = Texts::default();
+        let node = texts.share("node-1");
+        assert!(Arc::ptr_eq(&node, &texts.share("node-1")));
+        for number in 0..10 * FEW {
+            texts.share(&format!("gone-{number}"));
+            assert!(texts.known.len() <= FEW, "{}", texts.known.len());
+        }
+        assert!(Arc::ptr_eq(&node, &texts.share("node-1")));
+    }
+
+    #[test]
+    fn those_that_are_held_are_not_looked_through_again_and_again() {
+        let mut texts = Texts::default();
+        let held: Vec<_> = (0..5 * FEW)
+            .map(|number| texts.share(&number.to_string()))
+            .collect();
+        assert_eq!(texts.known.len(), held.len());
+        assert_eq!(texts.held, 4 * FEW);
+    }
+}
