@@ -3,29 +3,46 @@
 //! A watch that fails begins again after a pause that grows to ten seconds, until it tells something; what it missed arrives as a complete list
 //! between `Init` and `InitDone`, and whatever is not in that list is gone. The queue is bounded: a watch waits when the
 //! engine is busy, and the API server buffers.
+//!
+//! Nodes and pods, of which there are many, are listed by the watch itself where the API server can do that (a streaming
+//! list): a page costs it a walk over all that is left, and this process the room for a page. Where it cannot after all,
+//! pages do.
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::NamespaceResourceScope;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::mpsc::error::{SendError, TrySendError};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tracing::{info, warn};
 
 use super::complaints::Complaints;
 use super::groups::Group;
 use super::metrics::Metrics;
-use super::server;
+use super::server::{self, Abilities};
 use crate::backoff::Backoff;
 use crate::k8s::client::{self, CallError, Failure, WATCH_TIMEOUT_SECONDS};
 use crate::k8s::{ControllerRevision, DaemonSet, Node, Pod};
 
-/// Objects per page of a list: small enough that a page never weighs much (nodes take 14 KB each on the wire). Pages of 250 pods
-/// made the process three megabytes larger for good.
+/// Objects per page of a list: small enough that a page never weighs much (nodes take 14 KB each on the wire).
 const PAGE: u32 = 100;
+
+/// The same of pods, of which there are most: a page costs the API server 20 ms beside what is in it where there are 50,000
+/// (Kubernetes 1.28; three times that since 1.34, where they are not listed by pages). Larger ones make no difference to it, and the
+/// process larger for good.
+const PODS_PAGE: u32 = 250;
+
+/// A streaming list that is silent for so long is given up for pages: it may wait for what this API server never sends.
+const LIST_SILENCE: Duration = Duration::from_secs(15);
+
+/// Before everything is listed anew because the API server does not know any more what happened since.
+const RELIST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Inputs that wait for the engine. A few thousand pods change at once at most, and each input takes half a kilobyte.
 const QUEUE: usize = 512;
@@ -62,6 +79,8 @@ pub(super) struct Caches {
     metrics: Arc<Metrics>,
     complaints: Complaints,
     sender: mpsc::Sender<Input>,
+    /// What the API server is able to; `None`: that is not known yet.
+    able: watch::Sender<Option<Abilities>>,
 }
 
 impl Caches {
@@ -78,6 +97,7 @@ impl Caches {
                 metrics,
                 complaints,
                 sender,
+                able: watch::Sender::new(None),
             },
             receiver,
         )
@@ -85,10 +105,11 @@ impl Caches {
 
     /// The version of the API server, once.
     pub(super) fn version(&self) -> CacheWatch {
-        let (client, sender) = (self.client.clone(), self.sender.clone());
+        let caches = self.clone();
         CacheWatch(tokio::spawn(async move {
-            let in_order = server::is_in_order(&client).await;
-            let _ended = sender.send(Input::Order(in_order)).await;
+            let able = server::abilities(&caches.client).await;
+            caches.able.send_replace(Some(able));
+            let _ended = caches.sender.send(Input::Order(able.in_order)).await;
         }))
     }
 
@@ -98,6 +119,7 @@ impl Caches {
             "nodes",
             Api::all(self.client.clone()),
             config(),
+            ListedBy::Ability,
             Input::Node,
         )
     }
@@ -108,6 +130,7 @@ impl Caches {
             "daemonsets",
             Api::all(self.client.clone()),
             config(),
+            ListedBy::Pages,
             Input::Set,
         )
     }
@@ -119,16 +142,21 @@ impl Caches {
             "controllerrevisions",
             self.of(group),
             config,
+            ListedBy::Pages,
             move |event| Input::Revision(number, event),
         )
     }
 
     /// The pods of a group.
     pub(super) fn pods(&self, group: &Group, number: u64) -> CacheWatch {
-        let config = config().labels(&group.selector);
-        self.start("pods", self.of(group), config, move |event| {
-            Input::Pod(number, event)
-        })
+        let config = config().labels(&group.selector).page_size(PODS_PAGE);
+        self.start(
+            "pods",
+            self.of(group),
+            config,
+            ListedBy::Ability,
+            move |event| Input::Pod(number, event),
+        )
     }
 
     fn of<K>(&self, group: &Group) -> Api<K>
@@ -146,41 +174,163 @@ impl Caches {
         resource: &'static str,
         api: Api<K>,
         config: watcher::Config,
-        input: impl Fn(Event<K>) -> Input + Send + 'static,
+        listed: ListedBy,
+        input: impl Fn(Event<K>) -> Input + Send + Sync + 'static,
     ) -> CacheWatch
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let (sender, metrics) = (self.sender.clone(), self.metrics.clone());
-        let complaints = self.complaints.clone();
+        let caches = self.clone();
         CacheWatch(tokio::spawn(async move {
-            let mut events = patient(watcher(api, config)).boxed();
-            loop {
-                match events.try_next().await {
-                    Ok(Some(event)) => {
-                        if tells(&event) {
-                            complaints.answered(resource);
-                        }
-                        let input = match sender.try_send(input(event)) {
-                            Ok(()) => continue,
-                            Err(TrySendError::Closed(_)) => return,
-                            Err(TrySendError::Full(input)) => input,
-                        };
-                        metrics.queue_overflowed();
-                        if sender.send(input).await.is_err() {
-                            return;
-                        }
-                    }
-                    Ok(None) => return,
-                    Err(error) => {
-                        metrics.watch_restarted(resource);
-                        let failure = failure(&error);
-                        let error = told(error);
-                        complaints.failed(resource, failure, &error);
-                    }
+            let mut streams = listed == ListedBy::Ability && caches.streams().await;
+            while streams {
+                // Before the list is asked for: what was written since then it may not show.
+                if caches.hand_on(input(Event::Init)).await.is_err() {
+                    return;
+                }
+                let config = config.clone().streaming_lists();
+                let events = patient(watcher(api.clone(), config)).boxed();
+                let list = StreamingList::AskedFor;
+                match caches.tell(resource, events, Some(list), &input).await {
+                    Told::Everything => return,
+                    Told::ListAnew => tokio::time::sleep(RELIST_PAUSE).await,
+                    Told::NoList => streams = false,
                 }
             }
+            let events = patient(watcher(api, config)).boxed();
+            caches.tell(resource, events, None, &input).await;
         }))
+    }
+
+    /// Whether a watch may begin with all there is, as soon as that is known.
+    async fn streams(&self) -> bool {
+        let mut able = self.able.subscribe();
+        let able = able.wait_for(Option::is_some).await;
+        able.is_ok_and(|able| able.is_some_and(|able| able.streams))
+    }
+
+    /// Hands on what a watch says; `list`: where its streaming list stands, unless it lists by pages.
+    async fn tell<K>(
+        &self,
+        resource: &'static str,
+        mut events: impl Stream<Item = watcher::Result<Event<K>>> + Unpin,
+        mut list: Option<StreamingList>,
+        input: &(impl Fn(Event<K>) -> Input + Sync),
+    ) -> Told {
+        loop {
+            let next = match list {
+                Some(StreamingList::Arrives) => {
+                    tokio::time::timeout(LIST_SILENCE, events.try_next()).await
+                }
+                _ => Ok(events.try_next().await),
+            };
+            let Ok(next) = next else {
+                let seconds = LIST_SILENCE.as_secs();
+                warn!(
+                    resource,
+                    seconds, "A streaming list is silent: it is asked for in pages"
+                );
+                return Told::NoList;
+            };
+            if let Some(list) = &mut list {
+                let is_begun = matches!(next, Ok(Some(Event::Init)));
+                match list.take(&next) {
+                    Some(Told::NoList) => {
+                        info!(
+                            resource,
+                            "No streaming list is to be had: it is asked for in pages"
+                        );
+                        return Told::NoList;
+                    }
+                    Some(ended) => return ended,
+                    None if is_begun => continue, // that was said when it was asked for
+                    None => {}
+                }
+            }
+            match next {
+                Ok(Some(event)) => {
+                    if tells(&event) {
+                        self.complaints.answered(resource);
+                    }
+                    if self.hand_on(input(event)).await.is_err() {
+                        return Told::Everything;
+                    }
+                }
+                Ok(None) => return Told::Everything,
+                Err(error) => {
+                    self.metrics.watch_restarted(resource);
+                    let failure = failure(&error);
+                    let error = told(error);
+                    self.complaints.failed(resource, failure, &error);
+                }
+            }
+        }
+    }
+
+    /// Waits until the engine has room for that; an error: there is no engine any more.
+    async fn hand_on(&self, input: Input) -> Result<(), SendError<Input>> {
+        let input = match self.sender.try_send(input) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Closed(input)) => return Err(SendError(input)),
+            Err(TrySendError::Full(input)) => input,
+        };
+        self.metrics.queue_overflowed();
+        self.sender.send(input).await
+    }
+}
+
+/// How a watch learns what there was before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListedBy {
+    /// Page by page.
+    Pages,
+    /// By the watch itself, where the API server can do that.
+    Ability,
+}
+
+/// How a watch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// Nobody listens any more.
+    Everything,
+    /// It cannot go on from where it was.
+    ListAnew,
+    /// The API server gives no streaming list.
+    NoList,
+}
+
+/// Where the streaming list of a watch stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StreamingList {
+    /// No answer yet.
+    AskedFor,
+    /// Its end was not seen yet.
+    Arrives,
+    /// All of it has arrived; what follows are changes.
+    Complete,
+}
+
+impl StreamingList {
+    /// Takes in what the watch says; how the watch ends, if it does.
+    fn take<K>(&mut self, told: &watcher::Result<Option<Event<K>>>) -> Option<Told> {
+        let begins_anew = match told {
+            Ok(Some(Event::Init)) => *self != Self::AskedFor,
+            Err(watcher::Error::WatchStartFailed(error)) => {
+                let refused = client::failure(error) == Failure::Refused;
+                return (*self == Self::AskedFor && refused).then_some(Told::NoList);
+            }
+            Err(watcher::Error::WatchError(status)) => status.code == 410,
+            Err(watcher::Error::NoResourceVersion) => true,
+            _ => false,
+        };
+        match (&self, told) {
+            (Self::Complete, _) if begins_anew => return Some(Told::ListAnew),
+            _ if begins_anew => return Some(Told::NoList),
+            (_, Ok(Some(Event::Init))) => *self = Self::Arrives,
+            (_, Ok(Some(Event::InitDone))) => *self = Self::Complete,
+            _ => {}
+        }
+        None
     }
 }
 
@@ -195,7 +345,7 @@ fn told(error: watcher::Error) -> String {
     format!("{what}: {}", CallError::from(error))
 }
 
-/// How every watch is asked for.
+/// How every watch is asked for, unless it is more than that.
 pub(super) fn config() -> watcher::Config {
     watcher::Config::default()
         .timeout(WATCH_TIMEOUT_SECONDS)
@@ -244,8 +394,12 @@ pub(super) fn patient<K: Send>(
 mod tests {
     use std::time::Duration;
 
-    use super::*;
+    use serde_json::json;
     use tokio::time::Instant;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::sim::cluster::{Cluster, ClusterOptions};
 
     fn refused() -> watcher::Result<Event<Pod>> {
         let status = kube::core::Status::failure("away", "ServiceUnavailable").with_code(503);
@@ -269,5 +423,91 @@ mod tests {
             drop(event);
         }
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 10_000, 10_000, 500]);
+    }
+
+    /// What a watch of nodes asks a server for, and hands on until it has told everything once.
+    async fn listed(streaming_lists: bool) -> (Vec<&'static str>, Vec<(String, u16)>) {
+        let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+        let cluster = Cluster::new(ClusterOptions {
+            streaming_lists,
+            ..ClusterOptions::new(clock, 1)
+        });
+        let client = cluster.client("yurt-ds");
+        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(client.clone());
+        let node = serde_json::from_value(json!({ "metadata": { "name": "node-1" } })).unwrap();
+        nodes.create(&Default::default(), &node).await.unwrap();
+        let (caches, mut inputs) = Caches::new(client, Metrics::new(), Complaints::default());
+        let _watches = [caches.version(), caches.nodes()];
+        let mut told = Vec::new();
+        while told.last() != Some(&"done") {
+            match inputs.recv().await.unwrap() {
+                Input::Node(Event::Init) => told.push("begun"),
+                Input::Node(Event::InitApply(node)) => {
+                    assert_eq!(node.metadata.name.as_deref(), Some("node-1"));
+                    told.push("node");
+                }
+                Input::Node(Event::InitDone) => told.push("done"),
+                Input::Order(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        let asked = cluster.requests().into_iter();
+        let asked = asked.filter(|count| count.resource == "nodes" && count.verb != "create");
+        (told, asked.map(|count| (count.verb, count.code)).collect())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_are_listed_by_their_watch_where_the_server_can_do_that_and_by_pages_elsewhere() {
+        let (told, asked) = listed(true).await;
+        assert_eq!(told, ["begun", "node", "done"]);
+        assert_eq!(asked, [("watch".to_owned(), 200)]);
+        let (told, asked) = listed(false).await;
+        assert_eq!(told, ["begun", "begun", "node", "done"]);
+        for answered in [("watch".to_owned(), 422), ("list".to_owned(), 200)] {
+            assert!(asked.contains(&answered), "{asked:?}");
+        }
+    }
+
+    /// How a watch of pods ends that says this, and then nothing more.
+    async fn ending(said: Vec<watcher::Result<Event<Pod>>>) -> (Told, Duration, usize) {
+        let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+        let cluster = Cluster::new(ClusterOptions::new(clock, 1));
+        let client = cluster.client("yurt-ds");
+        let (caches, mut inputs) = Caches::new(client, Metrics::new(), Complaints::default());
+        let said = futures::stream::iter(said).chain(futures::stream::pending());
+        let began = Instant::now();
+        let list = Some(StreamingList::AskedFor);
+        let told = caches.tell("pods", said, list, &|event| Input::Pod(1, event));
+        let told = tokio::time::timeout(Duration::from_secs(3600), told).await;
+        let handed_on = std::iter::from_fn(|| inputs.try_recv().ok()).count();
+        let told = told.unwrap_or(Told::Everything);
+        (told, began.elapsed(), handed_on)
+    }
+
+    fn gone() -> watcher::Result<Event<Pod>> {
+        let status = kube::core::Status::failure("too old", "Expired").with_code(410);
+        Err(watcher::Error::WatchError(Box::new(status)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_streaming_list_without_an_end_is_given_up_and_one_that_is_over_is_asked_for_anew() {
+        let pod = || Ok(Event::InitApply(serde_json::from_str("{}").unwrap()));
+        let begun = || Ok(Event::Init);
+        let (told, after, handed_on) = ending(vec![begun(), pod()]).await;
+        assert_eq!((told, after, handed_on), (Told::NoList, LIST_SILENCE, 1));
+        // It broke off, and was asked for again.
+        let (told, after, _) = ending(vec![begun(), pod(), begun()]).await;
+        assert_eq!((told, after), (Told::NoList, Duration::ZERO));
+        let (told, _, _) = ending(vec![begun(), gone()]).await;
+        assert_eq!(told, Told::NoList);
+        // No answer at all is no reason: the server is away.
+        let (told, after, _) = ending(vec![refused(), refused()]).await;
+        assert_eq!((told, after), (Told::Everything, Duration::from_secs(3600)));
+        // All of it arrived; then silence is good, and a version that is too old a reason to begin anew.
+        let (told, after, handed_on) = ending(vec![begun(), pod(), Ok(Event::InitDone)]).await;
+        assert_eq!((told, handed_on), (Told::Everything, 2));
+        assert_eq!(after, Duration::from_secs(3600));
+        let (told, _, _) = ending(vec![begun(), Ok(Event::InitDone), gone()]).await;
+        assert_eq!(told, Told::ListAnew);
     }
 }

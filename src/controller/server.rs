@@ -1,4 +1,4 @@
-//! Which Kubernetes this is, as far as the native controller behaves differently.
+//! Which Kubernetes this is, as far as that makes a difference.
 
 use kube::Client;
 use tracing::{info, warn};
@@ -11,21 +11,34 @@ use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 /// than the API server (the project's version skew policy).
 const IN_ORDER_SINCE: (u32, u32) = (1, 34);
 
+/// From this version on an API server tells a whole list by a watch (`sendInitialEvents`, KEP-3157), unless that was switched off.
+const STREAMS_SINCE: (u32, u32) = (1, 34);
+
+/// What a version of Kubernetes means for us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Abilities {
+    /// See [`Fleet::in_order`](crate::core::Fleet::in_order).
+    pub(super) in_order: bool,
+    /// Whether a watch may begin with all there is.
+    pub(super) streams: bool,
+}
+
 /// Asks the API server for its version, until it answers. Where that is forbidden or cannot be read, the answer is the safe one.
-pub(super) async fn is_in_order(client: &Client) -> bool {
+pub(super) async fn abilities(client: &Client) -> Abilities {
     let mut backoff = Backoff::default();
     loop {
         let error = match within(WRITE_DEADLINE, client.apiserver_version()).await {
             Ok(version) => {
-                let in_order = learns_in_order(&version.major, &version.minor);
-                info!(kubernetes = %version.git_version, in_order, "Learned which Kubernetes this is");
-                return in_order;
+                let able = Abilities::of(&version.major, &version.minor);
+                let Abilities { in_order, streams } = able;
+                info!(kubernetes = %version.git_version, in_order, streams, "Learned which Kubernetes this is");
+                return able;
             }
             Err(error) => error,
         };
         if !is_passing(&error) {
             warn!(%error, "The API server does not tell its version: it is taken for one before 1.34");
-            return false;
+            return Abilities::default();
         }
         tokio::time::sleep(backoff.next().unwrap_or_default()).await;
     }
@@ -37,13 +50,19 @@ fn is_passing(error: &CallError) -> bool {
     !unreadable && matches!(error.failure(), Failure::Unreachable | Failure::Throttled)
 }
 
-/// What such a version means. Distributions write things behind the minor number (`28+`).
-fn learns_in_order(major: &str, minor: &str) -> bool {
-    let number = |text: &str| -> Option<u32> {
-        let end = text.find(|c: char| !c.is_ascii_digit());
-        text[..end.unwrap_or(text.len())].parse().ok()
-    };
-    number(major).zip(number(minor)) >= Some(IN_ORDER_SINCE)
+impl Abilities {
+    /// What such a version means. Distributions write things behind the minor number (`28+`).
+    fn of(major: &str, minor: &str) -> Self {
+        let number = |text: &str| -> Option<u32> {
+            let end = text.find(|c: char| !c.is_ascii_digit());
+            text[..end.unwrap_or(text.len())].parse().ok()
+        };
+        let version = number(major).zip(number(minor));
+        Self {
+            in_order: version >= Some(IN_ORDER_SINCE),
+            streams: version >= Some(STREAMS_SINCE),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -63,8 +82,9 @@ mod tests {
             ("", "40", false),
             ("one", "+", false),
         ] {
-            let found = learns_in_order(major, minor);
-            assert_eq!(found, expected, "{major}.{minor}");
+            let found = Abilities::of(major, minor);
+            let both = (found.in_order, found.streams);
+            assert_eq!(both, (expected, expected), "{major}.{minor}");
         }
     }
 }

@@ -7,6 +7,7 @@
 pub(crate) mod conditions;
 pub(crate) mod eviction;
 mod http2;
+mod streaming;
 
 use std::fmt;
 use std::future::Future;
@@ -16,8 +17,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use http::HeaderValue;
 use http::header::USER_AGENT;
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use tower::util::MapRequestLayer;
 
 /// What the API server is asked to end a watch after, for `watcher::Config::timeout`.
 ///
@@ -97,7 +100,10 @@ pub fn from_config(mut config: Config, role: Role) -> Result<Client> {
     if role == Role::Controller && config.proxy_url.is_none() && config.auth_info.exec.is_none() {
         return http2::client(&config).with_context(|| format!("cannot make a client for {url}"));
     }
-    Client::try_from(config).with_context(|| format!("cannot make a client for {url}"))
+    let builder = ClientBuilder::try_from(config);
+    let builder = builder.with_context(|| format!("cannot make a client for {url}"))?;
+    let of_now = MapRequestLayer::new(streaming::of_now);
+    Ok(builder.with_layer(&of_now).build())
 }
 
 /// The configuration of that source.

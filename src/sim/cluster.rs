@@ -83,13 +83,13 @@ pub struct ClusterOptions {
 }
 
 impl ClusterOptions {
-    /// The usual server: 20,000 events of history, no streaming lists, Kubernetes 1.35.
+    /// The usual server: 20,000 events of history, streaming lists, Kubernetes 1.35.
     pub fn new(clock: Clock, seed: u64) -> Self {
         Self {
             clock,
             seed,
             history: 20_000,
-            streaming_lists: false,
+            streaming_lists: true,
             minor: 35,
         }
     }
