@@ -146,7 +146,8 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         events.clone(),
         (leadership.clone(), told),
     ));
-    let (caches, inputs) = caches::Caches::new(client.clone(), metrics.clone(), complaints);
+    let (caches, inputs) =
+        caches::Caches::new(client.clone(), metrics.clone(), complaints, clock.clone());
     let watches = [caches.version(), caches.sets()];
     let writer = apply::Writer::new(client.clone(), metrics.clone(), leadership.clone());
     let (written, pull_writes) = mpsc::unbounded_channel();

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
@@ -27,6 +28,7 @@ use super::groups::Group;
 use super::metrics::Metrics;
 use super::server::{self, Abilities};
 use crate::backoff::Backoff;
+use crate::clock::Clock;
 use crate::k8s::client::{self, CallError, Failure, WATCH_TIMEOUT_SECONDS};
 use crate::k8s::{ControllerRevision, DaemonSet, Node, Pod};
 
@@ -56,8 +58,9 @@ pub(super) enum Input {
     Set(Event<DaemonSet>),
     /// Of the ControllerRevisions of a group; the number tells this watch from others.
     Revision(u64, Event<ControllerRevision>),
-    /// Of the pods of a group; the number tells this watch from others.
-    Pod(u64, Event<Pod>),
+    /// Of the pods of a group; the number tells this watch from others. That is when it was said: a list that begins shows what was
+    /// so then, and may show nothing that happened while it waited here for the engine.
+    Pod(u64, Timestamp, Event<Pod>),
     /// Whether the native controller learns of changes in their order ([`Fleet::in_order`](crate::core::Fleet::in_order)).
     Order(bool),
 }
@@ -78,6 +81,7 @@ pub(super) struct Caches {
     client: Client,
     metrics: Arc<Metrics>,
     complaints: Complaints,
+    clock: Clock,
     sender: mpsc::Sender<Input>,
     /// What the API server is able to; `None`: that is not known yet.
     able: watch::Sender<Option<Abilities>>,
@@ -89,6 +93,7 @@ impl Caches {
         client: Client,
         metrics: Arc<Metrics>,
         complaints: Complaints,
+        clock: Clock,
     ) -> (Self, mpsc::Receiver<Input>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         (
@@ -96,6 +101,7 @@ impl Caches {
                 client,
                 metrics,
                 complaints,
+                clock,
                 sender,
                 able: watch::Sender::new(None),
             },
@@ -149,13 +155,14 @@ impl Caches {
 
     /// The pods of a group.
     pub(super) fn pods(&self, group: &Group, number: u64) -> CacheWatch {
+        let clock = self.clock.clone();
         let config = config().labels(&group.selector).page_size(PODS_PAGE);
         self.start(
             "pods",
             self.of(group),
             config,
             ListedBy::Ability,
-            move |event| Input::Pod(number, event),
+            move |event| Input::Pod(number, clock.now(), event),
         )
     }
 
@@ -192,9 +199,9 @@ impl Caches {
                 let events = patient(watcher(api.clone(), config)).boxed();
                 let list = StreamingList::AskedFor;
                 match caches.tell(resource, events, Some(list), &input).await {
-                    Told::Everything => return,
-                    Told::ListAnew => tokio::time::sleep(RELIST_PAUSE).await,
-                    Told::NoList => streams = false,
+                    WatchEnd::Unheard => return,
+                    WatchEnd::ListAnew => tokio::time::sleep(RELIST_PAUSE).await,
+                    WatchEnd::NoStreamingList => streams = false,
                 }
             }
             let events = patient(watcher(api, config)).boxed();
@@ -216,7 +223,7 @@ impl Caches {
         mut events: impl Stream<Item = watcher::Result<Event<K>>> + Unpin,
         mut list: Option<StreamingList>,
         input: &(impl Fn(Event<K>) -> Input + Sync),
-    ) -> Told {
+    ) -> WatchEnd {
         loop {
             let next = match list {
                 Some(StreamingList::Arrives) => {
@@ -230,17 +237,17 @@ impl Caches {
                     resource,
                     seconds, "A streaming list is silent: it is asked for in pages"
                 );
-                return Told::NoList;
+                return WatchEnd::NoStreamingList;
             };
             if let Some(list) = &mut list {
                 let is_begun = matches!(next, Ok(Some(Event::Init)));
                 match list.take(&next) {
-                    Some(Told::NoList) => {
+                    Some(WatchEnd::NoStreamingList) => {
                         info!(
                             resource,
                             "No streaming list is to be had: it is asked for in pages"
                         );
-                        return Told::NoList;
+                        return WatchEnd::NoStreamingList;
                     }
                     Some(ended) => return ended,
                     None if is_begun => continue, // that was said when it was asked for
@@ -253,10 +260,10 @@ impl Caches {
                         self.complaints.answered(resource);
                     }
                     if self.hand_on(input(event)).await.is_err() {
-                        return Told::Everything;
+                        return WatchEnd::Unheard;
                     }
                 }
-                Ok(None) => return Told::Everything,
+                Ok(None) => return WatchEnd::Unheard,
                 Err(error) => {
                     self.metrics.watch_restarted(resource);
                     let failure = failure(&error);
@@ -290,13 +297,13 @@ enum ListedBy {
 
 /// How a watch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum WatchEnd {
     /// Nobody listens any more.
-    Everything,
+    Unheard,
     /// It cannot go on from where it was.
     ListAnew,
     /// The API server gives no streaming list.
-    NoList,
+    NoStreamingList,
 }
 
 /// Where the streaming list of a watch stands.
@@ -312,20 +319,20 @@ enum StreamingList {
 
 impl StreamingList {
     /// Takes in what the watch says; how the watch ends, if it does.
-    fn take<K>(&mut self, told: &watcher::Result<Option<Event<K>>>) -> Option<Told> {
+    fn take<K>(&mut self, told: &watcher::Result<Option<Event<K>>>) -> Option<WatchEnd> {
         let begins_anew = match told {
             Ok(Some(Event::Init)) => *self != Self::AskedFor,
             Err(watcher::Error::WatchStartFailed(error)) => {
                 let refused = client::failure(error) == Failure::Refused;
-                return (*self == Self::AskedFor && refused).then_some(Told::NoList);
+                return (*self == Self::AskedFor && refused).then_some(WatchEnd::NoStreamingList);
             }
             Err(watcher::Error::WatchError(status)) => status.code == 410,
             Err(watcher::Error::NoResourceVersion) => true,
             _ => false,
         };
         match (&self, told) {
-            (Self::Complete, _) if begins_anew => return Some(Told::ListAnew),
-            _ if begins_anew => return Some(Told::NoList),
+            (Self::Complete, _) if begins_anew => return Some(WatchEnd::ListAnew),
+            _ if begins_anew => return Some(WatchEnd::NoStreamingList),
             (_, Ok(Some(Event::Init))) => *self = Self::Arrives,
             (_, Ok(Some(Event::InitDone))) => *self = Self::Complete,
             _ => {}
@@ -398,7 +405,6 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::clock::Clock;
     use crate::sim::cluster::{Cluster, ClusterOptions};
 
     fn refused() -> watcher::Result<Event<Pod>> {
@@ -430,13 +436,14 @@ mod tests {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let cluster = Cluster::new(ClusterOptions {
             streaming_lists,
-            ..ClusterOptions::new(clock, 1)
+            ..ClusterOptions::new(clock.clone(), 1)
         });
         let client = cluster.client("yurt-ds");
         let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(client.clone());
         let node = serde_json::from_value(json!({ "metadata": { "name": "node-1" } })).unwrap();
         nodes.create(&Default::default(), &node).await.unwrap();
-        let (caches, mut inputs) = Caches::new(client, Metrics::new(), Complaints::default());
+        let (metrics, complaints) = (Metrics::new(), Complaints::default());
+        let (caches, mut inputs) = Caches::new(client, metrics, complaints, clock);
         let _watches = [caches.version(), caches.nodes()];
         let mut told = Vec::new();
         while told.last() != Some(&"done") {
@@ -469,18 +476,21 @@ mod tests {
     }
 
     /// How a watch of pods ends that says this, and then nothing more.
-    async fn ending(said: Vec<watcher::Result<Event<Pod>>>) -> (Told, Duration, usize) {
+    async fn ending(said: Vec<watcher::Result<Event<Pod>>>) -> (WatchEnd, Duration, usize) {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
-        let cluster = Cluster::new(ClusterOptions::new(clock, 1));
+        let cluster = Cluster::new(ClusterOptions::new(clock.clone(), 1));
         let client = cluster.client("yurt-ds");
-        let (caches, mut inputs) = Caches::new(client, Metrics::new(), Complaints::default());
+        let (metrics, complaints) = (Metrics::new(), Complaints::default());
+        let (caches, mut inputs) = Caches::new(client, metrics, complaints, clock);
         let said = futures::stream::iter(said).chain(futures::stream::pending());
         let began = Instant::now();
         let list = Some(StreamingList::AskedFor);
-        let told = caches.tell("pods", said, list, &|event| Input::Pod(1, event));
+        let told = caches.tell("pods", said, list, &|event| {
+            Input::Pod(1, Timestamp::UNIX_EPOCH, event)
+        });
         let told = tokio::time::timeout(Duration::from_secs(3600), told).await;
         let handed_on = std::iter::from_fn(|| inputs.try_recv().ok()).count();
-        let told = told.unwrap_or(Told::Everything);
+        let told = told.unwrap_or(WatchEnd::Unheard);
         (told, began.elapsed(), handed_on)
     }
 
@@ -494,20 +504,26 @@ mod tests {
         let pod = || Ok(Event::InitApply(serde_json::from_str("{}").unwrap()));
         let begun = || Ok(Event::Init);
         let (told, after, handed_on) = ending(vec![begun(), pod()]).await;
-        assert_eq!((told, after, handed_on), (Told::NoList, LIST_SILENCE, 1));
+        assert_eq!(
+            (told, after, handed_on),
+            (WatchEnd::NoStreamingList, LIST_SILENCE, 1)
+        );
         // It broke off, and was asked for again.
         let (told, after, _) = ending(vec![begun(), pod(), begun()]).await;
-        assert_eq!((told, after), (Told::NoList, Duration::ZERO));
+        assert_eq!((told, after), (WatchEnd::NoStreamingList, Duration::ZERO));
         let (told, _, _) = ending(vec![begun(), gone()]).await;
-        assert_eq!(told, Told::NoList);
+        assert_eq!(told, WatchEnd::NoStreamingList);
         // No answer at all is no reason: the server is away.
         let (told, after, _) = ending(vec![refused(), refused()]).await;
-        assert_eq!((told, after), (Told::Everything, Duration::from_secs(3600)));
+        assert_eq!(
+            (told, after),
+            (WatchEnd::Unheard, Duration::from_secs(3600))
+        );
         // All of it arrived; then silence is good, and a version that is too old a reason to begin anew.
         let (told, after, handed_on) = ending(vec![begun(), pod(), Ok(Event::InitDone)]).await;
-        assert_eq!((told, handed_on), (Told::Everything, 2));
+        assert_eq!((told, handed_on), (WatchEnd::Unheard, 2));
         assert_eq!(after, Duration::from_secs(3600));
         let (told, _, _) = ending(vec![begun(), Ok(Event::InitDone), gone()]).await;
-        assert_eq!(told, Told::ListAnew);
+        assert_eq!(told, WatchEnd::ListAnew);
     }
 }

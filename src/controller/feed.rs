@@ -193,7 +193,7 @@ impl Feed {
             Input::Node(event) => self.node(index, event, now),
             Input::Set(event) => self.set(index, event),
             Input::Revision(number, event) => self.revision(index, number, event, now),
-            Input::Pod(number, event) => self.pod(index, number, event, now),
+            Input::Pod(number, said, event) => self.pod(index, number, (event, said), now),
             Input::Order(in_order) => {
                 FeedOutcome::of(RequeueDelay::Short, index.know_order(in_order))
             }
@@ -405,7 +405,7 @@ impl Feed {
         &mut self,
         index: &mut Index,
         number: u64,
-        event: Event<k8s::Pod>,
+        (event, said): (Event<k8s::Pod>, Timestamp),
         now: Timestamp,
     ) -> FeedOutcome {
         let mut groups = self.groups.iter_mut();
@@ -414,7 +414,7 @@ impl Feed {
         };
         let requeued = match event {
             Event::Init => {
-                known.pods.begin(now);
+                known.pods.begin(said);
                 Vec::new()
             }
             Event::InitApply(pod) => {
