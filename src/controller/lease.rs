@@ -334,6 +334,11 @@ impl Candidate {
             acquired: spec.acquire_time,
             transitions: spec.lease_transitions,
         };
+        let is_known = |seen: &ObservedLease| seen.sign.holder == sign.holder;
+        if !self.seen.as_ref().is_some_and(is_known) {
+            let namespace = &self.settings.namespace;
+            info!(holder = %sign.holder, %namespace, "Another replica holds the Lease, and is waited for");
+        }
         let since = match &self.seen {
             Some(seen) if seen.sign == sign => seen.since,
             _ => Instant::now(),
