@@ -45,11 +45,13 @@ use crate::k8s::client::{self, Role, Source};
 use crate::k8s::permission::Permission;
 use crate::serve::{self, ReadinessHandle};
 use crate::shutdown::{self, Shutdown};
+use caches::CacheParts;
 use complaints::Complaints;
 use engine::{Engine, EngineParts};
 use events::Events;
 use lease::{Election, Settings};
 use metrics::Metrics;
+use permissions::Missing;
 use prepull::Puller;
 
 pub use gathering::Gathering;
@@ -146,8 +148,13 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         events.clone(),
         (leadership.clone(), told),
     ));
-    let (caches, inputs) =
-        caches::Caches::new(client.clone(), metrics.clone(), complaints, clock.clone());
+    let (caches, inputs) = caches::Caches::new(CacheParts {
+        client: client.clone(),
+        metrics: metrics.clone(),
+        complaints,
+        lacking: lacking.clone(),
+        clock: clock.clone(),
+    });
     let watches = [caches.version(), caches.sets()];
     let writer = apply::Writer::new(client.clone(), metrics.clone(), leadership.clone());
     let (written, pull_writes) = mpsc::unbounded_channel();
@@ -208,11 +215,20 @@ async fn check_permissions(
     ),
 ) {
     let missing = permissions::missing(&client, &namespace, elects, &metrics).await;
+    let leads = leadership.clone();
     let report = async {
-        if leadership.wait_for(|now| now.may_write()).await.is_ok() {
+        let leads = leadership.wait_for(|now| now.may_write()).await.is_ok();
+        if leads && missing != Missing::default() {
+            // It may have waited for long.
+            let missing = permissions::missing(&client, &namespace, elects, &metrics).await;
             permissions::report(&missing, &namespace, &events);
         }
     };
-    let follow = permissions::follow(&client, &namespace, &missing, told, &metrics);
+    let lost = |permission| {
+        if leads.borrow().may_write() {
+            permissions::report_lost(permission, &namespace, &events);
+        }
+    };
+    let follow = permissions::follow(&client, &namespace, &missing, told, &metrics, lost);
     tokio::join!(report, follow);
 }

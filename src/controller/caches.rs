@@ -26,6 +26,7 @@ use tracing::{info, warn};
 use super::complaints::Complaints;
 use super::groups::Group;
 use super::metrics::Metrics;
+use super::permissions::DeniedPermissions;
 use super::server::{self, Abilities};
 use crate::backoff::Backoff;
 use crate::clock::Clock;
@@ -75,13 +76,21 @@ impl Drop for CacheWatch {
     }
 }
 
+/// What watches need.
+#[derive(Clone)]
+pub(super) struct CacheParts {
+    pub(super) client: Client,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) complaints: Complaints,
+    /// Hears of lists and watches that are forbidden.
+    pub(super) lacking: DeniedPermissions,
+    pub(super) clock: Clock,
+}
+
 /// Starts watches and hands what they say to the engine.
 #[derive(Clone)]
 pub(super) struct Caches {
-    client: Client,
-    metrics: Arc<Metrics>,
-    complaints: Complaints,
-    clock: Clock,
+    parts: CacheParts,
     sender: mpsc::Sender<Input>,
     /// What the API server is able to; `None`: that is not known yet.
     able: watch::Sender<Option<Abilities>>,
@@ -89,31 +98,22 @@ pub(super) struct Caches {
 
 impl Caches {
     /// No watch yet, and where all of them will speak.
-    pub(super) fn new(
-        client: Client,
-        metrics: Arc<Metrics>,
-        complaints: Complaints,
-        clock: Clock,
-    ) -> (Self, mpsc::Receiver<Input>) {
+    pub(super) fn new(parts: CacheParts) -> (Self, mpsc::Receiver<Input>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        (
-            Self {
-                client,
-                metrics,
-                complaints,
-                clock,
-                sender,
-                able: watch::Sender::new(None),
-            },
-            receiver,
-        )
+        let able = watch::Sender::new(None);
+        let caches = Self {
+            parts,
+            sender,
+            able,
+        };
+        (caches, receiver)
     }
 
     /// The version of the API server, once.
     pub(super) fn version(&self) -> CacheWatch {
         let caches = self.clone();
         CacheWatch(tokio::spawn(async move {
-            let able = server::abilities(&caches.client).await;
+            let able = server::abilities(&caches.parts.client).await;
             caches.able.send_replace(Some(able));
             let _ended = caches.sender.send(Input::Order(able.in_order)).await;
         }))
@@ -123,7 +123,7 @@ impl Caches {
     pub(super) fn nodes(&self) -> CacheWatch {
         self.start(
             "nodes",
-            Api::all(self.client.clone()),
+            Api::all(self.parts.client.clone()),
             config(),
             ListedBy::Ability,
             Input::Node,
@@ -134,7 +134,7 @@ impl Caches {
     pub(super) fn sets(&self) -> CacheWatch {
         self.start(
             "daemonsets",
-            Api::all(self.client.clone()),
+            Api::all(self.parts.client.clone()),
             config(),
             ListedBy::Pages,
             Input::Set,
@@ -155,7 +155,7 @@ impl Caches {
 
     /// The pods of a group.
     pub(super) fn pods(&self, group: &Group, number: u64) -> CacheWatch {
-        let clock = self.clock.clone();
+        let clock = self.parts.clock.clone();
         let config = config().labels(&group.selector).page_size(PODS_PAGE);
         self.start(
             "pods",
@@ -171,8 +171,8 @@ impl Caches {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         match &group.namespace {
-            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-            None => Api::all(self.client.clone()),
+            Some(namespace) => Api::namespaced(self.parts.client.clone(), namespace),
+            None => Api::all(self.parts.client.clone()),
         }
     }
 
@@ -257,7 +257,7 @@ impl Caches {
             match next {
                 Ok(Some(event)) => {
                     if tells(&event) {
-                        self.complaints.answered(resource);
+                        self.parts.complaints.answered(resource);
                     }
                     if self.hand_on(input(event)).await.is_err() {
                         return WatchEnd::Unheard;
@@ -265,10 +265,13 @@ impl Caches {
                 }
                 Ok(None) => return WatchEnd::Unheard,
                 Err(error) => {
-                    self.metrics.watch_restarted(resource);
+                    self.parts.metrics.watch_restarted(resource);
                     let failure = failure(&error);
+                    if failure == Failure::Forbidden {
+                        self.parts.lacking.tell(verb(&error), resource);
+                    }
                     let error = told(error);
-                    self.complaints.failed(resource, failure, &error);
+                    self.parts.complaints.failed(resource, failure, &error);
                 }
             }
         }
@@ -281,7 +284,7 @@ impl Caches {
             Err(TrySendError::Closed(input)) => return Err(SendError(input)),
             Err(TrySendError::Full(input)) => input,
         };
-        self.metrics.queue_overflowed();
+        self.parts.metrics.queue_overflowed();
         self.sender.send(input).await
     }
 }
@@ -350,6 +353,14 @@ fn told(error: watcher::Error) -> String {
         other => return format!("{:#}", anyhow::Error::from(other)),
     };
     format!("{what}: {}", CallError::from(error))
+}
+
+/// What was asked for, as a role names it.
+fn verb(error: &watcher::Error) -> &'static str {
+    match error {
+        watcher::Error::InitialListFailed(_) => "list",
+        _ => "watch",
+    }
 }
 
 /// How every watch is asked for, unless it is more than that.
@@ -431,6 +442,16 @@ mod tests {
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 10_000, 10_000, 500]);
     }
 
+    fn parts(client: Client, clock: Clock) -> CacheParts {
+        CacheParts {
+            client,
+            metrics: Metrics::new(),
+            complaints: Complaints::default(),
+            lacking: DeniedPermissions::new().0,
+            clock,
+        }
+    }
+
     /// What a watch of nodes asks a server for, and hands on until it has told everything once.
     async fn listed(streaming_lists: bool) -> (Vec<&'static str>, Vec<(String, u16)>) {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
@@ -442,8 +463,7 @@ mod tests {
         let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(client.clone());
         let node = serde_json::from_value(json!({ "metadata": { "name": "node-1" } })).unwrap();
         nodes.create(&Default::default(), &node).await.unwrap();
-        let (metrics, complaints) = (Metrics::new(), Complaints::default());
-        let (caches, mut inputs) = Caches::new(client, metrics, complaints, clock);
+        let (caches, mut inputs) = Caches::new(parts(client, clock));
         let _watches = [caches.version(), caches.nodes()];
         let mut told = Vec::new();
         while told.last() != Some(&"done") {
@@ -480,8 +500,7 @@ mod tests {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let cluster = Cluster::new(ClusterOptions::new(clock.clone(), 1));
         let client = cluster.client("yurt-ds");
-        let (metrics, complaints) = (Metrics::new(), Complaints::default());
-        let (caches, mut inputs) = Caches::new(client, metrics, complaints, clock);
+        let (caches, mut inputs) = Caches::new(parts(client, clock));
         let said = futures::stream::iter(said).chain(futures::stream::pending());
         let began = Instant::now();
         let list = Some(StreamingList::AskedFor);

@@ -168,7 +168,7 @@ fn note(permission: Permission, metrics: &Metrics) {
     metrics.permission_missing(verb, &resource, true);
 }
 
-/// Where it is told that a write was refused for want of a permission.
+/// Where it is told that a request was refused for want of a permission.
 #[derive(Clone, Debug)]
 pub struct DeniedPermissions(UnboundedSender<Permission>);
 
@@ -191,14 +191,15 @@ impl DeniedPermissions {
     }
 }
 
-/// Asks again for what is missing until it is granted, and for what writes tell of from then on. Costs nothing while nothing is
-/// missing.
+/// Asks again for what is missing until it is granted, and for what refused requests tell of from then on: an API server that has
+/// just started refuses everybody for a moment. `lost` is told of what is missing since. Costs nothing while nothing is missing.
 pub async fn follow(
     client: &Client,
     lease_namespace: &str,
     missing: &Missing,
     mut told: UnboundedReceiver<Permission>,
     metrics: &Metrics,
+    lost: impl Fn(Permission),
 ) {
     let extra = missing
         .for_settings
@@ -223,8 +224,11 @@ pub async fn follow(
         let Some(permission) = heard else {
             return;
         };
-        if lacking.insert(permission) {
+        if !lacking.contains(&permission) && !is_granted(client, lease_namespace, permission).await
+        {
+            lacking.insert(permission);
             note(permission, metrics);
+            lost(permission);
         }
     }
 }
@@ -307,6 +311,19 @@ pub fn report(missing: &Missing, lease_namespace: &str, events: &Events) {
     if !sentences.is_empty() {
         let about = Subject::lease(lease_namespace);
         let note = sentences.join(" ");
+        events.publish(&about, Severity::Warning, PERMISSION_MISSING, &note);
+    }
+}
+
+/// A Warning Event that a list or a watch is refused that was not when the controller started. Of a write that is refused its
+/// DaemonSet has one.
+pub fn report_lost(permission: Permission, lease_namespace: &str, events: &Events) {
+    if ["list", "watch"].contains(&permission.verb) {
+        let lacks = permission.describe();
+        let note = format!(
+            "The controller's service account lacks: {lacks}. What it knew before may be old by now. Apply manifests/base/rbac of this version."
+        );
+        let about = Subject::lease(lease_namespace);
         events.publish(&about, Severity::Warning, PERMISSION_MISSING, &note);
     }
 }

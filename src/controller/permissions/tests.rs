@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -189,10 +189,15 @@ async fn what_is_missing_is_asked_for_until_it_is_granted() {
     let client = Client::new(service, "default");
     let metrics = Arc::new(Metrics::new());
     let (lacking, told) = DeniedPermissions::new();
+    let lost = Arc::new(Mutex::new(Vec::new()));
     let following = {
         let (client, metrics) = (client.clone(), metrics.clone());
         let missing = Missing::default();
-        tokio::spawn(async move { follow(&client, "yurt-ds", &missing, told, &metrics).await })
+        let lost = lost.clone();
+        let note = move |permission: Permission| lost.lock().unwrap().push(permission.describe());
+        tokio::spawn(
+            async move { follow(&client, "yurt-ds", &missing, told, &metrics, note).await },
+        )
     };
     let shows = |missing: u8| {
         let line =
@@ -205,11 +210,17 @@ async fn what_is_missing_is_asked_for_until_it_is_granted() {
     lacking.tell("delete", "something of others");
     sleep(Duration::from_secs(100)).await;
     assert!(shows(1));
-    assert_eq!(asked.load(Ordering::Relaxed), 3);
+    assert_eq!(asked.load(Ordering::Relaxed), 4);
+    assert_eq!(*lost.lock().unwrap(), ["delete pods"]);
     denied.store(false, Ordering::Relaxed);
     sleep(Duration::from_secs(600)).await;
     assert!(shows(0));
-    assert_eq!(asked.load(Ordering::Relaxed), 4);
+    assert_eq!(asked.load(Ordering::Relaxed), 5);
+    // An API server that has just started refuses what it grants a moment later.
+    lacking.tell("watch", "pods");
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(asked.load(Ordering::Relaxed), 6);
+    assert_eq!(lost.lock().unwrap().len(), 1);
     drop(lacking);
     following.await.expect("it ends with those who tell it");
 }
