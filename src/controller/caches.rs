@@ -241,7 +241,11 @@ impl Caches {
             };
             if let Some(list) = &mut list {
                 let is_begun = matches!(next, Ok(Some(Event::Init)));
-                match list.take(&next) {
+                let end = list.take(&next);
+                if end.is_some() && next.is_err() {
+                    self.parts.metrics.watch_restarted(resource);
+                }
+                match end {
                     Some(WatchEnd::NoStreamingList) => {
                         info!(
                             resource,
@@ -323,24 +327,28 @@ enum StreamingList {
 impl StreamingList {
     /// Takes in what the watch says; how the watch ends, if it does.
     fn take<K>(&mut self, told: &watcher::Result<Option<Event<K>>>) -> Option<WatchEnd> {
-        let begins_anew = match told {
-            Ok(Some(Event::Init)) => *self != Self::AskedFor,
-            Err(watcher::Error::WatchStartFailed(error)) => {
-                let refused = client::failure(error) == Failure::Refused;
-                return (*self == Self::AskedFor && refused).then_some(WatchEnd::NoStreamingList);
-            }
-            Err(watcher::Error::WatchError(status)) => status.code == 410,
-            Err(watcher::Error::NoResourceVersion) => true,
-            _ => false,
-        };
-        match (&self, told) {
-            (Self::Complete, _) if begins_anew => return Some(WatchEnd::ListAnew),
-            _ if begins_anew => return Some(WatchEnd::NoStreamingList),
-            (_, Ok(Some(Event::Init))) => *self = Self::Arrives,
+        match (*self, told) {
+            (Self::AskedFor, Ok(Some(Event::Init))) => *self = Self::Arrives,
             (_, Ok(Some(Event::InitDone))) => *self = Self::Complete,
+            (Self::AskedFor, Err(watcher::Error::WatchStartFailed(error)))
+                if client::failure(error) == Failure::Refused =>
+            {
+                return Some(WatchEnd::NoStreamingList);
+            }
+            (Self::Complete, told) if begins_anew(told) => return Some(WatchEnd::ListAnew),
+            (_, told) if begins_anew(told) => return Some(WatchEnd::NoStreamingList),
             _ => {}
         }
         None
+    }
+}
+
+/// Whether everything is listed anew after that.
+fn begins_anew<K>(told: &watcher::Result<Option<Event<K>>>) -> bool {
+    match told {
+        Ok(event) => matches!(event, Some(Event::Init)),
+        Err(watcher::Error::WatchError(status)) => status.code == 410,
+        Err(error) => matches!(error, watcher::Error::NoResourceVersion),
     }
 }
 
