@@ -231,6 +231,7 @@ fn node(i: usize, updated: bool) -> Node {
         hold: None,
         window: None,
         targeting: Targeting::Run,
+        native: Targeting::Run,
         readiness,
         pods: [pod(i, updated && !offline)].into(),
         disrupted_at: None,

@@ -129,9 +129,29 @@ pub struct ControllerArgs {
         value_name = "ADDR"
     )]
     pub listen: SocketAddr,
+    /// Which DaemonSets are rolled out: native ones (apps/v1), Advanced ones (apps.kruise.io), or both
+    #[arg(
+        long,
+        env = "YURT_DS_CONTROLLERS",
+        value_enum,
+        value_delimiter = ',',
+        num_args = 1..,
+        default_value = "native,advanced",
+        value_name = "KINDS"
+    )]
+    pub controllers: Vec<ControllerKind>,
     /// How replicas agree on which of them writes.
     #[command(flatten)]
     pub lease: LeaseArgs,
+}
+
+/// A kind of DaemonSet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ControllerKind {
+    /// `apps/v1`, with annotations
+    Native,
+    /// `apps.kruise.io`, as OpenKruise's
+    Advanced,
 }
 
 /// Flags about leader election.

@@ -10,6 +10,7 @@
 //! One task owns all state; watches and writes are tasks that talk to it by channels. Everything durable is in the API
 //! objects: whoever kills this process at any moment loses nothing.
 
+mod advanced;
 mod apply;
 mod caches;
 pub mod complaints;
@@ -39,7 +40,8 @@ use kube::Client;
 use tokio::sync::mpsc;
 use tracing::info;
 
-use crate::cli::{ControllerArgs, LeaseArgs};
+use crate::cli::{ControllerArgs, ControllerKind, LeaseArgs};
+use crate::index::SetKind;
 use crate::clock::Clock;
 use crate::k8s::client::{self, Role, Source};
 use crate::k8s::permission::Permission;
@@ -54,6 +56,7 @@ use metrics::Metrics;
 use permissions::Missing;
 use prepull::Puller;
 
+pub use feed::Kinds;
 pub use gathering::Gathering;
 
 /// What the controller runs with; tests and the simulator bring their own.
@@ -72,6 +75,8 @@ pub struct ControllerConfig {
     pub readiness: ReadinessHandle,
     /// How long the thread sleeps between two looks at what arrived.
     pub gathering: Gathering,
+    /// Which DaemonSets are rolled out.
+    pub kinds: Kinds,
 }
 
 /// The process: listens, runs, and ends when asked to. Its thread sleeps as `gathering` says.
@@ -106,6 +111,7 @@ pub async fn start(args: ControllerArgs, gathering: Gathering, shutdown: Shutdow
         metrics,
         readiness,
         gathering,
+        kinds: kinds(&args.controllers),
     };
     run(config, shutdown).await;
     end_of_serving.request();
@@ -123,7 +129,15 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         metrics,
         readiness,
         gathering,
+        kinds,
     } = config;
+    let watched = [
+        (SetKind::Native, kinds.native),
+        (SetKind::Advanced, kinds.advanced),
+    ];
+    for (kind, _) in watched.iter().filter(|(_, is_watched)| *is_watched) {
+        readiness.wait_for(feed::resource_of(*kind));
+    }
     for resource in feed::CLUSTER_WIDE {
         readiness.wait_for(resource);
     }
@@ -155,7 +169,9 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         lacking: lacking.clone(),
         clock: clock.clone(),
     });
-    let watches = [caches.version(), caches.sets()];
+    let mut watches = vec![caches.version()];
+    watches.extend(kinds.native.then(|| caches.sets()));
+    watches.extend(kinds.advanced.then(|| caches.advanced_sets()));
     let writer = apply::Writer::new(client.clone(), metrics.clone(), leadership.clone());
     let (written, pull_writes) = mpsc::unbounded_channel();
     let puller = Puller::start(prepull::PullerParts {
@@ -168,7 +184,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         written,
     });
     let engine = Engine::new(EngineParts {
-        feed: feed::Feed::new(caches),
+        feed: feed::Feed::new(caches, &kinds),
         inputs,
         writer,
         puller,
@@ -187,6 +203,14 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     drop(watches);
     election.release().await;
     sending.finish().await;
+}
+
+/// What was typed about kinds of DaemonSets.
+fn kinds(typed: &[ControllerKind]) -> Kinds {
+    Kinds {
+        native: typed.contains(&ControllerKind::Native),
+        advanced: typed.contains(&ControllerKind::Advanced),
+    }
 }
 
 /// What was typed about the Lease, completed by what the machine knows.

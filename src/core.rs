@@ -61,6 +61,7 @@ pub use action::{Action, PodRef, Pull, PullInitiator, StaleImage};
 pub use engine::crowd::InView;
 pub use engine::deadline::{is_between_crashes, stall_of};
 pub use engine::decide::{decide, decide_in_view, queue, release};
+pub use engine::manage::{DaemonSetCounts, FailedPodsBackoff, Manage, ManageTerms, manage};
 pub use engine::ota::{message_of, revision_in};
 pub use engine::pause::is_paused;
 pub use engine::predownload::Predownloading;
@@ -84,8 +85,8 @@ pub use labels::Labels;
 pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, Preparing};
 pub use plan::{Counts, PauseStand, Phase, Plan, Reversal, Stall, WaveStand, WaveState};
 pub use settings::{
-    Disruption, Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType,
-    Share, Strategy, Topology, Waves,
+    Disruption, Invalid, Mode, NodeOrder, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType,
+    Scaling, Share, Strategy, Topology, Waves,
 };
 pub use shared::Shared;
 pub use verdict::{

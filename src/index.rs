@@ -9,6 +9,7 @@
 //! seeing, so a node whose clock is wrong cannot shorten or lengthen anything; only what was true before the first look
 //! is dated by the object, and even that never before the object's creation nor in the future.
 
+mod advanced;
 mod crowd_index;
 mod disruptions;
 mod ended;
@@ -34,10 +35,14 @@ use k8s_openapi::jiff::Timestamp;
 use crate::core::eligibility::Obstacle;
 use crate::core::images::ImageKey;
 use crate::core::revision::{RevisionFacts, adopted, hash_of};
-use crate::core::{Fleet, InView, NodeName, Reading, Revision, Strategy, Targeting, settings};
+use crate::core::names::KRUISE_GROUP;
+use crate::core::{
+    Fleet, InView, NodeName, Reading, Revision, RevisionState, Strategy, Targeting, settings,
+};
 use crate::k8s;
 
-pub use key::SetKey;
+pub use advanced::{AdvancedRecord, NumbersDue, StatusNumbers};
+pub use key::{SetKey, SetKind};
 pub use pending::{PodWrite, UNSEEN, WriteAnswer};
 pub(crate) use set::OWN_CONDITIONS;
 pub use set::{RequeueDelay, SetRecord};
@@ -188,10 +193,11 @@ impl Index {
     }
 
     fn take_set(&mut self, set: &k8s::DaemonSet) -> SetChange {
-        let Some(key) = SetKey::of(&set.metadata) else {
-            return SetChange::Ignored;
-        };
         let record = SetRecord::read(set);
+        let key = record.key();
+        if key.namespace.is_empty() || key.name.is_empty() {
+            return SetChange::Ignored;
+        }
         match stray(set).filter(|_| record.reading == Reading::NotOurs) {
             Some(stray) => drop(self.strays.insert(key.clone(), stray)),
             None => drop(self.strays.remove(&key)),
@@ -266,7 +272,11 @@ impl Index {
             shape: template.shape.clone(),
             images: template.images.as_slice().into(),
         };
-        let daemonset = SetKey::new(namespace, &owner.name);
+        let kind = match owner.api_version.split_once('/') {
+            Some((KRUISE_GROUP, _)) => SetKind::Advanced,
+            _ => SetKind::Native,
+        };
+        let daemonset = SetKey::of_kind(kind, namespace, &owner.name);
         let owned = self.revisions.entry(owner.uid.as_str().into()).or_default();
         owned.insert(
             name.into(),
@@ -388,6 +398,40 @@ impl Index {
             .collect()
     }
 
+    /// The same with the name of each ControllerRevision.
+    pub fn named_revisions_of(&self, uid: &str) -> Vec<(Arc<str>, RevisionFacts)> {
+        let owned = self.revisions.get(uid).into_iter().flatten();
+        owned
+            .map(|(name, owned)| (name.clone(), owned.facts.clone()))
+            .collect()
+    }
+
+    /// Forgets the ControllerRevision of this name: it is gone.
+    pub fn forget_revision(&mut self, uid: &str, name: &str) {
+        if let Some(owned) = self.revisions.get_mut(uid) {
+            owned.remove(name);
+        }
+    }
+
+    /// What the status of an Advanced DaemonSet should say beside conditions; `None`: it is not known, or a native one.
+    /// `handled`: its present generation was taken care of.
+    pub fn numbers(
+        &self,
+        key: &SetKey,
+        state: &RevisionState,
+        handled: bool,
+        now: Timestamp,
+    ) -> Option<StatusNumbers> {
+        let set = self.sets.get(key)?;
+        set.advanced.as_ref()?;
+        let nodes = self.nodes.iter().map(|(name, record)| {
+            let native = set.scheduling.native_targeting(&record.facts(name));
+            (name, native)
+        });
+        let counts = set.counts(nodes, now);
+        Some(set.numbers(counts, state, handled))
+    }
+
     /// The name of the ControllerRevision of this hash: one that was adopted keeps what another DaemonSet called it.
     pub fn revision_name(&self, uid: &str, hash: &Revision) -> Option<&str> {
         let mut owned = self.revisions.get(uid)?.iter();
@@ -437,7 +481,8 @@ impl Index {
             nodes: &self.nodes,
             revisions: &revisions,
             basis: &set.basis(&revisions),
-            in_order: self.in_order,
+            // What this controller does itself it learns in order.
+            in_order: self.in_order || key.is_advanced(),
             now,
         };
         Some(joined::fleet(set, &around, strategy))

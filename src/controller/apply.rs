@@ -15,7 +15,7 @@ use super::lease::Leadership;
 use super::metrics::{Metrics, SkipReason};
 use super::owner::DaemonSetOwner;
 use crate::core::names::{
-    CONTROLLER, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
+    CONTROLLER, IN_PLACE_STATE, KRUISE_IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
     POD_NEED_UPGRADE, PREPARING_DELETE, UNTOLERATED_TAINT,
 };
 use crate::core::{Action, GateWrite, PodRef, Renewal, StaleImage, message_of};
@@ -98,7 +98,9 @@ impl Writer {
         match action {
             Action::Delete(pod) => self.delete(key, pod).await,
             Action::Evict(pod) => self.evict(key, pod).await,
-            Action::UpdateInPlace { pod, renewal } => self.renew(key, pod, renewal, now).await,
+            Action::UpdateInPlace { pod, renewal } => {
+                self.renew(key, set, (pod, renewal), now).await
+            }
             Action::Mark {
                 pod,
                 preparing,
@@ -236,15 +238,29 @@ impl Writer {
     async fn renew(
         &self,
         key: &SetKey,
-        pod: &PodRef,
-        renewal: &Renewal,
+        set: &DaemonSetOwner,
+        (pod, renewal): (&PodRef, &Renewal),
         now: Timestamp,
     ) -> Result<(), WriteError> {
+        let mut pod = pod.clone();
+        if set.is_advanced() && renewal.gated {
+            // Nobody is sent to it any more while its containers change (Kruise).
+            let at = json!(on_the_wire(now));
+            let shut = self.set_in_place_gate(key, &pod, false, at).await?;
+            let shut: Option<k8s::Pod> = serde_json::from_str(&shut).ok();
+            if let Some(version) = shut.and_then(|shut| shut.metadata.resource_version) {
+                pod.resource_version = version.as_str().into();
+            }
+        }
         let parameters = PatchParams {
             field_manager: Some(CONTROLLER.to_owned()),
             ..PatchParams::default()
         };
-        let patch = Patch::Strategic(in_place::patch(pod, renewal, now));
+        let state = match set.is_advanced() {
+            true => KRUISE_IN_PLACE_STATE,
+            false => IN_PLACE_STATE,
+        };
+        let patch = Patch::Strategic(in_place::patch(&pod, renewal, state, now));
         let request = requests::<k8s::Pod>(&key.namespace);
         let request = request.patch(pod.name.as_str(), &parameters, &patch);
         self.send_briefly("patch", "pods", request).await
@@ -333,7 +349,7 @@ impl Writer {
     }
 
     /// Sends a request of whose answer only the failure matters: the API server leaves the object out, all but its metadata.
-    async fn send_briefly(
+    pub(super) async fn send_briefly(
         &self,
         verb: &'static str,
         resource: &'static str,

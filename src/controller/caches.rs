@@ -31,7 +31,7 @@ use super::server::{self, Abilities};
 use crate::backoff::Backoff;
 use crate::clock::Clock;
 use crate::k8s::client::{self, CallError, Failure, WATCH_TIMEOUT_SECONDS};
-use crate::k8s::{ControllerRevision, DaemonSet, Node, Pod};
+use crate::k8s::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Node, Pod};
 
 /// Objects per page of a list: small enough that a page never weighs much (nodes take 14 KB each on the wire).
 const PAGE: u32 = 100;
@@ -47,6 +47,9 @@ const LIST_SILENCE: Duration = Duration::from_secs(15);
 /// Before everything is listed anew because the API server does not know any more what happened since.
 const RELIST_PAUSE: Duration = Duration::from_millis(500);
 
+/// How often is looked whether Advanced DaemonSets can be made by now.
+const LOOK_FOR_ADVANCED: Duration = Duration::from_secs(300);
+
 /// Inputs that wait for the engine. A few thousand pods change at once at most, and each input takes half a kilobyte.
 const QUEUE: usize = 512;
 
@@ -57,6 +60,10 @@ pub(super) enum Input {
     Node(Event<Node>),
     /// Of DaemonSets.
     Set(Event<DaemonSet>),
+    /// Of Advanced DaemonSets.
+    Advanced(Event<DaemonSet>),
+    /// The API server serves no Advanced DaemonSets: their CustomResourceDefinition is not installed.
+    NoAdvanced,
     /// Of the ControllerRevisions of a group; the number tells this watch from others.
     Revision(u64, Event<ControllerRevision>),
     /// Of the pods of a group; the number tells this watch from others. That is when it was said: a list that begins shows what was
@@ -139,6 +146,37 @@ impl Caches {
             ListedBy::Pages,
             Input::Set,
         )
+    }
+
+    /// All Advanced DaemonSets, as soon as there can be any.
+    pub(super) fn advanced_sets(&self) -> CacheWatch {
+        let caches = self.clone();
+        CacheWatch(tokio::spawn(async move {
+            let mut told = false;
+            while !server::serves_advanced(&caches.parts.client).await {
+                if !std::mem::replace(&mut told, true) {
+                    info!(
+                        "No Advanced DaemonSets: the CustomResourceDefinition daemonsets.apps.kruise.io is not installed, or does \
+                         not serve v1beta1; native ones are rolled out, and it is looked for now and then \
+                         (--controllers native: never)"
+                    );
+                }
+                if caches.hand_on(Input::NoAdvanced).await.is_err() {
+                    return;
+                }
+                tokio::time::sleep(LOOK_FOR_ADVANCED).await;
+            }
+            let advanced = caches.start::<AdvancedDaemonSet>(
+                "daemonsets.apps.kruise.io",
+                Api::all(caches.parts.client.clone()),
+                config(),
+                ListedBy::Pages,
+                |event| Input::Advanced(as_daemonset(event)),
+            );
+            // It lives as long as this task.
+            std::future::pending::<()>().await;
+            drop(advanced);
+        }))
     }
 
     /// The ControllerRevisions of a group: they carry the labels of the pods.
@@ -290,6 +328,17 @@ impl Caches {
         };
         self.parts.metrics.queue_overflowed();
         self.sender.send(input).await
+    }
+}
+
+/// The same event of the DaemonSet that is read in an Advanced one.
+fn as_daemonset(event: Event<AdvancedDaemonSet>) -> Event<DaemonSet> {
+    match event {
+        Event::Apply(set) => Event::Apply(set.into()),
+        Event::Delete(set) => Event::Delete(set.into()),
+        Event::Init => Event::Init,
+        Event::InitApply(set) => Event::InitApply(set.into()),
+        Event::InitDone => Event::InitDone,
     }
 }
 

@@ -7,6 +7,7 @@
 //!
 //! A DaemonSet whose writes are under way is not decided again before they are answered. Time enters by `Clock` only.
 
+mod advanced;
 mod answers;
 mod writes;
 
@@ -20,6 +21,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::debug;
 
+use self::advanced::{PodEvents, Tended};
+use super::advanced::RevisionsRead;
 use super::apply::{WriteError, Writer};
 use super::caches::Input;
 use super::events::{Events, Severity, Subject};
@@ -36,8 +39,8 @@ use super::write_backoff::WriteBackoff;
 use crate::clock::Clock;
 use crate::core::messages::kept_words;
 use crate::core::{
-    Action, Fleet, Note, Plan, Pull, Reading, Refusals, Revision, RevisionState, Strategy,
-    SurgeRelease, decide_in_view, release,
+    Action, Fleet, NodeName, Note, Plan, Pull, Reading, Refusals, Revision, RevisionState, Strategy,
+    RevisionUnknown, SurgeRelease, decide_in_view, release,
 };
 use crate::index::{Index, RequeueDelay, SetKey, SetRecord, Stray, was_complete};
 use crate::k8s::Condition;
@@ -125,6 +128,13 @@ struct SetState {
     noted: Vec<String>,
     /// Whether it was told that pods of ours stay although it is not rolled out any more.
     kept: bool,
+    /// Of an Advanced DaemonSet: whether pods and revisions that are to be made have to wait, because they were refused.
+    creations: WriteBackoff,
+    revisions: WriteBackoff,
+    /// Why a pod was not made, as it was told last.
+    not_created: Option<String>,
+    /// How many Events about single pods may be sent.
+    pod_events: PodEvents,
 }
 
 /// An answer that the loop waited for.
@@ -142,6 +152,11 @@ enum Done {
         Result<Vec<SurgeResult>, WriteError>,
     ),
     Reported(SetKey, Result<(), WriteError>),
+    /// Pods were to be made on these nodes.
+    Created(SetKey, Vec<NodeName>, Result<Vec<SurgeResult>, WriteError>),
+    /// The present template was to be put into a revision.
+    Revised(SetKey, Result<RevisionsRead, WriteError>),
+    Tended(SetKey, Tended),
     Looked(SetKey, LookupResult),
     /// An Event that nobody remembers was sent, or could not be.
     Told,
@@ -399,7 +414,8 @@ impl Engine {
                 };
                 let (released, _) = without_refused(&fleet, released, now);
                 self.tell_kept(key, &released);
-                self.write(key, released.actions, report, now);
+                let actions = self.tend(key, &fleet, released.actions, now);
+                self.write(key, actions, report, now);
                 self.wake_at(key, released.wake);
             }
             Reading::NotOurs => {
@@ -496,12 +512,18 @@ impl Engine {
         let lasting = behind && lasting_at.is_none();
         state.wake = plan.next_wake.into_iter().chain(lasting_at).min();
         self.tell_recreation(key, fleet, &plan);
-        if let RevisionState::Unknown(reason) = fleet.revision {
-            self.look_up(key, reason, since, now);
+        let is_made_here = |reason| key.is_advanced() && reason != RevisionUnknown::UnknownRevision;
+        match fleet.revision {
+            RevisionState::Unknown(reason) if !is_made_here(reason) => {
+                self.look_up(key, reason, since, now);
+            }
+            _ => {}
         }
         let may_write = self.parts.writer.may_write();
         if may_write {
-            self.ask_why_missing(key, (fleet, &plan), now);
+            if !key.is_advanced() {
+                self.ask_why_missing(key, (fleet, &plan), now);
+            }
             self.ask_why_not_ready(key, (fleet, &plan), now);
         }
         let set = self.index.set_mut(key);
@@ -512,7 +534,10 @@ impl Engine {
             }
             report
         });
-        self.write(key, plan.actions, report, now);
+        let actions = self.tend(key, fleet, plan.actions, now);
+        let counts_again = self.counts_again(key, fleet, now);
+        self.wake_at(key, counts_again);
+        self.write(key, actions, report, now);
     }
 
     /// Tells once per revision that its pods are made anew although an update in place was asked for.
@@ -592,7 +617,7 @@ impl Engine {
     /// What the Event of a notice is about, and how grave it is.
     fn event(&self, key: &SetKey, notice: &Notice) -> Option<(Subject, Severity)> {
         let set = self.index.set(key)?;
-        let about = Subject::daemonset(&key.namespace, &key.name, &set.uid);
+        let about = Subject::of_set(key, &set.uid);
         let severity = match notice.warning {
             true => Severity::Warning,
             false => Severity::Normal,

@@ -25,6 +25,7 @@ use super::metrics::Metrics;
 use crate::backoff::Backoff;
 use crate::clock::Clock;
 use crate::core::names;
+use crate::index::SetKey;
 use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
 
 /// Events that wait to be sent: a burst of one per DaemonSet of a large cluster after a start.
@@ -72,6 +73,18 @@ impl Subject {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             uid: uid.to_owned(),
+        }
+    }
+
+    /// The DaemonSet of this key.
+    pub fn of_set(key: &SetKey, uid: &str) -> Self {
+        let subject = Self::daemonset(&key.namespace, &key.name, uid);
+        match key.is_advanced() {
+            true => Self {
+                api_version: names::KRUISE_VERSION,
+                ..subject
+            },
+            false => subject,
         }
     }
 

@@ -8,11 +8,20 @@ use kube::runtime::watcher::Event;
 use super::caches::{CacheWatch, Caches, Input};
 use super::groups::Group;
 use crate::core::PodUid;
-use crate::index::{Index, RequeueDelay, SetChange, SetKey};
+use crate::index::{Index, RequeueDelay, SetChange, SetKey, SetKind};
 use crate::k8s;
 
 /// What is watched in the whole cluster; nothing is decided before all of it has been listed.
-pub(super) const CLUSTER_WIDE: [&str; 3] = ["nodes", "daemonsets", "controllerrevisions"];
+pub(super) const CLUSTER_WIDE: [&str; 2] = ["nodes", "controllerrevisions"];
+
+/// Which kinds of DaemonSets are rolled out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kinds {
+    /// Native ones.
+    pub native: bool,
+    /// Advanced ones.
+    pub advanced: bool,
+}
 
 /// More watches than this beside those that would do are put together.
 const SPARE_GROUPS: usize = 8;
@@ -26,6 +35,7 @@ pub(super) struct Feed {
     nodes_watch: Option<CacheWatch>,
     nodes: Listing<BTreeSet<String>>,
     sets: Listing<BTreeSet<SetKey>>,
+    advanced: Listing<BTreeSet<SetKey>>,
     /// Whether the revisions of the DaemonSets that were there at first are known.
     has_revisions: bool,
 }
@@ -126,33 +136,54 @@ impl FeedOutcome {
 
 impl Feed {
     /// Nothing is told yet.
-    pub(super) fn new(caches: Caches) -> Self {
+    pub(super) fn new(caches: Caches, kinds: &Kinds) -> Self {
+        let unless = |is_watched: bool| Listing {
+            complete: !is_watched,
+            ..Listing::default()
+        };
         Self {
             caches,
             groups: Vec::new(),
             started: 0,
             nodes_watch: None,
             nodes: Listing::default(),
-            sets: Listing::default(),
+            sets: unless(kinds.native),
+            advanced: unless(kinds.advanced),
             has_revisions: false,
         }
     }
 
     /// Whether the cluster-wide watches have told everything once.
     pub(super) fn is_complete(&self) -> bool {
-        self.nodes.complete && self.sets.complete && self.has_revisions
+        self.nodes.complete && self.knows_sets() && self.has_revisions
+    }
+
+    /// Whether every DaemonSet is known.
+    fn knows_sets(&self) -> bool {
+        self.sets.complete && self.advanced.complete
+    }
+
+    /// The list of the DaemonSets of a kind.
+    fn listing(&mut self, kind: SetKind) -> &mut Listing<BTreeSet<SetKey>> {
+        match kind {
+            SetKind::Native => &mut self.sets,
+            SetKind::Advanced => &mut self.advanced,
+        }
     }
 
     /// Whether every list that was asked for has arrived.
     pub(super) fn is_settled(&self) -> bool {
         let is_settled =
             |known: &GroupWatch| known.pods.is_settled() && known.revisions.is_settled();
-        self.nodes.is_settled() && self.sets.is_settled() && self.groups.iter().all(is_settled)
+        self.nodes.is_settled()
+            && self.sets.is_settled()
+            && self.advanced.is_settled()
+            && self.groups.iter().all(is_settled)
     }
 
     /// Lists the pods of every DaemonSet anew, because somebody else may have deleted some a moment ago.
     pub(super) fn look_again(&mut self, index: &mut Index) {
-        if !self.sets.complete {
+        if !self.knows_sets() {
             return;
         }
         let before = self.started;
@@ -178,6 +209,7 @@ impl Feed {
         let mut fed = self.take_input(index, input, now);
         let mut groups = self.groups.iter();
         if self.sets.complete
+            && self.advanced.complete
             && !self.has_revisions
             && groups.all(|known| known.revisions.is_complete())
         {
@@ -191,7 +223,10 @@ impl Feed {
     fn take_input(&mut self, index: &mut Index, input: Input, now: Timestamp) -> FeedOutcome {
         match input {
             Input::Node(event) => self.node(index, event, now),
-            Input::Set(event) => self.set(index, event),
+            Input::Set(event) => self.set(index, SetKind::Native, event),
+            Input::Advanced(event) => self.set(index, SetKind::Advanced, event),
+            Input::NoAdvanced if self.advanced.complete => FeedOutcome::default(),
+            Input::NoAdvanced => self.finish_sets(index, SetKind::Advanced),
             Input::Revision(number, event) => self.revision(index, number, event, now),
             Input::Pod(number, said, event) => self.pod(index, number, (event, said), now),
             Input::Order(in_order) => {
@@ -227,51 +262,64 @@ impl Feed {
         FeedOutcome::default()
     }
 
-    fn set(&mut self, index: &mut Index, event: Event<k8s::DaemonSet>) -> FeedOutcome {
+    fn set(
+        &mut self,
+        index: &mut Index,
+        kind: SetKind,
+        event: Event<k8s::DaemonSet>,
+    ) -> FeedOutcome {
+        let key_of = |set: &k8s::DaemonSet| {
+            SetKey::of(&set.metadata).map(|key| SetKey { kind, ..key })
+        };
         match event {
-            Event::Init => self.sets.begin(),
+            Event::Init => self.listing(kind).begin(),
             Event::InitApply(set) => {
-                self.sets.seen.extend(SetKey::of(&set.metadata));
+                self.listing(kind).seen.extend(key_of(&set));
                 return self.apply_set(index, &set);
             }
             Event::Apply(set) => return self.apply_set(index, &set),
             Event::Delete(set) => {
-                let gone = SetKey::of(&set.metadata).filter(|key| self.drop_set(index, key));
+                let gone = key_of(&set).filter(|key| self.drop_set(index, key));
                 return FeedOutcome {
                     gone: gone.into_iter().collect(),
                     ..FeedOutcome::default()
                 };
             }
-            Event::InitDone => {
-                let is_first = !self.sets.complete;
-                let seen = self.sets.finish();
-                index.retain_strays(&seen);
-                let gone: Vec<SetKey> = index
-                    .keys()
-                    .filter(|key| !seen.contains(key))
-                    .cloned()
-                    .collect();
-                for key in &gone {
-                    self.drop_set(index, key);
-                }
-                if is_first {
-                    self.regroup(index);
-                }
-                return FeedOutcome {
-                    gone,
-                    complete: vec!["daemonsets"],
-                    ..FeedOutcome::default()
-                };
-            }
+            Event::InitDone => return self.finish_sets(index, kind),
         }
         FeedOutcome::default()
     }
 
+    /// A complete list of the DaemonSets of a kind has arrived.
+    fn finish_sets(&mut self, index: &mut Index, kind: SetKind) -> FeedOutcome {
+        let was_known = self.knows_sets();
+        let seen = self.listing(kind).finish();
+        if kind == SetKind::Native {
+            index.retain_strays(&seen);
+        }
+        let keys = index.keys().filter(|key| key.kind == kind);
+        let gone: Vec<SetKey> = keys.filter(|key| !seen.contains(key)).cloned().collect();
+        for key in &gone {
+            self.drop_set(index, key);
+        }
+        if !was_known && self.knows_sets() {
+            self.regroup(index);
+        }
+        FeedOutcome {
+            gone,
+            complete: vec![resource_of(kind)],
+            ..FeedOutcome::default()
+        }
+    }
+
     /// Takes in a DaemonSet, watched or read.
     pub(super) fn apply_set(&mut self, index: &mut Index, set: &k8s::DaemonSet) -> FeedOutcome {
-        let Some(key) = SetKey::of(&set.metadata) else {
+        let Some(mut key) = SetKey::of(&set.metadata) else {
             return FeedOutcome::default();
         };
+        if set.is_advanced() {
+            key.kind = SetKind::Advanced;
+        }
         match index.apply_set(set) {
             SetChange::Ignored => FeedOutcome {
                 strays: index.is_stray(&key),
@@ -281,7 +329,7 @@ impl Feed {
             SetChange::Watch(_) => {
                 self.leave(&key);
                 // All of the first list are put into groups at its end.
-                if self.sets.complete {
+                if self.knows_sets() {
                     self.join(index, &key);
                 }
                 FeedOutcome::default()
@@ -516,6 +564,14 @@ impl GroupWatch {
         let namespace = pod.metadata.namespace.clone().unwrap_or_default();
         let members = self.group.members.keys();
         members.filter(move |key| *key.namespace == *namespace)
+    }
+}
+
+/// What is waited for at the start, by the kind of DaemonSets.
+pub(super) fn resource_of(kind: SetKind) -> &'static str {
+    match kind {
+        SetKind::Native => "daemonsets",
+        SetKind::Advanced => "daemonsets.apps.kruise.io",
     }
 }
 

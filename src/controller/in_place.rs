@@ -8,11 +8,16 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::core::fleet::in_place::InPlaceState;
-use crate::core::names::{IN_PLACE_STATE, REVISION_HASH_LABEL};
+use crate::core::names::REVISION_HASH_LABEL;
 use crate::core::{PodRef, Renewal};
 
-/// What to write into `pod` at `now`.
-pub(super) fn patch(pod: &PodRef, renewal: &Renewal, now: Timestamp) -> Value {
+/// What to write into `pod` at `now`; the annotation `state_key` is its memory of it.
+pub(super) fn patch(
+    pod: &PodRef,
+    renewal: &Renewal,
+    state_key: &str,
+    now: Timestamp,
+) -> Value {
     let change = &renewal.change;
     let state = InPlaceState {
         revision: renewal.revision.to_string(),
@@ -23,7 +28,7 @@ pub(super) fn patch(pod: &PodRef, renewal: &Renewal, now: Timestamp) -> Value {
     let mut labels = json!(change.labels);
     labels[REVISION_HASH_LABEL] = json!(renewal.revision.as_str());
     let mut annotations = json!(change.annotations);
-    annotations[IN_PLACE_STATE] = json!(json!(state).to_string());
+    annotations[state_key] = json!(json!(state).to_string());
     let mut metadata = json!({
         "uid": pod.uid.to_string(),
         "resourceVersion": pod.resource_version.to_string(),
@@ -54,6 +59,7 @@ mod tests {
 
     use super::*;
     use crate::core::fleet::in_place::{InPlaceChange, PreviousContainer};
+    use crate::core::names::IN_PLACE_STATE;
 
     #[test]
     fn one_patch_names_what_changes_and_what_it_rests_on() {
@@ -96,6 +102,6 @@ mod tests {
             },
             "spec": { "containers": [{ "name": "main", "image": "main:2" }] },
         });
-        assert_eq!(patch(&pod, &renewal, Timestamp::UNIX_EPOCH), expected);
+        assert_eq!(patch(&pod, &renewal, IN_PLACE_STATE, Timestamp::UNIX_EPOCH), expected);
     }
 }

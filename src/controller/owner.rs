@@ -1,7 +1,9 @@
 //! The DaemonSet for which pods are made, handed over or updated.
 
+use crate::core::names::{IN_PLACE_UPDATE_READY, KRUISE_POD_READY};
 use crate::core::revision::TemplateFingerprint;
 use crate::core::selector::Selector;
+use crate::core::{Mode, Reading, RollingUpdateType};
 use crate::index::SetRecord;
 use crate::k8s;
 
@@ -14,6 +16,8 @@ pub(super) struct DaemonSetOwner {
     pub(super) template: Option<TemplateFingerprint>,
     /// Which pods belong to it; `None` where that cannot be read.
     pub(super) selector: Option<Selector>,
+    /// Of an Advanced DaemonSet the readiness gates that its pods get; `None`: it is a native one.
+    pub(super) gates: Option<Vec<&'static str>>,
 }
 
 impl DaemonSetOwner {
@@ -24,7 +28,13 @@ impl DaemonSetOwner {
             template_generation: set.template_generation().map(str::to_owned),
             template: (!set.trusts_greatest()).then_some(set.template),
             selector: Selector::from_query(&set.selector).ok(),
+            gates: set.is_advanced().then(|| gates(set)),
         }
+    }
+
+    /// Whether it is an Advanced DaemonSet.
+    pub(super) fn is_advanced(&self) -> bool {
+        self.gates.is_some()
     }
 
     /// Whether this is a pod that was made beside another one, or handed over since, and still belongs to the DaemonSet.
@@ -39,4 +49,19 @@ impl DaemonSetOwner {
         });
         is_own && controls && self.selector.as_ref().is_none_or(selects)
     }
+}
+
+/// The readiness gates that pods of an Advanced DaemonSet need, so that an update in place or a hook can take them out of
+/// service first (Kruise). Each costs a write for every pod, so no other pod gets one.
+fn gates(set: &SetRecord) -> Vec<&'static str> {
+    let Reading::Strategy { strategy, .. } = &set.reading else {
+        return Vec::new();
+    };
+    let in_place = strategy.mode == Mode::AdvancedRollingUpdate
+        && strategy.rolling_update_type == RollingUpdateType::InPlaceIfPossible;
+    let hook = strategy.pre_delete.as_ref();
+    let marks = hook.is_some_and(|hook| hook.mark_not_ready);
+    let gates = [(in_place, IN_PLACE_UPDATE_READY), (marks, KRUISE_POD_READY)];
+    let wanted = gates.into_iter().filter(|(is_wanted, _)| *is_wanted);
+    wanted.map(|(_, gate)| gate).collect()
 }

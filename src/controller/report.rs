@@ -171,6 +171,20 @@ impl Report {
         Self::default()
     }
 
+    /// All of them with when each changed, as they should be written whole.
+    pub(super) fn complete(&self, present: &[Condition], now: Timestamp) -> Vec<Value> {
+        let wanted = self.conditions.iter().map(|wanted| {
+            let before = find(present, &wanted.kind).filter(|known| known.status == wanted.status);
+            let since = before.and_then(|before| before.last_transition.as_ref());
+            let since = since.or(wanted.last_transition.as_ref()).map_or(now, |time| time.0);
+            json!({
+                "type": wanted.kind, "status": wanted.status, "reason": wanted.reason, "message": wanted.message,
+                "lastTransitionTime": on_the_wire(since),
+            })
+        });
+        wanted.collect()
+    }
+
     /// What to patch so that the status says this; empty when it does.
     pub(super) fn difference(&self, present: &[Condition], now: Timestamp) -> Vec<Value> {
         let changed = self.conditions.iter().filter_map(|wanted| {
@@ -282,10 +296,11 @@ fn notice(
         // What goes on did not begin, however often it waited for something in between.
         Phase::Progressing if plan.counts.outdated > 0 && !goes_on => (false, "RolloutStarted"),
         Phase::Progressing if plan.is_hook_overdue() => (true, "HookPending"),
-        Phase::Progressing | Phase::AwaitingOwners if !plan.overdue.is_empty() => {
+        Phase::Progressing | Phase::AwaitingOwners | Phase::AwaitingDeletions
+            if !plan.overdue.is_empty() => {
             (true, Stall::NoProgress.reason())
         }
-        Phase::AwaitingOwners => (false, "UpgradeAvailable"),
+        Phase::AwaitingOwners | Phase::AwaitingDeletions => (false, "UpgradeAvailable"),
         Phase::Paused { .. } => (false, "RolloutPaused"),
         // Told once: which nodes they are changes while they crash and try again.
         Phase::Stalled(_) if stopped || same_stall(stall, plan, reason, same_revision) => {

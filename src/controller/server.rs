@@ -4,6 +4,7 @@ use kube::Client;
 use tracing::{info, warn};
 
 use crate::backoff::Backoff;
+use crate::core::names::KRUISE_VERSION;
 use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 
 /// From this version of the API server (major, minor) on, the native controller learns of changes of several pods in the order
@@ -39,6 +40,26 @@ pub(super) async fn abilities(client: &Client) -> Abilities {
         if !is_passing(&error) {
             warn!(%error, "The API server does not tell its version: it is taken for one before 1.34");
             return Abilities::default();
+        }
+        tokio::time::sleep(backoff.next().unwrap_or_default()).await;
+    }
+}
+
+/// Whether the API server serves Advanced DaemonSets, as soon as it answers.
+pub(super) async fn serves_advanced(client: &Client) -> bool {
+    let mut backoff = Backoff::default();
+    loop {
+        match within(WRITE_DEADLINE, client.list_api_group_resources(KRUISE_VERSION)).await {
+            Ok(found) => {
+                let mut resources = found.resources.iter();
+                return resources.any(|resource| resource.name == "daemonsets");
+            }
+            Err(error) if error.failure() == Failure::Gone => return false,
+            Err(error) if is_passing(&error) => {}
+            Err(error) => {
+                warn!(%error, "The API server does not tell whether it serves {KRUISE_VERSION}: it is asked for DaemonSets of it all the same");
+                return true;
+            }
         }
         tokio::time::sleep(backoff.next().unwrap_or_default()).await;
     }

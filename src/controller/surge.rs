@@ -4,7 +4,7 @@
 //! read live once per batch and taken as it is, so that fields that are new to us survive; the native controller makes
 //! its pods from the same.
 
-mod manifest;
+pub(super) mod manifest;
 
 use futures::future::join_all;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -21,6 +21,10 @@ use crate::index::SetKey;
 use crate::k8s;
 use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
 use manifest::{TemplateOrigin, manifest};
+
+/// The pods that a batch of creations begins with; each batch without a refusal is followed by one of twice as many (Kubernetes,
+/// `slowStartBatch`).
+const FIRST_BATCH: usize = 1;
 
 /// Names that are tried for one pod: so often somebody may have taken its predecessor out of the DaemonSet.
 const NAMES: usize = 5;
@@ -74,11 +78,56 @@ impl Writer {
         Ok(join_all(wanted.iter().map(|one| self.make(&origin, one))).await)
     }
 
+    /// Makes pods of one revision of an Advanced DaemonSet on nodes that have none, in batches that grow; after a refusal no
+    /// further one begins. The answers are in the order of `nodes`, and fewer then. The same of what is read as with
+    /// [`surge`](Self::surge).
+    pub(super) async fn create_pods(
+        &self,
+        key: &SetKey,
+        set: &DaemonSetOwner,
+        (name, revision): (&str, &Revision),
+        nodes: &[NodeName],
+    ) -> Result<Vec<SurgeResult>, WriteError> {
+        let path = k8s::ControllerRevision::url_path(&(), Some(&key.namespace));
+        let object: Value = read(self.client(), path, "controllerrevisions", name).await?;
+        let Some(origin) = TemplateOrigin::read(&object, set, key, revision) else {
+            return Ok(Vec::new());
+        };
+        let (mut answers, mut batch) = (Vec::new(), FIRST_BATCH);
+        while answers.len() < nodes.len() {
+            let rest = &nodes[answers.len()..];
+            let now = &rest[..batch.min(rest.len())];
+            let made = join_all(now.iter().map(|node| self.make_advanced(&origin, node))).await;
+            let is_refused = made.iter().any(Result::is_err);
+            answers.extend(made);
+            if is_refused {
+                break;
+            }
+            batch *= 2;
+        }
+        Ok(answers)
+    }
+
+    async fn make_advanced(&self, origin: &TemplateOrigin<'_>, node: &NodeName) -> SurgeResult {
+        let parameters = PostParams {
+            field_manager: Some(CONTROLLER.to_owned()),
+            ..PostParams::default()
+        };
+        let pod = manifest::advanced_manifest(origin, node);
+        let request = requests::<k8s::Pod>(origin.namespace());
+        let request = request.create(&parameters, pod.to_string().into_bytes());
+        let answer = self.send("create", "pods", request).await?;
+        Ok(serde_json::from_str(&answer).ok())
+    }
+
     async fn make(&self, origin: &TemplateOrigin<'_>, wanted: &SurgeRequest) -> SurgeResult {
         let parameters = PostParams {
             field_manager: Some(CONTROLLER.to_owned()),
             ..PostParams::default()
         };
+        if origin.is_advanced() {
+            return self.make_advanced(origin, &wanted.node).await;
+        }
         let mut taken = 0;
         loop {
             let name = origin.name(&wanted.beside.uid, taken);
@@ -127,7 +176,7 @@ impl Writer {
 }
 
 /// Reads one object whole.
-async fn read<T: DeserializeOwned>(
+pub(super) async fn read<T: DeserializeOwned>(
     client: &Client,
     path: String,
     resource: &'static str,

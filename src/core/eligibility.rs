@@ -29,7 +29,10 @@ pub struct Scheduling {
     node_selector: Option<Vec<Requirement>>,
     /// `None` matches everything; otherwise one of the terms has to match.
     affinity: Option<Vec<Term>>,
+    /// Those of the template, then those that every daemon pod has.
     tolerations: Vec<Toleration>,
+    /// How many of them are the template's.
+    of_template: usize,
 }
 
 /// A node, as far as eligibility looks at it.
@@ -110,6 +113,7 @@ impl Scheduling {
 
     fn read(template: &Value, readiness: Option<Effect>) -> Self {
         let spec = &template["spec"];
+        let (tolerations, of_template) = read_tolerations(spec, readiness);
         Self {
             node_name: non_empty(&spec["nodeName"]),
             node_selector: match &spec["nodeSelector"] {
@@ -117,18 +121,32 @@ impl Scheduling {
                 labels => equal_to(labels).ok(),
             },
             affinity: read_affinity(spec),
-            tolerations: read_tolerations(spec, readiness),
+            tolerations,
+            of_template,
         }
     }
 
     /// Whether the DaemonSet's pod belongs on this node.
     pub fn targeting(&self, node: &NodeFacts<'_>) -> Targeting {
+        self.judge(node, |taint| self.tolerates(taint))
+    }
+
+    /// The same without our difference: whether the DaemonSet controllers of Kubernetes and Kruise would make a pod on this
+    /// node now, or leave the one that is there.
+    pub fn native_targeting(&self, node: &NodeFacts<'_>) -> Targeting {
+        self.judge(node, |taint| match is_readiness(taint) {
+            true => self.template_tolerates(taint),
+            false => self.tolerates(taint),
+        })
+    }
+
+    fn judge(&self, node: &NodeFacts<'_>, tolerates: impl Fn(&Taint) -> bool) -> Targeting {
         if !(self.names(node) && self.selects(node) && self.is_attracted_by(node)) {
             return Targeting::No;
         }
         let repelled_by = |effect| {
             let mut taints = node.taints.iter().filter(|taint| taint.effect == effect);
-            taints.any(|taint| !self.tolerates(taint))
+            taints.any(|taint| !tolerates(taint))
         };
         if repelled_by(Effect::NoExecute) {
             Targeting::No
@@ -160,6 +178,12 @@ impl Scheduling {
 
     fn tolerates(&self, taint: &Taint) -> bool {
         self.tolerations.iter().any(|t| t.tolerates(taint))
+    }
+
+    /// Whether the template itself tolerates a taint of which every daemon pod is made to tolerate something.
+    fn template_tolerates(&self, taint: &Taint) -> bool {
+        let mut own = self.tolerations[..self.of_template].iter();
+        own.any(|toleration| toleration.tolerates(taint))
     }
 }
 
@@ -267,16 +291,25 @@ fn read_affinity(spec: &Value) -> Option<Vec<Term>> {
     )
 }
 
-fn read_tolerations(spec: &Value, readiness: Option<Effect>) -> Vec<Toleration> {
+/// Whether this is the spelling of the Ready condition that keeps new pods away.
+fn is_readiness(taint: &Taint) -> bool {
+    taint.effect == Effect::NoSchedule && READINESS.contains(&&*taint.key)
+}
+
+/// All tolerations, and how many of them the template has itself.
+fn read_tolerations(spec: &Value, readiness: Option<Effect>) -> (Vec<Toleration>, usize) {
     let own = spec["tolerations"].as_array().into_iter().flatten();
+    let own: Vec<Toleration> = own.filter_map(Toleration::from_json).collect();
+    let of_template = own.len();
     let on_host_network = spec["hostNetwork"] == Value::Bool(true);
     let no_schedule = PRESSURE
         .into_iter()
         .chain(on_host_network.then_some(NETWORK));
-    own.filter_map(Toleration::from_json)
+    let all = own
+        .into_iter()
         .chain(READINESS.map(|key| Toleration::of(key, readiness)))
-        .chain(no_schedule.map(|key| Toleration::of(key, Some(Effect::NoSchedule))))
-        .collect()
+        .chain(no_schedule.map(|key| Toleration::of(key, Some(Effect::NoSchedule))));
+    (all.collect(), of_template)
 }
 
 fn non_empty(value: &Value) -> Option<Box<str>> {

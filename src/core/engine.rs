@@ -24,6 +24,7 @@ pub(crate) mod failing;
 pub(super) mod gates;
 pub(super) mod guard;
 pub(super) mod judged;
+pub mod manage;
 pub mod not_ready;
 pub(super) mod observation;
 pub(super) mod opening;

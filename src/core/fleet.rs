@@ -94,6 +94,9 @@ pub struct Node {
     pub window: Option<NodeWindow>,
     /// Whether the DaemonSet's pod belongs on it.
     pub targeting: Targeting,
+    /// The same as Kubernetes' own controller judges it, which makes no pod where a node that is away is tainted so
+    /// ([`eligibility`](super::eligibility)): of an Advanced DaemonSet it says where pods are made.
+    pub native: Targeting,
     /// Whether it can run anything now.
     pub readiness: Readiness,
     /// Pods of this DaemonSet bound (or to be bound) to it, sorted by creation, then name.

@@ -139,7 +139,7 @@ impl RolloutStatus<'_> {
         let state = self.state(phase);
         let plan = self.plan;
         let overdue = match phase {
-            Phase::Progressing | Phase::AwaitingOwners => plan.overdue_aside(self.fleet),
+            Phase::Progressing | Phase::AwaitingOwners | Phase::AwaitingDeletions => plan.overdue_aside(self.fleet),
             _ => String::new(),
         };
         let refused = match phase {
@@ -174,6 +174,10 @@ impl RolloutStatus<'_> {
             },
             // The sentence is that of the setting.
             Phase::Invalid => StatusSentence::of(INVALID_SETTINGS, ""),
+            Phase::AwaitingDeletions => StatusSentence::of(
+                "AwaitingDeletions",
+                "waiting until somebody deletes the old pods (updateStrategy.type: OnDelete)",
+            ),
             Phase::AwaitingOwners => StatusSentence::of(
                 "AwaitingOwners",
                 "waiting for the owners of nodes to upgrade (OTA)",

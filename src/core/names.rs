@@ -42,6 +42,14 @@ pub const PULL_IMAGE_FAIL: &str = "PullImageFail";
 /// What its message says between the name of the Job and the reason (OpenYurt, without the colon).
 pub const PULL_FAILED: &str = " failed: ";
 
+/// Group of Advanced DaemonSets (Kruise).
+pub const KRUISE_GROUP: &str = "apps.kruise.io";
+/// The version by which pods and revisions name their Advanced DaemonSet, whatever version made it (Kruise).
+pub const KRUISE_VERSION: &str = "apps.kruise.io/v1beta1";
+/// Readiness gate of a pod that may be updated in place, and the condition for it (Kruise).
+pub const IN_PLACE_UPDATE_READY: &str = "InPlaceUpdateReady";
+/// On a pod of an Advanced DaemonSet that was updated in place: what it was like before (Kruise).
+pub const KRUISE_IN_PLACE_STATE: &str = "apps.kruise.io/inplace-update-state";
 /// On an Advanced DaemonSet: `partition` limits the first creation of pods too; refused on a native one (Kruise).
 pub const PROGRESSIVE_CREATE_POD: &str = "daemonset.kruise.io/progressive-create-pod";
 /// On an Advanced DaemonSet what `image-predownload-parallelism` is here; warned of on a native one (Kruise).

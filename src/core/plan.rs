@@ -275,6 +275,8 @@ pub enum Phase {
     },
     /// OTA: outdated nodes wait for their owners.
     AwaitingOwners,
+    /// `OnDelete`: outdated nodes wait until somebody deletes their pods.
+    AwaitingDeletions,
     /// A setting matches no node: nothing is touched before it, or the labels of nodes, are corrected.
     Invalid,
 }

@@ -349,6 +349,7 @@ fn nodes() -> impl Random<Node> {
         .prop_map(
             |(
                 targeting,
+                native: targeting,
                 readiness,
                 pods,
                 podless,
@@ -364,6 +365,7 @@ fn nodes() -> impl Random<Node> {
                     unreadable: false,
                 }),
                 targeting,
+                native: targeting,
                 readiness,
                 // A pod that goes was seen to begin with it.
                 disrupted_at: disrupted_at.or(began_to_leave(&pods)),
@@ -1106,6 +1108,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
         hold: None,
         window: None,
         targeting: Targeting::Run,
+        native: Targeting::Run,
         readiness: Readiness::Ready { since: now() },
         disrupted_at: None,
         emptied: false,

@@ -12,6 +12,7 @@ mod advice;
 pub mod approved_waves;
 pub mod disruption;
 mod error;
+pub mod fields;
 pub mod failure_threshold;
 pub mod failure_window;
 pub mod image_predownload_parallelism;
@@ -59,6 +60,7 @@ pub use advice::stray;
 pub use approved_waves::Approval;
 pub use disruption::Disruption;
 pub use error::{Expected, Flaw, Invalid, Note};
+pub use fields::{AdvancedSpec, FieldSettings, Scaling};
 pub use max_unavailable::DEFAULT_MAX_UNAVAILABLE;
 pub use mode::Mode;
 pub use on_failure::OnFailure;
@@ -167,6 +169,8 @@ pub struct Strategy {
     pub pause: Option<Pause>,
     /// How long a pod has to be Ready to be available (`spec.minReadySeconds`).
     pub min_ready: Duration,
+    /// In which order of names nodes have their turns.
+    pub order: NodeOrder,
     /// How long a node that returned has to be Ready before its pod is touched.
     pub ready_settle: Duration,
 }
@@ -197,6 +201,7 @@ impl Strategy {
             disruption: Disruption::Delete,
             pause: None,
             min_ready: Duration::ZERO,
+            order: NodeOrder::Ascending,
             ready_settle: DEFAULT_READY_SETTLE,
         }
     }
@@ -206,6 +211,25 @@ impl Strategy {
         match (&self.resume, state) {
             (Some(resume), RevisionState::Current(current)) => Some(resume::note(resume, current)),
             _ => None,
+        }
+    }
+}
+
+/// In which order of their names nodes have their turns, where nothing else decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeOrder {
+    /// The first one by name is the first.
+    Ascending,
+    /// The last one by name is the first, and `partition` keeps the first ones (Kruise).
+    Descending,
+}
+
+impl NodeOrder {
+    /// Whether the node called `name` has its turn before the `other` one.
+    pub fn is_before<T: Ord>(self, name: T, other: T) -> bool {
+        match self {
+            Self::Ascending => name < other,
+            Self::Descending => name > other,
         }
     }
 }
@@ -242,12 +266,16 @@ pub fn read(source: &SettingsSource<'_>) -> Reading {
         Err(invalid) => Reading::Invalid(invalid),
         Ok(strategy) => {
             notes.append(&mut reader.notes);
+            let unused = source.fields.map(|fields| fields.advice(source.annotations));
+            notes.extend(unused.into_iter().flatten());
             notes.extend(advice::on_keys(source.annotations, source.in_template));
             notes.extend(advice::on_percentages(source.annotations));
             if mode == Mode::Ota {
                 notes.extend(advice::on_ota(source.annotations, &notes));
             }
-            notes.extend(kruise::advice(source.annotations));
+            if source.fields.is_none() {
+                notes.extend(kruise::advice(source.annotations));
+            }
             Reading::Strategy { strategy, notes }
         }
     }
@@ -256,9 +284,14 @@ pub fn read(source: &SettingsSource<'_>) -> Reading {
 /// Reads every setting, in the order of the table: the first that cannot be used is the one that is named.
 fn strategy(reader: &mut Reader<'_>) -> Result<Strategy, Invalid> {
     let default = Strategy::of(reader.mode);
-    require_on_delete(reader)?;
-    let foreign = kruise::refuse(reader.source.annotations);
-    reader.heed(reader.mode == Mode::AdvancedRollingUpdate, foreign, ())?;
+    match reader.source.fields {
+        Some(fields) => fields.check()?,
+        None => {
+            require_on_delete(reader)?;
+            let foreign = kruise::refuse(reader.source.annotations);
+            reader.heed(reader.mode == Mode::AdvancedRollingUpdate, foreign, ())?;
+        }
+    }
     let without_surge = Shares {
         max_unavailable: default.max_unavailable,
         max_surge: default.max_surge,
@@ -320,6 +353,10 @@ fn strategy(reader: &mut Reader<'_>) -> Result<Strategy, Invalid> {
             default.ready_settle,
         )?,
         min_ready: reader.source.min_ready(),
+        order: match reader.source.fields {
+            Some(_) => NodeOrder::Descending,
+            None => NodeOrder::Ascending,
+        },
     })
 }
 

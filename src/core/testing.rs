@@ -60,6 +60,7 @@ pub(crate) fn node(name: &str, pod: Pod) -> Node {
         hold: None,
         window: None,
         targeting: Targeting::Run,
+        native: Targeting::Run,
         readiness: Readiness::Ready { since: at(-1) },
         pods: [Pod {
             name: name.into(),

@@ -78,6 +78,8 @@ pub enum Verdict {
     PullPending(PullStage),
     /// OTA: a newer revision is there; the owner of the node decides when.
     AwaitingOwner,
+    /// `OnDelete`: outdated until somebody deletes its pod.
+    AwaitingDeletion,
     /// The native DaemonSet controller has not caught up with the DaemonSet; nothing may be touched.
     NativeControllerBehind,
     /// The DaemonSet's settings cannot be used.
@@ -340,7 +342,7 @@ pub enum Offline {
 
 impl Verdict {
     /// Every word, in the order of tables.
-    pub const WORDS: [&'static str; 23] = [
+    pub const WORDS: [&'static str; 24] = [
         "Done",
         "InProgress",
         "Budget",
@@ -360,6 +362,7 @@ impl Verdict {
         "BlockedByPDB",
         "Refused",
         "AwaitingOwner",
+        "AwaitingDeletion",
         "NativeControllerBehind",
         "Invalid",
         "NotTargeted",
@@ -388,10 +391,11 @@ impl Verdict {
             Self::BlockedByPdb { .. } => 16,
             Self::Refused { .. } => 17,
             Self::AwaitingOwner => 18,
-            Self::NativeControllerBehind => 19,
-            Self::Invalid => 20,
-            Self::NotTargeted => 21,
-            Self::UntoleratedTaint => 22,
+            Self::AwaitingDeletion => 19,
+            Self::NativeControllerBehind => 20,
+            Self::Invalid => 21,
+            Self::NotTargeted => 22,
+            Self::UntoleratedTaint => 23,
         }
     }
 

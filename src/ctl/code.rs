@@ -58,7 +58,10 @@ impl Code {
         match phase {
             Phase::Complete { offline, .. } if strict && offline > 0 => Self::Progressing,
             Phase::Complete { .. } => Self::Complete,
-            Phase::Progressing | Phase::AwaitingOwners | Phase::RevisionUnknown(_) => {
+            Phase::Progressing
+            | Phase::AwaitingOwners
+            | Phase::AwaitingDeletions
+            | Phase::RevisionUnknown(_) => {
                 Self::Progressing
             }
             Phase::Stalled(_) => Self::Stalled,

@@ -40,11 +40,12 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of a node       node, verdict, reason, since, message, pods, needsAttention
   of a pod        name, revision (current, outdated or unknown), ready, terminating
   of why          those of a node, and namespace, name, phase, phaseMessage, reversal, next, notes
-  phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
+  phase           Complete, Progressing, AwaitingOwners, AwaitingDeletions, NativeControllerBehind,
+                  Stalled, Paused, Invalid
   verdict         Done, InProgress, Budget, AwaitingDomain, Offline, FailedByRevision, Paused, Partition,
                   NotSelected, Held, Guarded, Revert, WaveNotOpen, OutOfWindow, PullPending, HookPending,
-                  BlockedByPDB, Refused, AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted,
-                  UntoleratedTaint";
+                  BlockedByPDB, Refused, AwaitingOwner, AwaitingDeletion, NativeControllerBehind, Invalid,
+                  NotTargeted, UntoleratedTaint";
 
 /// One DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -60,7 +61,7 @@ pub struct SetRow {
     pub max_unavailable: Option<String>,
     /// `max-surge` as set; `null` without it, and under OTA.
     pub max_surge: Option<String>,
-    /// `Complete`, `Progressing`, `AwaitingOwners`, `NativeControllerBehind`, `Stalled`, `Paused` or `Invalid`.
+    /// `Complete`, `Progressing`, `AwaitingOwners`, `AwaitingDeletions`, `NativeControllerBehind`, `Stalled`, `Paused` or `Invalid`.
     pub phase: &'static str,
     /// A sentence about the phase.
     pub message: String,

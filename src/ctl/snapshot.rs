@@ -240,7 +240,7 @@ impl RolloutSnapshot {
             Phase::Paused { .. } => PAUSED_CONDITION,
             Phase::Invalid => INVALID_SETTINGS,
             // It has no condition of its own: it holds since the last of the others ended.
-            Phase::AwaitingOwners => return self.others_since(),
+            Phase::AwaitingOwners | Phase::AwaitingDeletions => return self.others_since(),
         };
         // What was said of another revision tells nothing of this one.
         let is_about = |revision: &Revision| self.told_revision() == Some(revision.as_str());

@@ -33,6 +33,8 @@ impl CellStyle {
             | "AwaitingDomain"
             | "AwaitingOwners"
             | "AwaitingOwner"
+            | "AwaitingDeletions"
+            | "AwaitingDeletion"
             | "Paused"
             | "NativeControllerBehind" => Self::Busy,
             "Stalled" | "Invalid" | "FailedByRevision" | "Refused" => Self::Bad,

@@ -356,7 +356,7 @@ fn settled(look: &ClusterLook) -> Option<StoryEnd> {
         _ if look.is_settling() => None,
         Phase::Complete { offline, .. } if *complete => Some(StoryEnd::Complete(offline)),
         Phase::Stalled(_) | Phase::Invalid => Some(StoryEnd::Stopped(words.clone())),
-        Phase::AwaitingOwners => Some(StoryEnd::Announced),
+        Phase::AwaitingOwners | Phase::AwaitingDeletions => Some(StoryEnd::Announced),
         _ => None,
     }
 }

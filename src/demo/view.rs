@@ -95,7 +95,7 @@ impl Cell {
             Verdict::Offline(_) => Self::Offline,
             Verdict::FailedByRevision { .. } => Self::Failed,
             Verdict::InProgress(_) => Self::Updating,
-            Verdict::AwaitingOwner => Self::Owner,
+            Verdict::AwaitingOwner | Verdict::AwaitingDeletion => Self::Owner,
             Verdict::Done if updated => Self::Updated,
             _ => Self::Waiting,
         }

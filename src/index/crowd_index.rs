@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::core::action::BATCH;
 use crate::core::engine::crowd::{Bystander, Standing, named};
-use crate::core::{Crowd, FailureRecord, Node, NodeName, Strategy};
+use crate::core::{Crowd, FailureRecord, Node, NodeName, NodeOrder, Strategy};
 
 /// So many of those that wait are in the list: as many as have their turn by one pass in the middle of a rollout.
 const FEW: usize = 16;
@@ -18,9 +18,9 @@ pub(super) struct CrowdIndex {
     strategy: Strategy,
     in_order: bool,
     done: BTreeSet<NodeName>,
-    /// Those that wait and are counted; in the order of their turns.
+    /// Those that wait and are counted; in the order of names, which is that of their turns or its reverse.
     waiting: BTreeSet<NodeName>,
-    /// Those that wait and are in the list: each comes before all of `waiting`.
+    /// Those that wait and are in the list: each has its turn before all of `waiting`.
     shown: BTreeSet<NodeName>,
     /// How many of them are to be in the list.
     window: usize,
@@ -58,7 +58,7 @@ impl CrowdIndex {
     /// In numbers.
     pub(super) fn numbers(&self) -> Crowd {
         Crowd {
-            next: self.waiting.first().cloned(),
+            next: self.next_waiting().cloned(),
             wake: self.deadlines.first().map(|(at, _)| *at),
             ..self.numbers.clone()
         }
@@ -142,24 +142,40 @@ impl CrowdIndex {
         done.or_else(waiting).or_else(other)
     }
 
+    /// Of those that wait and are counted the one that has its turn first.
+    fn next_waiting(&self) -> Option<&NodeName> {
+        match self.strategy.order {
+            NodeOrder::Ascending => self.waiting.first(),
+            NodeOrder::Descending => self.waiting.last(),
+        }
+    }
+
     /// Whether a node that waits is in the list, by its place among the others.
     fn is_shown(&self, name: &NodeName) -> bool {
-        let is_before = |other: &NodeName| name < other;
+        let order = self.strategy.order;
+        let is_before = |other: &NodeName| order.is_before(name, other);
         let has_room = self.shown.len() < self.window;
-        self.shown.last().is_some_and(is_before)
-            || has_room && self.waiting.first().is_none_or(is_before)
+        let last = match order {
+            NodeOrder::Ascending => self.shown.last(),
+            NodeOrder::Descending => self.shown.first(),
+        };
+        last.is_some_and(is_before) || has_room && self.next_waiting().is_none_or(is_before)
     }
 
     /// The next node that has to come into the list so that enough of those that wait are there.
     pub(super) fn next_to_show(&self) -> Option<NodeName> {
         let has_room = self.shown.len() < self.window;
-        self.waiting.first().filter(|_| has_room).cloned()
+        self.next_waiting().filter(|_| has_room).cloned()
     }
 
     /// The last node of those that wait in the list, if there are too many; it is not counted before it is [taken](Self::take) again.
     pub(super) fn next_to_hide(&mut self) -> Option<NodeName> {
         let is_crowded = self.shown.len() > 2 * self.window;
-        is_crowded.then(|| self.shown.pop_last()).flatten()
+        let pop = |shown: &mut BTreeSet<NodeName>| match self.strategy.order {
+            NodeOrder::Ascending => shown.pop_last(),
+            NodeOrder::Descending => shown.pop_first(),
+        };
+        is_crowded.then(|| pop(&mut self.shown)).flatten()
     }
 
     /// From now on the list holds more of those that wait; false: it cannot hold more than it does.

@@ -267,6 +267,7 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
             hold: None,
             window: None,
             targeting: Targeting::No,
+            native: Targeting::No,
             readiness: Readiness::Gone,
             pods,
             podless_since: None,
@@ -276,7 +277,8 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
         };
         return (!gone.pods.is_empty()).then_some(gone);
     };
-    let targeting = set.scheduling.targeting(&record.facts(name));
+    let facts = record.facts(name);
+    let targeting = set.scheduling.targeting(&facts);
     let emptied = set.is_emptied(name);
     if pods.is_empty() && targeting != Targeting::Run && !emptied {
         set.podless.remove(name);
@@ -292,6 +294,10 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
         hold: record.holds.of(&key.namespace, &key.name).cloned(),
         window: record.window.clone(),
         targeting,
+        native: match set.is_advanced() {
+            true => set.scheduling.native_targeting(&record.facts(name)),
+            false => targeting,
+        },
         readiness: record.readiness,
         pods,
         podless_since,

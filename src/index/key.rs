@@ -6,9 +6,21 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+/// Which of the two kinds called DaemonSet it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SetKind {
+    /// Of the group `apps`: Kubernetes' own controller makes its pods.
+    #[default]
+    Native,
+    /// Of the group `apps.kruise.io` (Advanced DaemonSet): this controller makes its pods.
+    Advanced,
+}
+
 /// Namespace and name of a DaemonSet, written `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SetKey {
+    /// Its kind: one of each may have the same name.
+    pub kind: SetKind,
     /// Its namespace.
     pub namespace: Arc<str>,
     /// Its name.
@@ -16,17 +28,28 @@ pub struct SetKey {
 }
 
 impl SetKey {
-    /// A key from its parts.
+    /// The key of a native DaemonSet from its parts.
     pub fn new(namespace: &str, name: &str) -> Self {
+        Self::of_kind(SetKind::Native, namespace, name)
+    }
+
+    /// A key from its parts.
+    pub fn of_kind(kind: SetKind, namespace: &str, name: &str) -> Self {
         Self {
+            kind,
             namespace: namespace.into(),
             name: name.into(),
         }
     }
 
-    /// The key of an object; `None` when it lacks a namespace or a name.
+    /// The key of a native DaemonSet; `None` when it lacks a namespace or a name.
     pub fn of(meta: &ObjectMeta) -> Option<Self> {
         Some(Self::new(meta.namespace.as_deref()?, meta.name.as_deref()?))
+    }
+
+    /// Whether it is an Advanced DaemonSet.
+    pub fn is_advanced(&self) -> bool {
+        self.kind == SetKind::Advanced
     }
 }
 

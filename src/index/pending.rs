@@ -30,7 +30,7 @@ use crate::k8s::Condition;
 pub const UNSEEN: Duration = Duration::from_secs(30);
 
 /// The same for a request that was not answered, which a server that was frozen may still carry out until then.
-const UNANSWERED: Duration = Duration::from_secs(15);
+pub(super) const UNANSWERED: Duration = Duration::from_secs(15);
 
 /// A write to a pod that does not show yet.
 #[derive(Clone, Debug, PartialEq, Eq)]

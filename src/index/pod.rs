@@ -12,7 +12,7 @@ use super::pod_problem::{as_before, is_seen, problem, unscheduled};
 use crate::core::fleet::in_place::{InPlaceState, InPlaceUpdate, RunningContainer};
 use crate::core::instant::later;
 use crate::core::names::{
-    IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
+    IN_PLACE_STATE, IN_PLACE_UPDATE_READY, KRUISE_IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
     POD_NEED_UPGRADE, PREPARING_DELETE, PULL_FAILED, REVISION_HASH_LABEL,
     TEMPLATE_GENERATION_LABEL, UNTOLERATED_TAINT, WAIT_PULL_IMAGE,
 };
@@ -334,7 +334,21 @@ fn failure(condition: &k8s::Condition) -> Option<PullFailure> {
 /// What an update in place wrote into the pod; what cannot be read is no such thing.
 fn state(pod: &k8s::Pod) -> Option<InPlaceState> {
     let annotations = pod.metadata.annotations.as_ref()?;
-    serde_json::from_str(annotations.get(IN_PLACE_STATE)?).ok()
+    let known = [IN_PLACE_STATE, KRUISE_IN_PLACE_STATE];
+    let states = known.into_iter().filter_map(|key| {
+        let state: InPlaceState = serde_json::from_str(annotations.get(key)?).ok()?;
+        Some(state)
+    });
+    // Whichever was written last: a pod may have been both kinds of DaemonSets'.
+    states.max_by_key(|state| state.update_timestamp.0)
+}
+
+/// The readiness gate for updates in place, if the pod has it: whether it is open.
+fn in_place_gate(pod: &k8s::Pod) -> Option<bool> {
+    let mut conditions = pod.status.conditions.iter();
+    let told = conditions.find(|condition| condition.kind == IN_PLACE_UPDATE_READY);
+    let is_open = told.is_some_and(|told| told.status == "True");
+    pod.spec.has_gate(IN_PLACE_UPDATE_READY).then_some(is_open)
 }
 
 fn in_place(
@@ -360,6 +374,7 @@ fn in_place(
             state.unfinished(&containers, is_seen(pod))
         }),
         reverted_from: state.and_then(|state| Some(state.reverted_from.as_deref()?.into())),
+        gate: in_place_gate(pod),
         containers,
     };
     match before.filter(|before| ***before == in_place) {

@@ -7,11 +7,12 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
+use super::advanced::AdvancedRecord;
 use super::disruptions::Disruptions;
 use super::ended::{Ended, ReportedProblem};
 use super::fleet_cache::{Basis, FleetCache};
 use super::guarded::GuardedRevision;
-use super::key::SetKey;
+use super::key::{SetKey, SetKind};
 use super::last_reported::LastReported;
 use super::node::NodeRecord;
 use super::pending::{PendingWrites, PodWrite, WriteAnswer};
@@ -36,7 +37,7 @@ use crate::core::selector::Selector;
 use crate::core::settings::read;
 use crate::core::{
     Action, Evictions, FailureRecord, Node, NodeName, OnFailure, PauseRecord, Pod, PodName,
-    PodRevision, PodUid, Pods, Predownloading, Reading, Refusal, Refusals, Revision, RevisionState,
+    PodRef, PodRevision, PodUid, Pods, Predownloading, Reading, Refusal, Refusals, Revision, RevisionState,
     RollbackTarget, RollbackTargets, RollingUpdateType, instant,
 };
 use crate::k8s;
@@ -77,6 +78,8 @@ pub struct SetRecord {
     pub synced: bool,
     /// How long its pods have to be Ready to be available.
     pub min_ready: Duration,
+    /// What it has beyond a native one; `None`: it is one.
+    pub advanced: Option<Box<AdvancedRecord>>,
     pub(super) scheduling: Scheduling,
     pub(super) podless: BTreeMap<NodeName, Timestamp>,
     disruptions: Disruptions,
@@ -153,6 +156,7 @@ impl SetRecord {
                 .unwrap_or_default(),
             synced: false,
             min_ready: set.spec.min_ready,
+            advanced: AdvancedRecord::read(set),
             scheduling: set.spec.scheduling.clone(),
             podless: BTreeMap::new(),
             disruptions: Disruptions::default(),
@@ -181,7 +185,25 @@ impl SetRecord {
 
     /// Namespace and name.
     pub fn key(&self) -> SetKey {
-        SetKey::new(&self.namespace, &self.name)
+        let kind = match self.is_advanced() {
+            true => SetKind::Advanced,
+            false => SetKind::Native,
+        };
+        SetKey {
+            kind,
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        }
+    }
+
+    /// Whether it is an Advanced DaemonSet.
+    pub fn is_advanced(&self) -> bool {
+        self.advanced.is_some()
+    }
+
+    /// The pods on a node.
+    pub(super) fn pods_on(&self, node: &NodeName) -> impl Iterator<Item = &Pod> {
+        self.pods.on(node).iter().map(|record| &*record.pod)
     }
 
     /// Whether there is nothing (left) for us to do: not ours, and no condition of ours on it.
@@ -202,7 +224,17 @@ impl SetRecord {
             return false;
         }
         self.version = newer.version;
-        let same = self.generation == newer.generation
+        if self.generation != newer.generation
+            && let Some(advanced) = &mut self.advanced
+        {
+            advanced.forget_failures();
+        }
+        let scaling = match (&mut self.advanced, newer.advanced) {
+            (Some(advanced), Some(newer)) => advanced.update(*newer),
+            _ => false,
+        };
+        let same = !scaling
+            && self.generation == newer.generation
             && self.observed == newer.observed
             && self.reading == newer.reading
             && self.template == newer.template
@@ -260,13 +292,26 @@ impl SetRecord {
         texts: &mut Texts,
         now: Timestamp,
     ) -> RequeueDelay {
-        let Some(whose) = self.whose(&pod.metadata) else {
-            let uid = pod.metadata.uid.as_deref();
-            return uid.map_or(RequeueDelay::Never, |uid| self.delete_pod(uid));
-        };
         let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
+        let Some(whose) = self.whose(&pod.metadata) else {
+            let gone = match self.remove_pod(&uid) {
+                true => self.of_loss(),
+                false => RequeueDelay::Never,
+            };
+            let advanced = self.advanced.as_mut();
+            let is_orphan = advanced.is_some_and(|advanced| advanced.note_orphan(&pod.metadata));
+            return match is_orphan {
+                true => RequeueDelay::Short,
+                false => gone,
+            };
+        };
+        if let Some(advanced) = &mut self.advanced {
+            advanced.forget_orphan(&uid);
+        }
         let before = self.pods.get(&uid).cloned();
-        let surge = whose == PodController::Surge;
+        // Of an Advanced DaemonSet it depends on the pods beside it.
+        let paired = || before.as_ref().is_some_and(|before| before.pod.surge);
+        let surge = whose == PodController::Surge || self.is_advanced() && paired();
         let record = PodRecord::read(pod, surge, before.as_ref(), &mut self.shared, now);
         let Some(mut record) = record else {
             return RequeueDelay::Never;
@@ -313,9 +358,26 @@ impl SetRecord {
 
     /// Forgets a pod that is gone.
     pub fn delete_pod(&mut self, uid: &str) -> RequeueDelay {
-        match self.forget(&uid.into()) {
-            true => RequeueDelay::Long,
+        let uid = PodUid::from(uid);
+        if let (Some(advanced), Some(record)) = (&mut self.advanced, self.pods.get(&uid))
+            && !record.pod.terminating
+        {
+            advanced.note_stray(&record.pod);
+        }
+        if let Some(advanced) = &mut self.advanced {
+            advanced.forget_orphan(&uid);
+        }
+        match self.remove_pod(&uid) {
+            true => self.of_loss(),
             false => RequeueDelay::Never,
+        }
+    }
+
+    /// How soon it is decided again when a pod is gone: the native controller makes the next one, or we do.
+    fn of_loss(&self) -> RequeueDelay {
+        match self.is_advanced() {
+            true => RequeueDelay::Short,
+            false => RequeueDelay::Long,
         }
     }
 
@@ -329,16 +391,19 @@ impl SetRecord {
             .cloned()
             .collect();
         for uid in gone {
-            self.forget(&uid);
+            self.remove_pod(&uid);
         }
         self.cache.forget();
+        if let Some(advanced) = &mut self.advanced {
+            advanced.retain_creations(began);
+        }
         let pods = &self.pods;
         self.pending
             .retain_since(began, |uid| pods.place_of(uid).is_some());
         self.synced = true;
     }
 
-    fn forget(&mut self, uid: &PodUid) -> bool {
+    fn remove_pod(&mut self, uid: &PodUid) -> bool {
         self.pending.forget(uid);
         self.remove(uid)
     }
@@ -577,12 +642,36 @@ impl SetRecord {
 
     /// When the pods have to be listed anew, because a write of ours should have shown by then.
     pub fn pending_due(&self) -> Option<Timestamp> {
-        self.pending.due()
+        let advanced = self.advanced.as_ref();
+        let created = advanced.and_then(|advanced| advanced.creation_due());
+        self.pending.due().into_iter().chain(created).min()
     }
 
     /// The node of a pod.
     pub fn place_of(&self, uid: &PodUid) -> Option<&NodeName> {
         self.pods.place_of(uid)
+    }
+
+    /// The hashes that its pods carry.
+    pub fn hashes(&self) -> impl Iterator<Item = &Revision> {
+        self.pods.iter().filter_map(|(_, record)| record.hash())
+    }
+
+    /// Its pods that carry a hash, each with that.
+    pub fn hashed_pods(&self) -> impl Iterator<Item = (Revision, PodRef)> {
+        self.pods.iter().filter_map(|(_, record)| {
+            let pod = PodRef {
+                name: record.pod.name.clone(),
+                uid: record.pod.uid.clone(),
+                resource_version: record.pod.resource_version.clone(),
+            };
+            Some((record.hash()?.clone(), pod))
+        })
+    }
+
+    /// What is known of its current revision.
+    pub fn revision_state(&self, revisions: &[RevisionFacts]) -> RevisionState {
+        self.current_revision(revisions)
     }
 
     /// The name of a pod with that hash.
@@ -613,8 +702,10 @@ impl SetRecord {
     }
 
     /// Whether the native controller has handled the present generation.
+    ///
+    /// Of an Advanced DaemonSet that is this one.
     pub fn is_observed(&self) -> bool {
-        self.observed >= self.generation
+        self.is_advanced() || self.observed >= self.generation
     }
 
     /// Whether the template was that of the newest revision when a fleet was made last.
@@ -835,7 +926,25 @@ impl SetRecord {
             }
             self.pending.shown(&record.pod)
         };
-        let pods = known.on_mut(node).iter_mut().map(judge).collect();
+        let mut pods: Pods = known.on_mut(node).iter_mut().map(judge).collect();
+        if self.advanced.is_some() && known.on(node).len() > 1 {
+            let spare = spare(&pods);
+            for pod in pods.iter_mut() {
+                pod.surge = spare.as_ref() == Some(&pod.uid);
+            }
+            for record in known.on_mut(node) {
+                let surge = spare.as_ref() == Some(&record.pod.uid);
+                if record.pod.surge != surge {
+                    Arc::make_mut(&mut record.pod).surge = surge;
+                }
+            }
+        } else if let [record] = known.on_mut(node)
+            && self.advanced.is_some()
+            && record.pod.surge
+        {
+            Arc::make_mut(&mut record.pod).surge = false;
+            pods.iter_mut().for_each(|pod| pod.surge = false);
+        }
         self.pods = known;
         pods
     }
@@ -908,5 +1017,21 @@ impl SetRecord {
     fn missing_since(&self) -> Option<Timestamp> {
         let since = self.stalled_since(Stall::PodsNotCreated)?;
         Some(instant::earlier(since, MISSING_GRACE))
+    }
+}
+
+/// Of the pods of an Advanced DaemonSet on a node the one that stands beside the other, if there are two such: the new one of a
+/// new and an old one; of old ones alone the youngest.
+fn spare(pods: &Pods) -> Option<PodUid> {
+    let alive = || {
+        let alive = pods.iter().filter(|pod| !pod.terminating);
+        alive.filter(|pod| !pod.in_place.is_over)
+    };
+    let is_new = |pod: &&Pod| pod.revision == PodRevision::Current;
+    let (new, old) = (alive().filter(is_new).count(), alive().count());
+    match (new, old - new) {
+        (0, 2..) => alive().last().map(|pod| pod.uid.clone()),
+        (1, 1..) => alive().find(is_new).map(|pod| pod.uid.clone()),
+        _ => None,
     }
 }

@@ -12,8 +12,8 @@ use super::meta::{nullable, slim};
 use super::resource::resource;
 use crate::core::eligibility::Scheduling;
 use crate::core::revision::TemplateFingerprint;
-use crate::core::settings::{SettingsSource, is_setting};
-use crate::core::{Exclusive, Preempting};
+use crate::core::settings::{AdvancedSpec, FieldSettings, SettingsSource, is_setting};
+use crate::core::{DaemonSetCounts, Exclusive, Preempting};
 
 /// The part of an `apps/v1` DaemonSet that is decided upon.
 #[derive(Clone, Debug, Deserialize)]
@@ -49,12 +49,19 @@ impl DaemonSet {
             rolling_update_max_unavailable: strategy
                 .rolling_update
                 .as_ref()
-                .and_then(|block| block.get("maxUnavailable")),
+                .and_then(|block| block.get("maxUnavailable"))
+                .filter(|_| spec.fields.is_none()),
             min_ready_seconds: i64::try_from(spec.min_ready.as_secs()).unwrap_or(i64::MAX),
             in_template: &spec.in_template,
             exclusive: spec.exclusive.as_ref(),
             preempting: spec.preempting.as_ref(),
+            fields: spec.fields.as_ref(),
         }
+    }
+
+    /// Whether it is an Advanced DaemonSet.
+    pub fn is_advanced(&self) -> bool {
+        self.spec.fields.is_some()
     }
 }
 
@@ -78,6 +85,8 @@ pub struct DaemonSetSpec {
     pub exclusive: Option<Exclusive>,
     /// What lets its pods drive others off a node without room, if anything.
     pub preempting: Option<Preempting>,
+    /// What the fields of an Advanced DaemonSet say; `None`: it is a native one.
+    pub fields: Option<FieldSettings>,
 }
 
 /// `spec.updateStrategy`.
@@ -99,6 +108,18 @@ struct RawSpec {
     update_strategy: UpdateStrategy,
     min_ready_seconds: Option<i64>,
     template: Value,
+    // The rest is of Advanced DaemonSets.
+    lifecycle: Option<Value>,
+    burst_replicas: Option<Value>,
+    revision_history_limit: Option<i64>,
+    #[serde(deserialize_with = "nullable")]
+    scale_strategy: ScaleStrategy,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ScaleStrategy {
+    partitioned_scaling: Option<bool>,
 }
 
 impl Default for DaemonSetSpec {
@@ -120,7 +141,112 @@ impl From<RawSpec> for DaemonSetSpec {
             scheduling: Scheduling::from_template(&raw.template),
             exclusive: Exclusive::of(&raw.template),
             preempting: Preempting::of(&raw.template),
+            fields: None,
         }
+    }
+}
+
+/// The part of an Advanced DaemonSet (`apps.kruise.io`) that is decided upon: read as a [`DaemonSet`] with fields.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "RawAdvanced")]
+pub struct AdvancedDaemonSet {
+    /// Slim metadata.
+    pub metadata: ObjectMeta,
+    spec: DaemonSetSpec,
+    status: DaemonSetStatus,
+}
+
+resource!(
+    AdvancedDaemonSet,
+    k8s_openapi::NamespaceResourceScope,
+    "DaemonSet",
+    "apps.kruise.io",
+    "v1beta1",
+    "daemonsets"
+);
+
+#[derive(Deserialize)]
+struct RawAdvanced {
+    #[serde(deserialize_with = "slim", default)]
+    metadata: ObjectMeta,
+    #[serde(deserialize_with = "nullable", default)]
+    spec: RawSpec,
+    #[serde(deserialize_with = "nullable", default)]
+    status: AdvancedStatus,
+}
+
+impl From<RawAdvanced> for AdvancedDaemonSet {
+    fn from(raw: RawAdvanced) -> Self {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        let fields = FieldSettings::of(AdvancedSpec {
+            rolling_update: raw.spec.update_strategy.rolling_update.as_ref(),
+            lifecycle: raw.spec.lifecycle.as_ref(),
+            burst_replicas: raw.spec.burst_replicas.as_ref(),
+            revision_history_limit: raw.spec.revision_history_limit,
+            partitioned_scaling: raw.spec.scale_strategy.partitioned_scaling,
+            annotations: raw.metadata.annotations.as_ref().unwrap_or(&NONE),
+        });
+        Self {
+            metadata: raw.metadata,
+            spec: DaemonSetSpec {
+                fields: Some(fields),
+                ..raw.spec.into()
+            },
+            status: DaemonSetStatus {
+                observed_generation: raw.status.observed_generation,
+                conditions: raw.status.conditions.clone(),
+                advanced: Some(raw.status),
+            },
+        }
+    }
+}
+
+impl From<AdvancedDaemonSet> for DaemonSet {
+    fn from(set: AdvancedDaemonSet) -> Self {
+        Self {
+            metadata: set.metadata,
+            spec: set.spec,
+            status: set.status,
+        }
+    }
+}
+
+/// The status of an Advanced DaemonSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AdvancedStatus {
+    /// The generation that its controller has handled.
+    pub observed_generation: Option<i64>,
+    /// All conditions.
+    #[serde(deserialize_with = "nullable")]
+    pub conditions: Vec<Condition>,
+    /// How often a revision had to get another name because its own was taken.
+    pub collision_count: Option<i64>,
+    /// Hash of the current revision.
+    pub update_revision: Option<String>,
+    /// The same in `v1alpha1`.
+    pub daemon_set_hash: Option<String>,
+    desired_number_scheduled: Option<usize>,
+    current_number_scheduled: Option<usize>,
+    number_misscheduled: Option<usize>,
+    number_ready: Option<usize>,
+    number_available: Option<usize>,
+    number_unavailable: Option<usize>,
+    updated_number_scheduled: Option<usize>,
+}
+
+impl AdvancedStatus {
+    /// Its numbers; `None` while one is missing that is always there.
+    pub fn counts(&self) -> Option<DaemonSetCounts> {
+        Some(DaemonSetCounts {
+            desired: self.desired_number_scheduled?,
+            current: self.current_number_scheduled?,
+            misscheduled: self.number_misscheduled?,
+            ready: self.number_ready?,
+            available: self.number_available.unwrap_or(0),
+            unavailable: self.number_unavailable.unwrap_or(0),
+            updated: self.updated_number_scheduled?,
+        })
     }
 }
 
@@ -141,4 +267,7 @@ pub struct DaemonSetStatus {
     /// All conditions.
     #[serde(deserialize_with = "nullable")]
     pub conditions: Vec<Condition>,
+    /// The rest, of an Advanced DaemonSet.
+    #[serde(skip)]
+    pub advanced: Option<AdvancedStatus>,
 }

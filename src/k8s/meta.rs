@@ -10,12 +10,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
 use serde::{Deserialize, Deserializer};
 
 use crate::core::names::{
-    ANNOTATION_PREFIX, KRUISE_PREDOWNLOAD_PARALLELISM, LIFECYCLE_TIMESTAMP, PROGRESSIVE_CREATE_POD,
+    ANNOTATION_PREFIX, KRUISE_IN_PLACE_STATE, KRUISE_PREDOWNLOAD_PARALLELISM, LIFECYCLE_TIMESTAMP, PROGRESSIVE_CREATE_POD,
     TEMPLATE_GENERATION_ANNOTATION,
 };
 
 /// Annotations of others that the engine knows.
-const KNOWN: [&str; 4] = [
+const KNOWN: [&str; 5] = [
+    KRUISE_IN_PLACE_STATE,
     TEMPLATE_GENERATION_ANNOTATION,
     LIFECYCLE_TIMESTAMP,
     PROGRESSIVE_CREATE_POD,

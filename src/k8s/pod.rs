@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 use super::condition::{Condition, of_types};
 use super::meta::{nullable, slim};
 use super::resource::resource;
-use crate::core::names::{KRUISE_POD_READY, POD_IMAGE_READY, POD_NEED_UPGRADE};
+use crate::core::names::{IN_PLACE_UPDATE_READY, KRUISE_POD_READY, POD_IMAGE_READY, POD_NEED_UPGRADE};
 
 /// The part of a `v1` Pod that is decided upon.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -164,7 +164,8 @@ pub struct PodStatus {
 }
 
 /// Every event of a pod comes with all of its conditions; most say nothing that is decided upon.
-const CONDITIONS: [&str; 5] = [
+const CONDITIONS: [&str; 6] = [
+    IN_PLACE_UPDATE_READY,
     "Ready",
     "PodScheduled",
     POD_NEED_UPGRADE,

@@ -132,6 +132,10 @@ pub(crate) fn start_controller(
         metrics: metrics::Metrics::new(),
         readiness: ReadinessHandle::default(),
         gathering: controller::Gathering::default(),
+        kinds: controller::Kinds {
+            native: true,
+            advanced: false,
+        },
     };
     (end, tokio::spawn(controller::run(config, shutdown)))
 }

@@ -210,6 +210,10 @@ fn replica(cluster: &Cluster, clock: &Clock, identity: &str, elects: bool) -> Re
         metrics: metrics.clone(),
         readiness: ReadinessHandle::default(),
         gathering: Gathering::default(),
+        kinds: yurt_ds::controller::Kinds {
+            native: true,
+            advanced: true,
+        },
     };
     Replica {
         metrics,

@@ -42,7 +42,7 @@ impl<'a> WrittenTo<'a> {
 }
 
 /// What a refusal says of the write.
-fn answer(refusal: &WriteError) -> WriteAnswer {
+pub(super) fn answer(refusal: &WriteError) -> WriteAnswer {
     match refusal.failure() {
         Some(Failure::Gone) => WriteAnswer::Gone,
         Some(Failure::Conflict) => WriteAnswer::Conflict,
@@ -99,6 +99,18 @@ impl Engine {
             }
             Done::Surged(key, wanted, made) => {
                 self.note_surged(&key, &wanted, made, now);
+                key
+            }
+            Done::Created(key, nodes, made) => {
+                self.note_created(&key, &nodes, made, now);
+                key
+            }
+            Done::Revised(key, read) => {
+                self.note_revised(&key, read, now);
+                key
+            }
+            Done::Tended(key, tended) => {
+                self.note_tended(&key, tended, now);
                 key
             }
             Done::Reported(key, result) => {
@@ -353,6 +365,9 @@ impl Engine {
         if let Err(refusal) = result {
             if let Some(set) = self.index.set_mut(key) {
                 set.end_report();
+                if let Some(advanced) = &mut set.advanced {
+                    advanced.lose_numbers();
+                }
             }
             // Its own name may be a part of any word.
             let meaning = meaning(refusal, "");
@@ -394,7 +409,7 @@ impl Engine {
     }
 
     /// Says once what a person has to mend.
-    fn note_refusal(
+    pub(super) fn note_refusal(
         &mut self,
         key: &SetKey,
         refusal: &WriteError,

@@ -69,7 +69,11 @@ impl Engine {
     }
 
     /// Starts what asks the API server for something; its end is told even if it fails.
-    fn spawn(&mut self, key: SetKey, task: impl Future<Output = Done> + Send + 'static) {
+    pub(super) fn spawn(
+        &mut self,
+        key: SetKey,
+        task: impl Future<Output = Done> + Send + 'static,
+    ) {
         self.state.done.spawn(caught(key, task));
     }
 
@@ -133,9 +137,10 @@ impl Engine {
         if conditions.is_empty() {
             set.end_report();
             set.set_last_pause(report.pause);
-            return;
         }
-        if set.is_reported(&report.conditions, now) {
+        let is_news = !conditions.is_empty() && !set.is_reported(&report.conditions, now);
+        let whole = self.report_advanced(key, &report, is_news, now);
+        if !is_news && whole.is_none() {
             return;
         }
         let state = self.state.sets.entry(key.clone()).or_default();
@@ -144,7 +149,7 @@ impl Engine {
             return;
         }
         let mut first = Vec::new();
-        for notice in &report.notices {
+        for notice in report.notices.iter().filter(|_| is_news) {
             match notice.warning {
                 true => warn!(daemonset = %key, note = notice.note, "{}", notice.reason),
                 false => info!(daemonset = %key, note = notice.note, "{}", notice.reason),
@@ -159,7 +164,9 @@ impl Engine {
         }
         let unmarked = report.notices.iter().filter(|notice| notice.mark.is_none());
         let unmarked: Vec<Notice> = unmarked.cloned().collect();
-        self.announce(key, &unmarked);
+        if is_news {
+            self.announce(key, &unmarked);
+        }
         if let Some(set) = self.index.set_mut(key) {
             // What is reported of a pause counts from now on, whether it shows yet or not.
             set.set_last_pause(report.pause);
@@ -171,7 +178,12 @@ impl Engine {
             // What is remembered as said has been said: whoever dies in between leaves it to the next one, whose Event is
             // the same.
             futures::future::join_all(first).await;
-            let result = writer.patch_set(&key, &uid, conditions).await;
+            let result = match whole {
+                Some((whole, numbers)) => {
+                    writer.apply_status(&key, &uid, &whole, &numbers).await
+                }
+                None => writer.patch_set(&key, &uid, conditions).await,
+            };
             Done::Reported(key, result)
         });
     }

@@ -132,7 +132,7 @@ impl Calls {
     }
 
     fn complain(&self, request: &PullRequest, why: &str) {
-        let about = Subject::daemonset(&request.key.namespace, &request.key.name, &request.set_uid);
+        let about = Subject::of_set(&request.key, &request.set_uid);
         let note = format!("cannot pull images ahead: {why}");
         self.events
             .publish(&about, Severity::Warning, PERMISSION_MISSING, &note);
@@ -149,7 +149,7 @@ impl Calls {
 
     /// That a result cannot be written for an owner, who waits for it.
     fn tell_unwritten(&self, request: &PullRequest, why: &str) {
-        let about = Subject::daemonset(&request.key.namespace, &request.key.name, &request.set_uid);
+        let about = Subject::of_set(&request.key, &request.set_uid);
         let why = refused::sentence(why, request.pull.pod.name.as_str());
         let note = format!(
             "the API server refuses to write how pulls of images ended: {why}; it is tried again, and until it is \

@@ -108,6 +108,10 @@ impl Story {
             metrics: Metrics::new(),
             readiness: ReadinessHandle::default(),
             gathering: controller::Gathering::default(),
+            kinds: controller::Kinds {
+                native: true,
+                advanced: false,
+            },
         };
         self.controller = Some(tokio::spawn(async move {
             let _end = end;

@@ -11,7 +11,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::controller::owner::DaemonSetOwner;
-use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
+use crate::core::names::{KRUISE_VERSION, REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
 use crate::core::revision::TemplateFingerprint;
 use crate::core::{NodeName, PodUid, Revision};
 use crate::index::SetKey;
@@ -70,6 +70,11 @@ impl<'a> TemplateOrigin<'a> {
         name(&self.key.name, self.revision, beside, taken)
     }
 
+    /// Whether the pods are those of an Advanced DaemonSet.
+    pub(super) fn is_advanced(&self) -> bool {
+        self.set.is_advanced()
+    }
+
     pub(super) fn namespace(&self) -> &str {
         &self.key.namespace
     }
@@ -117,6 +122,36 @@ pub(super) fn manifest(origin: &TemplateOrigin<'_>, node: &NodeName, name: &str)
             ],
         },
         "spec": spec,
+    })
+}
+
+/// A pod of an Advanced DaemonSet for `node`, as Kruise would have made it.
+pub(super) fn advanced_manifest(origin: &TemplateOrigin<'_>, node: &NodeName) -> Value {
+    let mut pod = manifest(origin, node, "");
+    let meta = &mut pod["metadata"];
+    if let Some(fields) = meta.as_object_mut() {
+        fields.remove("name");
+    }
+    meta["ownerReferences"] = json!([controlled_by_advanced(&origin.key.name, &origin.set.uid)]);
+    let gates = origin.set.gates.iter().flatten();
+    let spec = &mut pod["spec"];
+    let mut present = spec["readinessGates"].as_array().cloned().unwrap_or_default();
+    for gate in gates {
+        if !present.iter().any(|known| known["conditionType"] == **gate) {
+            present.push(json!({ "conditionType": gate }));
+        }
+    }
+    if !present.is_empty() {
+        spec["readinessGates"] = present.into();
+    }
+    pod
+}
+
+/// The reference of what an Advanced DaemonSet controls, whatever version of the API made it (Kruise).
+pub(in crate::controller) fn controlled_by_advanced(name: &str, uid: &str) -> Value {
+    json!({
+        "apiVersion": KRUISE_VERSION, "kind": "DaemonSet", "name": name, "uid": uid,
+        "controller": true, "blockOwnerDeletion": true,
     })
 }
 
@@ -235,6 +270,7 @@ mod tests {
             template_generation: Some("4".into()),
             template: template.map(TemplateFingerprint::of),
             selector: None,
+            gates: None,
         }
     }
 

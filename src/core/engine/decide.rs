@@ -102,6 +102,11 @@ fn whole(mut draft: PlanDraft<'_>) -> Plan {
             draft.pulls = draft.judged.owners_pulls(revision, false);
             draft.await_owners()
         }
+        (Mode::OnDelete, _) => {
+            draft.part();
+            draft.keep_marks_true();
+            draft.await_deletions()
+        }
         (Mode::AdvancedRollingUpdate, true) => {
             if let Some(images) = &draft.judged.gates.images {
                 draft.pulls = images.rest();
@@ -303,6 +308,16 @@ impl<'a> PlanDraft<'a> {
             .judged
             .is_any_outdated()
             .then_some(Phase::AwaitingOwners);
+        self.finish(phase)
+    }
+
+    /// Whoever deletes pods decides.
+    fn await_deletions(mut self) -> Plan {
+        self.tell_outdated(Verdict::AwaitingDeletion);
+        let phase = self
+            .judged
+            .is_any_outdated()
+            .then_some(Phase::AwaitingDeletions);
         self.finish(phase)
     }
 

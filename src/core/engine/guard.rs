@@ -87,7 +87,7 @@ impl Charges {
             };
         };
         let failures = record.failures() + self.not_starting;
-        if strategy.mode == Mode::Ota {
+        if strategy.mode != Mode::AdvancedRollingUpdate {
             return Guard {
                 failures,
                 threshold,

@@ -6,7 +6,7 @@
 //! | 2 | a broken old pod before an available one | a repair takes nothing away |
 //! | 3 | the unfinished revision before older ones | fix-forward: that revision may be what is broken (zone-aware-controllers#6) |
 //! | 4 | on the unfinished revision: the pod made last first | it has been looked at the least |
-//! | 5 | the name of the node | somebody has to be first |
+//! | 5 | the name of the node, by the [`NodeOrder`] of the strategy | somebody has to be first |
 //!
 //! # What is unfinished
 //! Of the revisions that waiting nodes run, the one with the greatest number is unfinished when the fleet itself shows
@@ -23,12 +23,14 @@ use super::class::Class;
 use super::pod_summary::PodSummary;
 use super::scope::RolloutScope;
 use crate::core::fleet::{Crowd, Fleet};
+use crate::core::settings::{NodeOrder, Strategy};
 
 /// The order of one pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
     /// The number of the revision whose rollout was overtaken.
     unfinished: Option<i64>,
+    names: NodeOrder,
 }
 
 /// Where a node stands in the queue: the least is first. Positions in a fleet are in the order of names.
@@ -42,6 +44,8 @@ pub(super) struct Turn {
     untouched: bool,
     /// When its pod of the unfinished revision was made.
     made: Reverse<Option<Timestamp>>,
+    /// Its place by name: less is earlier.
+    place: usize,
     /// Its position in the fleet.
     pub(super) position: usize,
 }
@@ -49,6 +53,7 @@ pub(super) struct Turn {
 impl Order {
     /// The order in which the outdated nodes of a fleet are served.
     pub(super) fn of(
+        strategy: &Strategy,
         fleet: &Fleet,
         classes: &[Class],
         summary: &PodSummary<'_>,
@@ -58,7 +63,10 @@ impl Order {
             .replaces
             .then(|| unfinished(classes, &fleet.crowd, summary, scope))
             .flatten();
-        Self { unfinished }
+        Self {
+            unfinished,
+            names: strategy.order,
+        }
     }
 
     /// Whether nodes of one wave whose old pods serve have their turns by name alone.
@@ -81,6 +89,10 @@ impl Order {
             available,
             untouched: unfinished.is_none(),
             made: Reverse(unfinished.map(|pod| pod.revised)),
+            place: match self.names {
+                NodeOrder::Ascending => position,
+                NodeOrder::Descending => usize::MAX - position,
+            },
             position,
         }
     }

@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::class::{Class, Kept};
 use super::pod_summary::PodSummary;
 use crate::core::fleet::Node;
-use crate::core::settings::{Mode, Strategy};
+use crate::core::settings::{Mode, NodeOrder, Strategy};
 
 /// The nodes that take part, as far as they themselves decide that.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ fn outside(strategy: &Strategy, node: &Node, now: Timestamp) -> Option<Kept> {
     }
 }
 
-/// Of the nodes on an old revision `partition` remain: the last ones by name.
+/// Of the nodes on an old revision `partition` remain: the last ones in the order of names.
 fn keep_partition(
     strategy: &Strategy,
     undone: Option<i64>,
@@ -122,14 +122,16 @@ fn keep_partition(
     let kept = strategy.partition.resolve_down(targeted);
     // Of the candidates those after the first `old - kept` ones.
     let mut left = candidates.saturating_sub(old.saturating_sub(kept));
-    for (position, class) in classes.iter_mut().enumerate().rev() {
-        if left == 0 {
-            break;
-        }
-        if may_stay(position, class) {
+    let mut keep = |(position, class): (usize, &mut Class)| {
+        if left > 0 && may_stay(position, class) {
             *class = Class::Kept(Kept::Partition);
             left -= 1;
         }
+    };
+    let classes = classes.iter_mut().enumerate();
+    match strategy.order {
+        NodeOrder::Ascending => classes.rev().for_each(&mut keep),
+        NodeOrder::Descending => classes.for_each(keep),
     }
 }
 

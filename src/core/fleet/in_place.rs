@@ -41,6 +41,8 @@ pub struct InPlace {
     pub unfinished: BTreeMap<String, PreviousContainer>,
     /// The stopped revision that this update took it back from; `None`: it did not.
     pub reverted_from: Option<Revision>,
+    /// Whether the readiness gate `InPlaceUpdateReady` of Kruise is open; `None`: the pod has none.
+    pub gate: Option<bool>,
 }
 
 /// An update in place.
@@ -97,6 +99,7 @@ pub(in crate::core) fn renewal_to(
         change: change.clone(),
         before: state::before(change, pod),
         reverts: None,
+        gated: pod.gate.is_some(),
     }
 }
 
@@ -111,6 +114,8 @@ pub struct Renewal {
     pub before: BTreeMap<String, PreviousContainer>,
     /// The stopped revision that the pod is taken back from; `None`: it gets the current one.
     pub reverts: Option<Revision>,
+    /// Whether the pod has a readiness gate for updates in place.
+    pub gated: bool,
 }
 
 impl InPlace {

@@ -40,6 +40,7 @@ pub fn remedy_repelled(
     };
     let turn = match rollout.strategy.mode {
         Mode::Ota => "Its owner can upgrade it",
+        Mode::OnDelete => "It gets the new pod, once somebody deletes the old one,",
         Mode::AdvancedRollingUpdate => "It has its turn",
     };
     format!("{turn} when the node loses the taint ({removes}) or the template {tolerates}.")
@@ -69,7 +70,9 @@ pub(super) fn remedy_failed(rollout: &RolloutView<'_>, node: &Node, cause: Cause
     let (counts, namespace) = (&rollout.plan.counts, &rollout.key.namespace);
     let beside = node.pods.iter().any(|pod| pod.surge) || counts.allowed == 0;
     let slot = match beside && counts.surge_allowed > 0 {
-        _ if rollout.strategy.mode == Mode::Ota => "Nobody waits for it.".to_owned(),
+        _ if rollout.strategy.mode != Mode::AdvancedRollingUpdate => {
+            "Nobody waits for it.".to_owned()
+        }
         true => format!(
             "It keeps a slot of max-surge ({} in all).",
             counts.surge_allowed
@@ -84,7 +87,7 @@ pub(super) fn remedy_failed(rollout: &RolloutView<'_>, node: &Node, cause: Cause
     let pod = newest.map_or("", |pod| pod.name.as_str());
     let lost = waits_for_lost(rollout);
     let to_free = match rollout.strategy.mode {
-        Mode::Ota => "If the revision is bad, ",
+        Mode::Ota | Mode::OnDelete => "If the revision is bad, ",
         Mode::AdvancedRollingUpdate => "To free it, ",
     };
     let remedy = match cause {

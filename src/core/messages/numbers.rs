@@ -48,7 +48,7 @@ pub fn message(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
             opening(rollout),
             state_aside(said)
         ),
-        Phase::AwaitingOwners => format!(
+        Phase::AwaitingOwners | Phase::AwaitingDeletions => format!(
             "{}{}{}",
             share(rollout),
             state_aside(said),
@@ -133,6 +133,8 @@ fn offline(rollout: &RolloutView<'_>) -> String {
         (Mode::AdvancedRollingUpdate, _) => {
             format!("; {nodes} are offline and follow when they return")
         }
+        (Mode::OnDelete, 1) => "; 1 of those is offline".to_owned(),
+        (Mode::OnDelete, _) => format!("; {nodes} of those are offline"),
         (Mode::Ota, 1) => "; 1 is offline, and its owner can upgrade it when it is back".to_owned(),
         (Mode::Ota, _) => {
             format!("; {nodes} are offline, and their owners can upgrade them when they are back")

@@ -70,6 +70,7 @@ impl Phase {
             Self::Complete { .. } => "Complete",
             Self::Progressing => "Progressing",
             Self::AwaitingOwners => "AwaitingOwners",
+            Self::AwaitingDeletions => "AwaitingDeletions",
             Self::RevisionUnknown(_) => NATIVE_BEHIND,
             Self::Stalled(_) => "Stalled",
             Self::Paused { .. } => "Paused",

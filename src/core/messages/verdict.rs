@@ -23,7 +23,7 @@ use super::slots::{self, other_domain, paced_by};
 use super::{budgets, pulls, refused};
 use crate::core::engine::decide::queue as in_order;
 use crate::core::engine::removal::is_withheld;
-use crate::core::fleet::Pod;
+use crate::core::fleet::{Node, Pod};
 use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::instant;
 use crate::core::names::HOLD;
@@ -62,6 +62,7 @@ pub const MEANINGS: [&str; Verdict::WORDS.len()] = [
     "are to be replaced, and a PodDisruptionBudget does not let their pods go (disruption: evict)",
     "have their turn, and the API server refuses what is asked for; the condition Refused says why",
     "are outdated; their owners decide when to upgrade",
+    "are outdated until somebody deletes their pods (updateStrategy.type: OnDelete)",
     "wait for the native DaemonSet controller",
     "are outdated and not touched: the settings cannot be used",
     "hold a pod where no other would be made; the native controller removes or keeps it",
@@ -180,6 +181,13 @@ pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
         Verdict::OutOfWindow { opens } => (None, closed(rollout, node, opens)),
         Verdict::PullPending(stage) => pulls::pending(rollout, node, stage),
         Verdict::AwaitingOwner => pulls::awaiting_owner(node),
+        Verdict::AwaitingDeletion => (
+            None,
+            format!(
+                "is outdated, and its pod{} stays until somebody deletes it (updateStrategy.type: OnDelete)",
+                pod_name(node)
+            ),
+        ),
         Verdict::NativeControllerBehind => (behind_word(rollout), waits_behind(rollout)),
         Verdict::Invalid => {
             let invalid = rollout.invalid;
@@ -213,7 +221,7 @@ pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
             // These hold as long as the rollout is in its state.
             Verdict::Budget { .. } | Verdict::AwaitingDomain => rollout.incomplete_since,
             // No pod has waited for longer than it has been there.
-            Verdict::AwaitingOwner => {
+            Verdict::AwaitingOwner | Verdict::AwaitingDeletion => {
                 let revised = newest(node).map(Pod::revised);
                 rollout.phase_since.max(revised)
             }
@@ -234,6 +242,12 @@ pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
         },
         because,
     }
+}
+
+fn deletion(rollout: &RolloutView<'_>, node: &Node) -> String {
+    let pod = newest(node).map_or("POD", |pod| pod.name.as_str());
+    let namespace = &rollout.key.namespace;
+    format!("The next one has the new revision: kubectl -n {namespace} delete pod {pod}")
 }
 
 /// What would change the verdict: one sentence or a few, with the commands.
@@ -289,6 +303,7 @@ pub fn remedy(rollout: &RolloutView<'_>, position: usize) -> String {
             ),
         },
         Verdict::AwaitingOwner => upgrade(rollout, node),
+        Verdict::AwaitingDeletion => deletion(rollout, node),
         Verdict::NativeControllerBehind => {
             let remedy = match rollout.fleet.revision {
                 RevisionState::Unknown(behind) => behind_remedy(behind),

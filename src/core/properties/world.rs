@@ -268,6 +268,7 @@ impl ModelNode {
             hold: None,
             window: None,
             targeting: self.targeting,
+            native: self.targeting,
             readiness: self.readiness,
             pods: self.pod.iter().map(|pod| pod.view(wanted, known)).collect(),
             disrupted_at: None,

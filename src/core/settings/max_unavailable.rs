@@ -27,6 +27,9 @@ pub const MAX_UNAVAILABLE: &str = "apps.openyurt.io/max-unavailable";
 /// `max-unavailable` when nothing is set, and when `0` or `0%` is set (OpenYurt).
 pub const DEFAULT_MAX_UNAVAILABLE: Share = Share::Percent(10);
 
+/// The same on an Advanced DaemonSet, if nothing asks for a surge (Kruise).
+pub const DEFAULT_OF_ADVANCED: Share = Share::Number(1);
+
 pub(super) const SETTING: Setting = Setting {
     key: MAX_UNAVAILABLE,
     summary: "how many of the nodes that take part may be without an available pod at once; a percentage is rounded up, and \
@@ -75,6 +78,9 @@ pub(super) fn shares(reader: &mut Reader<'_>) -> Result<Shares, Invalid> {
 
 /// Alone a `max-unavailable` of 0 means the default (OpenYurt); together with a `max-surge` of 0 it can only mean "never".
 fn refuse_standstill(reader: &Reader<'_>) -> Result<(), Invalid> {
+    if reader.source.fields.is_some() {
+        return Ok(()); // one pod at a time (Kruise)
+    }
     let is_zero = |written: &Written<'_>| written.text.parse().is_ok_and(Share::is_zero);
     let surge = reader.written(MAX_SURGE).filter(is_zero);
     match (surge, reader.written(MAX_UNAVAILABLE).filter(is_zero)) {
@@ -87,6 +93,11 @@ fn refuse_standstill(reader: &Reader<'_>) -> Result<(), Invalid> {
 }
 
 fn without_surge(reader: &mut Reader<'_>) -> Result<Share, Invalid> {
+    if reader.source.fields.is_some() {
+        let share = reader.parse::<Share>(MAX_UNAVAILABLE)?;
+        let share = share.filter(|share| !share.is_zero());
+        return Ok(share.unwrap_or(DEFAULT_OF_ADVANCED));
+    }
     let share = match reader.parse::<Share>(MAX_UNAVAILABLE)? {
         Some(share) => share,
         None if reader.mode == Mode::Ota => DEFAULT_MAX_UNAVAILABLE,

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use super::error::{Expected, Flaw};
 use super::value::word;
+use crate::core::names::ON_DELETE;
 
 const EXPECTED: Expected =
     Expected("use AdvancedRollingUpdate (or its alias auto), SurgingRollingUpdate or OTA");
@@ -19,10 +20,12 @@ pub enum Mode {
     AdvancedRollingUpdate,
     /// The owner of the node does.
     Ota,
+    /// Whoever deletes pods does (`updateStrategy.type: OnDelete` of an Advanced DaemonSet).
+    OnDelete,
 }
 
 impl Mode {
-    /// Every mode.
+    /// Every mode that an annotation can name.
     pub const ALL: [Self; 2] = [Self::AdvancedRollingUpdate, Self::Ota];
 }
 
@@ -47,6 +50,7 @@ impl fmt::Display for Mode {
         f.write_str(match self {
             Self::AdvancedRollingUpdate => "AdvancedRollingUpdate",
             Self::Ota => "OTA",
+            Self::OnDelete => ON_DELETE,
         })
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::error::{Flaw, Invalid, Note};
+use super::fields::{FieldSettings, path_of};
 use super::mode::Mode;
 use super::value::{Written, duration};
 use crate::core::engine::surge::exclusive::Exclusive;
@@ -30,17 +31,19 @@ pub struct SettingsSource<'a> {
     pub exclusive: Option<&'a Exclusive>,
     /// What lets pods of the template drive others off a node without room, if anything.
     pub preempting: Option<&'a Preempting>,
+    /// What the fields of an Advanced DaemonSet say; `None`: it is a native one.
+    pub fields: Option<&'a FieldSettings>,
 }
 
 impl<'a> SettingsSource<'a> {
     /// What is written for a setting, and what errors call its place. Only here it is known where values stand: another kind
     /// of object can have them in fields of its spec.
     pub(super) fn written(&self, key: &'static str) -> Option<Written<'a>> {
+        if let Some((name, text)) = self.fields.and_then(|fields| fields.written(key)) {
+            return Some(Written { name, text });
+        }
         let text = self.annotations.get(key)?;
-        Some(Written {
-            name: self.name(key),
-            text,
-        })
+        Some(Written { name: key, text })
     }
 
     /// `spec.minReadySeconds`: the API server refuses what is negative or exceeds 32 bits; the bounds keep later sums from
@@ -52,7 +55,14 @@ impl<'a> SettingsSource<'a> {
 
     /// What sentences call a setting that stands here, or could.
     pub(super) fn name(&self, key: &'static str) -> &'static str {
-        key
+        let Some(fields) = self.fields else {
+            return key;
+        };
+        match fields.written(key) {
+            Some((name, _)) => name,
+            None if self.annotations.contains_key(key) => key,
+            None => path_of(key).unwrap_or(key),
+        }
     }
 }
 

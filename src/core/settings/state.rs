@@ -131,6 +131,7 @@ mod tests {
             in_template: &[],
             exclusive: None,
             preempting: None,
+            fields: None,
         });
         assert_eq!(states.len(), SETTINGS.len());
         let asked = setting(&key(name)).unwrap().key;

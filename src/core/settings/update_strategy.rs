@@ -4,6 +4,7 @@ use super::error::{Invalid, Note, quoted};
 use super::mode::{Mode, is_surging};
 use super::reader::SettingsSource;
 use super::setting::{Setting, Syntax};
+use crate::core::names::{ON_DELETE, UPDATE_STRATEGY_TYPE_FIELD};
 
 /// How the DaemonSet is rolled out: `AdvancedRollingUpdate` (alias `auto`) or `OTA`, any letter case (OpenYurt).
 pub const UPDATE_STRATEGY: &str = "apps.openyurt.io/update-strategy";
@@ -24,11 +25,36 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// The mode; `None`: the DaemonSet is not ours.
+/// The mode; `None`: the DaemonSet is not ours. An Advanced DaemonSet always is.
 ///
 /// The current key decides alone as soon as it is there, even when its value is bad: falling back to the old key would
 /// start something that nobody asked for.
 pub(super) fn read(
+    source: &SettingsSource<'_>,
+    notes: &mut Vec<Note>,
+) -> Option<Result<Mode, Invalid>> {
+    let annotated = annotated(source, notes);
+    match source.fields {
+        Some(_) => Some(annotated.unwrap_or_else(|| of_type(source))),
+        None => annotated,
+    }
+}
+
+/// The mode of an Advanced DaemonSet without an annotation.
+fn of_type(source: &SettingsSource<'_>) -> Result<Mode, Invalid> {
+    match source.update_strategy {
+        None | Some("" | "RollingUpdate") => Ok(Mode::AdvancedRollingUpdate),
+        Some(ON_DELETE) => Ok(Mode::OnDelete),
+        Some(other) => Err(Invalid::new(
+            UPDATE_STRATEGY_TYPE_FIELD,
+            other,
+            format!("which is unknown; use RollingUpdate or {ON_DELETE}"),
+        )),
+    }
+}
+
+/// The mode that annotations name.
+fn annotated(
     source: &SettingsSource<'_>,
     notes: &mut Vec<Note>,
 ) -> Option<Result<Mode, Invalid>> {

@@ -30,6 +30,7 @@ impl EjectCandidate {
                 format!("Let the rollout end first (yurt-ds ctl status {key} --wait --strict)")
             }
             Mode::Ota => "Let their owners upgrade first".to_owned(),
+            Mode::OnDelete => "Delete their pods first".to_owned(),
         };
         format!(
             "{key} is not handed back: {} of {targeted} {} an old revision{}. {}\n{wait}, or roll back to the template that \
@@ -44,7 +45,7 @@ impl EjectCandidate {
     /// What the native controller does with outdated pods.
     fn consequence(&self) -> String {
         let asking = match self.snapshot.strategy.mode {
-            Mode::AdvancedRollingUpdate => "",
+            Mode::AdvancedRollingUpdate | Mode::OnDelete => "",
             Mode::Ota => " without asking their owners",
         };
         format!(

@@ -31,6 +31,7 @@ fn node(name: &str) -> Node {
         hold: None,
         window: None,
         targeting: Targeting::Run,
+        native: Targeting::Run,
         readiness: Readiness::Ready { since: at(1) },
         pods: [pod(&format!("p-{name}"))].into(),
         disrupted_at: None,

@@ -107,6 +107,7 @@ const KINDS: [Kind; 6] = [
                 change: Arc::default(),
                 before: BTreeMap::new(),
                 reverts: None,
+                gated: false,
             },
         },
         perform: |pod| pod["metadata"]["labels"]["controller-revision-hash"] = json!("bbb"),

@@ -13,7 +13,7 @@ impl PlanDraft<'_> {
             base: self.judged.budget.base,
             allowed: match self.judged.strategy.mode {
                 Mode::AdvancedRollingUpdate => self.judged.budget.allowed,
-                Mode::Ota => 0,
+                Mode::Ota | Mode::OnDelete => 0,
             },
             failures: self.judged.guard.failures,
             threshold: self.judged.guard.threshold,

@@ -198,6 +198,7 @@ impl PlanDraft<'_> {
             .collect();
         let mut free = self.judged.budget.for_available();
         let order = Order::of(
+            self.judged.strategy,
             self.judged.fleet,
             &self.judged.classes,
             &self.judged.summary,
@@ -334,7 +335,8 @@ impl PlanDraft<'_> {
     /// Whether somebody of the crowd has its turn before that one.
     fn is_behind(&self, turn: &Turn) -> bool {
         let next = self.judged.fleet.crowd.next.as_ref();
-        next.is_some_and(|next| *next < self.judged.fleet.nodes[turn.position].name)
+        let name = &self.judged.fleet.nodes[turn.position].name;
+        next.is_some_and(|next| self.judged.strategy.order.is_before(next, name))
     }
 
     fn leave(&mut self, pod: &Pod) -> (Option<Action>, Option<Verdict>) {

@@ -53,6 +53,7 @@ fn fleet(pod: Pod, readiness: Readiness) -> Fleet {
         window: None,
         name: "n".into(),
         targeting: Targeting::Run,
+        native: Targeting::Run,
         readiness,
         pods: [pod].into(),
         disrupted_at: None,

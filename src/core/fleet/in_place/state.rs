@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::transition::InPlaceChange;
 use super::{InPlace, InPlaceUpdate, RunningContainer};
@@ -25,8 +25,17 @@ pub struct InPlaceState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverted_from: Option<String>,
     /// By container what it was like before: those whose images were changed, and those that had been restarted.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub last_container_statuses: BTreeMap<String, PreviousContainer>,
+}
+
+/// Reads `null` as nothing, as Kruise writes it.
+fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// A container before the update.
@@ -36,7 +45,8 @@ pub struct PreviousContainer {
     /// The content of the image that it ran, empty when it never ran; `None` when its image was not changed.
     #[serde(rename = "imageID", default, skip_serializing_if = "Option::is_none")]
     pub image_id: Option<String>,
-    /// How often it had been started again.
+    /// How often it had been started again; Kruise does not say.
+    #[serde(default)]
     pub restart_count: u32,
     /// The image that an earlier update was about to bring, and that may still run for a moment before the present one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

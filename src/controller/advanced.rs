@@ -1,0 +1,188 @@
+//! Writes for Advanced DaemonSets (`apps.kruise.io`): their revisions, their status, and whose pods are theirs.
+//!
+//! What the native controller does for a native DaemonSet this controller does here; [`crate::core::engine::manage`] says which
+//! pods are made and which go.
+
+mod revisions;
+
+use kube::Resource as _;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use serde_json::{Value, json};
+
+use super::apply::{WriteError, Writer, requests};
+use super::owner::DaemonSetOwner;
+use super::surge::manifest::controlled_by_advanced;
+use super::surge::read;
+use crate::core::PodRef;
+use crate::core::names::{CONTROLLER, IN_PLACE_UPDATE_READY, KRUISE_VERSION};
+use crate::index::{SetKey, StatusNumbers};
+use crate::k8s;
+use crate::k8s::client::Failure;
+
+pub(super) use revisions::{RevisionSync, RevisionsRead};
+
+impl Writer {
+    /// Writes all of the status that is ours, and nothing else: conditions of others stay (server-side apply).
+    pub(super) async fn apply_status(
+        &self,
+        key: &SetKey,
+        uid: &str,
+        conditions: &[Value],
+        numbers: &StatusNumbers,
+    ) -> Result<(), WriteError> {
+        let parameters = PatchParams {
+            field_manager: Some(CONTROLLER.to_owned()),
+            force: true,
+            ..PatchParams::default()
+        };
+        let body = json!({
+            "apiVersion": KRUISE_VERSION,
+            "kind": "DaemonSet",
+            "metadata": { "name": &*key.name, "namespace": &*key.namespace, "uid": uid },
+            "status": status(conditions, numbers),
+        });
+        let requests = requests::<k8s::AdvancedDaemonSet>(&key.namespace);
+        let patch = Patch::Apply(&body);
+        let request = requests.patch_subresource("status", &key.name, &parameters, &patch);
+        self.send_briefly("patch", "daemonsets.apps.kruise.io/status", request)
+            .await
+    }
+
+    /// Makes the DaemonSet the controller of a pod that nobody controls, once it is certain that it still is there.
+    pub(super) async fn adopt(
+        &self,
+        key: &SetKey,
+        set: &DaemonSetOwner,
+        pod: &PodRef,
+    ) -> Result<(), WriteError> {
+        let path = k8s::AdvancedDaemonSet::url_path(&(), Some(&key.namespace));
+        let resource = "daemonsets.apps.kruise.io";
+        let found: Value = read(self.client(), path, resource, &key.name).await?;
+        let meta = &found["metadata"];
+        if meta["uid"] != *set.uid || !meta["deletionTimestamp"].is_null() {
+            return Ok(());
+        }
+        let patch = json!({ "metadata": {
+            "uid": pod.uid.to_string(),
+            "resourceVersion": pod.resource_version.to_string(),
+            "ownerReferences": [controlled_by_advanced(&key.name, &set.uid)],
+        } });
+        self.patch_meta(key, pod.name.as_str(), &Patch::Strategic(patch)).await
+    }
+
+    /// Lets a pod go free that the DaemonSet controls although its selector does not match it any more; one that is gone is no
+    /// matter.
+    pub(super) async fn release(
+        &self,
+        key: &SetKey,
+        set: &DaemonSetOwner,
+        (name, uid): (&str, &str),
+    ) -> Result<bool, WriteError> {
+        let path = k8s::Pod::url_path(&(), Some(&key.namespace));
+        let pod: k8s::Pod = match read(self.client(), path, "pods", name).await {
+            Ok(pod) => pod,
+            Err(refusal) if refusal.failure() == Some(Failure::Gone) => return Ok(false),
+            Err(refusal) => return Err(refusal),
+        };
+        let meta = &pod.metadata;
+        let is_it = meta.uid.as_deref() == Some(uid) && meta.deletion_timestamp.is_none();
+        let mut owners = meta.owner_references.iter().flatten();
+        let is_ours = owners.any(|owner| *owner.uid == *set.uid);
+        let label = |key: &str| meta.labels.as_ref()?.get(key).map(String::as_str);
+        let is_selected = set
+            .selector
+            .as_ref()
+            .is_none_or(|selector| selector.matches(label));
+        if !is_it || !is_ours || is_selected {
+            return Ok(false);
+        }
+        let patch = json!({ "metadata": {
+            "uid": uid,
+            "ownerReferences": [{ "$patch": "delete", "uid": set.uid }],
+        } });
+        self.patch_meta(key, name, &Patch::Strategic(patch)).await?;
+        Ok(true)
+    }
+
+    async fn patch_meta(
+        &self,
+        key: &SetKey,
+        name: &str,
+        patch: &Patch<Value>,
+    ) -> Result<(), WriteError> {
+        let parameters = PatchParams {
+            field_manager: Some(CONTROLLER.to_owned()),
+            ..PatchParams::default()
+        };
+        let request = requests::<k8s::Pod>(&key.namespace).patch(name, &parameters, patch);
+        self.send_briefly("patch", "pods", request).await
+    }
+
+    /// Opens the readiness gate `InPlaceUpdateReady` of a pod, or shuts it before its containers change.
+    pub(super) async fn set_in_place_gate(
+        &self,
+        key: &SetKey,
+        pod: &PodRef,
+        open: bool,
+        now: Value,
+    ) -> Result<String, WriteError> {
+        let mut condition = json!({
+            "type": IN_PLACE_UPDATE_READY,
+            "status": if open { "True" } else { "False" },
+            "reason": if open { "" } else { "StartInPlaceUpdate" },
+            "message": "",
+        });
+        condition["lastTransitionTime"] = now;
+        let version = pod.resource_version.to_string();
+        self.set_condition(key, pod, &version, condition).await
+    }
+
+    /// Deletes a ControllerRevision that nobody runs.
+    pub(super) async fn delete_revision(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(), WriteError> {
+        let request = requests::<k8s::ControllerRevision>(namespace);
+        let request = request.delete(name, &DeleteParams::default());
+        match self.send_briefly("delete", "controllerrevisions", request).await {
+            Err(refusal) if refusal.failure() == Some(Failure::Gone) => Ok(()),
+            answer => answer,
+        }
+    }
+}
+
+/// What cannot be meant for another object of the same name.
+fn precondition(uid: &str) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    }
+}
+
+fn status(conditions: &[Value], numbers: &StatusNumbers) -> Value {
+    let counts = &numbers.counts;
+    let mut status = json!({
+        "observedGeneration": numbers.observed,
+        "desiredNumberScheduled": counts.desired,
+        "currentNumberScheduled": counts.current,
+        "numberMisscheduled": counts.misscheduled,
+        "numberReady": counts.ready,
+        "numberAvailable": counts.available,
+        "numberUnavailable": counts.unavailable,
+        "updatedNumberScheduled": counts.updated,
+        "conditions": conditions,
+    });
+    if let Some(revision) = &numbers.revision {
+        status["updateRevision"] = json!(revision.as_str());
+        // The name of the same in v1alpha1.
+        status["daemonSetHash"] = json!(revision.as_str());
+    }
+    if numbers.collisions > 0 {
+        status["collisionCount"] = json!(numbers.collisions);
+    }
+    status
+}

@@ -1,0 +1,344 @@
+//! The ControllerRevisions of an Advanced DaemonSet: one for each template that it had, named and written as Kruise does, so that
+//! either controller goes on with what the other one left.
+//!
+//! Which revision holds the present template is found by comparing templates ([`TemplateFingerprint`]), never by computing
+//! a hash anew: the one in a name only has to be of its own.
+
+use std::collections::BTreeMap;
+
+use kube::Resource as _;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::core::Request;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::precondition;
+use crate::controller::apply::{WriteError, Writer, requests};
+use crate::controller::owner::DaemonSetOwner;
+use crate::controller::surge::manifest::controlled_by_advanced;
+use crate::controller::surge::read;
+use crate::core::names::{CONTROLLER, REVISION_HASH_LABEL};
+use crate::core::revision::TemplateFingerprint;
+use crate::core::{PodRef, Revision};
+use crate::index::SetKey;
+use crate::k8s;
+use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
+
+/// Names that are tried for one revision: so many others may have the one that follows from its template.
+const NAMES: i64 = 8;
+
+/// What of an Advanced DaemonSet is to be found in a ControllerRevision, or put into one.
+pub(in crate::controller) struct RevisionSync {
+    pub(in crate::controller) key: SetKey,
+    pub(in crate::controller) owner: DaemonSetOwner,
+    /// The template as the decision saw it.
+    pub(in crate::controller) template: TemplateFingerprint,
+    /// The label selector of pods and revisions, as a query.
+    pub(in crate::controller) selector: String,
+    /// Its pods by the hash that they carry.
+    pub(in crate::controller) pods: BTreeMap<Revision, Vec<PodRef>>,
+    /// `status.collisionCount`.
+    pub(in crate::controller) collisions: i64,
+}
+
+/// What was found, or made.
+#[derive(Debug, Default)]
+pub(in crate::controller) struct RevisionsRead {
+    /// Every revision of the DaemonSet, as it is now.
+    pub(in crate::controller) revisions: Vec<k8s::ControllerRevision>,
+    /// Names of those that were duplicates, and are gone.
+    pub(in crate::controller) removed: Vec<String>,
+    /// `status.collisionCount` from now on.
+    pub(in crate::controller) collisions: i64,
+}
+
+#[derive(Deserialize)]
+struct List {
+    items: Vec<Value>,
+}
+
+impl Writer {
+    /// Sees to it that the present template stands in exactly one revision, the newest. Nothing is written, and nothing read is
+    /// answered, when the DaemonSet turns out to be another one than was decided upon: the watch is about to tell.
+    pub(in crate::controller) async fn sync_revisions(
+        &self,
+        sync: &RevisionSync,
+    ) -> Result<RevisionsRead, WriteError> {
+        let (key, owner) = (&sync.key, &sync.owner);
+        let path = k8s::AdvancedDaemonSet::url_path(&(), Some(&key.namespace));
+        let set: Value = read(self.client(), path, "daemonsets.apps.kruise.io", &key.name).await?;
+        let (meta, template) = (&set["metadata"], &set["spec"]["template"]);
+        let is_it = meta["uid"] == *owner.uid && meta["deletionTimestamp"].is_null();
+        if !is_it || TemplateFingerprint::of(template) != sync.template {
+            return Ok(RevisionsRead::default());
+        }
+        let mut owned = self.claim(sync).await?;
+        let mut found = RevisionsRead {
+            collisions: sync.collisions,
+            ..RevisionsRead::default()
+        };
+        let number = |revision: &Value| revision["revision"].as_i64().unwrap_or(0);
+        let greatest = owned.iter().map(number).max().unwrap_or(0);
+        let holds = |revision: &Value| {
+            let held = revision.pointer("/data/spec/template");
+            held.is_some_and(|held| TemplateFingerprint::of(held) == sync.template)
+        };
+        let mut same: Vec<usize> = (0..owned.len()).filter(|at| holds(&owned[*at])).collect();
+        same.sort_by_key(|at| number(&owned[*at]));
+        match same.pop() {
+            None => {
+                let made = self.make_revision(sync, &set, greatest + 1).await?;
+                found.collisions = made.1;
+                owned.push(made.0);
+            }
+            Some(kept) => {
+                let is_alone = owned.iter().filter(|other| number(other) == greatest).count() == 1;
+                if number(&owned[kept]) < greatest || !is_alone {
+                    owned[kept] = self.raise(key, &owned[kept], greatest + 1).await?;
+                }
+                let hash = hash(&owned[kept], &key.name);
+                for twin in same {
+                    let twin = owned[twin].clone();
+                    self.merge(sync, &twin, &hash).await?;
+                    found.removed.push(name(&twin).to_owned());
+                }
+            }
+        }
+        let kept = owned
+            .iter()
+            .filter(|one| !found.removed.iter().any(|gone| gone == name(one)));
+        found.revisions = kept.filter_map(|one| k8s::ControllerRevision::deserialize(one).ok()).collect();
+        Ok(found)
+    }
+
+    /// The revisions that the DaemonSet controls, after those were adopted that nobody does.
+    async fn claim(&self, sync: &RevisionSync) -> Result<Vec<Value>, WriteError> {
+        let (key, owner) = (&sync.key, &sync.owner);
+        let path = k8s::ControllerRevision::url_path(&(), Some(&key.namespace));
+        let parameters = ListParams::default().labels(&sync.selector);
+        let request = Request::new(path).list(&parameters);
+        let request = request.map_err(kube::Error::BuildRequest);
+        let list = within(WRITE_DEADLINE, async {
+            self.client().request::<List>(request?).await
+        });
+        let list = list.await.map_err(|error| WriteError::Failed {
+            verb: "list",
+            resource: "controllerrevisions",
+            error,
+        })?;
+        let mut owned = Vec::new();
+        for revision in list.items {
+            let owners = revision["metadata"]["ownerReferences"].as_array();
+            let owners: Vec<&Value> = owners.into_iter().flatten().collect();
+            let controller = owners.iter().find(|owner| owner["controller"] == true);
+            match controller {
+                Some(controller) if controller["uid"] == *owner.uid => owned.push(revision),
+                Some(_) => {}
+                None if !revision["metadata"]["deletionTimestamp"].is_null() => {}
+                None => {
+                    let reference = controlled_by_advanced(&key.name, &owner.uid);
+                    let patch = json!({ "metadata": {
+                        "uid": revision["metadata"]["uid"],
+                        "ownerReferences": [reference],
+                    } });
+                    let adopted = self.patch_revision(key, name(&revision), &patch).await?;
+                    owned.push(adopted);
+                }
+            }
+        }
+        Ok(owned)
+    }
+
+    /// Gives a revision that is current again the greatest number.
+    async fn raise(&self, key: &SetKey, revision: &Value, to: i64) -> Result<Value, WriteError> {
+        let patch = json!({
+            "metadata": { "uid": revision["metadata"]["uid"] },
+            "revision": to,
+        });
+        self.patch_revision(key, name(revision), &patch).await
+    }
+
+    async fn patch_revision(
+        &self,
+        key: &SetKey,
+        name: &str,
+        patch: &Value,
+    ) -> Result<Value, WriteError> {
+        let parameters = PatchParams {
+            field_manager: Some(CONTROLLER.to_owned()),
+            ..PatchParams::default()
+        };
+        let requests = requests::<k8s::ControllerRevision>(&key.namespace);
+        let request = requests.patch(name, &parameters, &Patch::Merge(patch));
+        let answer = self.send("patch", "controllerrevisions", request).await?;
+        Ok(serde_json::from_str(&answer).unwrap_or_default())
+    }
+
+    /// Makes the pods of a duplicate those of the kept revision, and removes the duplicate. Pods of other revisions are left alone
+    /// (other than in Kruise and Kubernetes, kubernetes#111280).
+    async fn merge(
+        &self,
+        sync: &RevisionSync,
+        twin: &Value,
+        kept: &str,
+    ) -> Result<(), WriteError> {
+        let hash = hash(twin, &sync.key.name);
+        let pods = sync.pods.get(&Revision::from(hash.as_str()));
+        for pod in pods.into_iter().flatten().filter(|_| hash != kept) {
+            let patch = json!({ "metadata": {
+                "uid": pod.uid.to_string(),
+                "labels": { REVISION_HASH_LABEL: kept },
+            } });
+            match self.patch_meta(&sync.key, pod.name.as_str(), &Patch::Merge(patch)).await {
+                Err(refusal) if refusal.failure() == Some(Failure::Gone) => {}
+                answer => answer?,
+            }
+        }
+        let uid = twin["metadata"]["uid"].as_str().unwrap_or_default();
+        let requests = requests::<k8s::ControllerRevision>(&sync.key.namespace);
+        let request = requests.delete(name(twin), &precondition(uid));
+        match self.send_briefly("delete", "controllerrevisions", request).await {
+            Err(refusal) if refusal.failure() == Some(Failure::Gone) => Ok(()),
+            answer => answer,
+        }
+    }
+
+    /// Puts the template of `set` into a new revision; with that `status.collisionCount`.
+    async fn make_revision(
+        &self,
+        sync: &RevisionSync,
+        set: &Value,
+        number: i64,
+    ) -> Result<(Value, i64), WriteError> {
+        let parameters = PostParams {
+            field_manager: Some(CONTROLLER.to_owned()),
+            ..PostParams::default()
+        };
+        let template = payload(&set["spec"]["template"]);
+        let mut collisions = sync.collisions;
+        loop {
+            let hash = hash_of(&template, collisions);
+            let object = manifest(sync, set, (&template, &hash, number));
+            let requests = requests::<k8s::ControllerRevision>(&sync.key.namespace);
+            let request = requests.create(&parameters, object.to_string().into_bytes());
+            let refusal = match self.send("create", "controllerrevisions", request).await {
+                Ok(answer) => {
+                    return Ok((serde_json::from_str(&answer).unwrap_or_default(), collisions));
+                }
+                Err(refusal) => refusal,
+            };
+            let is_taken = refusal.failure() == Some(Failure::Conflict);
+            if !is_taken || collisions - sync.collisions >= NAMES {
+                return Err(refusal);
+            }
+            collisions += 1;
+        }
+    }
+}
+
+fn name(revision: &Value) -> &str {
+    revision["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+/// The hash of a revision.
+fn hash(revision: &Value, set: &str) -> String {
+    let label = revision["metadata"]["labels"][REVISION_HASH_LABEL].as_str();
+    crate::core::revision::hash_of(label, name(revision), set).to_string()
+}
+
+/// A ControllerRevision with this template, hash and number.
+fn manifest(
+    sync: &RevisionSync,
+    set: &Value,
+    (template, hash, number): (&Value, &str, i64),
+) -> Value {
+    let key = &sync.key;
+    let labels = template["metadata"]["labels"].as_object();
+    let mut labels = labels.cloned().unwrap_or_default();
+    labels.insert(REVISION_HASH_LABEL.to_owned(), hash.into());
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": format!("{}-{hash}", key.name),
+            "namespace": &*key.namespace,
+            "labels": labels,
+            "annotations": set["metadata"]["annotations"],
+            "ownerReferences": [controlled_by_advanced(&key.name, &sync.owner.uid)],
+        },
+        "revision": number,
+        "data": { "spec": { "template": template } },
+    })
+}
+
+/// A template as Kruise writes it into a revision: with what its Go types add where there is nothing, so that it finds its own
+/// words should it ever take over again.
+fn payload(template: &Value) -> Value {
+    let mut payload = template.as_object().cloned().unwrap_or_default();
+    payload.insert("$patch".to_owned(), "replace".into());
+    let object = |value: Option<&mut Value>| value.and_then(Value::as_object_mut).map(|_| ());
+    if object(payload.get_mut("metadata")).is_none() {
+        payload.insert("metadata".to_owned(), Value::Object(Map::new()));
+    }
+    if let Some(meta) = payload.get_mut("metadata").and_then(Value::as_object_mut) {
+        meta.entry("creationTimestamp").or_insert(Value::Null);
+    }
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        let spec = payload.get_mut("spec");
+        let containers = spec.and_then(|spec| spec.get_mut(list)?.as_array_mut());
+        for container in containers.into_iter().flatten() {
+            if let Some(fields) = container.as_object_mut() {
+                fields.entry("resources").or_insert_with(|| json!({}));
+            }
+        }
+    }
+    Value::Object(payload)
+}
+
+/// What stands in the name of a revision with this template: ten characters at most that look like no word (Kubernetes,
+/// `SafeEncodeString`).
+fn hash_of(template: &Value, collisions: i64) -> String {
+    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let mut text = template.to_string();
+    if collisions > 0 {
+        text.push_str(&collisions.to_string());
+    }
+    let digest = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    let digits = digest.to_string();
+    let encode = |digit: u8| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()]);
+    digits.bytes().map(encode).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_is_written_as_kruise_writes_it_and_says_the_same() {
+        let template = json!({
+            "metadata": { "labels": { "app": "agent" } },
+            "spec": { "containers": [{ "name": "a", "image": "a:1" },
+                                     { "name": "b", "resources": { "limits": { "cpu": "1" } } }] },
+        });
+        let written = payload(&template);
+        assert_eq!(
+            written.to_string(),
+            r#"{"$patch":"replace","metadata":{"creationTimestamp":null,"labels":{"app":"agent"}},"spec":{"containers":[{"image":"a:1","name":"a","resources":{}},{"name":"b","resources":{"limits":{"cpu":"1"}}}]}}"#
+        );
+        assert_eq!(
+            TemplateFingerprint::of(&written),
+            TemplateFingerprint::of(&template)
+        );
+    }
+
+    #[test]
+    fn a_hash_follows_from_template_and_collisions_and_fits_into_a_label() {
+        let one = hash_of(&json!({ "a": 1 }), 0);
+        assert_eq!(one, hash_of(&json!({ "a": 1 }), 0));
+        assert_ne!(one, hash_of(&json!({ "a": 2 }), 0));
+        assert_ne!(one, hash_of(&json!({ "a": 1 }), 1));
+        assert!(one.len() <= 10 && one.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    }
+}

@@ -1,0 +1,548 @@
+//! What the loop does for Advanced DaemonSets beside rolling them out: pods are made and taken away, revisions kept, the status
+//! written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tracing::{debug, info, warn};
+
+use super::{Done, Engine};
+use crate::controller::advanced::{RevisionSync, RevisionsRead};
+use crate::controller::apply::{WriteError, on_the_wire};
+use crate::controller::owner::DaemonSetOwner;
+use crate::controller::refused::{RefusalMeaning, meaning};
+use crate::controller::report::{Notice, Report};
+use crate::controller::surge::SurgeResult;
+use crate::core::messages::not_created;
+use crate::core::{
+    Action, Fleet, Manage, NodeName, PodUid, Readiness, Revision, RevisionState, manage,
+};
+use crate::index::{NumbersDue, SetKey, StatusNumbers, WriteAnswer};
+
+/// So many Events about single pods are sent at once, and one more every so often (client-go, `EventSourceObjectSpamFilter`).
+const POD_EVENTS: u32 = 25;
+const POD_EVENT_EVERY: SignedDuration = SignedDuration::from_mins(5);
+
+/// How many Events about single pods of a DaemonSet may still be sent.
+#[derive(Debug)]
+pub(super) struct PodEvents {
+    left: u32,
+    since: Option<Timestamp>,
+}
+
+impl Default for PodEvents {
+    fn default() -> Self {
+        Self {
+            left: POD_EVENTS,
+            since: None,
+        }
+    }
+}
+
+impl PodEvents {
+    /// Whether one may be sent at `now`.
+    fn take(&mut self, now: Timestamp) -> bool {
+        let since = *self.since.get_or_insert(now);
+        let every = POD_EVENT_EVERY.as_secs();
+        let gained = (now.as_second() - since.as_second()) / every;
+        if gained > 0 {
+            let gained = u32::try_from(gained).unwrap_or(POD_EVENTS);
+            self.left = self.left.saturating_add(gained).min(POD_EVENTS);
+            self.since = Some(now);
+        }
+        let may = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        may
+    }
+}
+
+/// What became of the upkeep of an Advanced DaemonSet.
+pub(super) enum Tended {
+    /// A pod was adopted.
+    Adopted(Result<(), WriteError>),
+    /// A pod was let go, or had not to be.
+    Released(String, Result<bool, WriteError>),
+    /// These revisions, each with what became of it, were to be deleted.
+    Trimmed(Vec<(String, Result<(), WriteError>)>),
+    /// The readiness gate of a pod was to be opened.
+    Opened(Result<(), WriteError>),
+}
+
+impl Engine {
+    /// What of the pods of an Advanced DaemonSet is made and taken away now; `None`: it is a native one.
+    pub(super) fn managed(&self, key: &SetKey, fleet: &Fleet, now: Timestamp) -> Option<Manage> {
+        let set = self.index.set(key)?;
+        let advanced = set.advanced.as_ref()?;
+        let mut managed = manage(fleet, advanced.terms(&set.reading, now));
+        managed.create = advanced.in_turn(managed.create);
+        Some(managed)
+    }
+
+    /// Begins what is to be done for an Advanced DaemonSet beside its rollout; the rest of the rollout's own actions.
+    pub(super) fn tend(
+        &mut self,
+        key: &SetKey,
+        fleet: &Fleet,
+        actions: Vec<Action>,
+        now: Timestamp,
+    ) -> Vec<Action> {
+        let Some(mut managed) = self.managed(key, fleet, now) else {
+            return actions;
+        };
+        if !self.parts.writer.may_write() {
+            return actions;
+        }
+        self.wake_at(key, managed.wake);
+        match &fleet.revision {
+            RevisionState::Current(revision) => {
+                self.claim(key);
+                self.create(key, revision, std::mem::take(&mut managed.create), now);
+                self.trim(key, fleet, revision);
+                self.open_gates(key, fleet, now);
+            }
+            RevisionState::Unknown(_) => self.sync_revisions(key, now),
+        }
+        for (node, uid) in &managed.over {
+            self.tell_over(key, node, uid, fleet, now);
+        }
+        let is_free = |action: &Action| !managed.leaving.contains(&action.pod().uid);
+        let rolled = actions.into_iter().filter(is_free);
+        let mine = |action| match action {
+            // Whoever makes pods needs nobody to hand them over to.
+            Action::Retire {
+                pod, evict: false, ..
+            } => Some(Action::Delete(pod)),
+            Action::Retire { pod, .. } => Some(Action::Evict(pod)),
+            Action::HandOver(_) => None,
+            action => Some(action),
+        };
+        managed
+            .actions
+            .into_iter()
+            .chain(rolled.filter_map(mine))
+            .collect()
+    }
+
+    /// Makes pods on these nodes, unless the API server refused some a moment ago.
+    fn create(&mut self, key: &SetKey, revision: &Revision, nodes: Vec<NodeName>, now: Timestamp) {
+        if nodes.is_empty() {
+            return;
+        }
+        let state = self.state.sets.entry(key.clone()).or_default();
+        let holds = state.creations.holds(now).or(state.pods.holds(now));
+        if let Some(until) = holds {
+            state.wake = state.wake.into_iter().chain([until]).min();
+            return;
+        }
+        let index = &mut self.index;
+        let Some(owner) = index.set(key).map(DaemonSetOwner::of) else {
+            return;
+        };
+        let Some(name) = index.revision_name(&owner.uid, revision).map(str::to_owned) else {
+            return; // the watch has just forgotten it, and is about to tell of another one
+        };
+        if let Some(advanced) = index.set_mut(key).and_then(|set| set.advanced.as_mut()) {
+            advanced.begin_creation(nodes.iter(), now);
+        }
+        state.under_way += 1;
+        let (writer, key, revision) = (self.parts.writer.clone(), key.clone(), revision.clone());
+        self.spawn(key.clone(), async move {
+            let origin = (name.as_str(), &revision);
+            let made = writer.create_pods(&key, &owner, origin, &nodes).await;
+            Done::Created(key, nodes, made)
+        });
+    }
+
+    /// Takes in the pods that were made.
+    pub(super) fn note_created(
+        &mut self,
+        key: &SetKey,
+        nodes: &[NodeName],
+        made: Result<Vec<SurgeResult>, WriteError>,
+        now: Timestamp,
+    ) {
+        let (answers, unread) = match made {
+            Ok(answers) => (answers, None),
+            Err(refusal) => (Vec::new(), Some(refusal)),
+        };
+        let mut failed = unread;
+        let is_any_made = answers.iter().any(Result::is_ok);
+        let mut answers = answers.into_iter();
+        for node in nodes {
+            // Whoever was not tried is free again; so is who was refused. Where there was no answer, the next list tells.
+            let (ended, refused) = match answers.next() {
+                None => (true, None),
+                Some(Ok(pod)) => {
+                    if let Some(pod) = &pod {
+                        self.index.apply_pod(key, pod, now);
+                        let name = pod.metadata.name.as_deref().unwrap_or_default();
+                        debug!(daemonset = %key, %node, pod = name, "Made a pod");
+                        self.tell_pod(key, "SuccessfulCreate", format!("Created pod: {name}"), now);
+                    }
+                    (pod.is_some(), Some(false))
+                }
+                Some(Err(refusal)) => {
+                    let ended = super::answers::answer(&refusal) != WriteAnswer::Unanswered;
+                    failed = failed.or(Some(refusal));
+                    (ended, Some(true))
+                }
+            };
+            let set = self.index.set_mut(key);
+            if let Some(advanced) = set.and_then(|set| set.advanced.as_mut()) {
+                if ended {
+                    advanced.end_creation(node);
+                }
+                if let Some(refused) = refused {
+                    advanced.note_creation(node, refused);
+                }
+            }
+        }
+        if let Some(state) = self.state.sets.get_mut(key) {
+            match &failed {
+                Some(_) if !is_any_made => state.creations.slow_down(now),
+                Some(_) => {}
+                None => state.creations = Default::default(),
+            }
+        }
+        self.note_not_created(key, failed.as_ref());
+    }
+
+    /// Remembers why a pod could not be made, and tells it once.
+    fn note_not_created(&mut self, key: &SetKey, refusal: Option<&WriteError>) {
+        let said = refusal.and_then(|refusal| match meaning(refusal, "") {
+            RefusalMeaning::Rejected(rejected) => Some(rejected.sentence),
+            RefusalMeaning::Server(said)
+            | RefusalMeaning::Conflict(said)
+            | RefusalMeaning::Unwell(said) => Some(said),
+            RefusalMeaning::Nothing => None,
+        });
+        if let Some(set) = self.index.set_mut(key) {
+            let why = said.as_deref().map(|said| not_created::said(said, &key.name).into());
+            set.set_not_created(why);
+        }
+        let state = self.state.sets.entry(key.clone()).or_default();
+        if state.not_created == said {
+            return;
+        }
+        state.not_created.clone_from(&said);
+        if let Some(said) = said {
+            let note = format!("Error creating: {said}");
+            warn!(daemonset = %key, note, "A pod was not made");
+            let notice = Notice {
+                warning: true,
+                reason: "FailedCreate",
+                note,
+                ..Notice::default()
+            };
+            self.publish(key, &notice);
+        }
+        if let Some(refusal) = refusal {
+            let meaning = meaning(refusal, "");
+            self.note_refusal(key, refusal, Some(&meaning));
+        }
+    }
+
+    /// Tells of a pod that is over and goes.
+    fn tell_over(
+        &mut self,
+        key: &SetKey,
+        node: &NodeName,
+        uid: &PodUid,
+        fleet: &Fleet,
+        now: Timestamp,
+    ) {
+        let nodes = crate::core::fleet::by_name(&fleet.nodes, node);
+        let pod = nodes.and_then(|node| node.pods.iter().find(|pod| pod.uid == *uid));
+        let name = pod.map_or("", |pod| pod.name.as_str());
+        let note = format!("Found failed daemon pod {name} on node {node}, will try to kill it");
+        self.tell_of_pod(key, (true, "FailedDaemonPod"), note, now);
+        let set = self.index.set_mut(key);
+        if let Some(advanced) = set.and_then(|set| set.advanced.as_mut()) {
+            advanced.note_over(node, now);
+        }
+    }
+
+    /// Tells of one pod, as far as it is not one of very many.
+    pub(super) fn tell_pod(
+        &mut self,
+        key: &SetKey,
+        reason: &'static str,
+        note: String,
+        now: Timestamp,
+    ) {
+        self.tell_of_pod(key, (false, reason), note, now);
+    }
+
+    fn tell_of_pod(
+        &mut self,
+        key: &SetKey,
+        (warning, reason): (bool, &'static str),
+        note: String,
+        now: Timestamp,
+    ) {
+        let state = self.state.sets.entry(key.clone()).or_default();
+        if !state.pod_events.take(now) {
+            return;
+        }
+        let notice = Notice {
+            warning,
+            reason,
+            note,
+            ..Notice::default()
+        };
+        self.publish(key, &notice);
+    }
+
+    /// Adopts pods that nobody controls, and lets those go that the selector does not match any more.
+    fn claim(&mut self, key: &SetKey) {
+        let Some(set) = self.index.set_mut(key) else {
+            return;
+        };
+        let owner = DaemonSetOwner::of(set);
+        let Some(advanced) = &mut set.advanced else {
+            return;
+        };
+        let (orphans, strays) = (advanced.take_orphans(), advanced.take_strays());
+        for pod in orphans {
+            info!(daemonset = %key, pod = %pod.name, "Adopts a pod that nobody controls");
+            let (writer, owner) = (self.parts.writer.clone(), owner.clone());
+            self.tended(key, async move |key| {
+                Tended::Adopted(writer.adopt(&key, &owner, &pod).await)
+            });
+        }
+        for (uid, name) in strays {
+            let (writer, owner) = (self.parts.writer.clone(), owner.clone());
+            self.tended(key, async move |key| {
+                let released = writer.release(&key, &owner, (&name, &uid.to_string())).await;
+                Tended::Released(name, released)
+            });
+        }
+    }
+
+    /// Opens the readiness gates of pods that are not being updated in place.
+    fn open_gates(&mut self, key: &SetKey, fleet: &Fleet, now: Timestamp) {
+        let at = json!(on_the_wire(now));
+        let shut = fleet.nodes.iter().flat_map(|node| &node.pods).filter(|pod| {
+            !pod.terminating && pod.in_place.gate == Some(false) && !pod.in_place.is_under_way()
+        });
+        let pods: Vec<_> = shut
+            .map(|pod| crate::core::PodRef {
+                name: pod.name.clone(),
+                uid: pod.uid.clone(),
+                resource_version: pod.resource_version.clone(),
+            })
+            .collect();
+        for pod in pods {
+            let (writer, at) = (self.parts.writer.clone(), at.clone());
+            self.tended(key, async move |key| {
+                let opened = writer.set_in_place_gate(&key, &pod, true, at).await;
+                Tended::Opened(opened.map(drop))
+            });
+        }
+    }
+
+    /// Removes the oldest revisions beyond `revisionHistoryLimit` that no pod runs.
+    fn trim(&mut self, key: &SetKey, fleet: &Fleet, current: &Revision) {
+        let Some(set) = self.index.set(key) else {
+            return;
+        };
+        let Some(advanced) = &set.advanced else {
+            return;
+        };
+        let mut old = self.index.named_revisions_of(&set.uid);
+        old.retain(|(_, facts)| facts.hash != *current);
+        let surplus = old.len().saturating_sub(advanced.scaling.history_limit);
+        if surplus == 0 || !matches!(fleet.revision, RevisionState::Current(_)) {
+            return;
+        }
+        let live: BTreeSet<String> = set.hashes().map(|hash| hash.to_string()).collect();
+        old.sort_by_key(|(_, facts)| facts.number);
+        let gone = old
+            .iter()
+            .filter(|(_, facts)| !live.contains(facts.hash.as_str()));
+        let gone: Vec<String> = gone.map(|(name, _)| name.to_string()).take(surplus).collect();
+        if gone.is_empty() {
+            return;
+        }
+        let writer = self.parts.writer.clone();
+        self.tended(key, async move |key| {
+            let mut trimmed = Vec::new();
+            for name in gone {
+                let answer = writer.delete_revision(&key.namespace, &name).await;
+                trimmed.push((name, answer));
+            }
+            Tended::Trimmed(trimmed)
+        });
+    }
+
+    fn tended<F>(&mut self, key: &SetKey, task: impl FnOnce(SetKey) -> F)
+    where
+        F: Future<Output = Tended> + Send + 'static,
+    {
+        self.state.sets.entry(key.clone()).or_default().under_way += 1;
+        let task = task(key.clone());
+        let key = key.clone();
+        self.spawn(key.clone(), async move { Done::Tended(key, task.await) });
+    }
+
+    /// Takes in what became of such upkeep.
+    pub(super) fn note_tended(&mut self, key: &SetKey, tended: Tended, now: Timestamp) {
+        let refusal = match tended {
+            Tended::Adopted(answer) | Tended::Opened(answer) => answer.err(),
+            Tended::Released(pod, Ok(true)) => {
+                info!(daemonset = %key, pod, "Let go a pod whose labels the selector does not match any more");
+                None
+            }
+            Tended::Released(_, answer) => answer.err(),
+            Tended::Trimmed(answers) => {
+                let uid = self.index.set(key).map(|set| set.uid.clone());
+                let mut refusal = None;
+                for (name, answer) in answers {
+                    match (answer, &uid) {
+                        (Ok(()), Some(uid)) => self.index.forget_revision(uid, &name),
+                        (Ok(()), None) => {}
+                        (Err(answer), _) => refusal = Some(answer),
+                    }
+                }
+                refusal
+            }
+        };
+        if let Some(refusal) = refusal {
+            let meaning = meaning(&refusal, "");
+            self.note_refusal(key, &refusal, Some(&meaning));
+            if let Some(state) = self.state.sets.get_mut(key) {
+                state.pods.note(&Err(refusal), now);
+            }
+        }
+    }
+
+    /// Has the present template put into a revision, or found in one.
+    fn sync_revisions(&mut self, key: &SetKey, now: Timestamp) {
+        let Some(set) = self.index.set(key) else {
+            return;
+        };
+        let mut pods: BTreeMap<Revision, Vec<_>> = BTreeMap::new();
+        for (hash, pod) in set.hashed_pods() {
+            pods.entry(hash).or_default().push(pod);
+        }
+        let sync = RevisionSync {
+            key: key.clone(),
+            owner: DaemonSetOwner::of(set),
+            template: set.template,
+            selector: set.selector.clone(),
+            pods,
+            collisions: set.advanced.as_ref().map_or(0, |own| own.collisions),
+        };
+        let state = self.state.sets.entry(key.clone()).or_default();
+        if let Some(until) = state.revisions.holds(now) {
+            state.wake = state.wake.into_iter().chain([until]).min();
+            return;
+        }
+        state.under_way += 1;
+        let writer = self.parts.writer.clone();
+        self.spawn(key.clone(), async move {
+            let read = writer.sync_revisions(&sync).await;
+            Done::Revised(sync.key, read)
+        });
+    }
+
+    /// Takes in the revisions as they are now.
+    pub(super) fn note_revised(
+        &mut self,
+        key: &SetKey,
+        read: Result<RevisionsRead, WriteError>,
+        now: Timestamp,
+    ) {
+        let result = match read {
+            Ok(read) => {
+                if let Some(set) = self.index.set_mut(key) {
+                    let uid = set.uid.clone();
+                    if let Some(advanced) = &mut set.advanced
+                        && !read.revisions.is_empty()
+                    {
+                        advanced.collisions = read.collisions;
+                    }
+                    for name in &read.removed {
+                        self.index.forget_revision(&uid, name);
+                    }
+                }
+                for revision in &read.revisions {
+                    self.index.apply_revision(revision);
+                }
+                match read.revisions.is_empty() {
+                    // Another template than this view has: the watch is about to tell.
+                    true => Err(None),
+                    false => Ok(()),
+                }
+            }
+            Err(refusal) => Err(Some(refusal)),
+        };
+        let refusal = match result {
+            Ok(()) => {
+                if let Some(state) = self.state.sets.get_mut(key) {
+                    state.revisions = Default::default();
+                }
+                return;
+            }
+            Err(refusal) => refusal,
+        };
+        if let Some(state) = self.state.sets.get_mut(key) {
+            state.revisions.slow_down(now);
+            let until = state.revisions.holds(now);
+            state.wake = state.wake.into_iter().chain(until).min();
+        }
+        if let Some(refusal) = refusal {
+            let meaning = meaning(&refusal, "");
+            self.note_refusal(key, &refusal, Some(&meaning));
+        }
+    }
+
+    /// Writes the status of an Advanced DaemonSet, if it says something else than it should.
+    pub(super) fn report_advanced(
+        &mut self,
+        key: &SetKey,
+        report: &Report,
+        changes: bool,
+        now: Timestamp,
+    ) -> Option<(Vec<Value>, StatusNumbers)> {
+        let set = self.index.set(key)?;
+        set.advanced.as_ref()?;
+        let state = set.revision_state(&self.index.revisions_of(&set.uid));
+        let is_current = matches!(state, RevisionState::Current(_));
+        let numbers = self.index.numbers(key, &state, is_current, now)?;
+        let set = self.index.set_mut(key)?;
+        let conditions = report.complete(&set.conditions, now);
+        let due = set.advanced.as_ref()?.numbers_due(&numbers, now);
+        match due {
+            NumbersDue::No if !changes => return None,
+            NumbersDue::At(then) if !changes => {
+                self.wake_at(key, Some(then));
+                return None;
+            }
+            _ => {}
+        }
+        let reports = &self.state.sets.entry(key.clone()).or_default().reports;
+        if let Some(until) = reports.holds(now) {
+            self.wake_at(key, Some(until));
+            return None;
+        }
+        let advanced = self.index.set_mut(key)?.advanced.as_mut()?;
+        advanced.begin_numbers(numbers.clone(), now);
+        Some((conditions, numbers))
+    }
+
+    /// When the numbers of an Advanced DaemonSet change by time alone.
+    pub(super) fn counts_again(&self, key: &SetKey, fleet: &Fleet, now: Timestamp) -> Option<Timestamp> {
+        let set = self.index.set(key)?;
+        set.advanced.as_ref()?;
+        if set.min_ready == Duration::ZERO {
+            return None;
+        }
+        let online = fleet.nodes.iter().filter(|node| node.readiness != Readiness::Gone);
+        let ready = online.flat_map(|node| &node.pods).filter_map(|pod| pod.ready_since);
+        let ripe = ready.map(|since| crate::core::instant::later(since, set.min_ready));
+        ripe.filter(|at| *at > now).min()
+    }
+}

@@ -1,0 +1,292 @@
+//! Which pods of an Advanced DaemonSet are made and which go, whatever revision they have: what Kubernetes' own controller
+//! does for a native one (`manage` in `pkg/controller/daemon/daemon_controller.go`), with Kruise's additions.
+//!
+//! | on the node | then |
+//! |---|---|
+//! | a pod belongs there, and there is none | one is made |
+//! | no pod belongs there (an untolerated `NoExecute` taint, other labels) | every pod goes |
+//! | pods that are over (`Failed`, `Succeeded`) | they go, the next of a node after a pause that doubles |
+//! | more than one pod | the oldest stays; of an old and a new one both do, for they are a surge ([`surge`](super::surge)) |
+//! | the Node is gone, and the pod was never started | it goes; what ran there is the pod garbage collector's |
+//!
+//! Pods are made with the current revision always. Nothing of this waits for a rollout, and a pause does not hold it up. What
+//! goes asks its hook first, as in a rollout.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use crate::core::action::Action;
+use crate::core::fleet::{Fleet, Node, Pod, Readiness, Targeting};
+use crate::core::id::{NodeName, PodRevision, PodUid};
+use crate::core::instant::later;
+use crate::core::lifecycle::PreDelete;
+use crate::core::settings::{Mode, Scaling, Strategy};
+
+/// The pause after the first pod of a node that was over, before the next one goes (Kubernetes).
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest such pause (Kubernetes).
+const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 60);
+
+/// After so long without another one the pauses begin anew (Kubernetes).
+const QUIET: SignedDuration = SignedDuration::from_mins(30);
+
+/// What is made and what goes now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manage {
+    /// Nodes that get a pod of the current revision, in this order.
+    pub create: Vec<NodeName>,
+    /// What is written to pods that go.
+    pub actions: Vec<Action>,
+    /// Pods that go sooner or later: a rollout leaves them alone.
+    pub leaving: BTreeSet<PodUid>,
+    /// Those of `actions` that delete a pod that is over, with the node of each.
+    pub over: Vec<(NodeName, PodUid)>,
+    /// When time alone changes this.
+    pub wake: Option<Timestamp>,
+}
+
+/// When the next pod of a node that is over may go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FailedPodsBackoff {
+    /// Of each node when the last one went, and the pause after it.
+    nodes: BTreeMap<NodeName, (Timestamp, Duration)>,
+}
+
+impl FailedPodsBackoff {
+    /// When the next one of this node may go, if that is after `now`.
+    fn holds(&self, node: &NodeName, now: Timestamp) -> Option<Timestamp> {
+        let (at, pause) = self.nodes.get(node)?;
+        Some(later(*at, *pause)).filter(|until| *until > now)
+    }
+
+    /// One went at `now`.
+    pub fn note(&mut self, node: &NodeName, now: Timestamp) {
+        self.nodes
+            .retain(|_, (at, pause)| now.duration_since(later(*at, *pause)) < QUIET);
+        let known = self.nodes.get(node).map(|(_, pause)| *pause);
+        let pause = known.map_or(FIRST_PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE));
+        self.nodes.insert(node.clone(), (now, pause));
+    }
+
+    /// Forgets all of them: the DaemonSet was changed.
+    pub fn reset(&mut self) {
+        self.nodes.clear();
+    }
+}
+
+/// What the choice depends on, beside the fleet.
+#[derive(Clone, Copy, Debug)]
+pub struct ManageTerms<'a> {
+    /// The settings of the rollout; `None`: they cannot be used, and the pods that belong are made all the same.
+    pub strategy: Option<&'a Strategy>,
+    /// How pods are made.
+    pub scaling: Scaling,
+    /// Nodes whose pod was asked for and does not show yet.
+    pub creating: &'a BTreeMap<NodeName, Timestamp>,
+    /// When pods that are over may go.
+    pub backoff: &'a FailedPodsBackoff,
+    /// This moment.
+    pub now: Timestamp,
+}
+
+impl ManageTerms<'_> {
+    fn surges(&self) -> bool {
+        self.strategy
+            .is_some_and(|strategy| !strategy.max_surge.is_zero())
+    }
+
+    fn hook(&self) -> Option<&PreDelete> {
+        self.strategy?.pre_delete.as_deref()
+    }
+}
+
+/// What to make and what to let go in `fleet`.
+pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
+    let mut manage = Manage::default();
+    for node in &fleet.nodes {
+        manage.look_at(node, terms);
+    }
+    let counted = fleet.crowd.len();
+    let targeted = counted + fleet.nodes.iter().filter(|node| runs(node)).count();
+    manage.limit_to_partition(fleet, terms, targeted);
+    let burst = terms.scaling.burst.resolve_down(targeted).max(1);
+    manage.create.truncate(burst);
+    let mut deletions = 0;
+    let (over, wake) = (&mut manage.over, &mut manage.wake);
+    manage.actions.retain(|action| {
+        let is_deletion = matches!(action, Action::Delete(_));
+        deletions += usize::from(is_deletion);
+        let fits = !is_deletion || deletions <= burst;
+        if !fits {
+            over.retain(|(_, uid)| *uid != action.pod().uid);
+            // The rest follows when these are done, which wakes whoever asks.
+            *wake = wake.or(Some(later(terms.now, FIRST_PAUSE)));
+        }
+        fits
+    });
+    manage
+}
+
+fn runs(node: &Node) -> bool {
+    node.native == Targeting::Run && node.readiness != Readiness::Gone
+}
+
+impl Manage {
+    fn look_at(&mut self, node: &Node, terms: ManageTerms<'_>) {
+        let alive = || node.pods.iter().filter(|pod| !pod.terminating);
+        match (node.readiness, node.native) {
+            (Readiness::Gone, _) => {
+                let unbound = alive().filter(|pod| pod.started.is_none());
+                unbound.for_each(|pod| self.remove(pod, terms));
+            }
+            (_, Targeting::No) => alive().for_each(|pod| self.remove(pod, terms)),
+            (_, targeting) => {
+                let running = self.triage(node, terms);
+                let stays = |pod: &Pod| match terms.surges() {
+                    // Beside one that is over and waits for its pause no other is made.
+                    true => !pod.terminating,
+                    false => !pod.has_ended(),
+                };
+                let is_empty = running == 0 && !node.pods.iter().any(stays);
+                if is_empty
+                    && targeting == Targeting::Run
+                    && !terms.creating.contains_key(&node.name)
+                {
+                    self.create.push(node.name.clone());
+                }
+            }
+        }
+    }
+
+    /// Has superfluous pods go; how many are left that run or are about to.
+    fn triage(&mut self, node: &Node, terms: ManageTerms<'_>) -> usize {
+        let mut running: Vec<&Pod> = Vec::new();
+        for pod in node.pods.iter().filter(|pod| !pod.terminating) {
+            if !pod.in_place.is_over {
+                running.push(pod);
+                continue;
+            }
+            self.leaving.insert(pod.uid.clone());
+            match terms.backoff.holds(&node.name, terms.now) {
+                Some(until) => self.wake = self.wake.into_iter().chain([until]).min(),
+                None => {
+                    self.remove(pod, terms);
+                    if self.actions.last().is_some_and(|last| {
+                        matches!(last, Action::Delete(gone) if gone.uid == pod.uid)
+                    }) {
+                        self.over.push((node.name.clone(), pod.uid.clone()));
+                    }
+                }
+            }
+        }
+        if running.len() < 2 {
+            return running.len();
+        }
+        // Those that a kubelet has accepted first, then by age and name (Kruise).
+        running.sort_by(|a, b| {
+            let rank = |pod: &Pod| (pod.started.is_none(), pod.created);
+            rank(a).cmp(&rank(b)).then_with(|| a.name.cmp(&b.name))
+        });
+        let is_new = |pod: &&&Pod| pod.revision == PodRevision::Current;
+        let kept = match terms.surges() || running.iter().any(|pod| pod.surge) {
+            true => [
+                running.iter().find(is_new),
+                running.iter().find(|pod| !is_new(pod)),
+            ],
+            false => [running.first(), None],
+        };
+        let kept: BTreeSet<&PodUid> = kept.into_iter().flatten().map(|pod| &pod.uid).collect();
+        let surplus = running.iter().filter(|pod| !kept.contains(&pod.uid));
+        surplus.for_each(|pod| self.remove(pod, terms));
+        kept.len()
+    }
+
+    /// Has a pod go, once its hook agrees.
+    fn remove(&mut self, pod: &Pod, terms: ManageTerms<'_>) {
+        self.leaving.insert(pod.uid.clone());
+        let hook = terms.hook().filter(|hook| hook.hooks(&pod.exit));
+        let Some(hook) = hook else {
+            self.actions.push(Action::Delete(pod.reference()));
+            return;
+        };
+        let gate = pod.exit.gate.as_ref().filter(|_| hook.mark_not_ready);
+        let gate = gate.and_then(|gate| gate.shut());
+        let begins = pod.exit.preparing.is_none();
+        if begins || gate.is_some() {
+            self.actions.push(Action::Mark {
+                pod: pod.reference(),
+                preparing: begins.then_some(true),
+                gate,
+            });
+        }
+    }
+
+    /// With `partitionedScaling` only so many get their pods that `partition` nodes are left without a new one; those that
+    /// lost theirs to the rollout come first.
+    fn limit_to_partition(&mut self, fleet: &Fleet, terms: ManageTerms<'_>, targeted: usize) {
+        let rolls = terms
+            .strategy
+            .filter(|strategy| strategy.mode == Mode::AdvancedRollingUpdate);
+        let partition = rolls.map_or(0, |strategy| strategy.partition.resolve_down(targeted));
+        if partition == 0 || !terms.scaling.partitioned {
+            return;
+        }
+        let emptied: BTreeSet<&NodeName> = (fleet.nodes.iter())
+            .filter(|node| node.emptied)
+            .map(|node| &node.name)
+            .collect();
+        let is_new = |pod: &&Pod| !pod.terminating && pod.revision == PodRevision::Current;
+        let holds_new = |node: &&Node| {
+            runs(node) && node.pods.iter().filter(is_new).count() == 1
+        };
+        let new = fleet.nodes.iter().filter(holds_new).count() + terms.creating.len();
+        self.create.sort_by_key(|name| !emptied.contains(name));
+        self.create
+            .truncate(targeted.saturating_sub(new).saturating_sub(partition));
+    }
+}
+
+/// The numbers in the status of a DaemonSet (Kubernetes, Kruise).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DaemonSetCounts {
+    /// Nodes where a pod belongs now.
+    pub desired: usize,
+    /// Those of them with a pod.
+    pub current: usize,
+    /// Nodes with a pod where none belongs now.
+    pub misscheduled: usize,
+    /// Nodes of `current` whose first pod is Ready.
+    pub ready: usize,
+    /// Those of them that are so for `minReadySeconds`.
+    pub available: usize,
+    /// Nodes of `desired` without an available pod.
+    pub unavailable: usize,
+    /// Nodes of `current` whose first pod has the current revision.
+    pub updated: usize,
+}
+
+impl DaemonSetCounts {
+    /// Counts a node: whether a pod belongs there, and its pods.
+    pub fn add(&mut self, native: Targeting, pods: &[&Pod], min_ready: Duration, now: Timestamp) {
+        let rank = |pod: &Pod| (pod.started.is_none(), pod.created);
+        let first = pods.iter().min_by(|a, b| {
+            rank(a).cmp(&rank(b)).then_with(|| a.name.cmp(&b.name))
+        });
+        if native != Targeting::Run {
+            self.misscheduled += usize::from(first.is_some());
+            return;
+        }
+        self.desired += 1;
+        let ready = first.and_then(|pod| pod.ready_since);
+        let is_available = ready.is_some_and(|since| later(since, min_ready) <= now);
+        let is_new = first.is_some_and(|pod| pod.revision == PodRevision::Current);
+        self.current += usize::from(first.is_some());
+        self.ready += usize::from(ready.is_some());
+        self.available += usize::from(is_available);
+        self.unavailable += usize::from(!is_available);
+        self.updated += usize::from(is_new);
+    }
+}

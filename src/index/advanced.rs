@@ -1,0 +1,292 @@
+//! What is remembered of an Advanced DaemonSet beyond a native one: how its pods are made, which were asked for, which have
+//! lost their owner, and its numbers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::pending::UNANSWERED;
+use super::set::SetRecord;
+use crate::core::instant::later;
+use crate::core::{
+    DaemonSetCounts, FailedPodsBackoff, ManageTerms, NodeName, Pod, PodRef, PodUid, Reading,
+    Revision, RevisionState, Scaling, Targeting,
+};
+use crate::k8s;
+use crate::k8s::AdvancedStatus;
+
+/// The least time between two writes of numbers alone.
+const BETWEEN_COUNTS: SignedDuration = SignedDuration::from_secs(1);
+
+/// What an Advanced DaemonSet has beyond a native one.
+#[derive(Debug)]
+pub struct AdvancedRecord {
+    /// How its pods are made.
+    pub scaling: Scaling,
+    /// Its status as it stands on it, without conditions.
+    pub stands: AdvancedStatus,
+    /// Nodes for which a pod was asked, and when, until it shows or nobody expects it any more.
+    creating: BTreeMap<NodeName, Timestamp>,
+    /// When pods that are over may go.
+    backoff: FailedPodsBackoff,
+    /// Pods that its selector matches, and nobody controls.
+    orphans: BTreeMap<PodUid, PodRef>,
+    /// Pods that left its watch without being deleted, as far as was seen.
+    strays: BTreeSet<(PodUid, String)>,
+    /// How often a revision had to get another name because its own was taken.
+    pub collisions: i64,
+    /// Nodes for which the API server refused a pod, and how often in a row.
+    refused: BTreeMap<NodeName, u32>,
+    /// The numbers that were written last, and when.
+    sent: Option<(StatusNumbers, Timestamp)>,
+}
+
+/// What the status says beside conditions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatusNumbers {
+    /// How many nodes there are of each kind.
+    pub counts: DaemonSetCounts,
+    /// The current revision; `None`: it is not known yet.
+    pub revision: Option<Revision>,
+    /// The generation that was handled.
+    pub observed: i64,
+    /// How often a revision had to get another name because its own was taken.
+    pub collisions: i64,
+}
+
+fn stands(set: &k8s::DaemonSet) -> AdvancedStatus {
+    let mut stands = set.status.advanced.clone().unwrap_or_default();
+    stands.conditions = Vec::new();
+    stands
+}
+
+/// Whether numbers are to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumbersDue {
+    /// They stand there already, or were sent.
+    No,
+    /// Now.
+    Now,
+    /// Then, if they are the same.
+    At(Timestamp),
+}
+
+impl AdvancedRecord {
+    pub(super) fn read(set: &k8s::DaemonSet) -> Option<Box<Self>> {
+        let fields = set.spec.fields.as_ref()?;
+        Some(Box::new(Self {
+            scaling: fields.scaling,
+            stands: stands(set),
+            creating: BTreeMap::new(),
+            backoff: FailedPodsBackoff::default(),
+            orphans: BTreeMap::new(),
+            strays: BTreeSet::new(),
+            collisions: set
+                .status
+                .advanced
+                .as_ref()
+                .and_then(|status| status.collision_count)
+                .unwrap_or(0),
+            refused: BTreeMap::new(),
+            sent: None,
+        }))
+    }
+
+    /// Takes over what a newer version of the object says; whether its pods are made otherwise now.
+    pub(super) fn update(&mut self, newer: Self) -> bool {
+        let changed = self.scaling != newer.scaling;
+        self.scaling = newer.scaling;
+        self.stands = newer.stands;
+        changed
+    }
+
+    /// The object was changed by its owner: pods that are over go at once again.
+    pub(super) fn forget_failures(&mut self) {
+        self.backoff.reset();
+        self.refused.clear();
+    }
+
+    /// Remembers whether a pod for `node` was refused.
+    pub fn note_creation(&mut self, node: &NodeName, refused: bool) {
+        match refused {
+            true => *self.refused.entry(node.clone()).or_default() += 1,
+            false => drop(self.refused.remove(node)),
+        }
+    }
+
+    /// These nodes in the order in which pods are made there: who was refused comes after all others.
+    pub fn in_turn(&self, mut nodes: Vec<NodeName>) -> Vec<NodeName> {
+        if !self.refused.is_empty() {
+            nodes.sort_by_key(|node| self.refused.get(node).copied().unwrap_or(0));
+        }
+        nodes
+    }
+
+    /// What the choice of pods depends on.
+    pub fn terms<'a>(&'a self, reading: &'a Reading, now: Timestamp) -> ManageTerms<'a> {
+        ManageTerms {
+            strategy: match reading {
+                Reading::Strategy { strategy, .. } => Some(strategy),
+                Reading::Invalid(_) | Reading::NotOurs => None,
+            },
+            scaling: self.scaling,
+            creating: &self.creating,
+            backoff: &self.backoff,
+            now,
+        }
+    }
+
+    /// Pods are asked for on these nodes.
+    pub fn begin_creation<'a>(&mut self, nodes: impl Iterator<Item = &'a NodeName>, now: Timestamp) {
+        self.creating.extend(nodes.map(|node| (node.clone(), now)));
+    }
+
+    /// That one was answered: it shows, or it was not made.
+    pub fn end_creation(&mut self, node: &NodeName) {
+        self.creating.remove(node);
+    }
+
+    /// When the pods have to be listed anew because nobody knows whether one was made.
+    pub(super) fn creation_due(&self) -> Option<Timestamp> {
+        self.creating.values().map(|at| later(*at, UNANSWERED)).min()
+    }
+
+    /// A complete list of the pods began then.
+    pub(super) fn retain_creations(&mut self, began: Option<Timestamp>) {
+        let Some(began) = began else { return };
+        self.creating
+            .retain(|_, at| later(*at, UNANSWERED) > began);
+    }
+
+    /// A pod that is over went.
+    pub fn note_over(&mut self, node: &NodeName, now: Timestamp) {
+        self.backoff.note(node, now);
+    }
+
+    /// Takes in a pod that is not this DaemonSet's; whether it is news that it could be.
+    pub(super) fn note_orphan(&mut self, meta: &ObjectMeta) -> bool {
+        let uid = PodUid::from(meta.uid.as_deref().unwrap_or_default());
+        let mut owners = meta.owner_references.iter().flatten();
+        let is_controlled = owners.any(|owner| owner.controller == Some(true));
+        if is_controlled || meta.deletion_timestamp.is_some() {
+            self.orphans.remove(&uid);
+            return false;
+        }
+        let orphan = PodRef {
+            name: meta.name.as_deref().unwrap_or_default().into(),
+            uid: uid.clone(),
+            resource_version: meta.resource_version.as_deref().unwrap_or_default().into(),
+        };
+        self.orphans.insert(uid, orphan).is_none()
+    }
+
+    /// Forgets an orphan.
+    pub(super) fn forget_orphan(&mut self, uid: &PodUid) {
+        self.orphans.remove(uid);
+    }
+
+    /// The orphans, each told once: whoever adopts one hears of it again only when it changes.
+    pub fn take_orphans(&mut self) -> Vec<PodRef> {
+        std::mem::take(&mut self.orphans).into_values().collect()
+    }
+
+    /// Whether there are any.
+    pub fn has_orphans(&self) -> bool {
+        !self.orphans.is_empty()
+    }
+
+    /// A pod that was not being deleted is not among those of the selector any more.
+    pub(super) fn note_stray(&mut self, pod: &Pod) {
+        self.strays.insert((pod.uid.clone(), pod.name.to_string()));
+    }
+
+    /// Those pods, each told once.
+    pub fn take_strays(&mut self) -> BTreeSet<(PodUid, String)> {
+        std::mem::take(&mut self.strays)
+    }
+
+    /// Whether these numbers are to be written at `now`.
+    pub fn numbers_due(&self, numbers: &StatusNumbers, now: Timestamp) -> NumbersDue {
+        let stands = self.numbers_that_stand();
+        let sent = self.sent.as_ref();
+        match sent {
+            Some((sent, _)) if sent == numbers => NumbersDue::No,
+            None if stands.as_ref() == Some(numbers) => NumbersDue::No,
+            // What changed more than how many: at once.
+            Some((sent, _)) if (&sent.revision, sent.observed) != (&numbers.revision, numbers.observed) => {
+                NumbersDue::Now
+            }
+            Some((_, at)) => match at.checked_add(BETWEEN_COUNTS) {
+                Ok(then) if then > now => NumbersDue::At(then),
+                _ => NumbersDue::Now,
+            },
+            None => NumbersDue::Now,
+        }
+    }
+
+    fn numbers_that_stand(&self) -> Option<StatusNumbers> {
+        let revision = self.stands.update_revision.as_deref();
+        let same = revision == self.stands.daemon_set_hash.as_deref();
+        Some(StatusNumbers {
+            counts: self.stands.counts()?,
+            revision: revision.filter(|_| same).map(Revision::from),
+            observed: self.stands.observed_generation?,
+            collisions: self.stands.collision_count.unwrap_or(0),
+        })
+    }
+
+    /// These numbers are sent at `now`.
+    pub fn begin_numbers(&mut self, numbers: StatusNumbers, now: Timestamp) {
+        self.sent = Some((numbers, now));
+    }
+
+    /// They were not written.
+    pub fn lose_numbers(&mut self) {
+        self.sent = None;
+    }
+}
+
+impl SetRecord {
+    /// Its numbers at `now`, over these nodes with whether a pod belongs there.
+    pub(super) fn counts<'a>(
+        &self,
+        nodes: impl Iterator<Item = (&'a NodeName, Targeting)>,
+        now: Timestamp,
+    ) -> DaemonSetCounts {
+        let mut counts = DaemonSetCounts::default();
+        let mut pods = Vec::new();
+        for (name, native) in nodes {
+            pods.clear();
+            pods.extend(self.pods_on(name));
+            counts.add(native, &pods, self.min_ready, now);
+        }
+        counts
+    }
+
+    /// What stands in the status beside conditions, as it should be.
+    pub(super) fn numbers(
+        &self,
+        counts: DaemonSetCounts,
+        state: &RevisionState,
+        handled: bool,
+    ) -> StatusNumbers {
+        let stands = self.advanced.as_ref().map(|advanced| &advanced.stands);
+        let before = || {
+            let told = stands.and_then(|stands| stands.update_revision.as_deref());
+            told.map(Revision::from)
+        };
+        StatusNumbers {
+            counts,
+            revision: match state {
+                RevisionState::Current(revision) => Some(revision.clone()),
+                RevisionState::Unknown(_) => before(),
+            },
+            observed: match handled {
+                true => self.generation,
+                false => self.observed,
+            },
+            collisions: self.advanced.as_ref().map_or(0, |own| own.collisions),
+        }
+    }
+}
