@@ -26,7 +26,7 @@ use crate::core::names::{
     POD_IMAGE_READY, PULL_FAILED, PULL_IMAGE_FAIL, PULL_IMAGE_SUCCESS, WAIT_PULL_IMAGE,
 };
 use crate::core::{PullInitiator, message_of};
-use crate::k8s;
+use crate::k8s::{self, AdvancedDaemonSet};
 use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 use std::sync::Arc;
 
@@ -65,8 +65,13 @@ impl Calls {
 
     /// Makes the Job from the template as it is now, if that is still the one that is meant.
     async fn begin(&self, request: &PullRequest) -> PullStepResult {
+        let name = &request.key.name;
+        let set = match request.key.is_advanced() {
+            true => self.read::<AdvancedDaemonSet>(request, name).await,
+            false => self.read::<DaemonSet>(request, name).await,
+        };
         let (Some(set), Some(pod)) = (
-            self.read::<DaemonSet>(request, &request.key.name).await,
+            set,
             self.read::<Pod>(request, request.pull.pod.name.as_str())
                 .await,
         ) else {

@@ -156,6 +156,7 @@ fn is_remarkable(pod: &Pod) -> bool {
         || pod.in_doubt
         || pod.problem.is_some()
         || pod.in_place.is_over
+        || pod.in_place.gate == Some(false)
         || pod.in_place.reverted_from.is_some()
         || removal::is_marked(pod)
         || ota::is_announced(pod)

@@ -16,7 +16,7 @@ pub(super) const SETTING: Setting = Setting {
     summary: "how many of the nodes that take part pull the new images at once before they are replaced",
     default: "off; in place `max-unavailable`",
     check: |reader| read(reader).map(drop),
-    default_on: |reader| match is_in_place(reader) {
+    default_on: |reader| match is_in_place(reader) && reader.source.fields.is_none() {
         true => Some(shares(reader).ok()?.max_unavailable.to_string()),
         false => Some("off".to_owned()),
     },
@@ -28,6 +28,9 @@ pub(super) const SETTING: Setting = Setting {
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Share>, Invalid> {
     let predownload = reader.parse::<Predownload>(PREDOWNLOAD).ok().flatten();
     let Some(written) = reader.written(IMAGE_PREDOWNLOAD_PARALLELISM) else {
+        if reader.source.fields.is_some() && predownload.is_none() {
+            return Ok(Some(Share::NONE)); // an Advanced DaemonSet pulls ahead only if it says so (Kruise)
+        }
         if predownload.is_some() && !is_in_place(reader) {
             let text = format!(
                 "{} has no effect without {} (or an update in place): set how many nodes pull at once",
