@@ -14,6 +14,7 @@ use super::in_place;
 use super::lease::Leadership;
 use super::metrics::{Metrics, SkipReason};
 use super::owner::DaemonSetOwner;
+use super::surge::read;
 use crate::core::names::{
     CONTROLLER, IN_PLACE_STATE, KRUISE_IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
     POD_NEED_UPGRADE, PREPARING_DELETE, UNTOLERATED_TAINT,
@@ -27,6 +28,9 @@ use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 
 /// Requests under way at once: a batch of 250 deletions takes a fraction of a second, and the API server hardly notices.
 const PARALLEL: usize = 64;
+
+/// Attempts to update a pod in place whose kubelet writes to it at the same time (Kruise).
+const CONFLICTS: u32 = 5;
 
 /// How the API server is asked to answer with an object's metadata, where it can (any Kubernetes since 1.15).
 const BRIEFLY: &str =
@@ -242,8 +246,11 @@ impl Writer {
         (pod, renewal): (&PodRef, &Renewal),
         now: Timestamp,
     ) -> Result<(), WriteError> {
+        if !set.is_advanced() {
+            return self.renew_as_is(key, pod, (renewal, IN_PLACE_STATE), now).await;
+        }
         let mut pod = pod.clone();
-        if set.is_advanced() && renewal.gated {
+        if renewal.gate == Some(true) {
             // Nobody is sent to it any more while its containers change (Kruise).
             let at = json!(on_the_wire(now));
             let shut = self.set_in_place_gate(key, &pod, false, at).await?;
@@ -252,15 +259,40 @@ impl Writer {
                 pod.resource_version = version.as_str().into();
             }
         }
+        let mut tries = CONFLICTS;
+        loop {
+            let state = KRUISE_IN_PLACE_STATE;
+            let answer = self.renew_as_is(key, &pod, (renewal, state), now).await;
+            let Err(refusal) = &answer else { return answer };
+            tries -= 1;
+            if renewal.gate.is_none() || tries == 0 || refusal.failure() != Some(Failure::Conflict)
+            {
+                return answer;
+            }
+            // Its kubelet has just told that the gate is shut.
+            let path = k8s::Pod::url_path(&(), Some(&key.namespace));
+            let now: k8s::Pod = read(&self.client, path, "pods", pod.name.as_str()).await?;
+            let meta = &now.metadata;
+            if meta.uid.as_deref() != Some(&pod.uid.to_string()) || meta.deletion_timestamp.is_some() {
+                return answer;
+            }
+            pod.resource_version = meta.resource_version.as_deref().unwrap_or_default().into();
+        }
+    }
+
+    /// The same in one write; `state` is the annotation that remembers it.
+    async fn renew_as_is(
+        &self,
+        key: &SetKey,
+        pod: &PodRef,
+        (renewal, state): (&Renewal, &str),
+        now: Timestamp,
+    ) -> Result<(), WriteError> {
         let parameters = PatchParams {
             field_manager: Some(CONTROLLER.to_owned()),
             ..PatchParams::default()
         };
-        let state = match set.is_advanced() {
-            true => KRUISE_IN_PLACE_STATE,
-            false => IN_PLACE_STATE,
-        };
-        let patch = Patch::Strategic(in_place::patch(&pod, renewal, state, now));
+        let patch = Patch::Strategic(in_place::patch(pod, renewal, state, now));
         let request = requests::<k8s::Pod>(&key.namespace);
         let request = request.patch(pod.name.as_str(), &parameters, &patch);
         self.send_briefly("patch", "pods", request).await

@@ -100,7 +100,7 @@ impl Engine {
                 self.claim(key);
                 self.create(key, revision, std::mem::take(&mut managed.create), now);
                 self.trim(key, fleet, revision);
-                self.open_gates(key, fleet, now);
+                self.open_gates(key, fleet, &actions, now);
             }
             RevisionState::Unknown(_) => self.sync_revisions(key, now),
         }
@@ -322,10 +322,13 @@ impl Engine {
     }
 
     /// Opens the readiness gates of pods that are not being updated in place.
-    fn open_gates(&mut self, key: &SetKey, fleet: &Fleet, now: Timestamp) {
+    fn open_gates(&mut self, key: &SetKey, fleet: &Fleet, actions: &[Action], now: Timestamp) {
         let at = json!(on_the_wire(now));
         let shut = fleet.nodes.iter().flat_map(|node| &node.pods).filter(|pod| {
-            !pod.terminating && pod.in_place.gate == Some(false) && !pod.in_place.is_under_way()
+            !pod.terminating
+                && pod.in_place.gate == Some(false)
+                && !pod.in_place.is_under_way()
+                && !actions.iter().any(|action| action.pod().uid == pod.uid)
         });
         let pods: Vec<_> = shut
             .map(|pod| crate::core::PodRef {

@@ -99,7 +99,7 @@ pub(in crate::core) fn renewal_to(
         change: change.clone(),
         before: state::before(change, pod),
         reverts: None,
-        gated: pod.gate.is_some(),
+        gate: pod.gate,
     }
 }
 
@@ -114,8 +114,8 @@ pub struct Renewal {
     pub before: BTreeMap<String, PreviousContainer>,
     /// The stopped revision that the pod is taken back from; `None`: it gets the current one.
     pub reverts: Option<Revision>,
-    /// Whether the pod has a readiness gate for updates in place.
-    pub gated: bool,
+    /// Whether the pod's readiness gate for updates in place is open; `None`: it has none.
+    pub gate: Option<bool>,
 }
 
 impl InPlace {

@@ -107,7 +107,7 @@ const KINDS: [Kind; 6] = [
                 change: Arc::default(),
                 before: BTreeMap::new(),
                 reverts: None,
-                gated: false,
+                gate: None,
             },
         },
         perform: |pod| pod["metadata"]["labels"]["controller-revision-hash"] = json!("bbb"),

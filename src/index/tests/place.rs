@@ -182,7 +182,7 @@ fn renewal(to: &str, from: Option<&str>) -> Action {
             change: Arc::default(),
             before: BTreeMap::new(),
             reverts: from.map(Revision::from),
-            gated: false,
+            gate: None,
         },
     }
 }
