@@ -18,6 +18,7 @@ use crate::core::names::{CONTROLLER, IN_PLACE_UPDATE_READY, KRUISE_VERSION};
 use crate::index::{SetKey, StatusNumbers};
 use crate::k8s;
 use crate::k8s::client::Failure;
+use crate::k8s::client::conditions::patch_conditions;
 
 pub(super) use revisions::{RevisionSync, RevisionsRead};
 
@@ -118,7 +119,8 @@ impl Writer {
         self.send_briefly("patch", "pods", request).await
     }
 
-    /// Opens the readiness gate `InPlaceUpdateReady` of a pod, or shuts it before its containers change.
+    /// Opens the readiness gate `InPlaceUpdateReady` of a pod, or shuts it before its containers change; answers with the pod as
+    /// the API server has it.
     pub(super) async fn set_in_place_gate(
         &self,
         key: &SetKey,
@@ -133,8 +135,11 @@ impl Writer {
             "message": "",
         });
         condition["lastTransitionTime"] = now;
-        let version = pod.resource_version.to_string();
-        self.set_condition(key, pod, &version, condition).await
+        let requests = requests::<k8s::Pod>(&key.namespace);
+        let uid = pod.uid.to_string();
+        let object = (pod.name.as_str(), uid.as_str());
+        let request = patch_conditions(&requests, object, CONTROLLER, vec![condition]);
+        self.send("patch", "pods/status", request).await
     }
 
     /// Deletes a ControllerRevision that nobody runs.

@@ -331,6 +331,11 @@ impl SetRecord {
         self.disruptions
             .note(&node, (before.as_ref(), &record), now);
         let settled = self.pending.settle(&record);
+        if before.is_none()
+            && let Some(advanced) = &mut self.advanced
+        {
+            advanced.end_creation(&node);
+        }
         let is_spare = |known: &PodRecord| known.pod.surge;
         // The native controller's next pod, which a pod of ours may wait for to be handed over.
         let is_third = before.is_none() && !surge && self.pods.on(&node).iter().any(is_spare);

@@ -171,17 +171,18 @@ impl Engine {
         let is_any_made = answers.iter().any(Result::is_ok);
         let mut answers = answers.into_iter();
         for node in nodes {
-            // Whoever was not tried is free again; so is who was refused. Where there was no answer, the next list tells.
+            // Whoever was not tried is free again; so is who was refused. The others are when they show, or when the next list
+            // does not have them.
             let (ended, refused) = match answers.next() {
                 None => (true, None),
                 Some(Ok(pod)) => {
+                    // The watch shows it, or has done so already: what the answer says may be older by now.
                     if let Some(pod) = &pod {
-                        self.index.apply_pod(key, pod, now);
                         let name = pod.metadata.name.as_deref().unwrap_or_default();
                         debug!(daemonset = %key, %node, pod = name, "Made a pod");
                         self.tell_pod(key, "SuccessfulCreate", format!("Created pod: {name}"), now);
                     }
-                    (pod.is_some(), Some(false))
+                    (false, Some(false))
                 }
                 Some(Err(refusal)) => {
                     let ended = super::answers::answer(&refusal) != WriteAnswer::Unanswered;

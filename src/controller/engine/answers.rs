@@ -14,6 +14,7 @@ use crate::controller::surge::{SurgeRequest, SurgeResult};
 use crate::controller::write_backoff::WriteBackoff;
 use crate::core::{Action, NodeName, PodRef, PodUid, Refusals, RefusedWrite};
 use crate::index::{PodWrite, RequeueDelay, SetKey, SetRecord, WriteAnswer};
+use crate::k8s;
 use crate::k8s::client::Failure;
 
 /// What a write was about.
@@ -172,7 +173,13 @@ impl Engine {
             let result = match answer {
                 Ok(pod) => {
                     info!(daemonset = %key, node = %wanted.node, revision = %wanted.revision, "Made a pod beside an old one");
-                    if let Some(pod) = pod {
+                    let set = self.index.set(key);
+                    let is_known = |pod: &k8s::Pod| {
+                        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+                        set.is_some_and(|set| set.place_of(&uid.into()).is_some())
+                    };
+                    // What the watch has told since is newer.
+                    if let Some(pod) = pod.filter(|pod| !is_known(pod)) {
                         self.index.apply_pod(key, &pod, now);
                     }
                     Ok(())
