@@ -243,3 +243,101 @@ async fn a_native_daemonset_adopts_no_orphan_that_its_selector_does_not_match() 
     assert_eq!(orphan.metadata.owner_references.unwrap_or_default(), []);
     assert_eq!(world.list().await.len(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn readiness_gates_hold_a_pod_back_until_all_of_them_are_open() {
+    let world = World::with_advanced(1).await;
+    let mut spec = plain();
+    let gates = ["InPlaceUpdateReady", "KruisePodReady"];
+    spec["readinessGates"] = json!(gates.map(|gate| json!({ "conditionType": gate })));
+    world.make_advanced("web", "v1beta1", spec, &["n1"]).await;
+    let ready = async || {
+        pass(3).await;
+        let pod = world.pods().get("web-n1").await.unwrap();
+        assert_eq!(condition(&pod, "ContainersReady").as_deref(), Some("True"));
+        let conditions = pod.status.as_ref().unwrap().conditions.as_ref().unwrap();
+        let ready = conditions.iter().find(|one| one.type_ == "Ready").unwrap();
+        let why = (ready.reason.clone(), ready.message.clone());
+        (
+            is_ready(&pod),
+            why.0.unwrap_or_default(),
+            why.1.unwrap_or_default(),
+        )
+    };
+    let (is_ready, reason, message) = ready().await;
+    assert_eq!(
+        (is_ready, reason.as_str()),
+        (false, "ReadinessGatesNotReady")
+    );
+    assert_eq!(
+        message,
+        "corresponding condition of pod readiness gate \"InPlaceUpdateReady\" does not exist., \
+         corresponding condition of pod readiness gate \"KruisePodReady\" does not exist."
+    );
+    world
+        .set_condition("web-n1", "InPlaceUpdateReady", "True")
+        .await;
+    assert!(!ready().await.0);
+    world
+        .set_condition("web-n1", "KruisePodReady", "True")
+        .await;
+    assert!(ready().await.0);
+    world
+        .set_condition("web-n1", "KruisePodReady", "False")
+        .await;
+    let (is_ready, _, message) = ready().await;
+    assert!(!is_ready);
+    assert_eq!(
+        message,
+        "the status of pod readiness gate \"KruisePodReady\" is not \"True\", but False"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_is_changed_in_place_behind_a_closed_gate() {
+    let world = World::with_advanced(1).await;
+    let mut spec = plain();
+    spec["readinessGates"] = json!([{ "conditionType": "InPlaceUpdateReady" }]);
+    world.make_advanced("web", "v1beta1", spec, &["n1"]).await;
+    world
+        .set_condition("web-n1", "InPlaceUpdateReady", "True")
+        .await;
+    pass(3).await;
+    let before = world.pods().get("web-n1").await.unwrap();
+    assert!(is_ready(&before));
+    let image_id = |pod: &Pod| {
+        let statuses = pod.status.as_ref().unwrap().container_statuses.as_ref();
+        let status = statuses.unwrap()[0].clone();
+        (status.image_id, status.image, status.restart_count)
+    };
+    // As the controller does: not ready first, also by its own hand; then the image, with the label.
+    let conditions = json!([
+        { "type": "InPlaceUpdateReady", "status": "False", "reason": "StartInPlaceUpdate" },
+        { "type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady" },
+    ]);
+    let params = PatchParams::default();
+    let closed = Patch::Strategic(json!({ "status": { "conditions": conditions } }));
+    let pods = world.pods();
+    pods.patch_status("web-n1", &params, &closed).await.unwrap();
+    let image = Patch::Strategic(json!({
+        "metadata": { "labels": { REVISION_HASH_LABEL: "two" } },
+        "spec": { "containers": [{ "name": "web", "image": "nginx:2" }] },
+    }));
+    pods.patch("web-n1", &params, &image).await.unwrap();
+    pass(30).await;
+    let after = pods.get("web-n1").await.unwrap();
+    assert_eq!(after.metadata.uid, before.metadata.uid);
+    let (old, new) = (image_id(&before), image_id(&after));
+    assert_ne!(old.0, new.0);
+    assert_eq!((new.1.as_str(), new.2), ("nginx:2", 1));
+    assert_eq!(
+        condition(&after, "ContainersReady").as_deref(),
+        Some("True")
+    );
+    assert!(!is_ready(&after));
+    world
+        .set_condition("web-n1", "InPlaceUpdateReady", "True")
+        .await;
+    pass(1).await;
+    assert!(is_ready(&pods.get("web-n1").await.unwrap()));
+}
