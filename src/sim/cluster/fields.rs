@@ -114,6 +114,10 @@ fn key_step(field: &str, key: &str, item: &Value) -> Option<String> {
     Some(format!("k:{}", Value::Object(keys)))
 }
 
+/// What of the metadata has owners.
+pub(crate) const OWNED_METADATA: [&str; 4] =
+    ["labels", "annotations", "finalizers", "ownerReferences"];
+
 /// The paths to everything in an object that somebody can own.
 pub(crate) fn of(object: &Value) -> Paths {
     let mut paths = Paths::new();
@@ -125,7 +129,7 @@ pub(crate) fn of(object: &Value) -> Paths {
         match field.as_str() {
             "apiVersion" | "kind" => {}
             "metadata" => {
-                for name in ["labels", "annotations", "finalizers", "ownerReferences"] {
+                for name in OWNED_METADATA {
                     if let Some(value) = value.get(name) {
                         let start = vec!["f:metadata".to_owned(), format!("f:{name}")];
                         let names = root.inside(field).inside(name);

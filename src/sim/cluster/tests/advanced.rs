@@ -351,6 +351,7 @@ async fn who_applies_owns_its_conditions_in_both_versions() {
         let body = json!({
             "apiVersion": format!("apps.kruise.io/{version}"),
             "kind": "DaemonSet",
+            "metadata": { "labels": { "not": "here" } },
             "status": status,
         });
         write(&cluster, "PATCH", &path, APPLY, &body).await
@@ -385,6 +386,9 @@ async fn who_applies_owns_its_conditions_in_both_versions() {
         .map(|entry| &entry["apiVersion"])
         .collect();
     assert_eq!(of_one, ["apps.kruise.io/v1alpha1"]);
+    assert_eq!(left["metadata"].get("labels"), None);
+    let owned = left["metadata"]["managedFields"].to_string();
+    assert!(!owned.contains("f:not"), "{owned}");
     let again = apply("v1alpha1", "one", status.clone()).await;
     assert_eq!(
         again["metadata"]["resourceVersion"],
