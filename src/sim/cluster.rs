@@ -20,6 +20,7 @@ pub mod status;
 
 mod access;
 mod admission;
+mod advanced;
 mod apply;
 mod binding;
 mod budgets;
@@ -40,6 +41,7 @@ mod protobuf;
 mod request;
 mod schema;
 mod serve;
+mod shape;
 mod store;
 mod table;
 mod validate;
@@ -54,6 +56,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::http::{Request, Response};
@@ -80,10 +83,12 @@ pub struct ClusterOptions {
     pub streaming_lists: bool,
     /// The minor number of the Kubernetes that the server says it is; kubectl warns when its own is more than one away.
     pub minor: u32,
+    /// Does it serve Advanced DaemonSets (`apps.kruise.io`) from the start?
+    pub advanced: bool,
 }
 
 impl ClusterOptions {
-    /// The usual server: 20,000 events of history, streaming lists, Kubernetes 1.35.
+    /// The usual server: 20,000 events of history, streaming lists, Kubernetes 1.35, no custom resources.
     pub fn new(clock: Clock, seed: u64) -> Self {
         Self {
             clock,
@@ -91,6 +96,16 @@ impl ClusterOptions {
             history: 20_000,
             streaming_lists: true,
             minor: 35,
+            advanced: false,
+        }
+    }
+
+    /// The same with Advanced DaemonSets.
+    #[must_use]
+    pub fn with_advanced(self) -> Self {
+        Self {
+            advanced: true,
+            ..self
         }
     }
 }
@@ -137,12 +152,18 @@ impl Cluster {
                 clock: options.clock,
                 streaming_lists: options.streaming_lists,
                 minor: options.minor,
+                custom: Arc::new(AtomicBool::new(options.advanced)),
                 access: access::AccessRules::new("sim".to_owned()),
             },
             faults: Faults::default(),
             counters: Arc::default(),
             running: Arc::new(tokio::sync::watch::Sender::new(true)),
         }
+    }
+
+    /// Installs the definition of the Advanced DaemonSet (`apps.kruise.io`): from now on it is served.
+    pub fn install_advanced(&self) {
+        self.server.custom.store(true, Ordering::Relaxed);
     }
 
     /// Puts objects there as if they had always been: names, UIDs, times and status stay what they are. Nothing is
@@ -217,7 +238,7 @@ impl Cluster {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (head, body) = request.into_parts();
-        let parsed = match parsed::parse(&head) {
+        let parsed = match parsed::parse(&head, self.server.serves_custom()) {
             Ok(parsed) => parsed,
             Err(failure) => return Ok(http::refusal(&failure)),
         };

@@ -1,12 +1,13 @@
 //! Garbage collection by owner references: what nobody owns any more goes, in the background, the foreground or not.
 //!
-//! Knows the kinds that this project deals with; an owner of any other kind is taken to exist.
+//! Knows the kinds that this project deals with; an owner of any other kind is taken to exist. So is an Advanced DaemonSet until
+//! the cluster serves them, which is asked now and then, as the original does.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use futures::stream::SelectAll;
+use futures::stream::{BoxStream, SelectAll};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
@@ -19,12 +20,15 @@ use kube::runtime::watcher::Event;
 use kube::{Api, Client, Error};
 use serde_json::{Value, json};
 
+use crate::sim::cluster::resources::KRUISE;
 use crate::sim::queue::Queue;
 use crate::sim::watched::{Cache, WatchedKey, WatchedWrites, events};
 use crate::task::Task;
 
 /// After this a failed write, or one that changed nothing yet, is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// How often it is asked whether there are Advanced DaemonSets by now (the native collector's value).
+const DISCOVERY: Duration = Duration::from_secs(30);
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
@@ -41,8 +45,11 @@ pub fn start(client: Client) -> Task {
 
 struct Collector {
     client: Client,
+    /// The last one is the Advanced DaemonSet.
     kinds: Vec<ApiResource>,
     objects: Vec<Cache<Meta>>,
+    /// How many of the kinds are served.
+    served: usize,
     /// Ids by UID.
     known: BTreeMap<String, Id>,
     /// Ids of dependents by the UID of an owner.
@@ -68,9 +75,11 @@ impl Collector {
             ApiResource::erase::<Job>(&()),
             ApiResource::erase::<Pod>(&()),
             ApiResource::erase::<ConfigMap>(&()),
+            advanced(),
         ];
         Self {
             client,
+            served: kinds.len() - 1,
             objects: kinds.iter().map(|_| Cache::default()).collect(),
             kinds,
             known: BTreeMap::new(),
@@ -83,11 +92,8 @@ impl Collector {
     }
 
     async fn run(mut self) {
-        let mut streams = SelectAll::new();
-        for (kind, resource) in self.kinds.iter().enumerate() {
-            let api = Api::<Meta>::all_with(self.client.clone(), resource);
-            streams.push(events(api, "").map(move |event| (kind, event)));
-        }
+        let mut streams: SelectAll<_> = (0..self.served).map(|kind| self.events(kind)).collect();
+        let mut installed = Box::pin(installed(self.client.clone()));
         loop {
             tokio::select! {
                 biased;
@@ -100,6 +106,10 @@ impl Collector {
                 }
                 Some((kind, event)) = streams.next() => self.event(kind, event),
                 () = self.due.wait() => self.look_at.extend(self.due.take()),
+                () = &mut installed, if self.served < self.kinds.len() => {
+                    streams.push(self.events(self.served));
+                    self.served += 1;
+                }
                 () = std::future::ready(()), if self.is_synced() && !self.look_at.is_empty() => {
                     if let Some(id) = self.look_at.pop_front() {
                         self.collect(id);
@@ -109,8 +119,14 @@ impl Collector {
         }
     }
 
+    fn events(&self, kind: usize) -> BoxStream<'static, (usize, Event<Meta>)> {
+        let api = Api::<Meta>::all_with(self.client.clone(), &self.kinds[kind]);
+        events(api, "").map(move |event| (kind, event)).boxed()
+    }
+
     fn is_synced(&self) -> bool {
-        self.objects.iter().all(Cache::is_synced)
+        let mut served = self.objects[..self.served].iter();
+        served.all(Cache::is_synced)
     }
 
     fn get(&self, (kind, key): &Id) -> Option<&Meta> {
@@ -196,9 +212,8 @@ impl Collector {
         if self.known.contains_key(&owner.uid) {
             return true;
         }
-        let same =
-            |kind: &ApiResource| kind.kind == owner.kind && kind.api_version == owner.api_version;
-        match self.kinds.iter().position(same) {
+        let mut served = self.kinds[..self.served].iter();
+        match served.position(|kind| is_of(owner, kind)) {
             None => true,
             Some(kind) => {
                 let key = (namespace.to_owned(), owner.name.clone());
@@ -210,7 +225,8 @@ impl Collector {
 
     /// Where to ask for an owner that is not in the caches.
     fn api_of(&self, owner: &OwnerReference, namespace: &str) -> Option<UnresolvedOwner> {
-        let kind = self.kinds.iter().find(|kind| is_of(owner, kind))?;
+        let mut served = self.kinds[..self.served].iter();
+        let kind = served.find(|kind| is_of(owner, kind))?;
         let api = match kind.kind.as_str() {
             "Node" => Api::all_with(self.client.clone(), kind),
             _ => Api::namespaced_with(self.client.clone(), namespace, kind),
@@ -317,8 +333,40 @@ async fn any_exists(doubted: Vec<UnresolvedOwner>) -> Result<bool, Error> {
     Ok(false)
 }
 
+/// Is the owner of this kind, in any version that is served?
 fn is_of(owner: &OwnerReference, kind: &ApiResource) -> bool {
-    kind.kind == owner.kind && kind.api_version == owner.api_version
+    let version = owner.api_version.as_str();
+    let advanced = kind.group == KRUISE && ADVANCED_VERSIONS.contains(&version);
+    kind.kind == owner.kind && (kind.api_version == version || advanced)
+}
+
+const ADVANCED_VERSIONS: &[&str] = &["apps.kruise.io/v1beta1", "apps.kruise.io/v1alpha1"];
+
+/// The Advanced DaemonSet.
+fn advanced() -> ApiResource {
+    ApiResource {
+        group: KRUISE.to_owned(),
+        version: "v1beta1".to_owned(),
+        api_version: ADVANCED_VERSIONS[0].to_owned(),
+        kind: "DaemonSet".to_owned(),
+        plural: "daemonsets".to_owned(),
+    }
+}
+
+/// Waits until the cluster serves Advanced DaemonSets.
+async fn installed(client: Client) {
+    let wanted = advanced();
+    loop {
+        let found = client.list_api_group_resources(&wanted.api_version).await;
+        let has = |name: &str| {
+            let resources = found.iter().flat_map(|list| &list.resources);
+            resources.into_iter().any(|resource| resource.name == name)
+        };
+        if has(&wanted.plural) {
+            return;
+        }
+        tokio::time::sleep(DISCOVERY).await;
+    }
 }
 
 async fn send(

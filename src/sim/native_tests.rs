@@ -1,5 +1,7 @@
 //! The native controllers and the fake kubelets together on the embedded cluster, in virtual time.
 
+mod advanced;
+
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
@@ -19,6 +21,7 @@ use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
 use crate::task::Task;
 
 struct World {
+    cluster: Cluster,
     client: Client,
     kubelets: Kubelets,
     _tasks: Vec<Task>,
@@ -40,7 +43,8 @@ impl World {
         let nodes = (1..=count).map(|n| FakeNodeSpec::named(format!("n{n}")));
         kubelets.add_nodes(nodes.collect()).await.unwrap();
         Self {
-            client: client("test"),
+            client: cluster.client("test"),
+            cluster,
             kubelets,
             _tasks: tasks,
         }

@@ -108,6 +108,10 @@ fn checked(
         .insert("name".to_owned(), url_name.into());
     if target.subresource == "status" {
         config.set_or_remove("spec", None);
+        if target.resource.custom {
+            let metadata = config.metadata_mut();
+            metadata.retain(|field, _| !fields::OWNED_METADATA.contains(&field.as_str()));
+        }
     } else if target.resource.has_status() {
         config.set_or_remove("status", None);
     }

@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::advanced;
 use super::object::{Object, default};
 use super::resources::Storage;
 
@@ -19,6 +20,7 @@ pub(crate) fn fill(storage: Storage, object: &mut Value) {
             requests_from_limits(spec);
         }
         Storage::DaemonSets => daemon_set(object.entry_object("spec")),
+        Storage::AdvancedDaemonSets => advanced::fill(object),
         Storage::Jobs => job(object.entry_object("spec")),
         Storage::Secrets => secret(object),
         Storage::Namespaces => namespace(object),

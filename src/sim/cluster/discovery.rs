@@ -2,16 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::resources::{self, RESOURCES, Resource};
+use super::resources::{self, Resource};
 
-/// The answer of Kubernetes 1.`minor` to a path that is no resource; `None` when there is nothing there.
-pub(crate) fn answer(path: &str, aggregated: bool, minor: u32) -> Option<Value> {
+/// The answer of Kubernetes 1.`minor`, with `custom` resources or without, to a path that is no resource; `None` when there is
+/// nothing there.
+pub(crate) fn answer(path: &str, aggregated: bool, minor: u32, custom: bool) -> Option<Value> {
     let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     match segments.as_slice() {
-        [] => Some(json!({ "paths": paths() })),
+        [] => Some(json!({ "paths": paths(custom) })),
         ["version"] => Some(version(minor)),
-        ["api"] if aggregated => Some(aggregated_groups(true)),
-        ["apis"] if aggregated => Some(aggregated_groups(false)),
+        ["api"] if aggregated => Some(aggregated_groups(true, custom)),
+        ["apis"] if aggregated => Some(aggregated_groups(false, custom)),
         ["api"] => Some(json!({
             "kind": "APIVersions",
             "versions": ["v1"],
@@ -20,25 +21,26 @@ pub(crate) fn answer(path: &str, aggregated: bool, minor: u32) -> Option<Value> 
         ["apis"] => Some(json!({
             "kind": "APIGroupList",
             "apiVersion": "v1",
-            "groups": groups().map(group).collect::<Vec<_>>(),
+            "groups": groups(custom).map(group).collect::<Vec<_>>(),
         })),
-        ["apis", name] => groups().find(|found| found.0 == *name).map(|found| {
+        ["apis", name] => groups(custom).find(|found| found.0 == *name).map(|found| {
             let mut group = group(found);
             group["kind"] = "APIGroup".into();
             group["apiVersion"] = "v1".into();
             group
         }),
-        ["api", version] => resource_list("", version),
-        ["apis", group, version] => resource_list(group, version),
+        ["api", version] => resource_list("", version, custom),
+        ["apis", group, version] => resource_list(group, version, custom),
         _ => None,
     }
 }
 
-fn paths() -> Vec<String> {
+fn paths(custom: bool) -> Vec<String> {
     let mut paths: Vec<String> = ["/api", "/api/v1", "/apis"].map(str::to_owned).to_vec();
-    for (group, version) in groups() {
+    for (group, versions) in groups(custom) {
         paths.push(format!("/apis/{group}"));
-        paths.push(format!("/apis/{group}/{version}"));
+        let versions = versions.iter();
+        paths.extend(versions.map(|version| format!("/apis/{group}/{version}")));
     }
     paths.extend(
         [
@@ -69,26 +71,30 @@ fn version(minor: u32) -> Value {
 }
 
 /// The named groups, without core.
-fn groups() -> impl Iterator<Item = (&'static str, &'static str)> {
-    resources::group_versions()
+fn groups(custom: bool) -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    resources::groups(custom)
         .into_iter()
         .filter(|(group, _)| !group.is_empty())
 }
 
-fn group((group, version): (&str, &str)) -> Value {
-    let version = json!({ "groupVersion": format!("{group}/{version}"), "version": version });
-    json!({ "name": group, "versions": [version], "preferredVersion": version })
+fn group((group, versions): (&str, Vec<&str>)) -> Value {
+    let version = |version: &&str| json!({ "groupVersion": format!("{group}/{version}"), "version": version });
+    let versions: Vec<Value> = versions.iter().map(version).collect();
+    json!({ "name": group, "versions": versions, "preferredVersion": versions.first() })
 }
 
-fn of_group<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static Resource> + 'a {
-    RESOURCES
-        .iter()
+fn of_group<'a>(
+    group: &'a str,
+    version: &'a str,
+    custom: bool,
+) -> impl Iterator<Item = &'static Resource> + 'a {
+    resources::served(custom)
         .filter(move |resource| resource.group == group && resource.version == version)
 }
 
-fn resource_list(group: &str, version: &str) -> Option<Value> {
+fn resource_list(group: &str, version: &str, custom: bool) -> Option<Value> {
     let mut list = Vec::new();
-    for resource in of_group(group, version) {
+    for resource in of_group(group, version, custom) {
         list.push(json!({
             "name": resource.plural,
             "singularName": resource.singular,
@@ -135,15 +141,21 @@ fn subresource_kind(resource: &Resource, name: &str) -> (&'static str, &'static 
 }
 
 /// `apidiscovery.k8s.io/v2`: everything in two requests instead of one for each group.
-fn aggregated_groups(core: bool) -> Value {
-    let items: Vec<Value> = resources::group_versions()
+fn aggregated_groups(core: bool, custom: bool) -> Value {
+    let of_version = |group: &str, version: &str| {
+        let resources = of_group(group, version, custom).map(aggregated_resource);
+        let resources: Vec<Value> = resources.collect();
+        json!({ "version": version, "resources": resources, "freshness": "Current" })
+    };
+    let items: Vec<Value> = resources::groups(custom)
         .into_iter()
         .filter(|(group, _)| group.is_empty() == core)
-        .map(|(group, version)| {
-            let resources: Vec<Value> = of_group(group, version).map(aggregated_resource).collect();
+        .map(|(group, versions)| {
+            let versions = versions.into_iter();
+            let versions: Vec<Value> = versions.map(|one| of_version(group, one)).collect();
             json!({
                 "metadata": { "name": group, "creationTimestamp": null },
-                "versions": [{ "version": version, "resources": resources, "freshness": "Current" }],
+                "versions": versions,
             })
         })
         .collect();

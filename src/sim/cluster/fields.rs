@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::patch::{ListKind, list_kind};
+use super::resources::KRUISE;
 
 /// One path, as the steps of `fieldsV1`.
 pub(crate) type Path = Vec<String>;
@@ -28,6 +29,44 @@ enum Shape<'a> {
     Whole,
 }
 
+/// The name that stands for those of a field and of its object where no schema says how lists are merged: they are replaced as a
+/// whole, and maps are merged field by field.
+const UNTYPED: &str = "*";
+
+/// Where a step through a field leads: the name of its object and its own, as far as they say how it is merged.
+#[derive(Clone, Copy)]
+struct Names<'a> {
+    parent: &'a str,
+    field: &'a str,
+    /// Is it in an Advanced DaemonSet? Nothing is said of the template there.
+    custom: bool,
+}
+
+impl<'a> Names<'a> {
+    fn root(object: &Value) -> Self {
+        let version = object["apiVersion"].as_str().unwrap_or_default();
+        Self {
+            parent: "",
+            field: "",
+            custom: version.starts_with(KRUISE),
+        }
+    }
+
+    /// Those of a field inside.
+    fn inside(self, name: &'a str) -> Self {
+        let is_template = self.custom && self.field == "spec" && name == "template";
+        let (parent, field) = match self.field == UNTYPED || is_template {
+            true => (UNTYPED, UNTYPED),
+            false => (self.field, name),
+        };
+        Self {
+            parent,
+            field,
+            ..self
+        }
+    }
+}
+
 /// Maps that are replaced as a whole in the API types.
 fn is_atomic(field: &str) -> bool {
     matches!(
@@ -43,14 +82,14 @@ fn is_atomic(field: &str) -> bool {
     )
 }
 
-fn shape<'a>(parent: &str, field: &str, value: &'a Value) -> Shape<'a> {
+fn shape<'a>(names: Names<'_>, value: &'a Value) -> Shape<'a> {
     match value {
-        Value::Object(map) if !map.is_empty() && !is_atomic(field) => Shape::Fields(map),
+        Value::Object(map) if !map.is_empty() && !is_atomic(names.field) => Shape::Fields(map),
         Value::Array(list) if !list.is_empty() => {
-            let step: StepOf<'_> = match list_kind(parent, field) {
+            let step: StepOf<'_> = match list_kind(names.parent, names.field) {
                 ListKind::Atomic => return Shape::Whole,
                 ListKind::Set => Box::new(|item| Some(format!("v:{item}"))),
-                ListKind::Map(key) => Box::new(move |item| key_step(field, key, item)),
+                ListKind::Map(key) => Box::new(move |item| key_step(names.field, key, item)),
             };
             let steps: Option<Vec<_>> = list.iter().map(|item| Some((step(item)?, item))).collect();
             steps.map_or(Shape::Whole, Shape::Entries)
@@ -75,40 +114,50 @@ fn key_step(field: &str, key: &str, item: &Value) -> Option<String> {
     Some(format!("k:{}", Value::Object(keys)))
 }
 
+/// What of the metadata has owners.
+pub(crate) const OWNED_METADATA: [&str; 4] =
+    ["labels", "annotations", "finalizers", "ownerReferences"];
+
 /// The paths to everything in an object that somebody can own.
 pub(crate) fn of(object: &Value) -> Paths {
     let mut paths = Paths::new();
     let Value::Object(fields) = object else {
         return paths;
     };
+    let root = Names::root(object);
     for (field, value) in fields {
         match field.as_str() {
             "apiVersion" | "kind" => {}
             "metadata" => {
-                for name in ["labels", "annotations", "finalizers", "ownerReferences"] {
+                for name in OWNED_METADATA {
                     if let Some(value) = value.get(name) {
                         let start = vec!["f:metadata".to_owned(), format!("f:{name}")];
-                        collect("metadata", name, value, start, &mut paths);
+                        let names = root.inside(field).inside(name);
+                        collect(names, value, start, &mut paths);
                     }
                 }
             }
-            _ => collect("", field, value, vec![format!("f:{field}")], &mut paths),
+            _ => {
+                let start = vec![format!("f:{field}")];
+                collect(root.inside(field), value, start, &mut paths);
+            }
         }
     }
     paths
 }
 
-fn collect(parent: &str, field: &str, value: &Value, path: Path, paths: &mut Paths) {
+fn collect(names: Names<'_>, value: &Value, path: Path, paths: &mut Paths) {
     let extended = |step: String| {
         let mut longer = path.clone();
         longer.push(step);
         longer
     };
-    match shape(parent, field, value) {
+    match shape(names, value) {
         Shape::Whole => drop(paths.insert(path)),
         Shape::Fields(map) => {
             for (name, value) in map {
-                collect(field, name, value, extended(format!("f:{name}")), paths);
+                let path = extended(format!("f:{name}"));
+                collect(names.inside(name), value, path, paths);
             }
         }
         Shape::Entries(entries) => {
@@ -119,7 +168,7 @@ fn collect(parent: &str, field: &str, value: &Value, path: Path, paths: &mut Pat
                         for (name, value) in map {
                             let mut longer = inside.clone();
                             longer.push(format!("f:{name}"));
-                            collect(field, name, value, longer, paths);
+                            collect(names.inside(name), value, longer, paths);
                         }
                         let mut itself = inside;
                         itself.push(SELF.to_owned());
@@ -134,7 +183,7 @@ fn collect(parent: &str, field: &str, value: &Value, path: Path, paths: &mut Pat
 
 /// The value at the end of a path.
 pub(crate) fn value<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
-    let (mut place, mut parent, mut field) = (object, "", "");
+    let (mut place, mut names) = (object, Names::root(object));
     for step in path {
         if step == SELF {
             // That an entry is there is all that is owned of it.
@@ -142,11 +191,11 @@ pub(crate) fn value<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value>
         }
         place = match step.strip_prefix("f:") {
             Some(name) => {
-                (parent, field) = (field, name);
+                names = names.inside(name);
                 place.get(name)?
             }
             None => {
-                let Shape::Entries(entries) = shape(parent, field, place) else {
+                let Shape::Entries(entries) = shape(names, place) else {
                     return None;
                 };
                 entries.into_iter().find(|(have, _)| have == step)?.1
@@ -158,17 +207,18 @@ pub(crate) fn value<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value>
 
 /// Removes what is at the end of a path, and the lists and maps that are empty then.
 pub(crate) fn remove(object: &mut Value, path: &[String]) {
-    remove_in(object, path, "", "");
+    let names = Names::root(object);
+    remove_in(object, path, names);
 }
 
-fn remove_in(place: &mut Value, path: &[String], parent: &str, field: &str) {
+fn remove_in(place: &mut Value, path: &[String], names: Names<'_>) {
     let Some((step, rest)) = path.split_first() else {
         return;
     };
     let last = rest.is_empty() || rest[0] == SELF;
     if let (Some(name), Value::Object(map)) = (step.strip_prefix("f:"), &mut *place) {
         if let (false, Some(child)) = (last, map.get_mut(name)) {
-            remove_in(child, rest, field, name);
+            remove_in(child, rest, names.inside(name));
         }
         let emptied = map.get(name).is_some_and(is_empty);
         if last || emptied {
@@ -176,7 +226,7 @@ fn remove_in(place: &mut Value, path: &[String], parent: &str, field: &str) {
         }
         return;
     }
-    let found = match shape(parent, field, place) {
+    let found = match shape(names, place) {
         Shape::Entries(entries) => entries.iter().position(|(have, _)| have == step),
         _ => None,
     };
@@ -184,13 +234,13 @@ fn remove_in(place: &mut Value, path: &[String], parent: &str, field: &str) {
         if last {
             list.remove(at);
         } else {
-            remove_in(&mut list[at], rest, field, "");
+            remove_in(&mut list[at], rest, names);
         }
     }
 }
 
-fn has_owners_inside(parent: &str, field: &str, place: &Value) -> bool {
-    !matches!(shape(parent, field, place), Shape::Whole)
+fn has_owners_inside(names: Names<'_>, place: &Value) -> bool {
+    !matches!(shape(names, place), Shape::Whole)
 }
 
 /// Does somebody who owns `paths` own this path, or something inside it?
@@ -227,27 +277,28 @@ pub(crate) fn overlay(object: &mut Value, config: &Value) {
     let Value::Object(fields) = config else {
         return;
     };
+    let root = Names::root(config);
     for (field, value) in fields {
-        overlay_at(&mut object[field], value, "", field);
+        overlay_at(&mut object[field], value, root.inside(field));
     }
 }
 
-fn overlay_at(place: &mut Value, config: &Value, parent: &str, field: &str) {
-    match shape(parent, field, config) {
+fn overlay_at(place: &mut Value, config: &Value, names: Names<'_>) {
+    match shape(names, config) {
         // Nothing in a list or map of several owners: the others keep theirs.
-        Shape::Whole if is_empty(config) && has_owners_inside(parent, field, place) => {}
+        Shape::Whole if is_empty(config) && has_owners_inside(names, place) => {}
         Shape::Whole => *place = config.clone(),
         Shape::Fields(map) => {
             if !place.is_object() {
                 *place = json!({});
             }
             for (name, value) in map {
-                overlay_at(&mut place[name], value, field, name);
+                overlay_at(&mut place[name], value, names.inside(name));
             }
         }
         Shape::Entries(entries) => {
             for (step, item) in entries {
-                let found = match shape(parent, field, place) {
+                let found = match shape(names, place) {
                     Shape::Entries(have) => have.iter().position(|(name, _)| *name == step),
                     _ => None,
                 };
@@ -260,7 +311,7 @@ fn overlay_at(place: &mut Value, config: &Value, parent: &str, field: &str) {
                 match (found, item) {
                     (Some(at), Value::Object(map)) => {
                         for (name, value) in map {
-                            overlay_at(&mut list[at][name], value, field, name);
+                            overlay_at(&mut list[at][name], value, names.inside(name));
                         }
                     }
                     (Some(_), _) => {}

@@ -1,5 +1,6 @@
 //! From an HTTP request to its answer: verbs, bodies, options, and the lists and watches.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ pub(crate) struct ApiServer {
     pub(crate) streaming_lists: bool,
     /// The minor number of its Kubernetes.
     pub(crate) minor: u32,
+    /// Are custom resources installed?
+    pub(crate) custom: Arc<AtomicBool>,
     /// Who may do what.
     pub(crate) access: access::AccessRules,
 }
@@ -74,10 +77,15 @@ impl ApiServer {
     /// Answers a request.
     pub(crate) fn answer(&self, parsed: &Parsed, body: &Bytes) -> Response<Body> {
         let answer = match &parsed.route {
-            ApiRoute::Other => other(parsed, self.minor),
+            ApiRoute::Other => other(parsed, self.minor, self.serves_custom()),
             ApiRoute::Resource(target) => self.resource(parsed, target, body),
         };
         answer.unwrap_or_else(|failure| refusal(&failure))
+    }
+
+    /// Are custom resources served?
+    pub(crate) fn serves_custom(&self) -> bool {
+        self.custom.load(Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, Store> {
@@ -376,13 +384,13 @@ fn manager(parsed: &Parsed) -> String {
     .to_owned()
 }
 
-fn other(parsed: &Parsed, minor: u32) -> Result<Response<Body>, ApiFailure> {
+fn other(parsed: &Parsed, minor: u32, custom: bool) -> Result<Response<Body>, ApiFailure> {
     let path = parsed.path.trim_end_matches('/');
     if path.starts_with("/readyz") || path.starts_with("/livez") || path.starts_with("/healthz") {
         return Ok(plain_answer("text/plain; charset=utf-8", "ok".into()));
     }
     if path.starts_with("/openapi/") {
-        let document = openapi::answer(path).ok_or_else(ApiFailure::no_such_path)?;
+        let document = openapi::answer(path, custom).ok_or_else(ApiFailure::no_such_path)?;
         return Ok(plain_answer(
             "application/json",
             document.to_string().into(),
@@ -394,7 +402,8 @@ fn other(parsed: &Parsed, minor: u32) -> Result<Response<Body>, ApiFailure> {
             range.contains("as=APIGroupDiscoveryList") && range.contains("v=v2;")
                 || range.ends_with("v=v2")
         });
-    let found = discovery::answer(path, aggregated, minor).ok_or_else(ApiFailure::no_such_path)?;
+    let found =
+        discovery::answer(path, aggregated, minor, custom).ok_or_else(ApiFailure::no_such_path)?;
     if parsed.method != Method::GET {
         return Err(ApiFailure::method_not_allowed());
     }
@@ -552,8 +561,15 @@ fn delete_options(query: &Query, body: &Value) -> Result<DeleteOptions, ApiFailu
     })
 }
 
-const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, \
-                           application/strategic-merge-patch+json, application/apply-patch+yaml";
+const PATCH_TYPES: &[&str] = &[
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    STRATEGIC_MERGE_PATCH,
+    "application/apply-patch+yaml",
+];
+
+/// Not for custom resources: nobody says which of their lists have keys.
+const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
 fn patch_object(
     store: &mut Store,
@@ -567,9 +583,13 @@ fn patch_object(
         let config = incoming(target.resource, decode_body(content, body)?);
         return apply::apply(store, parsed, target, config, writing);
     }
-    if !PATCH_TYPES.split(", ").any(|known| known == content) {
+    let known = PATCH_TYPES.iter().copied();
+    let known = known.filter(|kind| !target.resource.custom || *kind != STRATEGIC_MERGE_PATCH);
+    let known: Vec<&str> = known.collect();
+    if !known.contains(&content) {
         return Err(ApiFailure::unsupported_media_type(format!(
-            "the body of the request was in an unknown format - accepted media types include: {PATCH_TYPES}"
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            known.join(", ")
         )));
     }
     let document: Value = serde_json::from_slice(body)

@@ -8,12 +8,22 @@ use super::request::Target;
 use super::write::{WriteContext, seconds};
 
 /// Who wrote, how, and where.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct FieldOwner {
     pub(super) manager: String,
     pub(super) operation: &'static str,
     pub(super) subresource: String,
     pub(super) version: String,
+}
+
+/// Who applies is the same one in every version of a resource; of other writes each version has its own.
+impl PartialEq for FieldOwner {
+    fn eq(&self, other: &Self) -> bool {
+        self.manager == other.manager
+            && self.operation == other.operation
+            && self.subresource == other.subresource
+            && (self.operation == "Apply" || self.version == other.version)
+    }
 }
 
 pub(super) type FieldOwners = Vec<(FieldOwner, Paths)>;
@@ -85,7 +95,9 @@ pub(super) fn entries(
                 .flatten()
                 .filter(|_| changed != Some(owner))
                 .find(|entry| {
-                    FieldOwner::of(entry) == *owner && entry["fieldsV1"] == fresh["fieldsV1"]
+                    FieldOwner::of(entry) == *owner
+                        && entry["apiVersion"] == fresh["apiVersion"]
+                        && entry["fieldsV1"] == fresh["fieldsV1"]
                 });
             kept.cloned().unwrap_or(fresh)
         })

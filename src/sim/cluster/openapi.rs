@@ -6,21 +6,21 @@
 
 use serde_json::{Map, Value, json};
 
-use super::resources::{RESOURCES, group_versions};
+use super::resources::{group_versions, served};
 
 /// What `kubectl explain` shows.
 const NO_FIELDS: &str = "The embedded cluster checks fields but does not describe them: ask a real cluster, or see \
     https://kubernetes.io/docs/reference/kubernetes-api/";
 
-/// The document at a path under `/openapi/`; `None` when there is nothing.
-pub(crate) fn answer(path: &str) -> Option<Value> {
+/// The document at a path under `/openapi/`, with `custom` resources or without; `None` when there is nothing.
+pub(crate) fn answer(path: &str, custom: bool) -> Option<Value> {
     let rest = path.strip_prefix("/openapi/v3")?;
     match rest.trim_start_matches('/') {
-        "" => Some(index()),
-        place => group_versions()
+        "" => Some(index(custom)),
+        place => group_versions(custom)
             .into_iter()
             .find(|(group, version)| place == self::place(group, version))
-            .map(|(group, version)| document(group, version)),
+            .map(|(group, version)| document(group, version, custom)),
     }
 }
 
@@ -31,8 +31,8 @@ fn place(group: &str, version: &str) -> String {
     }
 }
 
-fn index() -> Value {
-    let paths: Map<String, Value> = group_versions()
+fn index(custom: bool) -> Value {
+    let paths: Map<String, Value> = group_versions(custom)
         .into_iter()
         .map(|(group, version)| {
             let place = place(group, version);
@@ -43,9 +43,9 @@ fn index() -> Value {
     json!({ "paths": paths })
 }
 
-fn document(group: &str, version: &str) -> Value {
+fn document(group: &str, version: &str, custom: bool) -> Value {
     let (mut paths, mut schemas) = (Map::new(), Map::new());
-    for resource in RESOURCES {
+    for resource in served(custom) {
         if (resource.group, resource.version) != (group, version) {
             continue;
         }

@@ -22,14 +22,14 @@ pub(crate) struct Parsed {
     pub(crate) headers: HeaderMap,
 }
 
-/// Understands the head of a request.
+/// Understands the head of a request to a server with `custom` resources, or without.
 ///
 /// # Errors
 /// 400 for an unreadable query.
-pub(crate) fn parse(head: &http::request::Parts) -> Result<Parsed, ApiFailure> {
+pub(crate) fn parse(head: &http::request::Parts, custom: bool) -> Result<Parsed, ApiFailure> {
     let path = head.uri.path().to_owned();
     let query = Query::parse(head.uri.query().unwrap_or(""))?;
-    let route = request::route(&path)?;
+    let route = request::route(&path, custom)?;
     let mut info = RequestInfo {
         user_agent: text(&head.headers, header::USER_AGENT),
         verb: head.method.as_str().to_lowercase(),

@@ -58,7 +58,7 @@ impl Form {
     /// One object as a body.
     pub(crate) fn one(&self, resource: &Resource, stored: &Stored) -> Bytes {
         match self {
-            Self::Object if as_stored(resource) => stored.json().clone(),
+            Self::Object if resource.as_stored => stored.json().clone(),
             _ => self.shape(resource, &stored.value).to_string().into(),
         }
     }
@@ -118,7 +118,7 @@ impl Form {
         change: StoreChange,
         event: &Event,
     ) -> Bytes {
-        if matches!(self, Self::Object) && as_stored(resource) {
+        if matches!(self, Self::Object) && resource.as_stored {
             return event.line(change);
         }
         self.line(resource, change, event.shown(change))
@@ -175,10 +175,6 @@ impl Included {
     }
 }
 
-fn as_stored(resource: &Resource) -> bool {
-    resource.group != "events.k8s.io"
-}
-
 fn metadata_only(object: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
@@ -199,8 +195,12 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
 ];
 
 /// A stored object as clients of this resource know it.
-pub(crate) fn outgoing(resource: &Resource, object: Value) -> Value {
-    if as_stored(resource) || resource.storage != Storage::Events {
+pub(crate) fn outgoing(resource: &Resource, mut object: Value) -> Value {
+    if resource.as_stored {
+        return object;
+    }
+    if resource.storage != Storage::Events {
+        object["apiVersion"] = resource.api_version().into();
         return object;
     }
     let names = |key: &str| {
@@ -215,7 +215,7 @@ pub(crate) fn outgoing(resource: &Resource, object: Value) -> Value {
 /// What a client of this resource sent, as it is stored.
 pub(crate) fn incoming(resource: &Resource, object: Value) -> Value {
     let foreign = object["apiVersion"] == "events.k8s.io/v1" && object["kind"] == "Event";
-    if as_stored(resource) || !foreign {
+    if resource.as_stored || !foreign {
         return object;
     }
     let names = |key: &str| {

@@ -39,11 +39,11 @@ impl Target {
     }
 }
 
-/// Finds out where a path leads.
+/// Finds out where a path leads while `custom` resources are served, or are not.
 ///
 /// # Errors
 /// 400 for a broken escape.
-pub(crate) fn route(path: &str) -> Result<ApiRoute, ApiFailure> {
+pub(crate) fn route(path: &str, custom: bool) -> Result<ApiRoute, ApiFailure> {
     let segments: Option<Vec<String>> = path
         .split('/')
         .filter(|segment| !segment.is_empty())
@@ -56,14 +56,14 @@ pub(crate) fn route(path: &str) -> Result<ApiRoute, ApiFailure> {
     })?;
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     let target = match segments.as_slice() {
-        ["api", version, rest @ ..] => resource("", version, rest),
-        ["apis", group, version, rest @ ..] => resource(group, version, rest),
+        ["api", version, rest @ ..] => resource("", version, rest, custom),
+        ["apis", group, version, rest @ ..] => resource(group, version, rest, custom),
         _ => None,
     };
     Ok(target.map_or(ApiRoute::Other, ApiRoute::Resource))
 }
 
-fn resource(group: &str, version: &str, rest: &[&str]) -> Option<Target> {
+fn resource(group: &str, version: &str, rest: &[&str], custom: bool) -> Option<Target> {
     let (namespace, rest) = match rest {
         ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => ("", rest),
         ["namespaces", namespace, inner @ ..] => (*namespace, inner),
@@ -75,7 +75,7 @@ fn resource(group: &str, version: &str, rest: &[&str]) -> Option<Target> {
         [plural, name, subresource] => (plural, *name, *subresource),
         _ => return None,
     };
-    let resource = resources::find(group, version, plural)?;
+    let resource = resources::find(group, version, plural, custom)?;
     let object_without_namespace = resource.namespaced && namespace.is_empty() && !name.is_empty();
     if object_without_namespace || (!resource.namespaced && !namespace.is_empty()) {
         return None;

@@ -29,6 +29,10 @@ pub struct Resource {
     pub unconditional_update: bool,
     /// Which collection holds the objects: the plural and group of the resource that is stored.
     pub storage: Storage,
+    /// Are its objects stored as it shows them? Of several forms of the same objects, one is.
+    pub as_stored: bool,
+    /// Is it a custom resource? Then it is served only once its definition is installed.
+    pub custom: bool,
 }
 
 /// A collection of stored objects.
@@ -52,6 +56,7 @@ pub enum Storage {
     Jobs,
     Leases,
     PodDisruptionBudgets,
+    AdvancedDaemonSets,
     /// Answered at once and never stored.
     Nothing,
 }
@@ -73,9 +78,30 @@ const PLAIN: Resource = Resource {
     create_on_update: false,
     unconditional_update: true,
     storage: Storage::Nothing,
+    as_stored: true,
+    custom: false,
 };
 
-/// Everything that is served, in the order of discovery.
+/// The group of OpenKruise's workloads.
+pub const KRUISE: &str = "apps.kruise.io";
+
+/// The Advanced DaemonSet. It is in no category and has no scale, as in OpenKruise.
+const ADVANCED_DAEMON_SET: Resource = Resource {
+    group: KRUISE,
+    version: "v1beta1",
+    plural: "daemonsets",
+    singular: "daemonset",
+    kind: "DaemonSet",
+    short: &["daemon", "ads"],
+    subresources: &[STATUS],
+    generation: true,
+    unconditional_update: false,
+    storage: Storage::AdvancedDaemonSets,
+    custom: true,
+    ..PLAIN
+};
+
+/// Everything that can be served, in the order of discovery; custom resources only once they are installed ([`served`]).
 pub const RESOURCES: &[Resource] = &[
     Resource {
         plural: "namespaces",
@@ -209,6 +235,7 @@ pub const RESOURCES: &[Resource] = &[
         short: &["ev"],
         create_on_update: true,
         storage: Storage::Events,
+        as_stored: false,
         ..PLAIN
     },
     Resource {
@@ -229,6 +256,13 @@ pub const RESOURCES: &[Resource] = &[
         kind: "SelfSubjectAccessReview",
         namespaced: false,
         ..PLAIN
+    },
+    ADVANCED_DAEMON_SET,
+    // The same objects: nothing but the version is another one.
+    Resource {
+        version: "v1alpha1",
+        as_stored: false,
+        ..ADVANCED_DAEMON_SET
     },
 ];
 
@@ -268,11 +302,23 @@ impl Resource {
     pub fn has_status(&self) -> bool {
         self.subresource("status").is_some()
     }
+
+    /// The `apiVersion` that its objects are stored with.
+    pub fn stored_version(&self) -> String {
+        stored(self.storage).api_version()
+    }
+}
+
+/// What is served, with the custom resources if those are installed.
+pub fn served(custom: bool) -> impl Iterator<Item = &'static Resource> {
+    RESOURCES
+        .iter()
+        .filter(move |resource| custom || !resource.custom)
 }
 
 /// The resource at a path.
-pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
-    RESOURCES.iter().find(|resource| {
+pub fn find(group: &str, version: &str, plural: &str, custom: bool) -> Option<&'static Resource> {
+    served(custom).find(|resource| {
         resource.group == group && resource.version == version && resource.plural == plural
     })
 }
@@ -281,16 +327,27 @@ pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resourc
 pub fn stored(storage: Storage) -> &'static Resource {
     RESOURCES
         .iter()
-        .find(|resource| resource.storage == storage)
+        .find(|resource| resource.storage == storage && resource.as_stored)
         .unwrap_or(&PLAIN)
 }
 
-/// Every group and version, each once, in order.
-pub fn group_versions() -> Vec<(&'static str, &'static str)> {
-    let mut all: Vec<_> = RESOURCES
-        .iter()
+/// Every group and version, each once, in order: the preferred version of a group first.
+pub fn group_versions(custom: bool) -> Vec<(&'static str, &'static str)> {
+    let mut all: Vec<_> = served(custom)
         .map(|resource| (resource.group, resource.version))
         .collect();
     all.dedup();
+    all
+}
+
+/// Every group with its versions, in order.
+pub fn groups(custom: bool) -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (group, version) in group_versions(custom) {
+        match all.last_mut() {
+            Some((last, versions)) if *last == group => versions.push(version),
+            _ => all.push((group, vec![version])),
+        }
+    }
     all
 }

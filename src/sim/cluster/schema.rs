@@ -13,9 +13,11 @@ use k8s_openapi::api::{
     },
     policy::v1::PodDisruptionBudget,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+use super::advanced;
 use super::resources::{Resource, Storage};
 use super::status::ApiFailure;
 
@@ -29,7 +31,9 @@ pub(crate) struct Decoded {
 
 /// Decodes `object` as the kind of `resource`.
 pub(crate) fn decode(resource: &Resource, mut object: Value) -> Result<Decoded, ApiFailure> {
-    numbers_to_quantities(&mut object);
+    if !resource.custom {
+        numbers_to_quantities(&mut object);
+    }
     let canonical = match resource.storage {
         Storage::Namespaces => through::<Namespace>(&object),
         Storage::Nodes => through::<Node>(&object),
@@ -45,6 +49,7 @@ pub(crate) fn decode(resource: &Resource, mut object: Value) -> Result<Decoded, 
         Storage::Jobs => through::<Job>(&object),
         Storage::Leases => through::<Lease>(&object),
         Storage::PodDisruptionBudgets => through::<PodDisruptionBudget>(&object),
+        Storage::AdvancedDaemonSets => custom(&object, advanced::prune),
         Storage::Nothing => through::<SelfSubjectAccessReview>(&object),
     }
     .map_err(|error| {
@@ -85,6 +90,16 @@ fn through<K: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, ser
     let typed: K = K::deserialize(object)?;
     let mut canonical = serde_json::to_value(typed)?;
     without_empty(&mut canonical);
+    Ok(canonical)
+}
+
+/// A custom resource: only its metadata has a type here, and what its schema does not have is left out.
+fn custom(object: &Value, prune: impl Fn(&mut Value)) -> Result<Value, serde_json::Error> {
+    let mut canonical = object.clone();
+    if let Some(metadata) = object.get("metadata") {
+        canonical["metadata"] = through::<ObjectMeta>(metadata)?;
+    }
+    prune(&mut canonical);
     Ok(canonical)
 }
 

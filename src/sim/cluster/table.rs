@@ -93,6 +93,29 @@ const DAEMON_SETS: &[Column] = &[
     }),
 ];
 
+/// The columns that the definition of the Advanced DaemonSet names; of a list a server shows the first entry.
+const ADVANCED_DAEMON_SETS: &[Column] = &[
+    NAME,
+    number("DESIRED", |ds| {
+        ds["status"]["desiredNumberScheduled"].clone()
+    }),
+    number("CURRENT", |ds| {
+        ds["status"]["currentNumberScheduled"].clone()
+    }),
+    number("READY", |ds| ds["status"]["numberReady"].clone()),
+    number("UP-TO-DATE", |ds| {
+        ds["status"]["updatedNumberScheduled"].clone()
+    }),
+    number("AVAILABLE", |ds| ds["status"]["numberAvailable"].clone()),
+    Column { name: "AGE", ..AGE },
+    wide("CONTAINERS", |ds| {
+        ds["spec"]["template"]["spec"]["containers"][0]["name"].clone()
+    }),
+    wide("IMAGES", |ds| {
+        ds["spec"]["template"]["spec"]["containers"][0]["image"].clone()
+    }),
+];
+
 const JOBS: &[Column] = &[
     NAME,
     column("Status", job_status),
@@ -227,6 +250,7 @@ fn columns(resource: &Resource) -> &'static [Column] {
         Storage::Pods => PODS,
         Storage::Nodes => NODES,
         Storage::DaemonSets => DAEMON_SETS,
+        Storage::AdvancedDaemonSets => ADVANCED_DAEMON_SETS,
         Storage::Jobs => JOBS,
         Storage::Events => EVENTS,
         Storage::Leases => LEASES,
@@ -256,7 +280,7 @@ pub(crate) fn of(
         .map(|column| {
             json!({
                 "name": column.name,
-                "type": if column.kind == "date" { "string" } else { column.kind },
+                "type": if column.kind == "date" && !resource.custom { "string" } else { column.kind },
                 "format": if column.name == "Name" { "name" } else { "" },
                 "description": "",
                 "priority": i32::from(column.wide),

@@ -1,5 +1,6 @@
 //! The cluster as ordinary kube clients see it, in virtual time.
 
+mod advanced;
 mod apply;
 mod away;
 mod disruption;

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::advanced;
 use super::object::Object;
 use super::request::Target;
 use super::resources::{Resource, Storage};
@@ -26,6 +27,7 @@ pub(crate) fn check(
     match target.resource.storage {
         Storage::Pods => pod(object, old, &mut causes),
         Storage::DaemonSets => daemon_set(object, old, &mut causes),
+        Storage::AdvancedDaemonSets => advanced::check(object, old, &mut causes),
         Storage::Jobs => job(object, old, &mut causes),
         Storage::ControllerRevisions => controller_revision(object, old, &mut causes),
         Storage::Nodes => node(object, &mut causes),

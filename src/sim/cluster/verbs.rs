@@ -66,6 +66,13 @@ fn stored_form_version(target: &Target) -> String {
     }
 }
 
+/// All versions of a custom resource are stored as one of them.
+fn as_stored(target: &Target, object: &mut Value) {
+    if target.resource.custom {
+        object["apiVersion"] = target.resource.stored_version().into();
+    }
+}
+
 /// POST: a new object.
 pub(crate) fn create(
     store: &mut Store,
@@ -75,6 +82,7 @@ pub(crate) fn create(
 ) -> Result<WriteOutcome, ApiFailure> {
     let resource = target.resource;
     let (mut object, warnings) = decode(target, body, writing)?;
+    as_stored(target, &mut object);
     place_in_namespace(target, &mut object)?;
     if !object.text("/metadata/resourceVersion").is_empty() {
         return Err(ApiFailure::internal(
@@ -269,6 +277,7 @@ pub(crate) fn update(
 ) -> Result<Value, ApiFailure> {
     let resource = target.resource;
     let old = &current.value;
+    as_stored(target, &mut object);
     check_identity(target, old, &object)?;
     keep_server_fields(old, &mut object);
     match target.subresource.as_str() {
@@ -276,7 +285,9 @@ pub(crate) fn update(
             let status = object.get("status").cloned();
             let metadata = object["metadata"].clone();
             object = old.clone();
-            object["metadata"] = metadata;
+            if !resource.custom {
+                object["metadata"] = metadata;
+            }
             object.set_or_remove("status", status);
         }
         _ if resource.has_status() => object.set_or_remove("status", old.get("status").cloned()),

@@ -41,12 +41,13 @@ fn conditions(pod: &KubeletPod) -> Value {
             format!("containers with unready status: [{}]", unready.join(" ")),
         ),
     };
-    let not_open = match pod.closed_gates().next() {
-        Some(gate) if pod.containers_ready.is => (
-            "ReadinessGatesNotReady",
-            format!("the status of pod readiness gate \"{gate}\" is not \"True\""),
-        ),
-        _ => not_ready.clone(),
+    let closed: Vec<String> = pod
+        .closed_gates()
+        .map(|gate| closed_gate(pod, gate))
+        .collect();
+    let not_open = match closed.is_empty() || !pod.containers_ready.is {
+        true => not_ready.clone(),
+        false => ("ReadinessGatesNotReady", closed.join(", ")),
     };
     json!([
         condition("PodScheduled", pod.initialized, Default::default()),
@@ -54,6 +55,19 @@ fn conditions(pod: &KubeletPod) -> Value {
         condition("ContainersReady", pod.containers_ready, not_ready),
         condition("Ready", pod.ready, not_open),
     ])
+}
+
+/// What a kubelet says of a readiness gate that is not open.
+fn closed_gate(pod: &KubeletPod, gate: &str) -> String {
+    match pod.seen.condition(gate) {
+        None => {
+            format!("corresponding condition of pod readiness gate \"{gate}\" does not exist.")
+        }
+        Some(seen) => format!(
+            "the status of pod readiness gate \"{gate}\" is not \"True\", but {}",
+            seen.status
+        ),
+    }
 }
 
 /// A condition; the reason and message only show while it is not `True`.

@@ -160,3 +160,34 @@ async fn entries_of_lists_and_conditions_are_owned_one_by_one() {
         .collect();
     assert_eq!(kinds, ["B", "C"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_of_a_list_inside_a_list_goes_when_its_manager_no_longer_names_it() {
+    let api: Api<DaemonSet> = Api::namespaced(cluster().client("test"), "default");
+    let set = |env: Value| {
+        json!({
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": { "name": "d" },
+            "spec": {
+                "selector": { "matchLabels": { "a": "b" } },
+                "template": {
+                    "metadata": { "labels": { "a": "b" } },
+                    "spec": { "containers": [{ "name": "c", "image": "1", "env": env }] },
+                },
+            },
+        })
+    };
+    let params = PatchParams::apply("one");
+    let one = json!({ "name": "X", "value": "1" });
+    let both = set(json!([one, { "name": "Y", "value": "2" }]));
+    api.patch("d", &params, &Patch::Apply(both)).await.unwrap();
+    let left = api
+        .patch("d", &params, &Patch::Apply(set(json!([one]))))
+        .await
+        .unwrap();
+    let containers = left.spec.unwrap().template.spec.unwrap().containers;
+    let env = containers[0].env.iter().flatten();
+    let names: Vec<&str> = env.map(|variable| variable.name.as_str()).collect();
+    assert_eq!(names, ["X"]);
+}

@@ -9,11 +9,18 @@ use super::{Cluster, cluster};
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SETS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
 const PODS: &str = "/api/v1/namespaces/default/pods";
-const JSON: &str = "application/json";
-const MERGE: &str = "application/merge-patch+json";
-const STRATEGIC: &str = "application/strategic-merge-patch+json";
+pub(super) const JSON: &str = "application/json";
+pub(super) const MERGE: &str = "application/merge-patch+json";
+pub(super) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
-async fn send(cluster: &Cluster, method: &str, path: &str, kind: &str, body: &str) -> (u16, Value) {
+/// What a request is answered with: its code, and its body.
+pub(super) async fn send(
+    cluster: &Cluster,
+    method: &str,
+    path: &str,
+    kind: &str,
+    body: &str,
+) -> (u16, Value) {
     let request = http::Request::builder()
         .method(method)
         .uri(path)
