@@ -104,6 +104,8 @@ fn the_schema_is_structural() {
         if schema["type"] == "integer" {
             let format = schema["format"].as_str().unwrap();
             assert!(["int32", "int64"].contains(&format), "{path}: {format}");
+            let is_limited = schema["maximum"] == i32::MAX;
+            assert_eq!(format == "int32", is_limited, "{path}");
         }
         if schema["type"] == "array" {
             assert!(schema["items"].is_object(), "{path}");

@@ -55,6 +55,10 @@ impl Transform for Structural {
             let either = json!([{ "type": "integer" }, { "type": "string" }]);
             fields.insert("anyOf".to_owned(), either);
         }
+        // An API server of Kubernetes 1.28 takes the format for a remark, and readers would stumble over larger numbers.
+        if fields.get("format").is_some_and(|format| format == "int32") {
+            fields.insert("maximum".to_owned(), i32::MAX.into());
+        }
         if let Some(Value::Array(types)) = fields.get("type") {
             let only = types.iter().find(|name| *name != "null").cloned();
             fields.insert("type".to_owned(), only.unwrap_or_default());
