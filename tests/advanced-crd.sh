@@ -133,16 +133,18 @@ for version in v1alpha1 v1beta1; do
   taken "a patch ($version)" k -n "$space" patch "daemonsets.$version.apps.kruise.io" "web-$version" --type merge \
     -p '{"spec": {"updateStrategy": {"rollingUpdate": {"paused": true}}}}'
   shows "explain ($version)" "type rollingUpdate RollingUpdate OnDelete" \
-    k explain daemonsets.apps.kruise.io.spec.updateStrategy --api-version "apps.kruise.io/$version"
+    k explain daemonsets.spec.updateStrategy --api-version "apps.kruise.io/$version"
   shows "explain of a field ($version)" "burstReplicas pods percentage" \
-    k explain daemonsets.apps.kruise.io.spec.burstReplicas --api-version "apps.kruise.io/$version"
+    k explain daemonsets.spec.burstReplicas --api-version "apps.kruise.io/$version"
 done
-shows "explain" "type rollingUpdate" k explain daemonsets.apps.kruise.io.spec.updateStrategy
+# With the group's name in the path, kubectl explains the native DaemonSet.
+shows "explain by the short name" "type rollingUpdate" k explain ads.spec.updateStrategy
 k -n "$space" patch ads web-v1beta1 --subresource status --type merge -p '{"status": {"desiredNumberScheduled": 4, "currentNumberScheduled": 3,
   "numberReady": 2, "updatedNumberScheduled": 2, "numberAvailable": 1, "numberMisscheduled": 0}}' > /dev/null
 shows "the status in columns" "web-v1beta1 4 3 2 1" k -n "$space" get ads web-v1beta1
 shows "columns" "NAME DESIRED CURRENT READY UP-TO-DATE AVAILABLE AGE web-v1alpha1 web-v1beta1" k -n "$space" get ads
-shows "wide columns" "CONTAINERS IMAGES main,side web:1,side:2" k -n "$space" get daemon -o wide
+# Of several containers, API servers show the first one.
+shows "wide columns" "CONTAINERS IMAGES main web:1" k -n "$space" get daemon -o wide
 shows "both names" "ads daemon daemonsets" k api-resources --api-group apps.kruise.io
 ! k -n "$space" get all -o name | grep kruise || fail "it is in the category all"
-refused "scaling" "could not find the requested resource" k -n "$space" scale ads web-v1beta1 --replicas 1
+! k get --raw /apis/apps.kruise.io/v1beta1 | grep -F daemonsets/scale || fail "it can be scaled"
