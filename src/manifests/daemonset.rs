@@ -208,9 +208,9 @@ struct Hook {
 #[schemars(rename_all = "camelCase")]
 #[expect(dead_code, reason = "what counts is the schema")]
 struct ScaleStrategy {
-    /// Whether partition holds for nodes without a pod too: so many of them stay empty. The annotation
-    /// daemonset.kruise.io/progressive-create-pod with the value true says the same, in both versions: nothing converts between them,
-    /// so that neither follows the other.
+    /// Whether partition holds for nodes without a pod too: so many of them stay empty. When it is missing, the annotation
+    /// daemonset.kruise.io/progressive-create-pod with the value true says the same, as in OpenKruise's v1alpha1: nothing converts
+    /// between the versions, and neither follows the other.
     partitioned_scaling: Option<bool>,
 }
 
