@@ -2,6 +2,7 @@
 
 pub mod ctl;
 pub mod edge;
+pub mod manifests;
 pub mod ota_server;
 pub mod sim;
 
@@ -40,6 +41,8 @@ pub enum Command {
     /// Without flags: the story of three nodes of which two go offline while the image changes, that of the owner of a
     /// node who confirms an upgrade (OTA), then a fleet of 200; ends by itself within a minute, with a report.
     Sim(sim::SimArgs),
+    /// Print manifests that this program writes itself
+    Manifests(manifests::ManifestsArgs),
 }
 
 impl Cli {

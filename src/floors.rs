@@ -15,7 +15,7 @@ use imports::Module;
 /// Rooms by floor, the ground first.
 const FLOORS: &[&[&str]] = &[
     &["backoff", "clock", "core", "shutdown", "task"],
-    &["k8s", "log", "serve"],
+    &["k8s", "log", "manifests", "serve"],
     &["cli", "index"],
     &["controller", "ota_server"],
     &["sim"],

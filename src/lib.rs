@@ -23,6 +23,7 @@
 //! - [`ota_server`] is `yurt-ds ota-server`, on every node: what the owner of a device asks and confirms.
 //! - [`sim`] is an embedded Kubernetes (API server, native controllers, kubelets with faults): the tests run on it,
 //!   `ctl plan` plays a copy of the fleet on it, and [`demo`], which is `yurt-ds sim`, tells its stories on it.
+//! - [`manifests`] writes what of the manifests is made of types: the definition of the Advanced DaemonSet.
 //! - [`clock`], [`serve`], [`shutdown`], [`task`], [`log`] and [`cli`] are the other doors: to time, for probes and metrics,
 //!   to the end, to the log and from the command line; [`backoff`] has the pauses between attempts.
 //!
@@ -34,7 +35,7 @@
 //!                       sim
 //!       controller            ota_server
 //!               index     cli
-//!          k8s     serve     log
+//!          k8s     serve     log     manifests
 //!    core     backoff     clock     shutdown     task
 //! ```
 
@@ -48,6 +49,7 @@ pub mod demo;
 pub mod index;
 pub mod k8s;
 pub mod log;
+pub mod manifests;
 pub mod ota_server;
 pub mod serve;
 pub mod shutdown;

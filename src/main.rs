@@ -1,13 +1,15 @@
 //! Parses, dispatches, and turns results into exit codes.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::FromArgMatches as _;
+use yurt_ds::cli::manifests::ManifestsVerb;
 use yurt_ds::cli::{Cli, Command};
 use yurt_ds::clock::Clock;
 use yurt_ds::controller::{self, Gathering};
-use yurt_ds::{ctl, demo, log, ota_server, shutdown};
+use yurt_ds::{ctl, demo, log, manifests, ota_server, shutdown};
 
 /// What a shell calls the end by Ctrl-C.
 const INTERRUPTED: u8 = 130;
@@ -55,6 +57,13 @@ async fn dispatch(command: Command, gathering: Gathering) -> Result<ExitCode> {
             return Ok(ended.into());
         }
         Command::Sim(args) => return demo::run(args, shutdown).await,
+        Command::Manifests(args) => match args.verb {
+            ManifestsVerb::Crd => {
+                let text = manifests::crd().context("cannot write it as YAML")?;
+                let printed = std::io::stdout().write_all(text.as_bytes());
+                printed.context("cannot print it")?;
+            }
+        },
     }
     Ok(ExitCode::SUCCESS)
 }

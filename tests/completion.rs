@@ -160,6 +160,7 @@ fn shells_complete_verbs_flags_and_values_at_every_depth() {
     case(nowhere, "yurt-ds ctl st", &["status"]);
     case(nowhere, "yurt-ds ctl u", &["undo", "upgrade"]);
     case(nowhere, "yurt-ds ctl se", &["settings"]);
+    case(nowhere, "yurt-ds manifests ", &["crd"]);
     case(nowhere, "yurt-ds ctl status --wa", &["--watch", "--wait"]);
     case(nowhere, "yurt-ds ctl status -o j", &["json"]);
     case(nowhere, "yurt-ds ota-server --li", &["--listen"]);

@@ -3,6 +3,7 @@
 //! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, paused, surge, guard, revert,
 //!   identity, exceptions, ota, refused, rest, prepull, predownload, lifecycle, disruption, operations, waves, inplace, kruise); each is a test
 //!   on the embedded cluster, all together play on a real control plane (`real_cluster`).
+//! - `advanced_crd`: what a real API server makes of the definition of the Advanced DaemonSet.
 //! - `agent`: the real agent as a process, on a cluster of ours (`served`) where single requests can go wrong.
 //! - `completion`: what shells offer, by running them.
 //! - `docs`: what the pages of `docs/` say is played on the embedded cluster.
@@ -60,6 +61,7 @@ mod scenarios {
     pub(crate) mod waves;
 }
 
+mod advanced_crd;
 mod agent;
 mod completion;
 mod docs;

@@ -1,0 +1,236 @@
+//! What the API server refuses beyond types: one sentence per rule, which says what is wrong and what to write instead.
+//!
+//! The rules are in CEL, and do what the validating webhook of OpenKruise does; more, where it leaves a DaemonSet that would only
+//! stand still ([`burst`], [`label_key`], [`label_requirement`]). They cost what API servers allow because lists and texts have limits.
+
+use serde_json::{Value, json};
+
+/// The longest label key: a prefix of 253, a slash, a name of 63.
+pub(super) const LABEL_KEY: usize = 317;
+
+/// What a label key looks like.
+pub(super) const LABEL_KEY_PATTERN: &str =
+    r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
+
+/// What the value of a label looks like.
+pub(super) const LABEL_VALUE_PATTERN: &str = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
+
+/// One rule.
+fn rule(rule: &str, message: &str) -> Value {
+    json!({ "rule": rule, "message": message })
+}
+
+/// One rule about a field below.
+fn rule_of(field: &str, text: &str, message: &str) -> Value {
+    json!({ "rule": text, "message": message, "fieldPath": field })
+}
+
+/// A number of nodes, or a share of them. Texts are only looked at as far as they can be meant.
+pub(super) fn share() -> Value {
+    json!([rule(
+        "type(self) == int ? self >= 0 && self <= 2147483647 : self.matches('^0{0,9}(100|[0-9]{1,2})%$')",
+        "must be a number of nodes that is not negative, or a percentage from 0% to 100%, for example 5 or 10%",
+    )])
+}
+
+/// How many pods are made or deleted at once. With 0 nothing would ever happen, and nothing would say why.
+pub(super) fn burst() -> Value {
+    json!([rule(
+        "type(self) == int ? self >= 1 && self <= 2147483647 : self.matches('^0{0,9}[1-9][0-9]{0,3}%$')",
+        "must be a number of pods from 1, or a percentage from 1%, for example 250 or 10%; \
+         to stop a rollout, set updateStrategy.rollingUpdate.paused to true",
+    )])
+}
+
+/// The selector of pods: what it is made of never changes.
+pub(super) fn selector() -> Value {
+    json!([
+        rule(
+            "(has(self.matchLabels) && self.matchLabels.size() > 0) || \
+             (has(self.matchExpressions) && self.matchExpressions.size() > 0)",
+            "must name at least one label, and would take every pod otherwise: \
+             set matchLabels to labels that stand in template.metadata.labels too",
+        ),
+        rule(
+            "self == oldSelf",
+            "cannot change: pods of the old selector would be left alone; \
+             make a DaemonSet of another name, and delete this one",
+        ),
+    ])
+}
+
+/// One sentence of a selector.
+pub(super) fn label_requirement() -> Value {
+    json!([
+        rule(
+            "!(self.operator in ['In', 'NotIn']) || (has(self.values) && self.values.size() > 0)",
+            "operators In and NotIn need values: add at least one, or use Exists or DoesNotExist",
+        ),
+        rule(
+            "!(self.operator in ['Exists', 'DoesNotExist']) || !has(self.values) || self.values.size() == 0",
+            "operators Exists and DoesNotExist take no values: remove them, or use In or NotIn",
+        ),
+    ])
+}
+
+/// The keys of a selector's labels.
+pub(super) fn label_key() -> Value {
+    let text =
+        format!("self.all(key, key.size() <= {LABEL_KEY} && key.matches('{LABEL_KEY_PATTERN}'))");
+    json!([rule(
+        &text,
+        "every key must be that of a label, for example app or example.com/app",
+    )])
+}
+
+/// The selector of pods against the labels of the template.
+pub(super) fn spec() -> Value {
+    const LABELS: &str = "self.template.metadata.labels";
+    let has_labels = format!("has(self.template.metadata) && has({LABELS})");
+    let labels = format!(
+        "!has(self.selector.matchLabels) || self.selector.matchLabels.all(key, \
+         {has_labels} && key in {LABELS} && {LABELS}[key] == self.selector.matchLabels[key])"
+    );
+    let expressions = format!(
+        "!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(one, \
+         {has_labels} && one.key in {LABELS} \
+         ? one.operator == 'Exists' \
+         || (one.operator == 'In' && has(one.values) && {LABELS}[one.key] in one.values) \
+         || (one.operator == 'NotIn' && has(one.values) && !({LABELS}[one.key] in one.values)) \
+         : one.operator in ['NotIn', 'DoesNotExist'])"
+    );
+    let field = ".template";
+    json!([
+        rule_of(
+            field,
+            &labels,
+            "its labels must match the selector: \
+             put all that stands in selector.matchLabels into template.metadata.labels too",
+        ),
+        rule_of(
+            field,
+            &expressions,
+            "its labels must match the selector: change template.metadata.labels until every one of selector.matchExpressions holds",
+        ),
+    ])
+}
+
+/// The pods of the template.
+pub(super) fn pod() -> Value {
+    json!([
+        rule_of(
+            ".restartPolicy",
+            "!has(self.restartPolicy) || self.restartPolicy in ['', 'Always']",
+            "must be Always, for pods of a DaemonSet never end: remove it",
+        ),
+        rule_of(
+            ".activeDeadlineSeconds",
+            "!has(self.activeDeadlineSeconds)",
+            "must not be set, for pods of a DaemonSet never end: remove it",
+        ),
+    ])
+}
+
+/// Names of containers.
+pub(super) fn containers() -> Value {
+    json!([rule(
+        "self.all(one, self.exists_one(other, other.name == one.name))",
+        "two containers have the same name: rename one of them",
+    )])
+}
+
+/// Hooks that nothing calls.
+pub(super) fn lifecycle() -> Value {
+    json!([rule_of(
+        ".inPlaceUpdate",
+        "!has(self.inPlaceUpdate)",
+        "is not called for pods of a DaemonSet: remove it; preDelete is called before a pod is deleted",
+    )])
+}
+
+/// How the settings of a rollout go together. They are only looked at where they have an effect; a missing maxUnavailable is 1
+/// as long as maxSurge is missing too.
+pub(super) fn update_strategy() -> Value {
+    const ROLLING: &str = "self.rollingUpdate";
+    let has_no_effect = format!("self.type != 'RollingUpdate' || !has({ROLLING})");
+    let is_set = |field: &str| format!("has({ROLLING}.{field})");
+    let is_more = |field: &str| {
+        let field = format!("{ROLLING}.{field}");
+        format!("(has({field}) && !string({field}).matches('^0+%?$'))")
+    };
+    let is_type = |name: &str| format!("{ROLLING}.rollingUpdateType == '{name}'");
+    let (unavailable, surge) = (is_more("maxUnavailable"), is_more("maxSurge"));
+    let in_place = is_type("InPlaceIfPossible");
+    let surging = is_type("Surging");
+    let refuse = |condition: &str, message: &str| {
+        let text = format!("{has_no_effect} || !({condition})");
+        rule_of(".rollingUpdate", &text, message)
+    };
+    json!([
+        refuse(
+            &format!("{unavailable} && {surge}"),
+            "maxUnavailable and maxSurge cannot both be more than 0: \
+             the new pod of a node starts either after the old one went, or before; remove one of them",
+        ),
+        refuse(
+            &format!(
+                "({} || {}) && !{unavailable} && !{surge} && !({surging} && !{})",
+                is_set("maxUnavailable"),
+                is_set("maxSurge"),
+                is_set("maxSurge")
+            ),
+            "maxUnavailable and maxSurge are both 0, and no pod could be replaced: \
+             set maxUnavailable to 1 or more, or maxSurge; to stop a rollout, set paused to true",
+        ),
+        refuse(
+            &format!("{in_place} && {surge}"),
+            "a pod that is updated in place has no second one beside it: \
+             remove maxSurge, or set rollingUpdateType to Standard",
+        ),
+        refuse(
+            &format!("{surging} && {unavailable}"),
+            "Surging starts the new pod before the old one goes: remove maxUnavailable, or set rollingUpdateType to Standard",
+        ),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_says_what_to_do_in_one_line() {
+        let all = [
+            share(),
+            burst(),
+            selector(),
+            label_requirement(),
+            label_key(),
+            spec(),
+            pod(),
+            containers(),
+            lifecycle(),
+            update_strategy(),
+        ];
+        let rules = all.iter().flat_map(|rules| rules.as_array().unwrap());
+        for rule in rules {
+            let (text, message) = (
+                rule["rule"].as_str().unwrap(),
+                rule["message"].as_str().unwrap(),
+            );
+            assert!(
+                !text.contains("  ") && !message.contains("  "),
+                "{text}: {message}"
+            );
+            assert!(
+                !message.ends_with('.') && !message.contains('\n'),
+                "{message}"
+            );
+            assert_eq!(
+                text.matches('(').count(),
+                text.matches(')').count(),
+                "{text}"
+            );
+        }
+    }
+}

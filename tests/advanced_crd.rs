@@ -1,0 +1,56 @@
+//! The definition of the Advanced DaemonSet on a real API server: what it takes and what it refuses, and that nothing is lost
+//! between both versions. The embedded cluster knows nothing of schemas.
+//!
+//! Like the scenarios it needs `YURT_DS_SUITE_KUBECONFIG`. What `kubectl` makes of the definition shows `advanced-crd.sh`.
+
+mod cases;
+mod server;
+mod versions;
+
+use serde_json::{Value, json};
+
+use self::server::Server;
+use crate::support::real;
+
+/// Both versions.
+const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
+
+/// An Advanced DaemonSet in which nothing is wrong, with what is changed in it; null takes a field away.
+fn web(change: &Value) -> Value {
+    let mut set = json!({
+        "kind": "DaemonSet",
+        "metadata": { "name": "web" },
+        "spec": {
+            "selector": { "matchLabels": { "app": "web" } },
+            "template": {
+                "metadata": { "labels": { "app": "web" } },
+                "spec": { "containers": [{ "name": "main", "image": "web:1" }] },
+            },
+        },
+    });
+    json_patch::merge(&mut set, change);
+    set
+}
+
+#[test]
+fn the_api_server_holds_to_the_definition_of_the_advanced_daemonset() {
+    let Some(kubeconfig) = real::kubeconfig() else {
+        eprintln!(
+            "SKIPPED: the Advanced DaemonSet on a real API server; {} names no kubeconfig",
+            real::KUBECONFIG
+        );
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let failures = runtime.expect("a runtime").block_on(async {
+        let client = real::client(&kubeconfig, "yurt-ds-suite").await;
+        let server = Server::prepare(client.expect("a client")).await;
+        let mut failures = cases::play(&server).await;
+        failures.extend(versions::play(&server).await);
+        server.tidy_up().await;
+        failures
+    });
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
