@@ -85,8 +85,8 @@ pub use labels::Labels;
 pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, Preparing};
 pub use plan::{Counts, PauseStand, Phase, Plan, Reversal, Stall, WaveStand, WaveState};
 pub use settings::{
-    Disruption, Invalid, Mode, NodeOrder, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType,
-    Scaling, Share, Strategy, Topology, Waves,
+    Disruption, Invalid, Mode, NodeOrder, Note, OnFailure, Pause, Predownload, Reading,
+    RollingUpdateType, Scaling, Share, Strategy, Topology, Waves,
 };
 pub use shared::Shared;
 pub use verdict::{

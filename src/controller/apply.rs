@@ -16,8 +16,8 @@ use super::metrics::{Metrics, SkipReason};
 use super::owner::DaemonSetOwner;
 use super::surge::read;
 use crate::core::names::{
-    CONTROLLER, IN_PLACE_STATE, KRUISE_IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
-    POD_NEED_UPGRADE, PREPARING_DELETE, UNTOLERATED_TAINT,
+    CONTROLLER, IN_PLACE_STATE, KRUISE_IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE,
+    LIFECYCLE_TIMESTAMP, POD_IMAGE_READY, POD_NEED_UPGRADE, PREPARING_DELETE, UNTOLERATED_TAINT,
 };
 use crate::core::{Action, GateWrite, PodRef, Renewal, StaleImage, message_of};
 use crate::index::SetKey;
@@ -247,7 +247,9 @@ impl Writer {
         now: Timestamp,
     ) -> Result<(), WriteError> {
         if !set.is_advanced() {
-            return self.renew_as_is(key, pod, (renewal, IN_PLACE_STATE), now).await;
+            return self
+                .renew_as_is(key, pod, (renewal, IN_PLACE_STATE), now)
+                .await;
         }
         let mut pod = pod.clone();
         if renewal.gate == Some(true) {
@@ -273,7 +275,9 @@ impl Writer {
             let path = k8s::Pod::url_path(&(), Some(&key.namespace));
             let now: k8s::Pod = read(&self.client, path, "pods", pod.name.as_str()).await?;
             let meta = &now.metadata;
-            if meta.uid.as_deref() != Some(&pod.uid.to_string()) || meta.deletion_timestamp.is_some() {
+            if meta.uid.as_deref() != Some(&pod.uid.to_string())
+                || meta.deletion_timestamp.is_some()
+            {
                 return answer;
             }
             pod.resource_version = meta.resource_version.as_deref().unwrap_or_default().into();

@@ -139,7 +139,9 @@ impl RolloutStatus<'_> {
         let state = self.state(phase);
         let plan = self.plan;
         let overdue = match phase {
-            Phase::Progressing | Phase::AwaitingOwners | Phase::AwaitingDeletions => plan.overdue_aside(self.fleet),
+            Phase::Progressing | Phase::AwaitingOwners | Phase::AwaitingDeletions => {
+                plan.overdue_aside(self.fleet)
+            }
             _ => String::new(),
         };
         let refused = match phase {

@@ -349,7 +349,6 @@ fn nodes() -> impl Random<Node> {
         .prop_map(
             |(
                 targeting,
-                native: targeting,
                 readiness,
                 pods,
                 podless,

@@ -12,9 +12,9 @@ mod advice;
 pub mod approved_waves;
 pub mod disruption;
 mod error;
-pub mod fields;
 pub mod failure_threshold;
 pub mod failure_window;
+pub mod fields;
 pub mod image_predownload_parallelism;
 mod kruise;
 pub mod lifecycle;
@@ -266,7 +266,9 @@ pub fn read(source: &SettingsSource<'_>) -> Reading {
         Err(invalid) => Reading::Invalid(invalid),
         Ok(strategy) => {
             notes.append(&mut reader.notes);
-            let unused = source.fields.map(|fields| fields.advice(source.annotations));
+            let unused = source
+                .fields
+                .map(|fields| fields.advice(source.annotations));
             notes.extend(unused.into_iter().flatten());
             notes.extend(advice::on_keys(source.annotations, source.in_template));
             notes.extend(advice::on_percentages(source.annotations));

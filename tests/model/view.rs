@@ -131,6 +131,10 @@ impl State {
                 true => Targeting::Keep,
                 false => Targeting::Run,
             },
+            native: match seen.tainted {
+                true => Targeting::Keep,
+                false => Targeting::Run,
+            },
             readiness: match seen.ready {
                 true => Readiness::Ready {
                     since: at(seen.since),
@@ -182,6 +186,7 @@ impl State {
                 }),
                 unfinished: Default::default(),
                 reverted_from: pod.taken_back.map(hash),
+                gate: None,
             }
             .into(),
             exit: Exit {

@@ -26,8 +26,8 @@ use crate::core::names::{
     POD_IMAGE_READY, PULL_FAILED, PULL_IMAGE_FAIL, PULL_IMAGE_SUCCESS, WAIT_PULL_IMAGE,
 };
 use crate::core::{PullInitiator, message_of};
-use crate::k8s::{self, AdvancedDaemonSet};
 use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
+use crate::k8s::{self, AdvancedDaemonSet};
 use std::sync::Arc;
 
 /// The longest that a condition says why a pull failed, in bytes: a registry's sentence, not its page.

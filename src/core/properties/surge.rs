@@ -453,6 +453,10 @@ impl World {
                 true => Targeting::Run,
                 false => Targeting::Keep,
             },
+            native: match node.targeted {
+                true => Targeting::Run,
+                false => Targeting::Keep,
+            },
             readiness: match node.online {
                 Some(since) => Readiness::Ready {
                     since: after(now(), since),

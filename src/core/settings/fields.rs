@@ -55,11 +55,7 @@ const FIELDS: [(&str, &str, &str); 6] = [
         "selector",
         "spec.updateStrategy.rollingUpdate.selector",
     ),
-    (
-        PAUSED,
-        "paused",
-        "spec.updateStrategy.rollingUpdate.paused",
-    ),
+    (PAUSED, "paused", "spec.updateStrategy.rollingUpdate.paused"),
     (
         ROLLING_UPDATE_TYPE,
         "rollingUpdateType",
@@ -126,7 +122,11 @@ impl FieldSettings {
     /// Reads the fields.
     pub fn of(spec: AdvancedSpec<'_>) -> Self {
         let mut fields = Self::default();
-        let block = |name: &str| spec.rolling_update?.get(name).filter(|value| !value.is_null());
+        let block = |name: &str| {
+            spec.rolling_update?
+                .get(name)
+                .filter(|value| !value.is_null())
+        };
         for (key, name, path) in FIELDS {
             if let Some(value) = block(name) {
                 fields.write(key, path, value);
@@ -236,4 +236,3 @@ fn text(value: &Value) -> String {
         other => other.to_string(),
     }
 }
-
