@@ -141,6 +141,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     for resource in feed::CLUSTER_WIDE {
         readiness.wait_for(resource);
     }
+    let lease_namespace = settings.namespace.clone();
     let (identity, namespace) = (settings.identity.clone(), settings.namespace.clone());
     let complaints = Complaints::default();
     let election = if elects {
@@ -157,7 +158,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     let check = tokio::spawn(check_permissions(
         client.clone(),
         namespace,
-        elects,
+        (elects, kinds),
         metrics.clone(),
         events.clone(),
         (leadership.clone(), told),
@@ -197,6 +198,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         readiness,
         gathering,
         clock,
+        lease_namespace,
     });
     engine.run(shutdown).await;
     check.abort();
@@ -230,7 +232,7 @@ fn settings(args: &LeaseArgs, default_namespace: &str) -> Result<Settings> {
 async fn check_permissions(
     client: Client,
     namespace: String,
-    elects: bool,
+    needs: (bool, Kinds),
     metrics: Arc<Metrics>,
     events: Events,
     (mut leadership, told): (
@@ -238,13 +240,13 @@ async fn check_permissions(
         tokio::sync::mpsc::UnboundedReceiver<Permission>,
     ),
 ) {
-    let missing = permissions::missing(&client, &namespace, elects, &metrics).await;
+    let missing = permissions::missing(&client, &namespace, needs, &metrics).await;
     let leads = leadership.clone();
     let report = async {
         let leads = leadership.wait_for(|now| now.may_write()).await.is_ok();
         if leads && missing != Missing::default() {
             // It may have waited for long.
-            let missing = permissions::missing(&client, &namespace, elects, &metrics).await;
+            let missing = permissions::missing(&client, &namespace, needs, &metrics).await;
             permissions::report(&missing, &namespace, &events);
         }
     };

@@ -45,7 +45,7 @@ impl Writer {
         let requests = requests::<k8s::AdvancedDaemonSet>(&key.namespace);
         let patch = Patch::Apply(&body);
         let request = requests.patch_subresource("status", &key.name, &parameters, &patch);
-        self.send_briefly("patch", "daemonsets.apps.kruise.io/status", request)
+        self.send_briefly("patch", "daemonsets/status.apps.kruise.io", request)
             .await
     }
 

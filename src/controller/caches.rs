@@ -50,6 +50,10 @@ const RELIST_PAUSE: Duration = Duration::from_millis(500);
 /// How often is looked whether Advanced DaemonSets can be made by now.
 const LOOK_FOR_ADVANCED: Duration = Duration::from_secs(300);
 
+/// How often is looked whether Kruise's manager was started beside this one, and whether it still runs.
+const LOOK_FOR_KRUISE: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
 /// Inputs that wait for the engine. A few thousand pods change at once at most, and each input takes half a kilobyte.
 const QUEUE: usize = 512;
 
@@ -62,8 +66,8 @@ pub(super) enum Input {
     Set(Event<DaemonSet>),
     /// Of Advanced DaemonSets.
     Advanced(Event<DaemonSet>),
-    /// The API server serves no Advanced DaemonSets: their CustomResourceDefinition is not installed.
-    NoAdvanced,
+    /// Advanced DaemonSets are left alone, and why.
+    NoAdvanced(Option<AdvancedAbsence>),
     /// Of the ControllerRevisions of a group; the number tells this watch from others.
     Revision(u64, Event<ControllerRevision>),
     /// Of the pods of a group; the number tells this watch from others. That is when it was said: a list that begins shows what was
@@ -71,6 +75,32 @@ pub(super) enum Input {
     Pod(u64, Timestamp, Event<Pod>),
     /// Whether the native controller learns of changes in their order ([`Fleet::in_order`](crate::core::Fleet::in_order)).
     Order(bool),
+}
+
+/// Why Advanced DaemonSets are left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AdvancedAbsence {
+    /// The API server serves none: their CustomResourceDefinition is not installed.
+    NotServed,
+    /// Kruise's manager runs, and makes their pods.
+    OfKruise,
+}
+
+impl AdvancedAbsence {
+    /// The same in words.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::NotServed => {
+                "No Advanced DaemonSets: the CustomResourceDefinition daemonsets.apps.kruise.io is not installed, or does not \
+                 serve v1beta1; native DaemonSets are rolled out, and it is looked for now and then (--controllers native: never)"
+            }
+            Self::OfKruise => {
+                "Advanced DaemonSets are left alone: Kruise's manager runs (its Lease kruise-system/kruise-manager is renewed), and \
+                 two controllers would fight over their pods; stop one of them: kubectl -n kruise-system scale deployment \
+                 kruise-controller-manager --replicas=0, or run this one with --controllers native"
+            }
+        }
+    }
 }
 
 /// A watch that ends when this is dropped.
@@ -152,31 +182,57 @@ impl Caches {
     pub(super) fn advanced_sets(&self) -> CacheWatch {
         let caches = self.clone();
         CacheWatch(tokio::spawn(async move {
-            let mut told = false;
-            while !server::serves_advanced(&caches.parts.client).await {
-                if !std::mem::replace(&mut told, true) {
-                    info!(
-                        "No Advanced DaemonSets: the CustomResourceDefinition daemonsets.apps.kruise.io is not installed, or does \
-                         not serve v1beta1; native ones are rolled out, and it is looked for now and then \
-                         (--controllers native: never)"
-                    );
+            let (mut told, mut watch) = (None, None);
+            loop {
+                let absence = caches.why_no_advanced().await;
+                if let Some((why, _)) = absence
+                    && told != Some(why)
+                {
+                    match why {
+                        AdvancedAbsence::NotServed => info!("{}", why.words()),
+                        AdvancedAbsence::OfKruise => warn!("{}", why.words()),
+                    }
                 }
-                if caches.hand_on(Input::NoAdvanced).await.is_err() {
-                    return;
-                }
-                tokio::time::sleep(LOOK_FOR_ADVANCED).await;
+                told = absence.map(|(why, _)| why);
+                let pause = match absence {
+                    Some((_, pause)) => {
+                        // Before it is told that there are none any more.
+                        drop(watch.take());
+                        if caches.hand_on(Input::NoAdvanced(told)).await.is_err() {
+                            return;
+                        }
+                        pause
+                    }
+                    None => {
+                        watch.get_or_insert_with(|| caches.watch_advanced());
+                        LOOK_FOR_KRUISE
+                    }
+                };
+                tokio::time::sleep(pause).await;
             }
-            let advanced = caches.start::<AdvancedDaemonSet>(
-                "daemonsets.apps.kruise.io",
-                Api::all(caches.parts.client.clone()),
-                config(),
-                ListedBy::Pages,
-                |event| Input::Advanced(as_daemonset(event)),
-            );
-            // It lives as long as this task.
-            std::future::pending::<()>().await;
-            drop(advanced);
         }))
+    }
+
+    fn watch_advanced(&self) -> CacheWatch {
+        self.start::<AdvancedDaemonSet>(
+            "daemonsets.apps.kruise.io",
+            Api::all(self.parts.client.clone()),
+            config(),
+            ListedBy::Pages,
+            |event| Input::Advanced(as_daemonset(event)),
+        )
+    }
+
+    /// Why Advanced DaemonSets are left alone, if they are, and when to look again.
+    async fn why_no_advanced(&self) -> Option<(AdvancedAbsence, Duration)> {
+        let client = &self.parts.client;
+        if !server::serves_advanced(client).await {
+            Some((AdvancedAbsence::NotServed, LOOK_FOR_ADVANCED))
+        } else if server::is_kruise_running(client).await {
+            Some((AdvancedAbsence::OfKruise, LOOK_AGAIN))
+        } else {
+            None
+        }
     }
 
     /// The ControllerRevisions of a group: they carry the labels of the pods.

@@ -24,7 +24,7 @@ use tracing::debug;
 use self::advanced::{PodEvents, Tended};
 use super::advanced::RevisionsRead;
 use super::apply::{WriteError, Writer};
-use super::caches::Input;
+use super::caches::{AdvancedAbsence, Input};
 use super::events::{Events, Severity, Subject};
 use super::feed::{Feed, FeedOutcome};
 use super::gathering::Gathering;
@@ -84,6 +84,8 @@ pub(super) struct EngineParts {
     pub(super) readiness: ReadinessHandle,
     pub(super) gathering: Gathering,
     pub(super) clock: Clock,
+    /// Where the Lease is, of which Events about the controller itself tell.
+    pub(super) lease_namespace: String,
 }
 
 /// The loop and what it remembers.
@@ -238,9 +240,22 @@ impl Engine {
         for (key, delay) in fed.requeued {
             self.requeue(key, delay);
         }
+        if let Some(why @ AdvancedAbsence::OfKruise) = fed.absence {
+            self.tell_absence(why);
+        }
         if fed.strays {
             self.look_soon();
         }
+    }
+
+    /// Tells, while this replica leads, that Advanced DaemonSets are left alone.
+    fn tell_absence(&mut self, why: AdvancedAbsence) {
+        if !self.parts.writer.may_write() {
+            return;
+        }
+        let about = Subject::lease(&self.parts.lease_namespace);
+        let events = &self.parts.events;
+        events.publish(&about, Severity::Warning, "KruiseRuns", why.words());
     }
 
     /// A pass follows although no DaemonSet of ours changed.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
 
-use super::caches::{CacheWatch, Caches, Input};
+use super::caches::{AdvancedAbsence, CacheWatch, Caches, Input};
 use super::groups::Group;
 use crate::core::PodUid;
 use crate::index::{Index, RequeueDelay, SetChange, SetKey, SetKind};
@@ -120,6 +120,8 @@ pub(super) struct FeedOutcome {
     pub(super) gone: Vec<SetKey>,
     /// What there is to say of DaemonSets that are not ours may have changed.
     pub(super) strays: bool,
+    /// Why Advanced DaemonSets are left alone from now on.
+    pub(super) absence: Option<AdvancedAbsence>,
     /// Complete lists of these resources have arrived.
     pub(super) complete: Vec<&'static str>,
 }
@@ -225,8 +227,10 @@ impl Feed {
             Input::Node(event) => self.node(index, event, now),
             Input::Set(event) => self.set(index, SetKind::Native, event),
             Input::Advanced(event) => self.set(index, SetKind::Advanced, event),
-            Input::NoAdvanced if self.advanced.complete => FeedOutcome::default(),
-            Input::NoAdvanced => self.finish_sets(index, SetKind::Advanced),
+            Input::NoAdvanced(why) => FeedOutcome {
+                absence: why,
+                ..self.lose_advanced(index)
+            },
             Input::Revision(number, event) => self.revision(index, number, event, now),
             Input::Pod(number, said, event) => self.pod(index, number, (event, said), now),
             Input::Order(in_order) => {
@@ -287,6 +291,15 @@ impl Feed {
             Event::InitDone => return self.finish_sets(index, kind),
         }
         FeedOutcome::default()
+    }
+
+    /// There are no Advanced DaemonSets to roll out, or not any more.
+    fn lose_advanced(&mut self, index: &mut Index) -> FeedOutcome {
+        let is_any = index.keys().any(SetKey::is_advanced);
+        match self.advanced.complete && !is_any {
+            true => FeedOutcome::default(),
+            false => self.finish_sets(index, SetKind::Advanced),
+        }
     }
 
     /// A complete list of the DaemonSets of a kind has arrived.

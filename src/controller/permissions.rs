@@ -15,8 +15,10 @@ use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use super::events::{Events, Severity, Subject};
+use super::feed::Kinds;
 use super::metrics::Metrics;
-use crate::core::names::{BASE_RBAC, MAX_SURGE_RBAC};
+use super::server;
+use crate::core::names::{BASE_RBAC, KRUISE_GROUP, MAX_SURGE_RBAC};
 use crate::core::{Reading, RollingUpdateType, Strategy};
 use crate::index::{Index, SetKey};
 use crate::k8s::DaemonSet;
@@ -98,6 +100,25 @@ pub const PRE_PULL: OptionalPermission = OptionalPermission {
     component: "manifests/components/pre-pull",
 };
 
+/// What Advanced DaemonSets add: their pods, revisions and status are made by this controller.
+pub const ADVANCED: [Permission; 10] = [
+    cluster(KRUISE_GROUP, "daemonsets", "get"),
+    cluster(KRUISE_GROUP, "daemonsets", "list"),
+    cluster(KRUISE_GROUP, "daemonsets", "watch"),
+    cluster(KRUISE_GROUP, "daemonsets/status", "patch"),
+    // Where API servers check it, only who may do this may name one as the owner that waits for its pods.
+    cluster(KRUISE_GROUP, "daemonsets/finalizers", "update"),
+    cluster("apps", "controllerrevisions", "create"),
+    cluster("apps", "controllerrevisions", "patch"),
+    cluster("apps", "controllerrevisions", "delete"),
+    cluster("", "pods", "create"),
+    // Whether Kruise's manager runs beside this one.
+    lease(PermissionScope::KruiseLease, "get"),
+];
+
+/// The manifests that grant it.
+pub const ADVANCED_RBAC: &str = "manifests/components/advanced";
+
 /// What settings add.
 pub const EXTRA: [OptionalPermission; 2] = [SURGE, PRE_PULL];
 
@@ -117,12 +138,20 @@ impl OptionalPermission {
 
 /// What grants a permission.
 pub fn granted_by(verb: &str, resource: &str) -> &'static str {
-    let is_meant = |extra: &&OptionalPermission| {
-        let needed = extra.permission;
-        (needed.verb, needed.resource) == (verb, resource)
+    let extra = EXTRA
+        .iter()
+        .find(|extra| extra.permission.is_for(verb, resource));
+    let is_advanced = || {
+        let mut base = NEEDED.iter();
+        let mut added = ADVANCED.iter();
+        !base.any(|known| known.is_for(verb, resource))
+            && added.any(|known| known.is_for(verb, resource))
     };
-    let extra = EXTRA.iter().find(is_meant);
-    extra.map_or(BASE, |extra| extra.component)
+    match extra {
+        Some(extra) => extra.component,
+        None if is_advanced() => ADVANCED_RBAC,
+        None => BASE,
+    }
 }
 
 /// What the service account lacks.
@@ -130,6 +159,8 @@ pub fn granted_by(verb: &str, resource: &str) -> &'static str {
 pub struct Missing {
     /// Of what is always needed.
     always: Vec<Permission>,
+    /// Of what Advanced DaemonSets need.
+    advanced: Vec<Permission>,
     /// Of what settings need, with the DaemonSets that have those settings.
     for_settings: Vec<(OptionalPermission, Vec<SetKey>)>,
 }
@@ -139,14 +170,27 @@ pub struct Missing {
 pub async fn missing(
     client: &Client,
     lease_namespace: &str,
-    elects: bool,
+    (elects, kinds): (bool, Kinds),
     metrics: &Metrics,
 ) -> Missing {
     let mut missing = Missing::default();
     for permission in needed(elects) {
+        let is_of_native = permission.group == "apps" && permission.resource.starts_with("daemonsets");
+        if is_of_native && !kinds.native {
+            continue;
+        }
         if !is_granted(client, lease_namespace, permission).await {
             note(permission, metrics);
             missing.always.push(permission);
+        }
+    }
+    // Nobody needs it where there can be none.
+    if kinds.advanced && server::serves_advanced(client).await {
+        for permission in ADVANCED {
+            if !is_granted(client, lease_namespace, permission).await {
+                note(permission, metrics);
+                missing.advanced.push(permission);
+            }
         }
     }
     for extra in EXTRA {
@@ -182,8 +226,8 @@ impl DeniedPermissions {
     /// That `verb` on `resource` (without its group) was refused so.
     pub fn tell(&self, verb: &str, resource: &str) {
         let extra = EXTRA.iter().map(|extra| &extra.permission);
-        let mut known = NEEDED.iter().chain(extra);
-        let meant = known.find(|known| (known.verb, known.resource) == (verb, resource));
+        let mut known = NEEDED.iter().chain(extra).chain(&ADVANCED);
+        let meant = known.find(|known| known.is_for(verb, resource));
         if let Some(permission) = meant {
             // Nobody hears it while the process ends.
             let _ended = self.0.send(*permission);
@@ -205,7 +249,8 @@ pub async fn follow(
         .for_settings
         .iter()
         .map(|(extra, _)| extra.permission);
-    let mut lacking: BTreeSet<Permission> = missing.always.iter().copied().chain(extra).collect();
+    let known = missing.always.iter().chain(&missing.advanced).copied();
+    let mut lacking: BTreeSet<Permission> = known.chain(extra).collect();
     loop {
         let heard = tokio::select! {
             heard = told.recv() => heard,
@@ -295,6 +340,14 @@ pub fn report(missing: &Missing, lease_namespace: &str, events: &Events) {
             names.join(", ")
         ));
     }
+    if !missing.advanced.is_empty() {
+        let names: Vec<String> = missing.advanced.iter().map(Permission::describe).collect();
+        sentences.push(format!(
+            "The controller's service account lacks: {}, which Advanced DaemonSets need. Apply {ADVANCED_RBAC} of this version, or \
+             run with --controllers native.",
+            names.join(", ")
+        ));
+    }
     for (extra, users) in &missing.for_settings {
         let first = users.first().map(ToString::to_string).unwrap_or_default();
         let more = match users.len() {
@@ -320,8 +373,12 @@ pub fn report(missing: &Missing, lease_namespace: &str, events: &Events) {
 pub fn report_lost(permission: Permission, lease_namespace: &str, events: &Events) {
     if ["list", "watch"].contains(&permission.verb) {
         let lacks = permission.describe();
+        let apply = match permission.group {
+            KRUISE_GROUP => ADVANCED_RBAC,
+            _ => BASE,
+        };
         let note = format!(
-            "The controller's service account lacks: {lacks}. What it knew before may be old by now. Apply manifests/base/rbac of this version."
+            "The controller's service account lacks: {lacks}. What it knew before may be old by now. Apply {apply} of this version."
         );
         let about = Subject::lease(lease_namespace);
         events.publish(&about, Severity::Warning, PERMISSION_MISSING, &note);

@@ -1,10 +1,13 @@
 //! Which Kubernetes this is, as far as that makes a difference.
 
-use kube::Client;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Client};
 use tracing::{info, warn};
 
 use crate::backoff::Backoff;
-use crate::core::names::KRUISE_VERSION;
+use crate::core::names::{KRUISE_LEASE, KRUISE_VERSION};
 use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 
 /// From this version of the API server (major, minor) on, the native controller learns of changes of several pods in the order
@@ -68,6 +71,24 @@ pub(super) async fn serves_advanced(client: &Client) -> bool {
         }
         tokio::time::sleep(backoff.next().unwrap_or_default()).await;
     }
+}
+
+/// How far apart two looks at a Lease are: whoever holds it renews it in between.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(6);
+
+/// Whether Kruise's manager runs, which makes the pods of Advanced DaemonSets itself: whether its Lease is renewed.
+pub(super) async fn is_kruise_running(client: &Client) -> bool {
+    let (namespace, name) = KRUISE_LEASE;
+    let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
+    let look = async || {
+        let lease = within(WRITE_DEADLINE, leases.get_opt(name)).await;
+        lease.ok().flatten()?.spec?.renew_time
+    };
+    let Some(before) = look().await else {
+        return false;
+    };
+    tokio::time::sleep(BETWEEN_LOOKS).await;
+    look().await.is_some_and(|renewed| renewed != before)
 }
 
 /// Whether another attempt may be answered; the watches say that the API server cannot be reached.

@@ -44,6 +44,8 @@ pub const PULL_FAILED: &str = " failed: ";
 
 /// Group of Advanced DaemonSets (Kruise).
 pub const KRUISE_GROUP: &str = "apps.kruise.io";
+/// The Lease that Kruise's manager holds while it runs, and its namespace (Kruise).
+pub const KRUISE_LEASE: (&str, &str) = ("kruise-system", "kruise-manager");
 /// The version by which pods and revisions name their Advanced DaemonSet, whatever version made it (Kruise).
 pub const KRUISE_VERSION: &str = "apps.kruise.io/v1beta1";
 /// Readiness gate of a pod that may be updated in place, and the condition for it (Kruise).

@@ -15,6 +15,8 @@ pub enum PermissionScope {
     LeaseNamespace,
     /// The Lease itself.
     Lease,
+    /// The Lease of Kruise's manager.
+    KruiseLease,
 }
 
 /// One verb on one resource.
@@ -68,15 +70,27 @@ impl Permission {
         }
     }
 
+    /// Whether it is what a request needs that was refused: `verb` on `resource`, which carries the group where that is not told
+    /// by the name alone.
+    pub(crate) fn is_for(&self, verb: &str, resource: &str) -> bool {
+        self.verb == verb && (self.resource == resource || self.resource_and_group() == resource)
+    }
+
     /// The question whether the service account has it; `lease_namespace` is where the Lease is.
     pub(crate) fn review(&self, lease_namespace: &str) -> SelfSubjectAccessReview {
         let (resource, subresource) = match self.resource.split_once('/') {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
             None => (self.resource, None),
         };
-        let namespace =
-            (self.scope != PermissionScope::Cluster).then(|| lease_namespace.to_owned());
-        let name = (self.scope == PermissionScope::Lease).then(|| names::LEASE.to_owned());
+        let (namespace, name) = match self.scope {
+            PermissionScope::Cluster => (None, None),
+            PermissionScope::LeaseNamespace => (Some(lease_namespace), None),
+            PermissionScope::Lease => (Some(lease_namespace), Some(names::LEASE)),
+            PermissionScope::KruiseLease => {
+                let (namespace, name) = names::KRUISE_LEASE;
+                (Some(namespace), Some(name))
+            }
+        };
         SelfSubjectAccessReview {
             spec: SelfSubjectAccessReviewSpec {
                 resource_attributes: Some(ResourceAttributes {
@@ -84,8 +98,8 @@ impl Permission {
                     resource: Some(resource.to_owned()),
                     subresource,
                     verb: Some(self.verb.to_owned()),
-                    namespace,
-                    name,
+                    namespace: namespace.map(str::to_owned),
+                    name: name.map(str::to_owned),
                     ..ResourceAttributes::default()
                 }),
                 ..SelfSubjectAccessReviewSpec::default()
@@ -131,6 +145,9 @@ pub(crate) mod testing {
                 (scope, []) => scope,
                 (PermissionScope::LeaseNamespace, [name]) if name == names::LEASE => {
                     PermissionScope::Lease
+                }
+                (PermissionScope::Cluster, [name]) if name == names::KRUISE_LEASE.1 => {
+                    PermissionScope::KruiseLease
                 }
                 (_, names) => panic!("unexpected resourceNames {names:?}"),
             };

@@ -20,6 +20,11 @@ use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::k8s::permission::testing::granted;
 use crate::sim::cluster::{Cluster, ClusterOptions};
 
+const BOTH: Kinds = Kinds {
+    native: true,
+    advanced: true,
+};
+
 #[test]
 fn the_manifests_grant_exactly_what_is_needed() {
     let mut given = granted(
@@ -67,6 +72,25 @@ fn each_component_grants_exactly_what_its_setting_needs() {
     assert_eq!(granted_by("delete", "pods"), "manifests/base/rbac");
 }
 
+#[test]
+fn the_component_of_advanced_daemonsets_grants_exactly_what_they_need() {
+    let file = include_str!("../../../manifests/components/advanced/clusterrole.yaml");
+    let wanted = ADVANCED.into_iter().map(|p| {
+        let text = |text: &str| text.to_owned();
+        (p.scope, text(p.group), text(p.resource), text(p.verb))
+    });
+    assert_eq!(granted(file, PermissionScope::Cluster), wanted.collect());
+    for (verb, resource, expected) in [
+        ("list", "daemonsets.apps.kruise.io", ADVANCED_RBAC),
+        ("patch", "daemonsets/status.apps.kruise.io", ADVANCED_RBAC),
+        ("create", "controllerrevisions", ADVANCED_RBAC),
+        ("list", "controllerrevisions", BASE),
+        ("list", "daemonsets", BASE),
+    ] {
+        assert_eq!(granted_by(verb, resource), expected, "{verb} {resource}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_setting_needs_is_missing_only_while_a_daemonset_has_the_setting() {
     let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
@@ -76,7 +100,7 @@ async fn what_a_setting_needs_is_missing_only_while_a_daemonset_has_the_setting(
         let makes = request.verb == "create" && request.subresource.is_empty();
         makes && ["pods", "jobs"].contains(&request.resource.as_str())
     });
-    let lacking = async || missing(&client, "yurt-ds", true, &Metrics::new()).await;
+    let lacking = async || missing(&client, "yurt-ds", (true, BOTH), &Metrics::new()).await;
     let sets: Api<k8s_openapi::api::apps::v1::DaemonSet> = Api::default_namespaced(client.clone());
     let add = async |name: &str, mode: &str, annotations: Value| {
         let set = json!({
@@ -143,7 +167,7 @@ async fn what_is_missing_becomes_one_event_and_a_metric_that_name_it() {
     });
     let client = Client::new(service, "default");
     let metrics = Metrics::new();
-    let missing = missing(&client, "yurt-ds", true, &metrics).await;
+    let missing = missing(&client, "yurt-ds", (true, BOTH), &metrics).await;
     let names: Vec<String> = missing
         .always
         .iter()
