@@ -175,7 +175,8 @@ pub async fn missing(
 ) -> Missing {
     let mut missing = Missing::default();
     for permission in needed(elects) {
-        let is_of_native = permission.group == "apps" && permission.resource.starts_with("daemonsets");
+        let is_of_native =
+            permission.group == "apps" && permission.resource.starts_with("daemonsets");
         if is_of_native && !kinds.native {
             continue;
         }

@@ -31,7 +31,7 @@ pub struct AdvancedRecord {
     /// When pods that are over may go.
     backoff: FailedPodsBackoff,
     /// Pods that its selector matches, and nobody controls.
-    orphans: BTreeMap<PodUid, PodRef>,
+    orphans: BTreeMap<PodUid, (NodeName, PodRef)>,
     /// Pods that left its watch without being deleted, as far as was seen.
     strays: BTreeSet<(PodUid, String)>,
     /// How often a revision had to get another name because its own was taken.
@@ -171,7 +171,7 @@ impl AdvancedRecord {
     }
 
     /// Takes in a pod that is not this DaemonSet's; whether it is news that it could be.
-    pub(super) fn note_orphan(&mut self, meta: &ObjectMeta) -> bool {
+    pub(super) fn note_orphan(&mut self, node: NodeName, meta: &ObjectMeta) -> bool {
         let uid = PodUid::from(meta.uid.as_deref().unwrap_or_default());
         let mut owners = meta.owner_references.iter().flatten();
         let is_controlled = owners.any(|owner| owner.controller == Some(true));
@@ -184,7 +184,7 @@ impl AdvancedRecord {
             uid: uid.clone(),
             resource_version: meta.resource_version.as_deref().unwrap_or_default().into(),
         };
-        self.orphans.insert(uid, orphan).is_none()
+        self.orphans.insert(uid, (node, orphan)).is_none()
     }
 
     /// Forgets an orphan.
@@ -192,14 +192,22 @@ impl AdvancedRecord {
         self.orphans.remove(uid);
     }
 
-    /// The orphans, each told once: whoever adopts one hears of it again only when it changes.
-    pub fn take_orphans(&mut self) -> Vec<PodRef> {
-        std::mem::take(&mut self.orphans).into_values().collect()
+    /// The orphans with their nodes, each told once: whoever adopts one hears of it again only when it changes. From `now` on none
+    /// is made on these nodes before they show as adopted.
+    pub fn take_orphans(&mut self, now: Timestamp) -> Vec<(NodeName, PodRef)> {
+        let orphans: Vec<_> = std::mem::take(&mut self.orphans).into_values().collect();
+        self.begin_creation(orphans.iter().map(|(node, _)| node), now);
+        orphans
     }
 
-    /// Whether there are any.
-    pub fn has_orphans(&self) -> bool {
-        !self.orphans.is_empty()
+    /// That one could not be adopted: it is tried again.
+    pub fn return_orphan(&mut self, node: NodeName, pod: PodRef) {
+        self.orphans.entry(pod.uid.clone()).or_insert((node, pod));
+    }
+
+    /// The nodes of the orphans.
+    pub fn orphaned(&self) -> impl Iterator<Item = &NodeName> {
+        self.orphans.values().map(|(node, _)| node)
     }
 
     /// A pod that was not being deleted is not among those of the selector any more.

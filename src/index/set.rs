@@ -299,7 +299,9 @@ impl SetRecord {
                 false => RequeueDelay::Never,
             };
             let advanced = self.advanced.as_mut();
-            let is_orphan = advanced.is_some_and(|advanced| advanced.note_orphan(&pod.metadata));
+            let node = NodeName::from(pod.spec.target_node().unwrap_or_default());
+            let is_orphan =
+                advanced.is_some_and(|advanced| advanced.note_orphan(node, &pod.metadata));
             return match is_orphan {
                 true => RequeueDelay::Short,
                 false => gone,

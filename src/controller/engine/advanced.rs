@@ -17,9 +17,10 @@ use crate::controller::report::{Notice, Report};
 use crate::controller::surge::SurgeResult;
 use crate::core::messages::not_created;
 use crate::core::{
-    Action, Fleet, Manage, NodeName, PodUid, Readiness, Revision, RevisionState, manage,
+    Action, Fleet, Manage, NodeName, PodRef, PodUid, Readiness, Revision, RevisionState, manage,
 };
 use crate::index::{NumbersDue, SetKey, StatusNumbers, WriteAnswer};
+use crate::k8s::client::Failure;
 
 /// So many Events about single pods are sent at once, and one more every so often (client-go, `EventSourceObjectSpamFilter`).
 const POD_EVENTS: u32 = 25;
@@ -60,8 +61,8 @@ impl PodEvents {
 
 /// What became of the upkeep of an Advanced DaemonSet.
 pub(super) enum Tended {
-    /// A pod was adopted.
-    Adopted(Result<(), WriteError>),
+    /// A pod on that node was adopted.
+    Adopted(NodeName, PodRef, Result<(), WriteError>),
     /// A pod was let go, or had not to be.
     Released(String, Result<bool, WriteError>),
     /// These revisions, each with what became of it, were to be deleted.
@@ -97,7 +98,9 @@ impl Engine {
         self.wake_at(key, managed.wake);
         match &fleet.revision {
             RevisionState::Current(revision) => {
-                self.claim(key);
+                // Before pods are made where they are.
+                let adopted = self.claim(key, now);
+                managed.create.retain(|node| !adopted.contains(node));
                 self.create(key, revision, std::mem::take(&mut managed.create), now);
                 self.trim(key, fleet, revision);
                 self.open_gates(key, fleet, &actions, now);
@@ -298,21 +301,33 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// Adopts pods that nobody controls, and lets those go that the selector does not match any more.
-    fn claim(&mut self, key: &SetKey) {
+    /// Adopts pods that nobody controls, and lets those go that the selector does not match any more; the nodes of the former.
+    fn claim(&mut self, key: &SetKey, now: Timestamp) -> BTreeSet<NodeName> {
+        let state = self.state.sets.entry(key.clone()).or_default();
         let Some(set) = self.index.set_mut(key) else {
-            return;
+            return BTreeSet::new();
         };
+        if let Some(until) = state.pods.holds(now) {
+            state.wake = state.wake.into_iter().chain([until]).min();
+            return set
+                .advanced
+                .iter()
+                .flat_map(|own| own.orphaned())
+                .cloned()
+                .collect();
+        }
         let owner = DaemonSetOwner::of(set);
         let Some(advanced) = &mut set.advanced else {
-            return;
+            return BTreeSet::new();
         };
-        let (orphans, strays) = (advanced.take_orphans(), advanced.take_strays());
-        for pod in orphans {
+        let (orphans, strays) = (advanced.take_orphans(now), advanced.take_strays());
+        let places = orphans.iter().map(|(node, _)| node.clone()).collect();
+        for (node, pod) in orphans {
             info!(daemonset = %key, pod = %pod.name, "Adopts a pod that nobody controls");
             let (writer, owner) = (self.parts.writer.clone(), owner.clone());
             self.tended(key, async move |key| {
-                Tended::Adopted(writer.adopt(&key, &owner, &pod).await)
+                let adopted = writer.adopt(&key, &owner, &pod).await;
+                Tended::Adopted(node, pod, adopted)
             });
         }
         for (uid, name) in strays {
@@ -324,6 +339,7 @@ impl Engine {
                 Tended::Released(name, released)
             });
         }
+        places
     }
 
     /// Opens the readiness gates of pods that are not being updated in place.
@@ -405,7 +421,19 @@ impl Engine {
     /// Takes in what became of such upkeep.
     pub(super) fn note_tended(&mut self, key: &SetKey, tended: Tended, now: Timestamp) {
         let refusal = match tended {
-            Tended::Adopted(answer) | Tended::Opened(answer) => answer.err(),
+            Tended::Opened(answer) => answer.err(),
+            Tended::Adopted(_, _, Ok(())) => None,
+            Tended::Adopted(node, pod, Err(refusal)) => {
+                let set = self.index.set_mut(key);
+                if let Some(advanced) = set.and_then(|set| set.advanced.as_mut()) {
+                    // Of one that is gone or was changed the watch tells.
+                    match refusal.failure() {
+                        Some(Failure::Gone | Failure::Conflict) => advanced.end_creation(&node),
+                        _ => advanced.return_orphan(node, pod),
+                    }
+                }
+                Some(refusal)
+            }
             Tended::Released(pod, Ok(true)) => {
                 info!(daemonset = %key, pod, "Let go a pod whose labels the selector does not match any more");
                 None
