@@ -21,6 +21,7 @@ mod gathering;
 mod groups;
 pub mod identity;
 mod in_place;
+mod kinds;
 pub mod lease;
 mod lookup;
 pub mod metrics;
@@ -56,8 +57,8 @@ use metrics::Metrics;
 use permissions::Missing;
 use prepull::Puller;
 
-pub use feed::Kinds;
 pub use gathering::Gathering;
+pub use kinds::Kinds;
 
 /// What the controller runs with; tests and the simulator bring their own.
 pub struct ControllerConfig {
@@ -136,7 +137,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         (SetKind::Advanced, kinds.advanced),
     ];
     for (kind, _) in watched.iter().filter(|(_, is_watched)| *is_watched) {
-        readiness.wait_for(feed::resource_of(*kind));
+        readiness.wait_for(kinds::resource_of(*kind));
     }
     for resource in feed::CLUSTER_WIDE {
         readiness.wait_for(resource);

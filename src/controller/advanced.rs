@@ -9,10 +9,9 @@ use kube::Resource as _;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 
-use super::apply::{WriteError, Writer, requests};
+use super::apply::{WriteError, Writer, read, requests};
 use super::owner::DaemonSetOwner;
 use super::surge::manifest::controlled_by_advanced;
-use super::surge::read;
 use crate::core::PodRef;
 use crate::core::names::{CONTROLLER, IN_PLACE_UPDATE_READY, KRUISE_VERSION};
 use crate::index::{SetKey, StatusNumbers};

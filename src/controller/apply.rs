@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{Request, request};
 use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
@@ -14,7 +15,6 @@ use super::in_place;
 use super::lease::Leadership;
 use super::metrics::{Metrics, SkipReason};
 use super::owner::DaemonSetOwner;
-use super::surge::read;
 use crate::core::names::{
     CONTROLLER, IN_PLACE_STATE, KRUISE_IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE,
     LIFECYCLE_TIMESTAMP, POD_IMAGE_READY, POD_NEED_UPGRADE, PREPARING_DELETE, UNTOLERATED_TAINT,
@@ -425,6 +425,25 @@ impl Writer {
             error,
         })
     }
+}
+
+/// Reads one object whole.
+pub(super) async fn read<T: DeserializeOwned>(
+    client: &Client,
+    path: String,
+    resource: &'static str,
+    name: &str,
+) -> Result<T, WriteError> {
+    let request = Request::new(path).get(name, &Default::default());
+    let request = request.map_err(kube::Error::BuildRequest);
+    let read = within(WRITE_DEADLINE, async {
+        client.request::<T>(request?).await
+    });
+    read.await.map_err(|error| WriteError::Failed {
+        verb: "get",
+        resource,
+        error,
+    })
 }
 
 /// Requests for objects of this kind in a namespace.

@@ -48,7 +48,7 @@ const LIST_SILENCE: Duration = Duration::from_secs(15);
 const RELIST_PAUSE: Duration = Duration::from_millis(500);
 
 /// How often is looked whether Advanced DaemonSets can be made by now.
-const LOOK_FOR_ADVANCED: Duration = Duration::from_secs(300);
+const LOOK_FOR_ADVANCED: Duration = Duration::from_secs(60);
 
 /// How often is looked whether Kruise's manager was started beside this one, and whether it still runs.
 const LOOK_FOR_KRUISE: Duration = Duration::from_secs(60);

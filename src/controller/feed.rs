@@ -7,21 +7,13 @@ use kube::runtime::watcher::Event;
 
 use super::caches::{AdvancedAbsence, CacheWatch, Caches, Input};
 use super::groups::Group;
+use super::kinds::{Kinds, resource_of};
 use crate::core::PodUid;
 use crate::index::{Index, RequeueDelay, SetChange, SetKey, SetKind};
 use crate::k8s;
 
 /// What is watched in the whole cluster; nothing is decided before all of it has been listed.
 pub(super) const CLUSTER_WIDE: [&str; 2] = ["nodes", "controllerrevisions"];
-
-/// Which kinds of DaemonSets are rolled out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kinds {
-    /// Native ones.
-    pub native: bool,
-    /// Advanced ones.
-    pub advanced: bool,
-}
 
 /// More watches than this beside those that would do are put together.
 const SPARE_GROUPS: usize = 8;
@@ -576,14 +568,6 @@ impl GroupWatch {
         let namespace = pod.metadata.namespace.clone().unwrap_or_default();
         let members = self.group.members.keys();
         members.filter(move |key| *key.namespace == *namespace)
-    }
-}
-
-/// What is waited for at the start, by the kind of DaemonSets.
-pub(super) fn resource_of(kind: SetKind) -> &'static str {
-    match kind {
-        SetKind::Native => "daemonsets",
-        SetKind::Advanced => "daemonsets.apps.kruise.io",
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use super::events::{Events, Severity, Subject};
-use super::feed::Kinds;
+use super::kinds::Kinds;
 use super::metrics::Metrics;
 use super::server;
 use crate::core::names::{BASE_RBAC, KRUISE_GROUP, MAX_SURGE_RBAC};

@@ -7,19 +7,17 @@
 pub(super) mod manifest;
 
 use futures::future::join_all;
+use kube::Resource as _;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::core::Request;
-use kube::{Client, Resource as _};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::apply::{WriteError, Writer, requests};
+use super::apply::{WriteError, Writer, read, requests};
 use super::owner::DaemonSetOwner;
 use crate::core::names::CONTROLLER;
 use crate::core::{Action, NodeName, PodRef, Revision};
 use crate::index::SetKey;
 use crate::k8s;
-use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
+use crate::k8s::client::Failure;
 use manifest::{TemplateOrigin, manifest};
 
 /// The pods that a batch of creations begins with; each batch without a refusal is followed by one of twice as many (Kubernetes,
@@ -173,23 +171,4 @@ impl Writer {
         let request = request.patch(pod.name.as_str(), &parameters, &Patch::Merge(&patch));
         self.send("patch", "pods", request).await.map(drop)
     }
-}
-
-/// Reads one object whole.
-pub(super) async fn read<T: DeserializeOwned>(
-    client: &Client,
-    path: String,
-    resource: &'static str,
-    name: &str,
-) -> Result<T, WriteError> {
-    let request = Request::new(path).get(name, &Default::default());
-    let request = request.map_err(kube::Error::BuildRequest);
-    let read = within(WRITE_DEADLINE, async {
-        client.request::<T>(request?).await
-    });
-    read.await.map_err(|error| WriteError::Failed {
-        verb: "get",
-        resource,
-        error,
-    })
 }

@@ -4,6 +4,7 @@
 //! present template (spec: the upgrade model's "which pods are up to date"). Templates are compared as raw JSON, so that
 //! a field which no library here knows still counts.
 
+pub(in crate::core) mod defaults;
 pub(in crate::core) mod fingerprint;
 
 use std::cmp::Reverse;

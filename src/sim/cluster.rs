@@ -25,7 +25,7 @@ mod apply;
 mod binding;
 mod budgets;
 mod compute_quota;
-mod defaults;
+pub(crate) mod defaults;
 mod discovery;
 mod disruption;
 mod fields;

@@ -13,10 +13,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::precondition;
-use crate::controller::apply::{WriteError, Writer, requests};
+use crate::controller::apply::{WriteError, Writer, read, requests};
 use crate::controller::owner::DaemonSetOwner;
 use crate::controller::surge::manifest::controlled_by_advanced;
-use crate::controller::surge::read;
 use crate::core::names::{CONTROLLER, REVISION_HASH_LABEL};
 use crate::core::revision::TemplateFingerprint;
 use crate::core::{PodRef, Revision};

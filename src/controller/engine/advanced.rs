@@ -17,9 +17,10 @@ use crate::controller::report::{Notice, Report};
 use crate::controller::surge::SurgeResult;
 use crate::core::messages::not_created;
 use crate::core::{
-    Action, Fleet, Manage, NodeName, PodRef, PodUid, Readiness, Revision, RevisionState, manage,
+    Action, Fleet, Manage, NodeName, PodName, PodRef, PodUid, Readiness, Revision, RevisionState,
+    manage,
 };
-use crate::index::{NumbersDue, SetKey, StatusNumbers, WriteAnswer};
+use crate::index::{NumbersDue, PodWrite, SetKey, StatusNumbers, WriteAnswer};
 use crate::k8s::client::Failure;
 
 /// So many Events about single pods are sent at once, and one more every so often (client-go, `EventSourceObjectSpamFilter`).
@@ -267,6 +268,26 @@ impl Engine {
         let set = self.index.set_mut(key);
         if let Some(advanced) = set.and_then(|set| set.advanced.as_mut()) {
             advanced.note_over(node, now);
+        }
+    }
+
+    /// Tells of a write to one pod that Kruise tells of, in its words.
+    pub(super) fn tell_of_write(
+        &mut self,
+        key: &SetKey,
+        (pod, write): (&PodName, &PodWrite),
+        done: bool,
+        now: Timestamp,
+    ) {
+        match (write, done) {
+            (PodWrite::Deletion | PodWrite::Eviction, true) => {
+                self.tell_pod(key, "SuccessfulDelete", format!("Deleted pod: {pod}"), now);
+            }
+            (PodWrite::Renewal { to, .. }, true) => {
+                let note = format!("successfully update pod {pod} in-place(revision {to})");
+                self.tell_pod(key, "SuccessfulUpdatePodInPlace", note, now);
+            }
+            _ => {}
         }
     }
 

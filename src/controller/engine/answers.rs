@@ -228,6 +228,9 @@ impl Engine {
             let node = set.place_of(&pod.uid).map(ToString::to_string);
             log(key, &node.unwrap_or_default(), pod, &write);
         }
+        if key.is_advanced() {
+            self.tell_of_write(key, (&pod.name, &write), result.is_ok(), now);
+        }
     }
 
     /// Takes in what became of handing over the successor of a pod; `None`: that was not tried.

@@ -151,12 +151,19 @@ async fn what_a_setting_needs_is_missing_only_while_a_daemonset_has_the_setting(
 #[tokio::test(start_paused = true)]
 async fn what_is_missing_becomes_one_event_and_a_metric_that_name_it() {
     let service = tower::service_fn(|request: Request<Body>| async move {
+        let is_discovery = request.method() == http::Method::GET;
         let body = request
             .into_body()
             .collect()
             .await
             .expect("a body")
             .to_bytes();
+        if is_discovery {
+            let resource = json!({ "name": "daemonsets", "singularName": "", "namespaced": true, "kind": "DaemonSet", "verbs": [] });
+            let list = json!({ "groupVersion": "apps.kruise.io/v1beta1", "resources": [resource] });
+            let body = Full::new(Bytes::from(list.to_string()));
+            return Ok::<_, Infallible>(Response::new(body));
+        }
         let mut review: SelfSubjectAccessReview = serde_json::from_slice(&body).expect("a review");
         let asked = review.spec.resource_attributes.clone().unwrap_or_default();
         let denied = asked.verb.as_deref() == Some("delete") || asked.subresource.is_some();
@@ -183,6 +190,15 @@ async fn what_is_missing_becomes_one_event_and_a_metric_that_name_it() {
             "delete jobs"
         ]
     );
+    let added: Vec<String> = missing.advanced.iter().map(Permission::describe).collect();
+    assert_eq!(
+        added,
+        [
+            "patch daemonsets/status.apps.kruise.io",
+            "update daemonsets/finalizers.apps.kruise.io",
+            "delete controllerrevisions.apps"
+        ]
+    );
     let line = r#"yurt_ds_permission_missing{verb="patch",resource="daemonsets/status.apps"} 1"#;
     assert!(metrics.encode().contains(line));
 
@@ -196,6 +212,8 @@ async fn what_is_missing_becomes_one_event_and_a_metric_that_name_it() {
         ),
         "{said}"
     );
+    let sentence = "delete controllerrevisions.apps, which Advanced DaemonSets need. Apply manifests/components/advanced";
+    assert!(said.contains(sentence), "{said}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,12 +1,14 @@
 //! One fingerprint for all spellings of the same pod template.
 //!
 //! The API server and the native controller write the same template with different nothings: `null`, an empty
-//! `metadata`, an empty `resources`, `$patch` in wave_progress. Those count as absent. Everything else counts: order in lists,
-//! `{}` elsewhere (in an `emptyDir` it is the meaning), fields that are new to us.
+//! `metadata`, an empty `resources`, `$patch` in it. Those count as absent, and so does what an API server would fill in
+//! ([`defaults`](super::defaults)). Everything else counts: order in lists, `{}` elsewhere, fields that are new to us.
 
 use std::fmt;
 
 use serde_json::{Map, Number, Value};
+
+use super::defaults;
 
 /// What a pod template says, independent of its spelling. Equal fingerprints: equal templates.
 #[derive(Clone, Copy)]
@@ -34,7 +36,9 @@ impl TemplateFingerprint {
     pub fn of(template: &Value) -> Self {
         let (mut meaning, mut spelling) =
             (FingerprintHasher::default(), FingerprintHasher::default());
-        match template {
+        let mut said = template.clone();
+        defaults::leave_out(&mut said);
+        match &said {
             Value::Object(map) => meaning.object(map, TemplateField::Template),
             other => meaning.value(other, TemplateField::Elsewhere),
         }
@@ -237,7 +241,7 @@ mod tests {
     fn an_empty_object_elsewhere_has_a_meaning() {
         let spec = |spec: Value| of(json!({"spec": spec}));
         assert_ne!(
-            spec(json!({"volumes": [{"name": "v", "emptyDir": {}}]})),
+            spec(json!({"volumes": [{"name": "v", "new": {}}]})),
             spec(json!({"volumes": [{"name": "v"}]}))
         );
         assert_ne!(
@@ -245,7 +249,53 @@ mod tests {
             spec(json!({"term": {}}))
         );
         assert_ne!(spec(json!({"resources": {}})), spec(json!({})));
-        assert_ne!(spec(json!({"securityContext": {}})), spec(json!({})));
+        assert_ne!(spec(json!({"os": {}})), spec(json!({})));
+    }
+
+    #[test]
+    fn what_an_api_server_fills_in_counts_as_absent() {
+        let stored = |template: &Value| {
+            let mut set = json!({ "spec": { "template": template } });
+            crate::sim::cluster::defaults::fill_daemonset(&mut set);
+            set["spec"]["template"].take()
+        };
+        let probe = json!({ "httpGet": { "port": 80 } });
+        let written = json!({
+            "metadata": { "labels": { "restartPolicy": "Always", "protocol": "TCP" } },
+            "spec": {
+                "hostNetwork": true,
+                "serviceAccountName": "agent",
+                "nodeSelector": { "protocol": "TCP" },
+                "initContainers": [{ "name": "i", "image": "i" }],
+                "containers": [
+                    { "name": "a", "image": "a:1", "readinessProbe": probe,
+                      "ports": [{ "containerPort": 80 }],
+                      "env": [{ "name": "E", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }] },
+                    { "name": "b", "image": "b:latest" },
+                ],
+                "volumes": [{ "name": "none" }, { "name": "c", "configMap": { "name": "c" } },
+                            { "name": "h", "hostPath": { "path": "/" } },
+                            { "name": "p", "projected": { "sources": [{ "serviceAccountToken": { "path": "t" } }] } }],
+            },
+        });
+        let full = stored(&written);
+        assert_ne!(full, written);
+        assert_eq!(of(full.clone()), of(written.clone()));
+        for (path, other) in [
+            ("/spec/restartPolicy", json!("Never")),
+            ("/spec/containers/0/imagePullPolicy", json!("Always")),
+            ("/spec/containers/1/imagePullPolicy", json!("IfNotPresent")),
+            ("/spec/containers/0/readinessProbe/periodSeconds", json!(5)),
+            ("/spec/volumes/1/configMap/defaultMode", json!(0)),
+            ("/metadata/labels/protocol", json!("UDP")),
+            ("/spec/nodeSelector/protocol", json!("UDP")),
+        ] {
+            let mut changed = full.clone();
+            *changed.pointer_mut(path).unwrap() = other;
+            assert_ne!(of(changed), of(written.clone()), "{path}");
+        }
+        let shape = crate::core::fleet::in_place::Shape::of;
+        assert_eq!(shape(&full), shape(&written));
     }
 
     #[test]

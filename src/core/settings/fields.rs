@@ -15,17 +15,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
-use super::lifecycle::LIFECYCLE;
-use super::max_surge::MAX_SURGE;
-use super::max_unavailable::MAX_UNAVAILABLE;
-use super::partition::PARTITION;
-use super::paused::PAUSED;
-use super::rolling_update_type::ROLLING_UPDATE_TYPE;
-use super::selector::SELECTOR;
+use super::error::{Invalid, Note};
 use super::value::Share;
-use super::{Invalid, Note};
-use crate::core::names::{KRUISE_PREDOWNLOAD_PARALLELISM, PROGRESSIVE_CREATE_POD};
+use crate::core::names::{
+    ANNOTATION_PREFIX, KRUISE_PREDOWNLOAD_PARALLELISM, PROGRESSIVE_CREATE_POD,
+};
 
 /// `spec.burstReplicas` where nothing is set (Kruise).
 pub const DEFAULT_BURST: Share = Share::Number(250);
@@ -33,36 +27,26 @@ pub const DEFAULT_BURST: Share = Share::Number(250);
 /// `spec.revisionHistoryLimit` where nothing is set (Kubernetes).
 pub const DEFAULT_HISTORY_LIMIT: usize = 10;
 
-/// Where each setting stands that has a field.
-const FIELDS: [(&str, &str, &str); 6] = [
+/// The fields of `spec.updateStrategy.rollingUpdate` that are settings, each with its path. A setting and its field have the same
+/// name, each in the spelling of its place.
+const FIELDS: [(&str, &str); 6] = [
     (
-        MAX_UNAVAILABLE,
         "maxUnavailable",
         "spec.updateStrategy.rollingUpdate.maxUnavailable",
     ),
-    (
-        MAX_SURGE,
-        "maxSurge",
-        "spec.updateStrategy.rollingUpdate.maxSurge",
-    ),
-    (
-        PARTITION,
-        "partition",
-        "spec.updateStrategy.rollingUpdate.partition",
-    ),
-    (
-        SELECTOR,
-        "selector",
-        "spec.updateStrategy.rollingUpdate.selector",
-    ),
-    (PAUSED, "paused", "spec.updateStrategy.rollingUpdate.paused"),
+    ("maxSurge", "spec.updateStrategy.rollingUpdate.maxSurge"),
+    ("partition", "spec.updateStrategy.rollingUpdate.partition"),
+    ("selector", "spec.updateStrategy.rollingUpdate.selector"),
+    ("paused", "spec.updateStrategy.rollingUpdate.paused"),
     (
         ROLLING_UPDATE_TYPE,
-        "rollingUpdateType",
         "spec.updateStrategy.rollingUpdate.rollingUpdateType",
     ),
 ];
-const LIFECYCLE_FIELD: &str = "spec.lifecycle";
+const ROLLING_UPDATE_TYPE: &str = "rollingUpdateType";
+const LIFECYCLE: (&str, &str) = ("lifecycle", "spec.lifecycle");
+/// Of the setting that Kruise has in an annotation of its own.
+const PREDOWNLOAD: &str = "imagePredownloadParallelism";
 const BURST_FIELD: &str = "spec.burstReplicas";
 const HISTORY_FIELD: &str = "spec.revisionHistoryLimit";
 
@@ -89,7 +73,7 @@ pub struct AdvancedSpec<'a> {
 /// What the fields of an Advanced DaemonSet say, as texts that the settings read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSettings {
-    /// By the key of the setting: where it stands, and what is written there.
+    /// By the name of the field: where it stands, and what is written there.
     written: BTreeMap<&'static str, (&'static str, String)>,
     /// What cannot be used of the fields that are no settings of the rollout.
     invalid: Option<Invalid>,
@@ -127,34 +111,32 @@ impl FieldSettings {
                 .get(name)
                 .filter(|value| !value.is_null())
         };
-        for (key, name, path) in FIELDS {
+        for (name, path) in FIELDS {
             if let Some(value) = block(name) {
-                fields.write(key, path, value);
+                fields.write(name, path, value);
             }
         }
-        if block("rollingUpdateType").and_then(Value::as_str) == Some(SURGING) {
-            let path = |wanted: &str| FIELDS.iter().find(|(key, ..)| *key == wanted);
-            let mut set = |key: &'static str, text: &str| {
-                let path = path(key).map_or(key, |(_, _, path)| path);
-                let place = fields.written.entry(key);
+        if block(ROLLING_UPDATE_TYPE).and_then(Value::as_str) == Some(SURGING) {
+            for (name, path) in FIELDS {
+                let text = match name {
+                    "maxSurge" => "1",
+                    "maxUnavailable" => "0",
+                    _ => continue,
+                };
+                let place = fields.written.entry(name);
                 place.or_insert_with(|| (path, text.to_owned()));
-            };
-            set(MAX_SURGE, "1");
-            set(MAX_UNAVAILABLE, "0");
+            }
             fields.written.remove(ROLLING_UPDATE_TYPE);
         }
         if let Some(lifecycle) = spec.lifecycle.filter(|value| !value.is_null()) {
-            fields.write(LIFECYCLE, LIFECYCLE_FIELD, lifecycle);
+            fields.write(LIFECYCLE.0, LIFECYCLE.1, lifecycle);
         }
         // A percentage means nothing to Kruise.
         let parallelism = spec.annotations.get(KRUISE_PREDOWNLOAD_PARALLELISM);
-        if let Some(text) = parallelism
-            && !spec.annotations.contains_key(IMAGE_PREDOWNLOAD_PARALLELISM)
-        {
+        let mut keys = spec.annotations.keys();
+        if let Some(text) = parallelism.filter(|_| !keys.any(|key| is_field_of(PREDOWNLOAD, key))) {
             let written = (KRUISE_PREDOWNLOAD_PARALLELISM, text.clone());
-            fields
-                .written
-                .insert(IMAGE_PREDOWNLOAD_PARALLELISM, written);
+            fields.written.insert(PREDOWNLOAD, written);
         }
         let annotated = || {
             let text = spec.annotations.get(PROGRESSIVE_CREATE_POD);
@@ -166,8 +148,8 @@ impl FieldSettings {
         fields
     }
 
-    fn write(&mut self, key: &'static str, path: &'static str, value: &Value) {
-        self.written.insert(key, (path, text(value)));
+    fn write(&mut self, name: &'static str, path: &'static str, value: &Value) {
+        self.written.insert(name, (path, text(value)));
     }
 
     fn read_burst(&mut self, value: Option<&Value>) {
@@ -198,7 +180,8 @@ impl FieldSettings {
 
     /// Where that setting stands, and what is written there.
     pub(super) fn written(&self, key: &str) -> Option<(&'static str, &str)> {
-        let (path, text) = self.written.get(key)?;
+        let mut written = self.written.iter();
+        let (_, (path, text)) = written.find(|(name, _)| is_field_of(name, key))?;
         Some((path, text))
     }
 
@@ -209,25 +192,34 @@ impl FieldSettings {
 
     /// Annotations that count for nothing because a field says it.
     pub(super) fn advice(&self, annotations: &BTreeMap<String, String>) -> Vec<Note> {
-        let told = self.written.iter().filter(|(key, (path, _))| {
-            path.starts_with("spec.") && annotations.contains_key(**key)
-        });
-        let note = |(key, (path, text)): (&&str, &(&str, String))| {
-            Note::warning(format!(
-                "{path} is {text}, and {key} has no effect beside it; remove the annotation"
-            ))
-        };
-        told.map(note).collect()
+        let mut notes = Vec::new();
+        for (name, (path, text)) in &self.written {
+            let mut keys = annotations.keys();
+            let key = keys.find(|key| is_field_of(name, key));
+            if let Some(key) = key.filter(|_| path.starts_with("spec.")) {
+                notes.push(Note::warning(format!(
+                    "{path} is {text}, and {key} has no effect beside it; remove the annotation"
+                )));
+            }
+        }
+        notes
     }
 }
 
 /// What sentences call the place of a setting on an Advanced DaemonSet; `None`: it has no field.
 pub(super) fn path_of(key: &str) -> Option<&'static str> {
-    let of_field = || FIELDS.iter().find(|(known, ..)| *known == key);
-    match key == LIFECYCLE {
-        true => Some(LIFECYCLE_FIELD),
-        false => of_field().map(|(_, _, path)| *path),
-    }
+    let mut fields = FIELDS.iter().chain([&LIFECYCLE]);
+    let found = fields.find(|(name, _)| is_field_of(name, key));
+    found.map(|(_, path)| *path)
+}
+
+/// Whether the field of that name is the setting of that key: `maxUnavailable`, `apps.openyurt.io/max-unavailable`.
+fn is_field_of(field: &str, key: &str) -> bool {
+    let Some(name) = key.strip_prefix(ANNOTATION_PREFIX) else {
+        return false;
+    };
+    let plain = name.chars().filter(|letter| *letter != '-');
+    plain.eq(field.chars().map(|letter| letter.to_ascii_lowercase()))
 }
 
 fn text(value: &Value) -> String {

@@ -30,6 +30,12 @@ pub(crate) fn fill(storage: Storage, object: &mut Value) {
     }
 }
 
+/// Fills in those of a native DaemonSet, as a test wants them.
+#[cfg(test)]
+pub(crate) fn fill_daemonset(object: &mut Value) {
+    fill(Storage::DaemonSets, object);
+}
+
 fn child<'a>(fields: &'a mut Fields, key: &str) -> &'a mut Fields {
     let place = fields.entry(key.to_owned()).or_insert(Value::Null);
     if !place.is_object() {

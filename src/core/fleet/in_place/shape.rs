@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::core::revision::defaults;
 use crate::core::revision::fingerprint::TemplateFingerprint;
 
 /// What is remembered of a template: a few texts, whatever its size.
@@ -25,6 +26,8 @@ impl Shape {
     /// The shape of a DaemonSet's `spec.template` or a ControllerRevision's `data.spec.template`.
     pub fn of(template: &Value) -> Self {
         let mut rest = template.clone();
+        // With the images, which say what the default of a container is.
+        defaults::leave_out(&mut rest);
         let images = take_images(&mut rest);
         let metadata = |key| template.pointer("/metadata").and_then(|meta| meta.get(key));
         if let Some(metadata) = rest.get_mut("metadata").and_then(Value::as_object_mut) {
