@@ -12,12 +12,7 @@ use crate::core::names::REVISION_HASH_LABEL;
 use crate::core::{PodRef, Renewal};
 
 /// What to write into `pod` at `now`; the annotation `state_key` is its memory of it.
-pub(super) fn patch(
-    pod: &PodRef,
-    renewal: &Renewal,
-    state_key: &str,
-    now: Timestamp,
-) -> Value {
+pub(super) fn patch(pod: &PodRef, renewal: &Renewal, state_key: &str, now: Timestamp) -> Value {
     let change = &renewal.change;
     let state = InPlaceState {
         revision: renewal.revision.to_string(),
@@ -85,6 +80,7 @@ mod tests {
             change: Arc::new(change),
             before: BTreeMap::from([("main".to_owned(), before)]),
             reverts: None,
+            gated: false,
         };
         let pod = PodRef {
             name: "agent-x".into(),
@@ -102,6 +98,9 @@ mod tests {
             },
             "spec": { "containers": [{ "name": "main", "image": "main:2" }] },
         });
-        assert_eq!(patch(&pod, &renewal, IN_PLACE_STATE, Timestamp::UNIX_EPOCH), expected);
+        assert_eq!(
+            patch(&pod, &renewal, IN_PLACE_STATE, Timestamp::UNIX_EPOCH),
+            expected
+        );
     }
 }

@@ -73,6 +73,7 @@ pub(super) fn pods() -> impl Random<InPlace> {
         },
         update,
         reverted_from: None,
+        gate: None,
     })
 }
 

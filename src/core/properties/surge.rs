@@ -453,6 +453,7 @@ impl World {
                 true => Targeting::Run,
                 false => Targeting::Keep,
             },
+            native: Targeting::Run,
             readiness: match node.online {
                 Some(since) => Readiness::Ready {
                     since: after(now(), since),

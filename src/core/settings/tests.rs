@@ -51,6 +51,7 @@ fn read_with(
         in_template: &[],
         exclusive: None,
         preempting: None,
+        fields: None,
     })
 }
 
@@ -459,6 +460,7 @@ fn min_ready_seconds_is_kept_within_sane_bounds() {
             in_template: &[],
             exclusive: None,
             preempting: None,
+            fields: None,
         });
         assert_eq!(
             without_notes(reading).min_ready,
@@ -1103,6 +1105,7 @@ fn where_two_pods_cannot_run_side_by_side_pods_are_deleted_first_and_a_note_says
             in_template: &[],
             exclusive: Some(&exclusive),
             preempting: None,
+            fields: None,
         }))
     }
     let (strategy, notes) = case(&[(UPDATE_STRATEGY, "auto"), (MAX_SURGE, "2")]);
@@ -1187,6 +1190,7 @@ fn a_surge_whose_pods_may_drive_others_off_is_told_with_the_class() {
             in_template: &[],
             exclusive: None,
             preempting: Some(&preempting),
+            fields: None,
         }));
         notes
     };

@@ -164,6 +164,7 @@ fn node(pods: impl IntoIterator<Item = Pod>) -> Node {
         window: None,
         has_images: false,
         targeting: Targeting::Run,
+        native: Targeting::Run,
         readiness: Readiness::Ready { since: ago(9000) },
         pods: pods.into_iter().collect(),
         disrupted_at: None,

@@ -241,6 +241,7 @@ fn one(image: &str) -> (Strategy, Fleet) {
         update: None,
         unfinished: BTreeMap::new(),
         reverted_from: None,
+        gate: None,
     }
     .into();
     let strategy = Strategy {
