@@ -41,8 +41,8 @@ use tokio::sync::mpsc;
 use tracing::info;
 
 use crate::cli::{ControllerArgs, ControllerKind, LeaseArgs};
-use crate::index::SetKind;
 use crate::clock::Clock;
+use crate::index::SetKind;
 use crate::k8s::client::{self, Role, Source};
 use crate::k8s::permission::Permission;
 use crate::serve::{self, ReadinessHandle};

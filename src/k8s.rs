@@ -17,7 +17,9 @@ pub(crate) use meta::nullable;
 pub(crate) use resource::resource;
 
 pub use condition::Condition;
-pub use daemonset::{AdvancedDaemonSet, AdvancedStatus, DaemonSet, DaemonSetSpec, DaemonSetStatus, UpdateStrategy};
+pub use daemonset::{
+    AdvancedDaemonSet, AdvancedStatus, DaemonSet, DaemonSetSpec, DaemonSetStatus, UpdateStrategy,
+};
 pub use node::{Node, NodeSpec, NodeStatus, NodeTaint};
 pub use pod::{Container, ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, StateDetail};
 pub use revision::{ControllerRevision, Template};

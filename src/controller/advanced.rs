@@ -67,7 +67,8 @@ impl Writer {
             "resourceVersion": pod.resource_version.to_string(),
             "ownerReferences": [controlled_by_advanced(&key.name, &set.uid)],
         } });
-        self.patch_meta(key, pod.name.as_str(), &Patch::Strategic(patch)).await
+        self.patch_meta(key, pod.name.as_str(), &Patch::Strategic(patch))
+            .await
     }
 
     /// Lets a pod go free that the DaemonSet controls although its selector does not match it any more; one that is gone is no
@@ -145,7 +146,10 @@ impl Writer {
     ) -> Result<(), WriteError> {
         let request = requests::<k8s::ControllerRevision>(namespace);
         let request = request.delete(name, &DeleteParams::default());
-        match self.send_briefly("delete", "controllerrevisions", request).await {
+        match self
+            .send_briefly("delete", "controllerrevisions", request)
+            .await
+        {
             Err(refusal) if refusal.failure() == Some(Failure::Gone) => Ok(()),
             answer => answer,
         }

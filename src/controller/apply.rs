@@ -15,8 +15,8 @@ use super::lease::Leadership;
 use super::metrics::{Metrics, SkipReason};
 use super::owner::DaemonSetOwner;
 use crate::core::names::{
-    CONTROLLER, IN_PLACE_STATE, KRUISE_IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
-    POD_NEED_UPGRADE, PREPARING_DELETE, UNTOLERATED_TAINT,
+    CONTROLLER, IN_PLACE_STATE, KRUISE_IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE,
+    LIFECYCLE_TIMESTAMP, POD_IMAGE_READY, POD_NEED_UPGRADE, PREPARING_DELETE, UNTOLERATED_TAINT,
 };
 use crate::core::{Action, GateWrite, PodRef, Renewal, StaleImage, message_of};
 use crate::index::SetKey;

@@ -39,8 +39,8 @@ use super::write_backoff::WriteBackoff;
 use crate::clock::Clock;
 use crate::core::messages::kept_words;
 use crate::core::{
-    Action, Fleet, NodeName, Note, Plan, Pull, Reading, Refusals, Revision, RevisionState, Strategy,
-    RevisionUnknown, SurgeRelease, decide_in_view, release,
+    Action, Fleet, NodeName, Note, Plan, Pull, Reading, Refusals, Revision, RevisionState,
+    RevisionUnknown, Strategy, SurgeRelease, decide_in_view, release,
 };
 use crate::index::{Index, RequeueDelay, SetKey, SetRecord, Stray, was_complete};
 use crate::k8s::Condition;

@@ -268,9 +268,8 @@ impl Feed {
         kind: SetKind,
         event: Event<k8s::DaemonSet>,
     ) -> FeedOutcome {
-        let key_of = |set: &k8s::DaemonSet| {
-            SetKey::of(&set.metadata).map(|key| SetKey { kind, ..key })
-        };
+        let key_of =
+            |set: &k8s::DaemonSet| SetKey::of(&set.metadata).map(|key| SetKey { kind, ..key });
         match event {
             Event::Init => self.listing(kind).begin(),
             Event::InitApply(set) => {

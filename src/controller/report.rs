@@ -297,7 +297,8 @@ fn notice(
         Phase::Progressing if plan.counts.outdated > 0 && !goes_on => (false, "RolloutStarted"),
         Phase::Progressing if plan.is_hook_overdue() => (true, "HookPending"),
         Phase::Progressing | Phase::AwaitingOwners | Phase::AwaitingDeletions
-            if !plan.overdue.is_empty() => {
+            if !plan.overdue.is_empty() =>
+        {
             (true, Stall::NoProgress.reason())
         }
         Phase::AwaitingOwners | Phase::AwaitingDeletions => (false, "UpgradeAvailable"),

@@ -49,7 +49,12 @@ pub(super) async fn abilities(client: &Client) -> Abilities {
 pub(super) async fn serves_advanced(client: &Client) -> bool {
     let mut backoff = Backoff::default();
     loop {
-        match within(WRITE_DEADLINE, client.list_api_group_resources(KRUISE_VERSION)).await {
+        match within(
+            WRITE_DEADLINE,
+            client.list_api_group_resources(KRUISE_VERSION),
+        )
+        .await
+        {
             Ok(found) => {
                 let mut resources = found.resources.iter();
                 return resources.any(|resource| resource.name == "daemonsets");

@@ -61,9 +61,7 @@ impl Code {
             Phase::Progressing
             | Phase::AwaitingOwners
             | Phase::AwaitingDeletions
-            | Phase::RevisionUnknown(_) => {
-                Self::Progressing
-            }
+            | Phase::RevisionUnknown(_) => Self::Progressing,
             Phase::Stalled(_) => Self::Stalled,
             Phase::Paused { .. } => Self::Paused,
             Phase::Invalid => Self::Invalid,

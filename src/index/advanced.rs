@@ -138,7 +138,11 @@ impl AdvancedRecord {
     }
 
     /// Pods are asked for on these nodes.
-    pub fn begin_creation<'a>(&mut self, nodes: impl Iterator<Item = &'a NodeName>, now: Timestamp) {
+    pub fn begin_creation<'a>(
+        &mut self,
+        nodes: impl Iterator<Item = &'a NodeName>,
+        now: Timestamp,
+    ) {
         self.creating.extend(nodes.map(|node| (node.clone(), now)));
     }
 
@@ -149,14 +153,16 @@ impl AdvancedRecord {
 
     /// When the pods have to be listed anew because nobody knows whether one was made.
     pub(super) fn creation_due(&self) -> Option<Timestamp> {
-        self.creating.values().map(|at| later(*at, UNANSWERED)).min()
+        self.creating
+            .values()
+            .map(|at| later(*at, UNANSWERED))
+            .min()
     }
 
     /// A complete list of the pods began then.
     pub(super) fn retain_creations(&mut self, began: Option<Timestamp>) {
         let Some(began) = began else { return };
-        self.creating
-            .retain(|_, at| later(*at, UNANSWERED) > began);
+        self.creating.retain(|_, at| later(*at, UNANSWERED) > began);
     }
 
     /// A pod that is over went.
@@ -214,7 +220,9 @@ impl AdvancedRecord {
             Some((sent, _)) if sent == numbers => NumbersDue::No,
             None if stands.as_ref() == Some(numbers) => NumbersDue::No,
             // What changed more than how many: at once.
-            Some((sent, _)) if (&sent.revision, sent.observed) != (&numbers.revision, numbers.observed) => {
+            Some((sent, _))
+                if (&sent.revision, sent.observed) != (&numbers.revision, numbers.observed) =>
+            {
                 NumbersDue::Now
             }
             Some((_, at)) => match at.checked_add(BETWEEN_COUNTS) {

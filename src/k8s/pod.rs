@@ -6,7 +6,9 @@ use serde::{Deserialize, Deserializer};
 use super::condition::{Condition, of_types};
 use super::meta::{nullable, slim};
 use super::resource::resource;
-use crate::core::names::{IN_PLACE_UPDATE_READY, KRUISE_POD_READY, POD_IMAGE_READY, POD_NEED_UPGRADE};
+use crate::core::names::{
+    IN_PLACE_UPDATE_READY, KRUISE_POD_READY, POD_IMAGE_READY, POD_NEED_UPGRADE,
+};
 
 /// The part of a `v1` Pod that is decided upon.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -92,7 +92,11 @@ impl Writer {
                 owned.push(made.0);
             }
             Some(kept) => {
-                let is_alone = owned.iter().filter(|other| number(other) == greatest).count() == 1;
+                let is_alone = owned
+                    .iter()
+                    .filter(|other| number(other) == greatest)
+                    .count()
+                    == 1;
                 if number(&owned[kept]) < greatest || !is_alone {
                     owned[kept] = self.raise(key, &owned[kept], greatest + 1).await?;
                 }
@@ -107,7 +111,9 @@ impl Writer {
         let kept = owned
             .iter()
             .filter(|one| !found.removed.iter().any(|gone| gone == name(one)));
-        found.revisions = kept.filter_map(|one| k8s::ControllerRevision::deserialize(one).ok()).collect();
+        found.revisions = kept
+            .filter_map(|one| k8s::ControllerRevision::deserialize(one).ok())
+            .collect();
         Ok(found)
     }
 
@@ -176,12 +182,7 @@ impl Writer {
 
     /// Makes the pods of a duplicate those of the kept revision, and removes the duplicate. Pods of other revisions are left alone
     /// (other than in Kruise and Kubernetes, kubernetes#111280).
-    async fn merge(
-        &self,
-        sync: &RevisionSync,
-        twin: &Value,
-        kept: &str,
-    ) -> Result<(), WriteError> {
+    async fn merge(&self, sync: &RevisionSync, twin: &Value, kept: &str) -> Result<(), WriteError> {
         let hash = hash(twin, &sync.key.name);
         let pods = sync.pods.get(&Revision::from(hash.as_str()));
         for pod in pods.into_iter().flatten().filter(|_| hash != kept) {
@@ -189,7 +190,10 @@ impl Writer {
                 "uid": pod.uid.to_string(),
                 "labels": { REVISION_HASH_LABEL: kept },
             } });
-            match self.patch_meta(&sync.key, pod.name.as_str(), &Patch::Merge(patch)).await {
+            match self
+                .patch_meta(&sync.key, pod.name.as_str(), &Patch::Merge(patch))
+                .await
+            {
                 Err(refusal) if refusal.failure() == Some(Failure::Gone) => {}
                 answer => answer?,
             }
@@ -197,7 +201,10 @@ impl Writer {
         let uid = twin["metadata"]["uid"].as_str().unwrap_or_default();
         let requests = requests::<k8s::ControllerRevision>(&sync.key.namespace);
         let request = requests.delete(name(twin), &precondition(uid));
-        match self.send_briefly("delete", "controllerrevisions", request).await {
+        match self
+            .send_briefly("delete", "controllerrevisions", request)
+            .await
+        {
             Err(refusal) if refusal.failure() == Some(Failure::Gone) => Ok(()),
             answer => answer,
         }
@@ -223,7 +230,10 @@ impl Writer {
             let request = requests.create(&parameters, object.to_string().into_bytes());
             let refusal = match self.send("create", "controllerrevisions", request).await {
                 Ok(answer) => {
-                    return Ok((serde_json::from_str(&answer).unwrap_or_default(), collisions));
+                    return Ok((
+                        serde_json::from_str(&answer).unwrap_or_default(),
+                        collisions,
+                    ));
                 }
                 Err(refusal) => refusal,
             };

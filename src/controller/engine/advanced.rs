@@ -219,7 +219,9 @@ impl Engine {
             RefusalMeaning::Nothing => None,
         });
         if let Some(set) = self.index.set_mut(key) {
-            let why = said.as_deref().map(|said| not_created::said(said, &key.name).into());
+            let why = said
+                .as_deref()
+                .map(|said| not_created::said(said, &key.name).into());
             set.set_not_created(why);
         }
         let state = self.state.sets.entry(key.clone()).or_default();
@@ -315,7 +317,9 @@ impl Engine {
         for (uid, name) in strays {
             let (writer, owner) = (self.parts.writer.clone(), owner.clone());
             self.tended(key, async move |key| {
-                let released = writer.release(&key, &owner, (&name, &uid.to_string())).await;
+                let released = writer
+                    .release(&key, &owner, (&name, &uid.to_string()))
+                    .await;
                 Tended::Released(name, released)
             });
         }
@@ -324,9 +328,13 @@ impl Engine {
     /// Opens the readiness gates of pods that are not being updated in place.
     fn open_gates(&mut self, key: &SetKey, fleet: &Fleet, now: Timestamp) {
         let at = json!(on_the_wire(now));
-        let shut = fleet.nodes.iter().flat_map(|node| &node.pods).filter(|pod| {
-            !pod.terminating && pod.in_place.gate == Some(false) && !pod.in_place.is_under_way()
-        });
+        let shut = fleet
+            .nodes
+            .iter()
+            .flat_map(|node| &node.pods)
+            .filter(|pod| {
+                !pod.terminating && pod.in_place.gate == Some(false) && !pod.in_place.is_under_way()
+            });
         let pods: Vec<_> = shut
             .map(|pod| crate::core::PodRef {
                 name: pod.name.clone(),
@@ -362,7 +370,10 @@ impl Engine {
         let gone = old
             .iter()
             .filter(|(_, facts)| !live.contains(facts.hash.as_str()));
-        let gone: Vec<String> = gone.map(|(name, _)| name.to_string()).take(surplus).collect();
+        let gone: Vec<String> = gone
+            .map(|(name, _)| name.to_string())
+            .take(surplus)
+            .collect();
         if gone.is_empty() {
             return;
         }
@@ -534,14 +545,24 @@ impl Engine {
     }
 
     /// When the numbers of an Advanced DaemonSet change by time alone.
-    pub(super) fn counts_again(&self, key: &SetKey, fleet: &Fleet, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn counts_again(
+        &self,
+        key: &SetKey,
+        fleet: &Fleet,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
         let set = self.index.set(key)?;
         set.advanced.as_ref()?;
         if set.min_ready == Duration::ZERO {
             return None;
         }
-        let online = fleet.nodes.iter().filter(|node| node.readiness != Readiness::Gone);
-        let ready = online.flat_map(|node| &node.pods).filter_map(|pod| pod.ready_since);
+        let online = fleet
+            .nodes
+            .iter()
+            .filter(|node| node.readiness != Readiness::Gone);
+        let ready = online
+            .flat_map(|node| &node.pods)
+            .filter_map(|pod| pod.ready_since);
         let ripe = ready.map(|since| crate::core::instant::later(since, set.min_ready));
         ripe.filter(|at| *at > now).min()
     }

@@ -69,11 +69,7 @@ impl Engine {
     }
 
     /// Starts what asks the API server for something; its end is told even if it fails.
-    pub(super) fn spawn(
-        &mut self,
-        key: SetKey,
-        task: impl Future<Output = Done> + Send + 'static,
-    ) {
+    pub(super) fn spawn(&mut self, key: SetKey, task: impl Future<Output = Done> + Send + 'static) {
         self.state.done.spawn(caught(key, task));
     }
 
@@ -179,9 +175,7 @@ impl Engine {
             // the same.
             futures::future::join_all(first).await;
             let result = match whole {
-                Some((whole, numbers)) => {
-                    writer.apply_status(&key, &uid, &whole, &numbers).await
-                }
+                Some((whole, numbers)) => writer.apply_status(&key, &uid, &whole, &numbers).await,
                 None => writer.patch_set(&key, &uid, conditions).await,
             };
             Done::Reported(key, result)

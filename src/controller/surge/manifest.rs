@@ -135,7 +135,10 @@ pub(super) fn advanced_manifest(origin: &TemplateOrigin<'_>, node: &NodeName) ->
     meta["ownerReferences"] = json!([controlled_by_advanced(&origin.key.name, &origin.set.uid)]);
     let gates = origin.set.gates.iter().flatten();
     let spec = &mut pod["spec"];
-    let mut present = spec["readinessGates"].as_array().cloned().unwrap_or_default();
+    let mut present = spec["readinessGates"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     for gate in gates {
         if !present.iter().any(|known| known["conditionType"] == **gate) {
             present.push(json!({ "conditionType": gate }));

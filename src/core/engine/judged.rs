@@ -177,7 +177,15 @@ impl JudgedFleet<'_> {
 
     /// The order in which outdated nodes are served.
     pub(super) fn order(&self) -> &Order {
-        let order = || Order::of(self.strategy, self.fleet, &self.classes, &self.summary, &self.scope);
+        let order = || {
+            Order::of(
+                self.strategy,
+                self.fleet,
+                &self.classes,
+                &self.summary,
+                &self.scope,
+            )
+        };
         self.order.get_or_init(order)
     }
 

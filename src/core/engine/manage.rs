@@ -174,9 +174,9 @@ impl Manage {
                 Some(until) => self.wake = self.wake.into_iter().chain([until]).min(),
                 None => {
                     self.remove(pod, terms);
-                    if self.actions.last().is_some_and(|last| {
-                        matches!(last, Action::Delete(gone) if gone.uid == pod.uid)
-                    }) {
+                    if self.actions.last().is_some_and(
+                        |last| matches!(last, Action::Delete(gone) if gone.uid == pod.uid),
+                    ) {
                         self.over.push((node.name.clone(), pod.uid.clone()));
                     }
                 }
@@ -239,9 +239,7 @@ impl Manage {
             .map(|node| &node.name)
             .collect();
         let is_new = |pod: &&Pod| !pod.terminating && pod.revision == PodRevision::Current;
-        let holds_new = |node: &&Node| {
-            runs(node) && node.pods.iter().filter(is_new).count() == 1
-        };
+        let holds_new = |node: &&Node| runs(node) && node.pods.iter().filter(is_new).count() == 1;
         let new = fleet.nodes.iter().filter(holds_new).count() + terms.creating.len();
         self.create.sort_by_key(|name| !emptied.contains(name));
         self.create
@@ -272,9 +270,9 @@ impl DaemonSetCounts {
     /// Counts a node: whether a pod belongs there, and its pods.
     pub fn add(&mut self, native: Targeting, pods: &[&Pod], min_ready: Duration, now: Timestamp) {
         let rank = |pod: &Pod| (pod.started.is_none(), pod.created);
-        let first = pods.iter().min_by(|a, b| {
-            rank(a).cmp(&rank(b)).then_with(|| a.name.cmp(&b.name))
-        });
+        let first = pods
+            .iter()
+            .min_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| a.name.cmp(&b.name)));
         if native != Targeting::Run {
             self.misscheduled += usize::from(first.is_some());
             return;

@@ -54,10 +54,7 @@ fn of_type(source: &SettingsSource<'_>) -> Result<Mode, Invalid> {
 }
 
 /// The mode that annotations name.
-fn annotated(
-    source: &SettingsSource<'_>,
-    notes: &mut Vec<Note>,
-) -> Option<Result<Mode, Invalid>> {
+fn annotated(source: &SettingsSource<'_>, notes: &mut Vec<Note>) -> Option<Result<Mode, Invalid>> {
     let (key, old_key) = (source.name(UPDATE_STRATEGY), source.name(UPGRADE_STRATEGY));
     let old = source.written(UPGRADE_STRATEGY);
     let Some(written) = source.written(UPDATE_STRATEGY) else {

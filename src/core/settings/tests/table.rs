@@ -25,7 +25,7 @@ fn with(mode: Mode, key: &str, value: &str) -> Reading {
         in_template: &[],
         exclusive: None,
         preempting: None,
-            fields: None,
+        fields: None,
     })
 }
 
