@@ -34,8 +34,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::core::eligibility::Obstacle;
 use crate::core::images::ImageKey;
-use crate::core::revision::{RevisionFacts, adopted, hash_of};
 use crate::core::names::KRUISE_GROUP;
+use crate::core::revision::{RevisionFacts, adopted, hash_of};
 use crate::core::{
     Fleet, InView, NodeName, Reading, Revision, RevisionState, Strategy, Targeting, settings,
 };

@@ -12,9 +12,9 @@ mod advice;
 pub mod approved_waves;
 pub mod disruption;
 mod error;
-pub mod fields;
 pub mod failure_threshold;
 pub mod failure_window;
+pub mod fields;
 pub mod image_predownload_parallelism;
 mod kruise;
 pub mod lifecycle;
@@ -173,6 +173,8 @@ pub struct Strategy {
     pub order: NodeOrder,
     /// How long a node that returned has to be Ready before its pod is touched.
     pub ready_settle: Duration,
+    /// The settings that fields decide; the others are annotations.
+    pub fields: Vec<&'static str>,
 }
 
 impl Strategy {
@@ -203,6 +205,21 @@ impl Strategy {
             min_ready: Duration::ZERO,
             order: NodeOrder::Ascending,
             ready_settle: DEFAULT_READY_SETTLE,
+            fields: Vec::new(),
+        }
+    }
+
+    /// What sentences call a setting: its annotation, or the field that decides.
+    pub fn name_of(&self, key: &'static str) -> &'static str {
+        let field = self.fields.contains(&key).then(|| fields::path_of(key));
+        field.flatten().unwrap_or(key)
+    }
+
+    /// The same with the word that goes before an annotation.
+    pub fn place_of(&self, key: &'static str) -> String {
+        match self.name_of(key) {
+            annotation if annotation == key => format!("the annotation {annotation}"),
+            field => field.to_owned(),
         }
     }
 
@@ -266,7 +283,9 @@ pub fn read(source: &SettingsSource<'_>) -> Reading {
         Err(invalid) => Reading::Invalid(invalid),
         Ok(strategy) => {
             notes.append(&mut reader.notes);
-            let unused = source.fields.map(|fields| fields.advice(source.annotations));
+            let unused = source
+                .fields
+                .map(|fields| fields.advice(source.annotations));
             notes.extend(unused.into_iter().flatten());
             notes.extend(advice::on_keys(source.annotations, source.in_template));
             notes.extend(advice::on_percentages(source.annotations));
@@ -357,6 +376,7 @@ fn strategy(reader: &mut Reader<'_>) -> Result<Strategy, Invalid> {
             Some(_) => NodeOrder::Descending,
             None => NodeOrder::Ascending,
         },
+        fields: fields::deciding(&reader.source),
     })
 }
 

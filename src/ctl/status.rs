@@ -445,7 +445,7 @@ impl PrintedLines {
     fn lines(&mut self, rows: &[SetRow], screen: &mut Screen<'_>) -> Result<(), Closed> {
         let now = Instant::now();
         for row in rows {
-            let (key, line) = (row.key(), print::line(row, false));
+            let (key, line) = (row.title(), print::line(row, false));
             let before = self.rows.iter_mut().find(|(known, ..)| *known == key);
             match before {
                 Some((_, told, phase, at)) => {

@@ -36,8 +36,8 @@ use crate::core::revision::{
 use crate::core::selector::Selector;
 use crate::core::settings::read;
 use crate::core::{
-    Action, Evictions, FailureRecord, Node, NodeName, OnFailure, PauseRecord, Pod, PodName,
-    PodRef, PodRevision, PodUid, Pods, Predownloading, Reading, Refusal, Refusals, Revision, RevisionState,
+    Action, Evictions, FailureRecord, Node, NodeName, OnFailure, PauseRecord, Pod, PodName, PodRef,
+    PodRevision, PodUid, Pods, Predownloading, Reading, Refusal, Refusals, Revision, RevisionState,
     RollbackTarget, RollbackTargets, RollingUpdateType, instant,
 };
 use crate::k8s;

@@ -24,7 +24,7 @@ use super::paused::PAUSED;
 use super::rolling_update_type::ROLLING_UPDATE_TYPE;
 use super::selector::SELECTOR;
 use super::value::Share;
-use super::{Invalid, Note};
+use super::{Invalid, Note, SettingsSource};
 use crate::core::names::{KRUISE_PREDOWNLOAD_PARALLELISM, PROGRESSIVE_CREATE_POD};
 
 /// `spec.burstReplicas` where nothing is set (Kruise).
@@ -55,11 +55,7 @@ const FIELDS: [(&str, &str, &str); 6] = [
         "selector",
         "spec.updateStrategy.rollingUpdate.selector",
     ),
-    (
-        PAUSED,
-        "paused",
-        "spec.updateStrategy.rollingUpdate.paused",
-    ),
+    (PAUSED, "paused", "spec.updateStrategy.rollingUpdate.paused"),
     (
         ROLLING_UPDATE_TYPE,
         "rollingUpdateType",
@@ -126,7 +122,11 @@ impl FieldSettings {
     /// Reads the fields.
     pub fn of(spec: AdvancedSpec<'_>) -> Self {
         let mut fields = Self::default();
-        let block = |name: &str| spec.rolling_update?.get(name).filter(|value| !value.is_null());
+        let block = |name: &str| {
+            spec.rolling_update?
+                .get(name)
+                .filter(|value| !value.is_null())
+        };
         for (key, name, path) in FIELDS {
             if let Some(value) = block(name) {
                 fields.write(key, path, value);
@@ -221,6 +221,13 @@ impl FieldSettings {
     }
 }
 
+/// The settings that fields of an Advanced DaemonSet decide, or would: those of which no annotation is there instead.
+pub(super) fn deciding(source: &SettingsSource<'_>) -> Vec<&'static str> {
+    let keys = FIELDS.iter().map(|(key, ..)| *key).chain([LIFECYCLE]);
+    keys.filter(|key| Some(source.name(key)) == path_of(key))
+        .collect()
+}
+
 /// What sentences call the place of a setting on an Advanced DaemonSet; `None`: it has no field.
 pub(super) fn path_of(key: &str) -> Option<&'static str> {
     let of_field = || FIELDS.iter().find(|(known, ..)| *known == key);
@@ -236,4 +243,3 @@ fn text(value: &Value) -> String {
         other => other.to_string(),
     }
 }
-
