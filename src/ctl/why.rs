@@ -53,7 +53,7 @@ pub(super) async fn why(
     screen: &mut Screen<'_>,
 ) -> Result<Code, CliError> {
     let (access, now) = (&context.access, context.clock.now());
-    let key = lookup::target(context, &args.daemonset)?;
+    let key = lookup::target(context, &args.daemonset).await?;
     let (judged, liveness) = tokio::join!(
         lookup::snapshot(access, &key, now),
         liveness_of(access, now)
