@@ -207,6 +207,7 @@ fn fleet(size: usize, updated: usize) -> Fleet {
         rollback_targets: Default::default(),
         record: None,
         pause: None,
+        kind: Default::default(),
         not_created: None,
         not_ready: Default::default(),
         in_order: true,

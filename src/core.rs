@@ -14,7 +14,7 @@
 //! plan (with its parts), verdict          what they answer
 //! fleet (with its parts), action          what is true and known, and what can be written
 //! settings, revision, eligibility         settings, histories of templates, who runs a pod
-//! id, names, labels, shared, lifecycle, selector, window, instant, near, words
+//! id, names, kind, labels, shared, lifecycle, selector, window, instant, near, words
 //! ```
 //!
 //! # Guarantees
@@ -38,6 +38,7 @@ pub mod fleet;
 pub mod id;
 pub mod images;
 pub mod instant;
+mod kind;
 mod labels;
 pub mod lifecycle;
 pub mod messages;
@@ -81,6 +82,7 @@ pub use id::{
     NodeName, PodName, PodRevision, PodUid, ResourceVersion, Revision, RevisionState,
     RevisionUnknown,
 };
+pub use kind::SetKind;
 pub use labels::Labels;
 pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, Preparing};
 pub use plan::{Counts, PauseStand, Phase, Plan, Reversal, Stall, WaveStand, WaveState};

@@ -20,6 +20,7 @@ pub mod edge;
 mod eject;
 mod error;
 mod groups;
+mod kinds;
 mod list;
 mod lookup;
 mod near;

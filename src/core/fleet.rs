@@ -23,6 +23,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::action::PodRef;
 use super::id::{NodeName, PodName, PodRevision, PodUid, ResourceVersion, Revision, RevisionState};
 use super::instant::earlier;
+use super::kind::SetKind;
 use super::labels::Labels;
 use super::lifecycle::Exit;
 use super::shared::Shared;
@@ -68,7 +69,9 @@ pub struct Fleet {
     pub record: Option<FailureRecord>,
     /// What is remembered of the pause that holds or just held, as it stands on the DaemonSet.
     pub pause: Option<PauseRecord>,
-    /// Why the native controller could not make a pod, as its last Event said; `None`: it could, or nobody has looked.
+    /// Of which kind the DaemonSet is: who makes its pods.
+    pub kind: SetKind,
+    /// Why whoever makes its pods could not make one, as the last Event said; `None`: it could, or nobody has looked.
     pub not_created: Option<Arc<str>>,
     /// Why pods do not become available, as far as somebody was asked that ([`not_ready`](super::engine::not_ready)).
     pub not_ready: BTreeMap<PodName, Arc<str>>,

@@ -166,7 +166,7 @@ impl RolloutStatus<'_> {
                 let since = self.fleet.behind_since.map_or_else(String::new, |since| {
                     format!("{BEHIND_SINCE}{}", instant::words(since))
                 });
-                let head = format!("waiting{since}: {}", behind_words(behind));
+                let head = format!("waiting{since}: {}", behind_words(self.fleet.kind, behind));
                 StatusSentence::of(NATIVE_BEHIND, head)
             }
             Phase::Stalled(stall) => StatusSentence::of(stall.reason(), self.stalled(stall)),

@@ -267,6 +267,7 @@ fn wild_fleets() -> impl Random<Fleet> {
                 rollback_targets: Default::default(),
                 record,
                 pause: Some(pause),
+                kind: Default::default(),
                 not_created: None,
                 not_ready: Default::default(),
                 in_order,

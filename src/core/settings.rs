@@ -173,6 +173,8 @@ pub struct Strategy {
     pub order: NodeOrder,
     /// How long a node that returned has to be Ready before its pod is touched.
     pub ready_settle: Duration,
+    /// The settings that fields decide; the others are annotations.
+    pub fields: Vec<&'static str>,
 }
 
 impl Strategy {
@@ -203,6 +205,21 @@ impl Strategy {
             min_ready: Duration::ZERO,
             order: NodeOrder::Ascending,
             ready_settle: DEFAULT_READY_SETTLE,
+            fields: Vec::new(),
+        }
+    }
+
+    /// What sentences call a setting: its annotation, or the field that decides.
+    pub fn name_of(&self, key: &'static str) -> &'static str {
+        let field = self.fields.contains(&key).then(|| fields::path_of(key));
+        field.flatten().unwrap_or(key)
+    }
+
+    /// The same with the word that goes before an annotation.
+    pub fn place_of(&self, key: &'static str) -> String {
+        match self.name_of(key) {
+            annotation if annotation == key => format!("the annotation {annotation}"),
+            field => field.to_owned(),
         }
     }
 
@@ -359,6 +376,7 @@ fn strategy(reader: &mut Reader<'_>) -> Result<Strategy, Invalid> {
             Some(_) => NodeOrder::Descending,
             None => NodeOrder::Ascending,
         },
+        fields: fields::deciding(&reader.source),
     })
 }
 

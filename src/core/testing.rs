@@ -44,6 +44,7 @@ pub(crate) fn fleet(nodes: Vec<Node>) -> Fleet {
         refusals: Default::default(),
         record: None,
         pause: None,
+        kind: Default::default(),
         not_created: None,
         not_ready: Default::default(),
         in_order: true,

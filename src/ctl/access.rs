@@ -103,6 +103,24 @@ impl Access {
         }
     }
 
+    /// The same; also `None` when whoever asks may not see whether there is one.
+    ///
+    /// # Errors
+    /// Everything else, explained.
+    pub(super) async fn find_allowed<T>(
+        &self,
+        doing: &str,
+        call: impl Future<Output = kube::Result<T>>,
+    ) -> Result<Option<T>, CliError> {
+        match self.wait(call).await {
+            Ok(found) => Ok(Some(found)),
+            Err(CallError::Kube(kube::Error::Api(status))) if [403, 404].contains(&status.code) => {
+                Ok(None)
+            }
+            Err(error) => Err(self.explain(doing, &error)),
+        }
+    }
+
     /// Makes a call whose object has to exist.
     ///
     /// # Errors

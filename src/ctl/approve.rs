@@ -28,7 +28,7 @@ pub(super) async fn approve(
     screen: &mut Screen<'_>,
 ) -> Result<(), CliError> {
     let access = &context.access;
-    let key = lookup::target(context, &args.daemonset)?;
+    let key = lookup::target(context, &args.daemonset).await?;
     let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
     for _ in 0..ATTEMPTS {
         // The object before everything else: whatever is newer than it makes the write fail.

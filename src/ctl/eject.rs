@@ -54,7 +54,7 @@ pub(super) async fn eject(
     args: &EjectArgs,
     screen: &mut Screen<'_>,
 ) -> Result<(), CliError> {
-    let key = lookup::target(context, &args.daemonset)?;
+    let key = lookup::target(context, &args.daemonset).await?;
     let mut was_paused = false;
     for _ in 0..ATTEMPTS {
         let standing = EjectCandidate::look(context, &key).await?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use kube::api::ListParams;
+use kube::api::{ListParams, ObjectList};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
@@ -22,19 +22,58 @@ pub(super) async fn list<K>(
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
+    let page = params.clone().limit(PAGE);
+    let first = access.find(doing, api.list(&page)).await?;
+    follow(access, doing, api, params, first).await
+}
+
+/// The same of a kind that a cluster may not have; `None`: it has not, or (where that `is_optional`) it may not be listed.
+pub(super) async fn list_where_served<K>(
+    access: &Access,
+    doing: &str,
+    api: &Api<K>,
+    params: ListParams,
+    is_optional: bool,
+) -> Result<Option<(Vec<K>, String)>, CliError>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let page = params.clone().limit(PAGE);
+    let first = match is_optional {
+        true => access.find_allowed(doing, api.list(&page)).await?,
+        false => access.find(doing, api.list(&page)).await?,
+    };
+    match first {
+        None => Ok(None),
+        first => follow(access, doing, api, params, first).await.map(Some),
+    }
+}
+
+/// The pages from `found` on; `None`: it expired.
+async fn follow<K>(
+    access: &Access,
+    doing: &str,
+    api: &Api<K>,
+    params: ListParams,
+    mut found: Option<ObjectList<K>>,
+) -> Result<(Vec<K>, String), CliError>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
     let mut page = params.clone().limit(PAGE);
     let mut items = Vec::new();
     loop {
-        let Some(mut found) = access.find(doing, api.list(&page)).await? else {
+        let Some(mut part) = found else {
             let all = access.call(doing, api.list(&params)).await?;
             return Ok((all.items, all.metadata.resource_version.unwrap_or_default()));
         };
-        items.append(&mut found.items);
-        match found.metadata.continue_.filter(|token| !token.is_empty()) {
+        items.append(&mut part.items);
+        match part.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
             None => {
-                return Ok((items, found.metadata.resource_version.unwrap_or_default()));
+                return Ok((items, part.metadata.resource_version.unwrap_or_default()));
             }
         }
+        found = access.find(doing, api.list(&page)).await?;
     }
 }

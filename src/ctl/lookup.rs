@@ -9,37 +9,157 @@ use super::access::Access;
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
+use super::kinds::{api_in, kind_of, list_advanced, unmistakable, whole};
 use super::list::list;
 use super::near::{OFFERED, likeness, near, suggestion};
 use super::snapshot::RolloutSnapshot;
-use super::view::{ClusterView, ListScope};
-use crate::core::NodeName;
+use super::view::{ClusterView, ListScope, key_of};
+use crate::core::{NodeName, SetKind};
 use crate::core::near::distance;
 use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::index::SetKey;
 use crate::k8s::DaemonSet;
 
-/// The DaemonSet that `typed` means: `NAMESPACE/NAME`, or a name in the namespace of `-n` or of the context.
-pub(super) fn target(context: &Context, typed: &str) -> Result<SetKey, CliError> {
-    let (access, namespace) = (&context.access, context.namespace.as_deref());
-    let key = match typed.contains('/') || typed.is_empty() {
-        false => SetKey::new(namespace.unwrap_or(&access.namespace), typed),
-        true => typed
-            .parse()
-            .map_err(|error: String| CliError::new(Code::Usage, format!("{error}.")))?,
+/// What was typed for a DaemonSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TypedName {
+    /// Namespace and name.
+    key: SetKey,
+    /// The kind, where that was typed too.
+    kind: Option<SetKind>,
+    /// The other thing that it can mean: the word before the name may be a namespace.
+    or: Option<SetKey>,
+}
+
+impl TypedName {
+    /// Reads `NAMESPACE/NAME`, or a name in the namespace of `-n` or of the context; either after `KIND/`, as kubectl takes it.
+    ///
+    /// # Errors
+    /// What is no name.
+    pub(super) fn read(context: &Context, typed: &str) -> Result<Self, CliError> {
+        let namespace = context.namespace.as_deref();
+        let home = namespace.unwrap_or(&context.access.namespace);
+        let before = typed.split_once('/');
+        let kind = before.and_then(|(word, rest)| Some((kind_of(word)?, word, rest)));
+        let read = |text: &str| match text.contains('/') || text.is_empty() {
+            false => Ok(SetKey::new(home, text)),
+            true => {
+                let parsed = text.parse::<SetKey>();
+                parsed.map_err(|error| CliError::new(Code::Usage, format!("{error}.")))
+            }
+        };
+        let name = match kind {
+            None => Self {
+                key: read(typed)?,
+                kind: None,
+                or: None,
+            },
+            Some((kind, word, rest)) => {
+                let can_be = namespace.is_none() && !word.contains('.') && !rest.contains('/');
+                Self {
+                    key: read(rest)?,
+                    kind: Some(kind),
+                    or: can_be.then(|| SetKey::new(word, rest)),
+                }
+            }
+        };
+        let key = &name.key;
+        may_be_a_name("namespace", &key.namespace)?;
+        may_be_a_name("DaemonSet", &key.name)?;
+        match namespace {
+            Some(other) if other != &*key.namespace => Err(CliError::new(
+                Code::Usage,
+                format!(
+                    "{typed} is in namespace {}, but -n says {other}: drop one of them.",
+                    key.namespace
+                ),
+            )),
+            _ => Ok(name),
+        }
+    }
+
+    /// The DaemonSet that is meant. Where no kind was typed it is the native one, unless there is an Advanced one of that name.
+    ///
+    /// # Errors
+    /// When it may be either of two; says how to choose.
+    pub(super) async fn resolve(&self, access: &Access) -> Result<SetKey, CliError> {
+        let of = |kind: SetKind| SetKey {
+            kind,
+            ..self.key.clone()
+        };
+        match (self.kind, &self.or) {
+            (Some(kind), None) => Ok(of(kind)),
+            (Some(kind), Some(other)) => self.resolve_word(access, of(kind), other).await,
+            (None, _) => one_of(access, &self.key).await,
+        }
+    }
+
+    /// The same where the word before the name is a kind, and may be a namespace.
+    async fn resolve_word(
+        &self,
+        access: &Access,
+        key: SetKey,
+        other: &SetKey,
+    ) -> Result<SetKey, CliError> {
+        let other = one_of(access, other).await;
+        match other {
+            Ok(other) if !is_there(access, &other).await? => Ok(key),
+            other if !is_there(access, &key).await? => other,
+            Ok(other) => Err(CliError::new(
+                Code::Usage,
+                format!(
+                    "{other} can be DaemonSet {} in namespace {} or in namespace {}: write {} or {}.",
+                    key.name,
+                    other.namespace,
+                    key.namespace,
+                    unmistakable(&other),
+                    unmistakable(&key),
+                ),
+            )),
+            error => error,
+        }
+    }
+}
+
+/// The DaemonSet of that name, of either kind.
+async fn one_of(access: &Access, name: &SetKey) -> Result<SetKey, CliError> {
+    let of = |kind: SetKind| SetKey {
+        kind,
+        ..name.clone()
     };
-    may_be_a_name("namespace", &key.namespace)?;
-    may_be_a_name("DaemonSet", &key.name)?;
-    match namespace {
-        Some(other) if other != &*key.namespace => Err(CliError::new(
+    let (native, advanced) = (of(SetKind::Native), of(SetKind::Advanced));
+    if !is_there(access, &advanced).await? {
+        return Ok(native);
+    }
+    match is_there(access, &native).await? {
+        false => Ok(advanced),
+        true => Err(CliError::new(
             Code::Usage,
             format!(
-                "{typed} is in namespace {}, but -n says {other}: drop one of them.",
-                key.namespace
+                "There are two DaemonSets {name}, one of Kubernetes (apps/v1) and an Advanced one (apps.kruise.io): write {} \
+                 or {}.",
+                unmistakable(&native),
+                unmistakable(&advanced)
             ),
         )),
-        _ => Ok(key),
     }
+}
+
+/// Whether there is such a DaemonSet, as far as it may be seen.
+async fn is_there(access: &Access, key: &SetKey) -> Result<bool, CliError> {
+    let doing = format!("read DaemonSet {key}");
+    let api = whole(access, key);
+    let found = access.find_allowed(&doing, api.get_metadata(&key.name));
+    Ok(found.await?.is_some())
+}
+
+/// The DaemonSet that `typed` means.
+///
+/// # Errors
+/// As [`TypedName::read`] and [`TypedName::resolve`].
+pub(super) async fn target(context: &Context, typed: &str) -> Result<SetKey, CliError> {
+    let name = TypedName::read(context, typed)?;
+    name.resolve(&context.access).await
 }
 
 /// Refuses what has another meaning in a request, and is in no name: a space, `?`, `=`, `,`, a line's end.
@@ -69,7 +189,7 @@ pub(super) async fn load(
     now: Timestamp,
 ) -> Result<ClusterView, CliError> {
     let mut view = find(access, key, now).await?;
-    view.load_rest(access, &ListScope::One(key.clone())).await?;
+    view.load_rest(access).await?;
     Ok(view)
 }
 
@@ -135,21 +255,26 @@ fn to_hand_over(key: &SetKey, on_delete: bool) -> CliError {
 
 /// What to say of a DaemonSet that does not exist.
 async fn missing(access: &Access, key: &SetKey) -> CliError {
-    let api: Api<DaemonSet> = Api::all(access.client.clone());
-    let everywhere = list(access, "list DaemonSets", &api, ListParams::default()).await;
-    let everywhere = match everywhere {
-        Ok((sets, _)) => sets,
-        // Names of one namespace are better than none.
-        Err(_) => {
-            let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
-            let list = list(access, "list DaemonSets", &api, ListParams::default()).await;
-            list.map(|(sets, _)| sets).unwrap_or_default()
-        }
+    let native = async |namespace: Option<&str>| {
+        let api: Api<DaemonSet> = api_in(access, namespace);
+        let list = list(access, "list DaemonSets", &api, ListParams::default()).await;
+        list.map(|(sets, _)| sets).ok()
     };
-    let keys: Vec<SetKey> = everywhere
-        .iter()
-        .filter_map(|set| SetKey::of(&set.metadata))
-        .collect();
+    let advanced = async |namespace: Option<&str>| {
+        let list = list_advanced(access, namespace).await.ok().flatten();
+        list.map(|(sets, _)| sets)
+    };
+    // Names of one namespace are better than none.
+    let home = Some(&*key.namespace);
+    let mut known = match native(None).await {
+        Some(everywhere) => everywhere,
+        None => native(home).await.unwrap_or_default(),
+    };
+    known.extend(match advanced(None).await {
+        Some(everywhere) => everywhere,
+        None => advanced(home).await.unwrap_or_default(),
+    });
+    let keys: Vec<SetKey> = known.iter().filter_map(key_of).collect();
     CliError::new(
         Code::NotFound,
         format!(
@@ -172,7 +297,11 @@ fn alike(key: &SetKey, keys: &[SetKey]) -> Vec<String> {
     scored.sort();
     let best = scored.first().map_or(0, |(score, _)| *score);
     let near = scored.iter().filter(|(score, _)| *score < best + ELSEWHERE);
-    near.take(OFFERED).map(|(_, key)| key.to_string()).collect()
+    let named = near.take(OFFERED).map(|(_, other)| match other.kind == key.kind {
+        true => other.to_string(),
+        false => unmistakable(other),
+    });
+    named.collect()
 }
 
 /// What another namespace costs, in edits of the name.

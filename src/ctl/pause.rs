@@ -30,7 +30,7 @@ pub(super) async fn pause(
     screen: &mut Screen<'_>,
 ) -> Result<(), CliError> {
     let until = end(args, context.clock.now())?;
-    let key = lookup::target(context, &args.daemonset)?;
+    let key = lookup::target(context, &args.daemonset).await?;
     let view = lookup::find(&context.access, &key, context.clock.now()).await?;
     native_replaces(&view, &key)?;
     let wanted = until.map_or_else(|| "true".to_owned(), instant::words);
@@ -67,7 +67,7 @@ pub(super) async fn resume(
     args: &ResumeArgs,
     screen: &mut Screen<'_>,
 ) -> Result<(), CliError> {
-    let key = lookup::target(context, &args.daemonset)?;
+    let key = lookup::target(context, &args.daemonset).await?;
     let view = lookup::find(&context.access, &key, context.clock.now()).await?;
     let set = view.index.set(&key);
     let paused = !is_off(present(&view, &key), view.loaded);

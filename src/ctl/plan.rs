@@ -62,7 +62,7 @@ pub(super) async fn plan(
 ) -> Result<Code, CliError> {
     let access = &context.access;
     let asked = PlanRequest {
-        key: lookup::target(context, &args.daemonset)?,
+        key: lookup::target(context, &args.daemonset).await?,
         change: PlannedChange::typed(args)?,
         access: access.clone(),
         clock: context.clock.clone(),

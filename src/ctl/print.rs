@@ -10,8 +10,8 @@ use super::groups::{domain_table, wave_table};
 use super::row::{NodeRow, SetRow};
 use super::table::{CellStyle, Table};
 use crate::cli::Output;
-use crate::core::messages::verdict::MEANINGS;
-use crate::core::{Verdict, instant};
+use crate::core::messages::verdict::meaning;
+use crate::core::{SetKind, Verdict, instant};
 use k8s_openapi::jiff::Timestamp;
 
 /// Nodes that a table names before it refers to `-o wide`.
@@ -46,6 +46,10 @@ pub(super) fn list(
         "REVISION",
         "STRATEGY",
     ];
+    let kinds = rows.iter().any(|row| row.kind == SetKind::Advanced);
+    if kinds {
+        heading.insert(1, "KIND");
+    }
     if wide {
         heading.push("MESSAGE");
     }
@@ -67,6 +71,13 @@ pub(super) fn list(
             plain(row.revision.clone().unwrap_or_else(|| "-".into())),
             plain(row.strategy.clone().unwrap_or_else(|| "-".into())),
         ];
+        if kinds {
+            let kind = match row.kind {
+                SetKind::Native => "Native",
+                SetKind::Advanced => "Advanced",
+            };
+            cells.insert(1, plain(kind.to_owned()));
+        }
         if wide {
             cells.push(plain(row.message.clone()));
         }
@@ -84,7 +95,7 @@ pub(super) fn warnings(rows: &[SetRow]) -> String {
     let notes: BTreeSet<&String> = rows.iter().flat_map(|row| &row.warnings).collect();
     let line = |note: &String| {
         let about = rows.iter().filter(|row| row.warnings.contains(note));
-        let about: Vec<String> = about.map(SetRow::key).collect();
+        let about: Vec<String> = about.map(SetRow::title).collect();
         let about = match about.len() == rows.len() && rows.len() > 1 {
             true => "all of them".to_owned(),
             false => about.join(", "),
@@ -173,7 +184,7 @@ fn head(row: &SetRow, colour: bool, now: Timestamp) -> String {
         .map_or_else(String::new, |revision| format!(", revision {revision}"));
     format!(
         "{}{strategy}\n{}{since}{revision}:\n  {}\n",
-        CellStyle::Bold.on(&row.key(), colour),
+        CellStyle::Bold.on(&row.title(), colour),
         CellStyle::of(row.phase).on(row.phase, colour),
         row.message
     )
@@ -189,11 +200,12 @@ fn classes(row: &SetRow, colour: bool) -> String {
         .max()
         .map(|most| most.to_string().len());
     let digits = digits.unwrap_or_default().max(3);
-    for (word, meaning) in Verdict::WORDS.into_iter().zip(MEANINGS) {
+    for (position, word) in Verdict::WORDS.into_iter().enumerate() {
         let Some(nodes) = row.verdicts.get(word) else {
             continue;
         };
         let padding = " ".repeat(width - word.len());
+        let meaning = meaning(row.kind, position);
         let word = CellStyle::of(word).on(word, colour);
         text.push_str(&format!("  {nodes:>digits$}  {word}{padding}  {meaning}\n"));
     }
@@ -231,7 +243,7 @@ pub(super) fn line(row: &SetRow, colour: bool) -> String {
         .map_or_else(String::new, |revision| format!(" (revision {revision})"));
     format!(
         "{}  {}{revision}: {}\n",
-        row.key(),
+        row.title(),
         CellStyle::of(row.phase).on(row.phase, colour),
         row.message
     )

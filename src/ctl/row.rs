@@ -2,7 +2,7 @@
 //!
 //! Field names are a promise to scripts: fields may be added, none is renamed or removed. Instants are RFC 3339.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 use super::groups::{self, DomainRow, WaveRow};
@@ -13,12 +13,13 @@ use crate::core::messages::rollout::RolloutView;
 use crate::core::messages::verdict::explain;
 use crate::core::messages::{newcomers, quietly_paused, revision_word};
 use crate::core::remedy::LOOK_FOR_IT;
-use crate::core::{Guarded, NodeName, Phase, Verdict, instant};
+use crate::core::{Guarded, NodeName, Phase, SetKind, Verdict, instant};
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
-  of a DaemonSet  namespace, name, strategy, maxUnavailable, maxSurge, phase, message, since, revision, targeted,
+  of a DaemonSet  kind (its API version: apps/v1, or apps.kruise.io/v1beta1 of an Advanced DaemonSet), namespace,
+                  name, strategy, maxUnavailable, maxSurge, phase, message, since, revision, targeted,
                   base (targeted nodes that take part; max-unavailable and max-surge are shares of these),
                   updated, outdated, unavailable, allowed (to be unavailable), surging (nodes with a second
                   pod), surgeAllowed, offline, offlineOutdated, inProgress, failed, brokenBefore, failures,
@@ -31,7 +32,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
                   waves (empty without that setting), domains (empty without topology-key),
                   nodes (only when one DaemonSet is named, and not with --watch)
   of a pause      since, until (null: somebody has to end it), updatedMeanwhile (nodes that got the revision
-                  since then: the native controller makes every new pod of it)
+                  since then: every new pod is made of it)
   of a reversal   to (the hash; null: no older revision is known), done, underWay (their turn comes, or
                   they are not available yet), stuck (keep the stopped revision), why (null while none
                   is stuck)
@@ -39,7 +40,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of a domain     domain, nodes, done, inFlight, hasTurn
   of a node       node, verdict, reason, since, message, pods, needsAttention
   of a pod        name, revision (current, outdated or unknown), ready, terminating
-  of why          those of a node, and namespace, name, phase, phaseMessage, reversal, next, notes
+  of why          those of a node, and kind, namespace, name, phase, phaseMessage, reversal, next, notes
   phase           Complete, Progressing, AwaitingOwners, AwaitingDeletions, NativeControllerBehind,
                   Stalled, Paused, Invalid
   verdict         Done, InProgress, Budget, AwaitingDomain, Offline, FailedByRevision, Paused, Partition,
@@ -51,6 +52,9 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SetRow {
+    /// Its kind, as its API version.
+    #[serde(serialize_with = "api_version")]
+    pub kind: SetKind,
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -233,6 +237,7 @@ impl SetRow {
             .zip(counts.by_word)
             .filter(|(_, nodes)| *nodes > 0);
         Self {
+            kind: snapshot.key.kind,
             namespace: snapshot.key.namespace.to_string(),
             name: snapshot.key.name.to_string(),
             strategy: usable.then(|| snapshot.strategy.mode.to_string()),
@@ -291,6 +296,14 @@ impl SetRow {
     pub(super) fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
+
+    /// The same, with a mark on an Advanced DaemonSet.
+    pub(super) fn title(&self) -> String {
+        match self.kind {
+            SetKind::Native => self.key(),
+            SetKind::Advanced => format!("{} (Advanced DaemonSet)", self.key()),
+        }
+    }
 }
 
 impl NodeRow {
@@ -337,6 +350,11 @@ impl NodeRow {
             urgency,
         }
     }
+}
+
+/// How scripts are told the kind of a DaemonSet.
+pub(super) fn api_version<S: Serializer>(kind: &SetKind, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(kind.api_version())
 }
 
 fn warnings(snapshot: &RolloutSnapshot) -> Vec<String> {

@@ -86,7 +86,7 @@ pub(super) async fn settings(
         let _ = screen.print(&list(args, screen.colour)?);
         return Ok(Code::Complete);
     };
-    let key = lookup::target(context, typed)?;
+    let key = lookup::target(context, typed).await?;
     let answer = answer(&key, &managed(context, &key).await?);
     let text = match args.output {
         Output::Json | Output::Yaml => print::document(&answer, args.output)?,

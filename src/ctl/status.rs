@@ -16,6 +16,7 @@ use super::row::SetRow;
 use super::screen::{Closed, Screen};
 use super::snapshot::RolloutSnapshot;
 use super::view::{ClusterView, ListScope, WatchStep};
+use super::lookup::TypedName;
 use super::{lookup, print};
 use crate::cli::Output;
 use crate::cli::ctl::StatusArgs;
@@ -46,15 +47,14 @@ pub(super) async fn status(
     context.access.told.store(true, Ordering::Relaxed);
     let typed = args.daemonset.as_deref();
     let target = typed
-        .map(|typed| lookup::target(context, typed))
+        .map(|typed| TypedName::read(context, typed))
         .transpose()?;
-    let scope = match (&target, &context.namespace) {
-        (Some(key), _) => ListScope::One(key.clone()),
-        (None, Some(namespace)) => {
+    let scope = match &context.namespace {
+        Some(namespace) => {
             lookup::may_be_a_name("namespace", namespace)?;
             ListScope::Namespace(namespace.clone())
         }
-        (None, None) => ListScope::Everywhere,
+        None => ListScope::Everywhere,
     };
     let show = StatusScreen {
         context,
@@ -71,7 +71,9 @@ pub(super) async fn status(
         let mut view = view?;
         let now = show.now(&view);
         let snapshots = show.snapshots_at(&mut view, now, &liveness);
-        if let (ListScope::Namespace(namespace), true) = (&show.scope, view.present.is_empty()) {
+        if let (ListScope::Namespace(namespace), None, true) =
+            (&show.scope, &show.target, view.present.is_empty())
+        {
             lookup::namespace(&context.access, namespace).await?;
         }
         // A reader that went away is no reason to hide the outcome.
@@ -84,7 +86,8 @@ pub(super) async fn status(
 struct StatusScreen<'a> {
     context: &'a Context,
     args: &'a StatusArgs,
-    target: Option<SetKey>,
+    target: Option<TypedName>,
+    /// Where it is looked when nothing was typed.
     scope: ListScope,
 }
 
@@ -94,7 +97,13 @@ impl StatusScreen<'_> {
         let (access, now) = (&self.context.access, self.context.clock.now());
         let liveness = liveness_of(access, now);
         match &self.target {
-            Some(key) => tokio::join!(lookup::load(access, key, now), liveness),
+            Some(typed) => {
+                let view = async {
+                    let key = typed.resolve(access).await?;
+                    lookup::load(access, &key, now).await
+                };
+                tokio::join!(view, liveness)
+            }
             None => tokio::join!(ClusterView::load(access, &self.scope, now), liveness),
         }
     }
@@ -235,7 +244,7 @@ impl StatusScreen<'_> {
         let watch = self.watch_liveness(liveness);
         let (mut told, mut pending) = (PrintedLines::default(), PendingActions::default());
         loop {
-            view.watch(&self.context.access, &self.scope);
+            view.watch(&self.context.access);
             loop {
                 let snapshots = self.snapshots(&mut view, &watch, &mut pending);
                 let shown = if screen.live || self.is_document() {
@@ -298,7 +307,7 @@ impl StatusScreen<'_> {
         let watch = self.watch_liveness(liveness);
         let (mut told, mut pending) = (PrintedLines::default(), PendingActions::default());
         loop {
-            view.watch(&self.context.access, &self.scope);
+            view.watch(&self.context.access);
             loop {
                 let snapshots = self.snapshots(&mut view, &watch, &mut pending);
                 if self.is_over(&snapshots) {
@@ -445,7 +454,7 @@ impl PrintedLines {
     fn lines(&mut self, rows: &[SetRow], screen: &mut Screen<'_>) -> Result<(), Closed> {
         let now = Instant::now();
         for row in rows {
-            let (key, line) = (row.key(), print::line(row, false));
+            let (key, line) = (row.title(), print::line(row, false));
             let before = self.rows.iter_mut().find(|(known, ..)| *known == key);
             match before {
                 Some((_, told, phase, at)) => {

@@ -101,7 +101,7 @@ pub(super) async fn undo(
     args: &UndoArgs,
     screen: &mut Screen<'_>,
 ) -> Result<(), CliError> {
-    let key = lookup::target(context, &args.daemonset)?;
+    let key = lookup::target(context, &args.daemonset).await?;
     for _ in 0..ATTEMPTS {
         let history = RevisionHistory::read(context, &key).await?;
         let chosen = history.choose(args.to_revision)?;

@@ -19,16 +19,18 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::access::Access;
 use super::budgets::{self, Budgets};
 use super::error::CliError;
+use super::kinds;
 use super::list::list;
 use super::told::{blocked_since, incomplete_since};
 use crate::core::names::ON_DELETE;
 use crate::core::settings::paused::PAUSED;
-use crate::core::{Disruption, PodUid, Reading, RevisionState, RevisionUnknown};
+use crate::core::{Disruption, PodUid, Reading, RevisionState, RevisionUnknown, SetKind};
 use crate::index::{Index, SetChange, SetKey};
 use crate::k8s::{ControllerRevision, DaemonSet, Node, Pod};
 
@@ -52,6 +54,8 @@ pub(super) enum ListScope {
 
 /// What was listed, and kept up to date by [`ClusterView::changed`].
 pub(super) struct ClusterView {
+    /// What it shows.
+    scope: ListScope,
     /// Everything that decides.
     pub(super) index: Index,
     /// Every DaemonSet of the scope, managed or not.
@@ -75,6 +79,8 @@ pub(super) struct ListedDaemonSet {
     pub(super) deleting: bool,
     /// Its annotation `paused`.
     pub(super) paused: Option<String>,
+    /// The field of that name, which decides before the annotation; only an Advanced one has it.
+    pub(super) paused_field: Option<Value>,
     /// Whether it is under `OnDelete`.
     pub(super) on_delete: bool,
 }
@@ -83,7 +89,7 @@ pub(super) struct ListedDaemonSet {
 #[derive(Default)]
 struct ListVersions {
     nodes: String,
-    sets: String,
+    sets: BTreeMap<SetKind, String>,
     revisions: String,
     pods: Vec<(SetKey, String, String)>,
     /// By namespace.
@@ -119,7 +125,7 @@ impl ClusterView {
         now: Timestamp,
     ) -> Result<Self, CliError> {
         let mut view = Self::load_settings(access, scope, now).await?;
-        view.load_rest(access, scope).await?;
+        view.load_rest(access).await?;
         Ok(view)
     }
 
@@ -133,6 +139,7 @@ impl ClusterView {
         now: Timestamp,
     ) -> Result<Self, CliError> {
         let mut view = Self {
+            scope: scope.clone(),
             index: Index::default(),
             present: BTreeMap::new(),
             loaded: now,
@@ -150,18 +157,15 @@ impl ClusterView {
     ///
     /// # Errors
     /// What could not be listed.
-    pub(super) async fn load_rest(
-        &mut self,
-        access: &Access,
-        scope: &ListScope,
-    ) -> Result<(), CliError> {
+    pub(super) async fn load_rest(&mut self, access: &Access) -> Result<(), CliError> {
+        let scope = self.scope.clone();
         let keys: Vec<SetKey> = self.managed().cloned().collect();
         if keys.is_empty() {
             return Ok(());
         }
         self.load_pods(access, &keys).await?;
         self.load_budgets(access).await;
-        self.load_revisions(access, scope).await?;
+        self.load_revisions(access, &scope).await?;
         // The revisions tell which images of nodes matter.
         self.load_nodes(access).await?;
         for key in &keys {
@@ -179,36 +183,58 @@ impl ClusterView {
     }
 
     async fn load_sets(&mut self, access: &Access, scope: &ListScope) -> Result<(), CliError> {
-        let (sets, version) = match scope {
+        match scope {
             ListScope::One(key) => {
-                let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
-                let only = ListParams::default().fields(&format!("metadata.name={}", key.name));
-                list(access, &format!("read DaemonSet {key}"), &api, only).await?
+                let (sets, version) = kinds::list_one(access, key).await?;
+                self.take_sets(key.kind, &sets, version);
             }
             ListScope::Namespace(namespace) => {
-                let api = Api::namespaced(access.client.clone(), namespace);
                 let doing = format!("list the DaemonSets of namespace {namespace}");
-                list(access, &doing, &api, ListParams::default()).await?
+                self.load_both(access, Some(namespace), &doing).await?;
             }
             ListScope::Everywhere => {
-                let api = Api::all(access.client.clone());
                 let doing = "list the DaemonSets of all namespaces (one namespace: -n NAMESPACE)";
-                list(access, doing, &api, ListParams::default()).await?
+                self.load_both(access, None, doing).await?;
             }
-        };
-        self.versions.sets = version;
-        for set in &sets {
+        }
+        Ok(())
+    }
+
+    async fn load_both(
+        &mut self,
+        access: &Access,
+        namespace: Option<&str>,
+        doing: &str,
+    ) -> Result<(), CliError> {
+        let api = kinds::api_in(access, namespace);
+        let (native, advanced) = tokio::join!(
+            list(access, doing, &api, ListParams::default()),
+            kinds::list_advanced(access, namespace)
+        );
+        let (sets, version) = native?;
+        self.take_sets(SetKind::Native, &sets, version);
+        if let Some((sets, version)) = advanced? {
+            self.take_sets(SetKind::Advanced, &sets, version);
+        }
+        Ok(())
+    }
+
+    fn take_sets(&mut self, kind: SetKind, sets: &[DaemonSet], version: String) {
+        self.versions.sets.insert(kind, version);
+        for set in sets {
             self.index.apply_set(set);
             let annotations = set.metadata.annotations.as_ref();
+            let field = set.spec.update_strategy.rolling_update.as_ref();
+            let field = field.and_then(|block| block.get("paused"));
             let present = ListedDaemonSet {
                 deleting: set.metadata.deletion_timestamp.is_some(),
                 paused: annotations.and_then(|all| all.get(PAUSED).cloned()),
+                paused_field: field.filter(|_| set.is_advanced()).cloned(),
                 on_delete: set.spec.update_strategy.kind.as_deref() == Some(ON_DELETE),
             };
             self.present
-                .extend(SetKey::of(&set.metadata).map(|key| (key, present)));
+                .extend(key_of(set).map(|key| (key, present)));
         }
-        Ok(())
     }
 
     async fn load_nodes(&mut self, access: &Access) -> Result<(), CliError> {
@@ -332,21 +358,31 @@ impl ClusterView {
     }
 
     /// Watches from where the lists ended.
-    pub(super) fn watch(&mut self, access: &Access, scope: &ListScope) {
+    pub(super) fn watch(&mut self, access: &Access) {
         let client = || access.client.clone();
-        let versions = std::mem::take(&mut self.versions);
+        let scope = &self.scope.clone();
+        let mut versions = std::mem::take(&mut self.versions);
         let plain = WatchParams::default().timeout(WATCH_SECONDS);
-        let (sets, params) = match scope {
+        let (namespace, params) = match scope {
             ListScope::One(key) => (
-                Api::namespaced(client(), &key.namespace),
+                Some(&*key.namespace),
                 plain.clone().fields(&format!("metadata.name={}", key.name)),
             ),
-            ListScope::Namespace(namespace) => {
-                (Api::namespaced(client(), namespace), plain.clone())
-            }
-            ListScope::Everywhere => (Api::all(client()), plain.clone()),
+            ListScope::Namespace(namespace) => (Some(&**namespace), plain.clone()),
+            ListScope::Everywhere => (None, plain.clone()),
         };
-        self.follow(sets, params, versions.sets, ListedChange::Set);
+        if let Some(version) = versions.sets.remove(&SetKind::Native) {
+            let sets = kinds::api_in(access, namespace);
+            self.follow(sets, params.clone(), version, ListedChange::Set);
+        }
+        // Where they are not served there is no version.
+        let advanced = versions.sets.remove(&SetKind::Advanced);
+        if let Some(version) = advanced.filter(|version| !version.is_empty()) {
+            let sets = kinds::api_in(access, namespace);
+            self.follow(sets, params, version, |event| {
+                ListedChange::Set(kinds::of_advanced(event))
+            });
+        }
         if versions.nodes.is_empty() {
             return; // nothing is managed, so nothing else was listed
         }
@@ -530,6 +566,16 @@ fn version<K: Resource>(event: &WatchEvent<K>) -> Option<String> {
         WatchEvent::Bookmark(mark) => Some(mark.metadata.resource_version.clone()),
         WatchEvent::Error(_) => None,
     }
+}
+
+/// The name of a DaemonSet of either kind.
+pub(super) fn key_of(set: &DaemonSet) -> Option<SetKey> {
+    let kind = match set.is_advanced() {
+        true => SetKind::Advanced,
+        false => SetKind::Native,
+    };
+    let key = SetKey::of(&set.metadata)?;
+    Some(SetKey { kind, ..key })
 }
 
 /// Where the revisions of a scope are found. They carry the labels of the template.

@@ -6,7 +6,7 @@ use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
 use super::liveness::liveness_of;
-use super::row::{NodeRow, ReversalRow, liveness_notes};
+use super::row::{NodeRow, ReversalRow, api_version, liveness_notes};
 use super::screen::Screen;
 use super::snapshot::RolloutSnapshot;
 use super::table::CellStyle;
@@ -18,12 +18,15 @@ use crate::core::messages::gone;
 use crate::core::messages::next::{not_targeted, remedy_repelled};
 use crate::core::messages::node::repelled;
 use crate::core::messages::verdict::remedy;
-use crate::core::{NodeName, Verdict, instant};
+use crate::core::{NodeName, SetKind, Verdict, instant};
 
 /// The answer. Field names are a promise to scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyAnswer {
+    /// The kind of the DaemonSet, as its API version.
+    #[serde(serialize_with = "api_version")]
+    pub kind: SetKind,
     /// Namespace of the DaemonSet.
     pub namespace: String,
     /// Its name.
@@ -50,7 +53,7 @@ pub(super) async fn why(
     screen: &mut Screen<'_>,
 ) -> Result<Code, CliError> {
     let (access, now) = (&context.access, context.clock.now());
-    let key = lookup::target(context, &args.daemonset)?;
+    let key = lookup::target(context, &args.daemonset).await?;
     let (judged, liveness) = tokio::join!(
         lookup::snapshot(access, &key, now),
         liveness_of(access, now)
@@ -77,6 +80,7 @@ fn answer(
 ) -> Result<WhyAnswer, CliError> {
     let name = NodeName::from(typed.strip_prefix("node/").unwrap_or(typed));
     let rollout = snapshot.rollout();
+    let controller = snapshot.fleet.kind.controller();
     let obstacle = || view.index.obstacle(&snapshot.key, &name);
     let position = snapshot
         .fleet
@@ -87,8 +91,7 @@ fn answer(
         Some(position) if snapshot.plan.verdicts[position] == Verdict::NotTargeted => {
             let mut row = NodeRow::of(&rollout, position);
             let (because, next) = not_targeted(obstacle().as_ref());
-            row.message =
-                format!("{because}; its pod is the native controller's to remove or keep");
+            row.message = format!("{because}; its pod is {controller}'s to remove or keep");
             (row, next)
         }
         Some(position) if snapshot.plan.verdicts[position] == Verdict::UntoleratedTaint => {
@@ -119,6 +122,7 @@ fn answer(
         }
     };
     Ok(WhyAnswer {
+        kind: snapshot.key.kind,
         namespace: snapshot.key.namespace.to_string(),
         name: snapshot.key.name.to_string(),
         phase: rollout.phase.word(),

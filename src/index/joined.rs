@@ -128,6 +128,7 @@ fn unjudged(nodes: Vec<Node>) -> Fleet {
         rollback_targets: RollbackTargets::default(),
         record: None,
         pause: None,
+        kind: Default::default(),
         not_created: None,
         not_ready: BTreeMap::new(),
         in_order: false,
@@ -144,7 +145,10 @@ fn judge(
     record: Option<FailureRecord>,
 ) {
     let Surroundings {
-        revisions, basis, ..
+        key,
+        revisions,
+        basis,
+        ..
     } = *around;
     let target = match &basis.state {
         RevisionState::Current(revision) => Some(revision),
@@ -179,6 +183,7 @@ fn judge(
     kept.rollback_targets = set.rollback_targets(&basis.state, revisions);
     kept.record = record;
     kept.pause = set.last_pause();
+    kept.kind = key.kind;
     kept.not_created = set.not_created();
     kept.not_ready = set.not_ready();
     kept.in_order = around.in_order;

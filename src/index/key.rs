@@ -6,15 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Which of the two kinds called DaemonSet it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SetKind {
-    /// Of the group `apps`: Kubernetes' own controller makes its pods.
-    #[default]
-    Native,
-    /// Of the group `apps.kruise.io` (Advanced DaemonSet): this controller makes its pods.
-    Advanced,
-}
+pub use crate::core::SetKind;
 
 /// Namespace and name of a DaemonSet, written `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

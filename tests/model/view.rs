@@ -104,6 +104,7 @@ impl State {
             rollback_targets: self.rollback_targets(&set, rules),
             record: record_of(&self.sheet),
             pause: None,
+            kind: Default::default(),
             not_created: None,
             not_ready: Default::default(),
             in_order: rules.trusted,

@@ -13,6 +13,7 @@ use crate::core::engine::revert::is_due;
 use crate::core::fleet::evictions::BACK_OFF;
 use crate::core::fleet::{Node, Pod, Targeting};
 use crate::core::instant;
+use crate::core::kind::SetKind;
 use crate::core::plan::{Phase, Stall, WaveState};
 use crate::core::remedy::{LOOK_FOR_IT, nevertheless, way_on};
 use crate::core::settings::lifecycle::LIFECYCLE;
@@ -165,7 +166,8 @@ pub(super) fn remedy_revert(rollout: &RolloutView<'_>, node: &Node, revert: Reve
             instant::between(rollout.now, until)
         ),
         Revert::Pending if rollout.plan.counts.allowed == 0 => {
-            format!("{MAX_UNAVAILABLE} allows none to be down, so it keeps its pod. {stays}")
+            let name = rollout.strategy.name_of(MAX_UNAVAILABLE);
+            format!("{name} allows none to be down, so it keeps its pod. {stays}")
         }
         Revert::Pending => {
             "It goes on by itself when a slot of max-unavailable is free, its maintenance window is open and its \
@@ -264,11 +266,22 @@ pub(super) fn remedy_progress(
                 UpdateMethod::InPlace(_) => {
                     "The controller patches the pod, and its kubelet restarts what changed."
                 }
-                UpdateMethod::Recreate(_) if rollout.strategy.disruption == Disruption::Evict => {
-                    "The controller evicts the old pod, and the native DaemonSet controller makes a new one."
-                }
                 UpdateMethod::Recreate(_) => {
-                    "The controller deletes the old pod, and the native DaemonSet controller makes a new one."
+                    let evicts = rollout.strategy.disruption == Disruption::Evict;
+                    match (evicts, rollout.fleet.kind) {
+                        (true, SetKind::Native) => {
+                            "The controller evicts the old pod, and the native DaemonSet controller makes a new one."
+                        }
+                        (false, SetKind::Native) => {
+                            "The controller deletes the old pod, and the native DaemonSet controller makes a new one."
+                        }
+                        (true, SetKind::Advanced) => {
+                            "The controller evicts the old pod and makes a new one."
+                        }
+                        (false, SetKind::Advanced) => {
+                            "The controller deletes the old pod and makes a new one."
+                        }
+                    }
                 }
             };
             format!(
@@ -353,6 +366,9 @@ pub(super) fn remedy_progress(
         {
             goes_on
         }
+        Progress::SurgeTakingOver if rollout.fleet.kind == SetKind::Advanced => format!(
+            "Nothing to do. If it lasts, no controller is at work, or it lacks a right: {LOOK_FOR_IT}"
+        ),
         Progress::SurgeTakingOver => format!(
             "Nothing to do. If it lasts, see whether the kube-controller-manager works, or a quota or an admission webhook \
              refuses its pods: kubectl -n {namespace} describe daemonset {}",
@@ -401,9 +417,10 @@ pub(super) fn remedy_hook(rollout: &RolloutView<'_>, node: &Node) -> String {
     let pod = hooked.map(|pod| pod.name.as_str()).unwrap_or_default();
     format!(
         "Whoever put that on the pod takes it away when the pod may go ({}); it holds a slot until then, and nothing forces \
-         it. To see it: kubectl -n {} get pod {pod} -o yaml. Without the annotation {LIFECYCLE} nobody is waited for.",
+         it. To see it: kubectl -n {} get pod {pod} -o yaml. Without {} nobody is waited for.",
         awaited.join(", "),
-        rollout.key.namespace
+        rollout.key.namespace,
+        rollout.strategy.place_of(LIFECYCLE)
     )
 }
 
@@ -448,7 +465,10 @@ pub(super) fn remedy_offline(rollout: &RolloutView<'_>, node: &Node, offline: Of
 /// What else keeps an offline node back, to follow when it goes on by itself.
 fn held_back(rollout: &RolloutView<'_>, node: &Node) -> String {
     let paused = match rollout.phase {
-        Phase::Paused { .. } => format!(" and the pause has ended ({PAUSED})"),
+        Phase::Paused { .. } => format!(
+            " and the pause has ended ({})",
+            rollout.strategy.name_of(PAUSED)
+        ),
         _ => String::new(),
     };
     let reverts = is_due(rollout.strategy, rollout.fleet, node);

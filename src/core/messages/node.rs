@@ -31,9 +31,10 @@ pub(super) fn done(rollout: &RolloutView<'_>, node: &Node) -> String {
         .filter(|stand| stand.newcomers.contains(&node.name));
     match came.and(newest(node)) {
         Some(pod) => format!(
-            "runs the current revision, which it got at {} although the rollout is paused: the native DaemonSet controller \
-             makes every new pod of the present template",
-            instant::words(pod.revised())
+            "runs the current revision, which it got at {} although the rollout is paused: {} makes every new pod of the \
+             present template",
+            instant::words(pod.revised()),
+            rollout.fleet.kind.controller()
         ),
         None => "runs the current revision".to_owned(),
     }
@@ -67,10 +68,14 @@ fn stage(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> (Option<
             match &rollout.fleet.not_created {
                 Some(why) => {
                     format!(
-                        "has no pod, and the native DaemonSet controller cannot make one: {why}"
+                        "has no pod, and {} cannot make one: {why}",
+                        rollout.fleet.kind.controller()
                     )
                 }
-                None => "has no pod; the native DaemonSet controller has to make one".to_owned(),
+                None => format!(
+                    "has no pod; {} has to make one",
+                    rollout.fleet.kind.controller()
+                ),
             },
         ),
         Progress::UpdatingInPlace { .. } => (
@@ -122,8 +127,9 @@ fn stage(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> (Option<
         Progress::Surplus => (
             Some("Surplus".into()),
             format!(
-                "has {} pods; the native DaemonSet controller removes the surplus",
-                node.pods.len()
+                "has {} pods; {} removes the surplus",
+                node.pods.len(),
+                rollout.fleet.kind.controller()
             ),
         ),
     }
@@ -324,13 +330,13 @@ pub(super) fn behind_word(rollout: &RolloutView<'_>) -> Option<String> {
     Some(word.into())
 }
 
-/// What the native controller has not done yet, of a node that waits for it.
+/// What whoever makes pods has not done yet, of a node that waits for it.
 pub(super) fn waits_behind(rollout: &RolloutView<'_>) -> String {
     let behind = match rollout.fleet.revision {
         RevisionState::Unknown(behind) => behind,
         RevisionState::Current(_) => RevisionUnknown::NotObserved,
     };
-    format!("waits: {}", behind_words(behind))
+    format!("waits: {}", behind_words(rollout.fleet.kind, behind))
 }
 
 /// How much a person should look at a node: less is more urgent, `None` not at all.

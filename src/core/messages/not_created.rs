@@ -1,12 +1,13 @@
-//! Why the native controller could not make a pod: what its Events say (`FailedCreate`), in the sentence of the condition, from which
+//! Why whoever makes pods could not make one: what its Events say (`FailedCreate`), in the sentence of the condition, from which
 //! `ctl` reads it back.
 
+use crate::core::kind::SetKind;
 use crate::core::words::line;
 
 /// What the native controller puts before the answer of the API server.
 const PREFIX: &str = "Error creating: ";
 
-const BEFORE: &str = "the native DaemonSet controller cannot create pods on ";
+const BEFORE: &str = " cannot create pods on ";
 const AFTER: &str = " (Events with reason FailedCreate)";
 
 /// The characters that Kubernetes adds to the name of a pod after `generateName`.
@@ -35,8 +36,11 @@ pub fn said(message: &str, set: &str) -> String {
 }
 
 /// That pods cannot be made on these nodes, and why.
-pub(super) fn sentence(nodes: &str, why: &str) -> String {
-    format!("stopped: {BEFORE}{nodes}: {why}{AFTER}")
+pub(super) fn sentence(kind: SetKind, nodes: &str, why: &str) -> String {
+    format!(
+        "stopped: {}{BEFORE}{nodes}: {why}{AFTER}",
+        kind.controller()
+    )
 }
 
 /// What such a sentence gave as the reason.
@@ -63,11 +67,13 @@ mod tests {
             why,
             "pods \"web-*\" is forbidden: exceeded quota: none, used: pods=3, limited: pods=3"
         );
-        let sentence = sentence("n1, n2 and 3 more", &why);
-        assert_eq!(
-            read(&format!("revision 5d4f8: {sentence}; and more")),
-            Some(why.as_str())
-        );
+        for kind in [SetKind::Native, SetKind::Advanced] {
+            let sentence = sentence(kind, "n1, n2 and 3 more", &why);
+            assert_eq!(
+                read(&format!("revision 5d4f8: {sentence}; and more")),
+                Some(why.as_str())
+            );
+        }
         assert_eq!(read("revision 5d4f8: complete"), None);
         assert_eq!(said("\"web-\" \"web-a", "web"), "\"web-\" \"web-a");
     }

@@ -19,6 +19,7 @@ pub(in crate::core) fn words(fleet: &Fleet, node: &Node, verdict: &Verdict) -> S
     };
     let newest = node.pods.iter().max_by_key(|pod| pod.created);
     let newest = newest.map_or("", |pod| pod.name.as_str());
+    let controller = fleet.kind.controller();
     let own = surge::own(node).find(|pod| !pod.terminating);
     match progress {
         Progress::Terminating
@@ -29,19 +30,16 @@ pub(in crate::core) fn words(fleet: &Fleet, node: &Node, verdict: &Verdict) -> S
         {
             ending.join("; ")
         }
-        Progress::Missing { .. } => "the native DaemonSet controller makes no pod".to_owned(),
-        Progress::SurgeTakingOver if own.is_none() => format!(
-            "the native DaemonSet controller makes no pod of its own, which pod {newest} waits for"
-        ),
+        Progress::Missing { .. } => format!("{controller} makes no pod"),
+        Progress::SurgeTakingOver if own.is_none() => {
+            format!("{controller} makes no pod of its own, which pod {newest} waits for")
+        }
         Progress::SurgeTakingOver => format!("the pod beside {newest} is not deleted"),
         Progress::SurgeLeaving => format!(
             "{}, and so the one beside it stays",
             not_ready::sentence(fleet, own.map_or("", |own| own.name.as_str()))
         ),
-        Progress::Surplus => format!(
-            "the native DaemonSet controller removes none of its {} pods",
-            node.pods.len()
-        ),
+        Progress::Surplus => format!("{controller} removes none of its {} pods", node.pods.len()),
         _ => not_ready::sentence(fleet, newest),
     }
 }

@@ -1,6 +1,7 @@
 //! Reasons of conditions and words of phases, from closed lists, and the parts of sentences that several of them share.
 
 use crate::core::id::RevisionUnknown;
+use crate::core::kind::SetKind;
 use crate::core::names::PROGRESSING;
 use crate::core::plan::{Phase, Stall};
 
@@ -106,32 +107,35 @@ impl Stall {
     }
 }
 
-/// What the native controller has not done yet.
-pub fn behind_words(behind: RevisionUnknown) -> &'static str {
+/// What whoever makes revisions and pods has not done yet.
+pub fn behind_words(kind: SetKind, behind: RevisionUnknown) -> String {
+    let controller = kind.controller();
     match behind {
         RevisionUnknown::NotObserved => {
-            "the native DaemonSet controller has not observed the latest change"
+            format!("{controller} has not observed the latest change")
         }
-        RevisionUnknown::NoRevision => {
-            "the native DaemonSet controller has not made a ControllerRevision"
-        }
-        RevisionUnknown::Tie => {
-            "the native DaemonSet controller is merging equal ControllerRevisions"
-        }
+        RevisionUnknown::NoRevision => format!("{controller} has not made a ControllerRevision"),
+        RevisionUnknown::Tie => format!("{controller} is merging equal ControllerRevisions"),
         RevisionUnknown::Mismatch => {
-            "the newest ControllerRevision does not hold the present template yet"
+            "the newest ControllerRevision does not hold the present template yet".to_owned()
         }
-        RevisionUnknown::UnknownRevision => "a pod carries a revision that has to be looked up",
+        RevisionUnknown::UnknownRevision => {
+            "a pod carries a revision that has to be looked up".to_owned()
+        }
     }
 }
 
 /// What ends that, when it lasts.
-pub fn behind_remedy(behind: RevisionUnknown) -> &'static str {
-    match behind {
-        RevisionUnknown::UnknownRevision => {
+pub fn behind_remedy(kind: SetKind, behind: RevisionUnknown) -> &'static str {
+    match (behind, kind) {
+        (RevisionUnknown::UnknownRevision, _) => {
             "see in the log of the yurt-ds controller why it cannot read that revision"
         }
-        _ => {
+        (_, SetKind::Advanced) => {
+            "see whether the yurt-ds controller runs, and in its log what refuses its writes (a right that it lacks, an admission \
+             policy or webhook on controllerrevisions.apps or daemonsets.apps.kruise.io/status)"
+        }
+        (_, SetKind::Native) => {
             "see whether kube-controller-manager runs, and in its log what refuses its writes (an admission policy or webhook on \
              controllerrevisions.apps or daemonsets.apps/status)"
         }

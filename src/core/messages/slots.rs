@@ -52,8 +52,8 @@ pub fn about_to_be(rollout: &RolloutView<'_>) -> String {
     }
 }
 
-/// What limits how many nodes are replaced at once, and the annotation that says so.
-pub(super) fn limit(rollout: &RolloutView<'_>) -> (String, &'static str) {
+/// What limits how many nodes are replaced at once, and the annotation or the field that says so.
+pub(super) fn limit(rollout: &RolloutView<'_>) -> (String, String) {
     let (counts, strategy) = (&rollout.plan.counts, rollout.strategy);
     let down = format!(
         "max-unavailable {} allows {} of {} nodes",
@@ -63,11 +63,11 @@ pub(super) fn limit(rollout: &RolloutView<'_>) -> (String, &'static str) {
         "max-surge {} allows {} of {} nodes a second pod",
         strategy.max_surge, counts.surge_allowed, counts.base
     );
-    let annotation = match counts.surge_allowed {
+    let setting = match counts.surge_allowed {
         0 => MAX_UNAVAILABLE,
         _ => MAX_SURGE,
     };
-    (rollout.limits(down, beside), annotation)
+    (rollout.limits(down, beside), strategy.place_of(setting))
 }
 
 /// The node whose replacement is not over, and that keeps the others of its wave waiting (`min-interval`).

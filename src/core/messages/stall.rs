@@ -46,14 +46,15 @@ impl RolloutStatus<'_> {
             Stall::ImagesNotPulled => format!("stopped: {}", plan.pulls_words(fleet)),
             Stall::WindowNeverOpens => format!("stopped: {}", plan.shut_words(fleet)),
             Stall::PodsNotCreated if let Some(why) = &fleet.not_created => {
-                let refused = not_created::sentence(&self.waiting(), why);
+                let refused = not_created::sentence(fleet.kind, &self.waiting(), why);
                 format!("{refused}; mend what refuses them, or {}", self.way_on())
             }
             Stall::PodsNotCreated => format!(
-                "stopped: waiting for the native DaemonSet controller to create pods on {}; look for a quota or an \
-                 admission webhook that refuses them (Events with reason FailedCreate; where there are none, see whether \
-                 kube-controller-manager runs)",
-                self.waiting()
+                "stopped: waiting for {} to create pods on {}; look for a quota or an admission webhook that refuses them \
+                 (Events with reason FailedCreate; where there are none, see whether {} runs)",
+                fleet.kind.controller(),
+                self.waiting(),
+                fleet.kind.process()
             ),
             Stall::HookPending => format!("stopped{}", self.hooks_aside()),
             Stall::BlockedByPdb => format!(
@@ -69,8 +70,8 @@ impl RolloutStatus<'_> {
                 format!(
                     "stopped: for more than {} {}; {}",
                     humantime::format_duration(BEHIND_PATIENCE),
-                    behind_words(behind),
-                    behind_remedy(behind)
+                    behind_words(fleet.kind, behind),
+                    behind_remedy(fleet.kind, behind)
                 )
             }
             Stall::WritesRefused => format!(

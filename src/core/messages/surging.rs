@@ -6,6 +6,7 @@ use crate::core::engine::surge::SurgeRelease;
 use crate::core::fleet::{Node, Pod};
 use crate::core::id::NodeName;
 use crate::core::instant;
+use crate::core::kind::SetKind;
 use crate::core::verdict::Progress;
 use crate::core::words::named;
 
@@ -39,6 +40,9 @@ pub(super) fn surging(
                     format!("has a new pod{made} that serves; the old one is to be {ASKED_AGAIN}")
                 }
                 true => format!("has a new pod{made} that serves; the old one goes now"),
+                false if rollout.fleet.kind == SetKind::Advanced => {
+                    format!("has a new pod{made} that serves, and the old one has gone")
+                }
                 false => format!(
                     "has a new pod{made} that serves; it is handed over to the DaemonSet now (before Kubernetes 1.33 when \
                      the native controller has made a pod of its own, which goes then)"

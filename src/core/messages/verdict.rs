@@ -26,10 +26,12 @@ use crate::core::engine::removal::is_withheld;
 use crate::core::fleet::{Node, Pod};
 use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::instant;
+use crate::core::kind::SetKind;
 use crate::core::names::HOLD;
 use crate::core::plan::Phase;
 use crate::core::remedy::LOOK_FOR_IT;
 use crate::core::selector::Selector;
+use crate::core::settings::NodeOrder;
 use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
 use crate::core::settings::max_domains::MAX_DOMAINS;
 use crate::core::settings::min_interval::MIN_INTERVAL;
@@ -41,8 +43,21 @@ use crate::core::verdict::{Guarded, Revert, Verdict};
 /// Holders of slots that are named; the rest is counted.
 const NAMED: usize = 5;
 
-/// What the nodes of each verdict have in common, in the order of [`Verdict::WORDS`].
-pub const MEANINGS: [&str; Verdict::WORDS.len()] = [
+/// What the nodes have in common whose verdict is at `position` of [`Verdict::WORDS`].
+pub fn meaning(kind: SetKind, position: usize) -> &'static str {
+    match (kind, Verdict::WORDS[position]) {
+        (SetKind::Advanced, "NativeControllerBehind") => {
+            "wait until the yurt-ds controller has made the revision"
+        }
+        (SetKind::Advanced, "NotTargeted") => {
+            "hold a pod where no other would be made; the controller removes or keeps it"
+        }
+        _ => MEANINGS[position],
+    }
+}
+
+/// The same of a native DaemonSet, in the order of [`Verdict::WORDS`].
+const MEANINGS: [&str; Verdict::WORDS.len()] = [
     "run the current revision",
     "have their turn now, are being updated, or wait for their pod",
     "are outdated and wait for a free slot",
@@ -65,7 +80,7 @@ pub const MEANINGS: [&str; Verdict::WORDS.len()] = [
     "are outdated until somebody deletes their pods (updateStrategy.type: OnDelete)",
     "wait for the native DaemonSet controller",
     "are outdated and not touched: the settings cannot be used",
-    "hold a pod where no other would be made; the native controller removes or keeps it",
+    "hold a pod where no other would be made; the native DaemonSet controller removes or keeps it",
     "keep their outdated pods: a NoSchedule taint there would keep the next ones away",
 ];
 
@@ -208,8 +223,9 @@ pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
         Verdict::NotTargeted => (
             None,
             format!(
-                "is not targeted, and its pod{} is the native controller's to remove",
-                pod_name(node)
+                "is not targeted, and its pod{} is {}'s to remove",
+                pod_name(node),
+                rollout.fleet.kind.controller()
             ),
         ),
     };
@@ -252,6 +268,7 @@ fn deletion(rollout: &RolloutView<'_>, node: &Node) -> String {
 
 /// What would change the verdict: one sentence or a few, with the commands.
 pub fn remedy(rollout: &RolloutView<'_>, position: usize) -> String {
+    let kind = rollout.fleet.kind;
     let (node, verdict) = (
         &rollout.fleet.nodes[position],
         &rollout.plan.verdicts[position],
@@ -273,11 +290,16 @@ pub fn remedy(rollout: &RolloutView<'_>, position: usize) -> String {
         Verdict::Revert(revert) => remedy_revert(rollout, node, revert),
         Verdict::Paused { until } => remedy_paused(rollout, until),
         Verdict::Partition => format!(
-            "It has its turn when the annotation {PARTITION} is lowered; nodes go by name, those that are held back are \
-             the last."
+            "It has its turn when {} is lowered; nodes go by name, {}.",
+            rollout.strategy.place_of(PARTITION),
+            match rollout.strategy.order {
+                NodeOrder::Ascending => "those that are held back are the last",
+                NodeOrder::Descending => "from the last one on, and the first ones are held back",
+            }
         ),
         Verdict::NotSelected => format!(
-            "It has its turn when the annotation {SELECTOR} selects it or is removed, or the node gets such labels."
+            "It has its turn when {} selects it or is removed, or the node gets such labels.",
+            rollout.strategy.place_of(SELECTOR)
         ),
         Verdict::Held { until } => {
             let early = format!("kubectl annotate node {} {HOLD}-", node.name);
@@ -306,8 +328,8 @@ pub fn remedy(rollout: &RolloutView<'_>, position: usize) -> String {
         Verdict::AwaitingDeletion => deletion(rollout, node),
         Verdict::NativeControllerBehind => {
             let remedy = match rollout.fleet.revision {
-                RevisionState::Unknown(behind) => behind_remedy(behind),
-                RevisionState::Current(_) => behind_remedy(RevisionUnknown::NotObserved),
+                RevisionState::Unknown(behind) => behind_remedy(kind, behind),
+                RevisionState::Current(_) => behind_remedy(kind, RevisionUnknown::NotObserved),
             };
             match rollout.plan.phase {
                 Phase::Stalled(_) => format!("To end this, {remedy}."),
@@ -319,7 +341,7 @@ pub fn remedy(rollout: &RolloutView<'_>, position: usize) -> String {
             None => String::new(),
         },
         Verdict::UntoleratedTaint => remedy_repelled(rollout, position, None),
-        Verdict::NotTargeted => "Nothing here: the native controller removes it.".to_owned(),
+        Verdict::NotTargeted => format!("Nothing here: {} removes it.", kind.controller()),
     }
 }
 
@@ -338,7 +360,7 @@ fn queue(rollout: &RolloutView<'_>, position: usize) -> String {
         false => ahead.filter(waits).count(),
     };
     let waiting = rollout.plan.counts.by_word[own.index()];
-    let (limit, annotation) = slots::limit(rollout);
+    let (limit, place) = slots::limit(rollout);
     let wave = slots::full_wave(rollout, &rollout.fleet.nodes[position]);
     let limit = match wave {
         None => limit,
@@ -389,7 +411,7 @@ fn queue(rollout: &RolloutView<'_>, position: usize) -> String {
         _ if rollout.plan.opens.is_some() => {
             format!("To go faster, shorten the annotation {MIN_INTERVAL}")
         }
-        _ => format!("To go faster, raise the annotation {annotation}"),
+        _ => format!("To go faster, raise {place}"),
     };
     format!(
         "It is number {} of {waiting} in the queue and has its turn as soon as a slot is free: {limit}, and {holders}. \

@@ -205,6 +205,7 @@ impl World {
             rollback_targets: Default::default(),
             record: self.record.clone(),
             pause: self.pause,
+            kind: Default::default(),
             not_created: None,
             not_ready: Default::default(),
             crowd: Default::default(),

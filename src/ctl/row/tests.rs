@@ -756,3 +756,60 @@ fn a_pull_that_failed_is_told_to_who_asks_for_the_node_of_an_owner() {
     assert!(reason.is_none() && !is_shown);
     assert!(next.contains("refused until it is done"), "{next}");
 }
+
+/// Of an Advanced DaemonSet this controller makes the pods, and fields say how it is rolled out.
+#[test]
+fn what_is_said_of_an_advanced_daemonset_is_true_of_it() {
+    use crate::core::settings::partition::PARTITION;
+    let mut bare = updated("n1", 5);
+    bare.pods.clear();
+    bare.podless_since = Some(at(NOW - 5));
+    let mut advanced = snapshot(vec![bare, node("n2")], None);
+    advanced.fleet.kind = SetKind::Advanced;
+    advanced.key.kind = SetKind::Advanced;
+    let because = |snapshot: &RolloutSnapshot| explain(&snapshot.rollout(), 0).because;
+    assert_eq!(
+        because(&advanced),
+        "has no pod; the yurt-ds controller has to make one"
+    );
+    let row = SetRow::of(&advanced, false);
+    assert_eq!(row.title(), "default/web (Advanced DaemonSet)");
+    assert_eq!(
+        serde_json::to_value(&row).unwrap()["kind"],
+        "apps.kruise.io/v1beta1"
+    );
+    let outdated = |key: &'static str| {
+        let mut held = snapshot(vec![node("n1"), node("n2")], None);
+        held.fleet.kind = SetKind::Advanced;
+        held.strategy.order = crate::core::NodeOrder::Descending;
+        held.strategy.partition = Share::Number(2);
+        held.strategy.fields = vec![key];
+        held.plan = decide(&held.strategy, &held.fleet, at(NOW));
+        remedy(&held.rollout(), 0)
+    };
+    let next = outdated(PARTITION);
+    assert_eq!(
+        next,
+        "It has its turn when spec.updateStrategy.rollingUpdate.partition is lowered; nodes go by name, from the last one on, \
+         and the first ones are held back."
+    );
+    let annotated = outdated("");
+    assert!(
+        annotated.contains("when the annotation apps.openyurt.io/partition is lowered"),
+        "{annotated}"
+    );
+    let native = snapshot(vec![node("n1")], None);
+    let row = SetRow::of(&native, false);
+    assert_eq!(row.title(), "default/web");
+    let text = crate::ctl::print::list(&[row.clone()], false, false, at(NOW), 9);
+    assert!(!text.contains("KIND"), "{text}");
+    let both = [row, SetRow::of(&advanced, false)];
+    let text = crate::ctl::print::list(&both, false, false, at(NOW), 9);
+    let mut lines = text.lines().map(|line| {
+        let words = line.split_whitespace().take(2);
+        words.collect::<Vec<_>>().join(" ")
+    });
+    assert_eq!(lines.next().as_deref(), Some("DAEMONSET KIND"));
+    assert_eq!(lines.next().as_deref(), Some("default/web Native"));
+    assert_eq!(lines.next().as_deref(), Some("default/web Advanced"));
+}

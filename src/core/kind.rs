@@ -1,0 +1,47 @@
+//! The two kinds called DaemonSet, and the words that differ between them.
+
+use super::names::KRUISE_VERSION;
+
+/// Which of the two kinds called DaemonSet it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SetKind {
+    /// Of the group `apps`: Kubernetes' own controller makes its pods.
+    #[default]
+    Native,
+    /// Of the group `apps.kruise.io` (Advanced DaemonSet): this controller makes its pods.
+    Advanced,
+}
+
+impl SetKind {
+    /// Who makes and removes its pods and its revisions, as sentences call it.
+    pub fn controller(self) -> &'static str {
+        match self {
+            Self::Native => "the native DaemonSet controller",
+            Self::Advanced => "the yurt-ds controller",
+        }
+    }
+
+    /// Of whom somebody sees whether it runs, where that is not done.
+    pub fn process(self) -> &'static str {
+        match self {
+            Self::Native => "kube-controller-manager",
+            Self::Advanced => "the yurt-ds controller",
+        }
+    }
+
+    /// Its `apiVersion`.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::Native => "apps/v1",
+            Self::Advanced => KRUISE_VERSION,
+        }
+    }
+
+    /// How kubectl names the resource so that the other one is not meant.
+    pub fn resource(self) -> &'static str {
+        match self {
+            Self::Native => "daemonset",
+            Self::Advanced => "daemonset.apps.kruise.io",
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The two kinds called DaemonSet: how each is typed, and how each is asked for.
+
+use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::core::WatchEvent;
+use kube::{Api, Resource};
+
+use super::access::Access;
+use super::error::CliError;
+use super::list::{list, list_where_served};
+use crate::core::SetKind;
+use crate::core::names::KRUISE_GROUP;
+use crate::index::SetKey;
+use crate::k8s::{AdvancedDaemonSet, DaemonSet};
+
+/// The kind that a word before a name means, as kubectl takes it; `None`: it is none.
+pub(super) fn kind_of(word: &str) -> Option<SetKind> {
+    let word = word.to_ascii_lowercase();
+    let (name, group) = match word.split_once('.') {
+        Some((name, group)) => (name, Some(group)),
+        None => (&*word, None),
+    };
+    // A version may stand between them.
+    let is_of = |group: &str, wanted: &str| {
+        let rest = group.strip_suffix(wanted);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('v') && rest.ends_with('.'))
+    };
+    match (name, group) {
+        ("ds" | "daemonset" | "daemonsets", None) => Some(SetKind::Native),
+        ("ads" | "daemon", None) => Some(SetKind::Advanced),
+        ("ds" | "daemonset" | "daemonsets", Some(group)) if is_of(group, "apps") => {
+            Some(SetKind::Native)
+        }
+        ("ads" | "daemon" | "daemonset" | "daemonsets", Some(group))
+            if is_of(group, KRUISE_GROUP) =>
+        {
+            Some(SetKind::Advanced)
+        }
+        _ => None,
+    }
+}
+
+/// The name of a DaemonSet as nobody mistakes it for that of the other kind.
+pub(super) fn unmistakable(key: &SetKey) -> String {
+    match key.kind {
+        SetKind::Native => format!("ds/{key}"),
+        SetKind::Advanced => format!("ads/{key}"),
+    }
+}
+
+/// Where whole DaemonSets of that kind are found.
+pub(super) fn whole(access: &Access, key: &SetKey) -> Api<DynamicObject> {
+    let kind = match key.kind {
+        SetKind::Native => ApiResource::erase::<DaemonSet>(&()),
+        SetKind::Advanced => ApiResource::erase::<AdvancedDaemonSet>(&()),
+    };
+    Api::namespaced_with(access.client.clone(), &key.namespace, &kind)
+}
+
+/// Where the objects of a namespace are found, or of all.
+pub(super) fn api_in<K>(access: &Access, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+{
+    let client = access.client.clone();
+    match namespace {
+        Some(namespace) => Api::namespaced(client, namespace),
+        None => Api::all(client),
+    }
+}
+
+/// Reads one DaemonSet as a list of it alone; there is none where its kind is not served.
+///
+/// # Errors
+/// When it may not be read, or nobody answers.
+pub(super) async fn list_one(
+    access: &Access,
+    key: &SetKey,
+) -> Result<(Vec<DaemonSet>, String), CliError> {
+    let doing = format!("read DaemonSet {key}");
+    let only = ListParams::default().fields(&format!("metadata.name={}", key.name));
+    match key.kind {
+        SetKind::Native => {
+            let api = api_in(access, Some(&key.namespace));
+            list(access, &doing, &api, only).await
+        }
+        SetKind::Advanced => {
+            let api = api_in(access, Some(&key.namespace));
+            let found = list_where_served::<AdvancedDaemonSet>(access, &doing, &api, only, false);
+            Ok(read(found.await?.unwrap_or_default()))
+        }
+    }
+}
+
+/// Lists Advanced DaemonSets; `None` where there is no such kind, or whoever asks may not see it: then nothing is missing for
+/// who has native ones.
+///
+/// # Errors
+/// When nobody answers.
+pub(super) async fn list_advanced(
+    access: &Access,
+    namespace: Option<&str>,
+) -> Result<Option<(Vec<DaemonSet>, String)>, CliError> {
+    let (doing, all) = ("list Advanced DaemonSets", ListParams::default());
+    let api = api_in(access, namespace);
+    let found = list_where_served::<AdvancedDaemonSet>(access, doing, &api, all, true).await?;
+    Ok(found.map(read))
+}
+
+fn read((sets, version): (Vec<AdvancedDaemonSet>, String)) -> (Vec<DaemonSet>, String) {
+    (sets.into_iter().map(DaemonSet::from).collect(), version)
+}
+
+/// What is told of an Advanced DaemonSet, as of any.
+pub(super) fn of_advanced(event: WatchEvent<AdvancedDaemonSet>) -> WatchEvent<DaemonSet> {
+    match event {
+        WatchEvent::Added(set) => WatchEvent::Added(set.into()),
+        WatchEvent::Modified(set) => WatchEvent::Modified(set.into()),
+        WatchEvent::Deleted(set) => WatchEvent::Deleted(set.into()),
+        WatchEvent::Bookmark(mark) => WatchEvent::Bookmark(mark),
+        WatchEvent::Error(error) => WatchEvent::Error(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_typed_as_for_kubectl() {
+        use SetKind::{Advanced, Native};
+        #[track_caller]
+        fn case(word: &str, expected: Option<SetKind>) {
+            assert_eq!(kind_of(word), expected, "{word}");
+        }
+        for word in ["ds", "DaemonSet", "daemonsets", "daemonset.apps", "ds.v1.apps"] {
+            case(word, Some(Native));
+        }
+        for word in [
+            "ads",
+            "daemon",
+            "daemonset.apps.kruise.io",
+            "daemonsets.v1beta1.apps.kruise.io",
+            "ads.apps.kruise.io",
+        ] {
+            case(word, Some(Advanced));
+        }
+        for word in ["", "default", "deployment", "daemonset.", "daemonset.xapps", "ads.apps"] {
+            case(word, None);
+        }
+    }
+}
