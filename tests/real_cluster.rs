@@ -51,6 +51,7 @@ fn all() -> impl Iterator<Item = &'static Entry> {
         scenarios::predownload::ALL,
         scenarios::operations::ALL,
         scenarios::waves::ALL,
+        scenarios::advanced::ALL,
     ]
     .into_iter()
     .flatten()

@@ -48,7 +48,7 @@ fn came(nodes: &'static [usize]) -> Check {
 }
 
 /// The node of this number joins the cluster.
-fn joins(story: Story, number: usize) -> Story {
+pub(super) fn joins(story: Story, number: usize) -> Story {
     story.does("a node joins", move |stage: Stage| async move {
         let node = FakeNodeSpec::named(stage.node(number)).label("scenario", &stage.name);
         stage.world.kubelets.add_nodes(vec![node]).await

@@ -11,7 +11,9 @@ use anyhow::{Context as _, bail};
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use kube::api::{
+    ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+};
 use kube::config::Kubeconfig;
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -19,6 +21,7 @@ use yurt_ds::k8s::client::Role;
 
 use super::agents::Setup;
 use super::machine::BUSY;
+use super::objects::Daemon;
 use super::player::from;
 
 /// Namespace and service account of manifests/base.
@@ -26,8 +29,9 @@ pub(crate) const NAMESPACE: &str = "yurt-ds";
 pub(crate) const ACCOUNT: &str = "yurt-ds-controller";
 
 /// Its roles: that of the base and those of the settings.
-const CONTROLLER_ROLES: [&str; 3] = [
+const CONTROLLER_ROLES: [&str; 4] = [
     ACCOUNT,
+    "yurt-ds-controller-advanced",
     "yurt-ds-controller-max-surge",
     "yurt-ds-controller-pre-pull",
 ];
@@ -40,12 +44,14 @@ const AGENT_ACCOUNT: &str = "yurt-ds-ota-server";
 pub(crate) const ANY_PORT: &str = "127.0.0.1:0";
 
 /// What they may do, in the order in which it has to be applied.
-const MANIFESTS: [&str; 14] = [
+const MANIFESTS: [&str; 16] = [
     "base/namespace.yaml",
     "base/rbac/serviceaccount.yaml",
     "base/rbac/clusterrole.yaml",
     "base/rbac/role.yaml",
     "base/rbac/bindings.yaml",
+    "components/advanced/clusterrole.yaml",
+    "components/advanced/binding.yaml",
     "components/max-surge/clusterrole.yaml",
     "components/max-surge/binding.yaml",
     "components/pre-pull/clusterrole.yaml",
@@ -56,6 +62,9 @@ const MANIFESTS: [&str; 14] = [
     "base/ota-server/binding.yaml",
     "overlays/static-pods/role.yaml",
 ];
+
+/// What Advanced DaemonSets are.
+const DEFINITION: &str = "components/advanced/crd.yaml";
 
 /// Everything that a controller and agents need to run on a cluster.
 pub(crate) struct Installation {
@@ -74,6 +83,7 @@ pub(crate) struct Process {
 impl Installation {
     /// Applies the manifests, and takes a token of the service account.
     pub(crate) async fn prepare(client: &Client, admin: &Path) -> anyhow::Result<Self> {
+        define_advanced(client).await?;
         grant(client).await?;
         let directory = tempfile::tempdir()?;
         let kubeconfig = directory.path().join("kubeconfig");
@@ -199,6 +209,19 @@ pub(crate) async fn grant(client: &Client) -> anyhow::Result<()> {
         apply(client, &Path::new("manifests").join(file)).await?;
     }
     Ok(())
+}
+
+/// Has Advanced DaemonSets served: the controller looks for them when it starts, and then every few minutes only.
+async fn define_advanced(client: &Client) -> anyhow::Result<()> {
+    apply(client, &Path::new("manifests").join(DEFINITION)).await?;
+    let sets = Api::<DynamicObject>::all_with(client.clone(), &Daemon::advanced().resource());
+    for _ in 0..100 * BUSY {
+        if sets.list(&ListParams::default().limit(1)).await.is_ok() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    bail!("Advanced DaemonSets are not served")
 }
 
 /// Takes one verb on one resource from the cluster roles of the controller or of agents.

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 
@@ -198,9 +197,7 @@ fn is_same(picture: &Picture, node: &str) -> bool {
 /// So many pods stand beside others now.
 pub(crate) fn spares(expected: usize) -> Check {
     Check::new(format!("{expected} pods beside others"), move |picture| {
-        let living = |pod: &&Pod| pod.metadata.deletion_timestamp.is_none();
-        let found = picture.pods().filter(living).filter(|pod| is_spare(pod));
-        let found = found.count();
+        let found = picture.spares();
         demand(found == expected, || format!("{found}"))
     })
 }

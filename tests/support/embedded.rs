@@ -147,17 +147,18 @@ fn run_story(name: &str, story: &Story, setting: Setting) -> Result<(), String> 
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        let world = world_of(setting);
+        let world = world_of(setting, story.daemon.is_advanced());
         play(&world, name, story).await
     })
 }
 
 /// A new cluster with everything on it.
 pub(crate) fn world() -> World {
-    world_of(Setting::in_step(KUBERNETES))
+    world_of(Setting::in_step(KUBERNETES), false)
 }
 
-fn world_of(setting: Setting) -> World {
+/// The same; with Advanced DaemonSets, if any.
+fn world_of(setting: Setting, advanced: bool) -> World {
     let Setting {
         minor,
         jitter,
@@ -166,6 +167,7 @@ fn world_of(setting: Setting) -> World {
     let clock = Clock::starting_at(BEGIN.parse::<Timestamp>().expect("an instant"));
     let cluster = Cluster::new(ClusterOptions {
         minor,
+        advanced,
         ..ClusterOptions::new(clock.clone(), 1)
     });
     let options = kubelet::KubeletOptions {

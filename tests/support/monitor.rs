@@ -10,6 +10,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::events::v1::Event as K8sEvent;
+use kube::api::DynamicObject;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Api, Client, ResourceExt};
@@ -19,6 +20,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::checks::Check;
+use super::objects::Daemon;
 use super::picture::Picture;
 
 /// The running observer of one story.
@@ -47,18 +49,32 @@ impl Monitor {
         let own = watcher::Config::default().labels(&format!("scenario={namespace}"));
         let all = watcher::Config::default;
         let space = namespace.as_str();
+        let is_advanced = lock(&picture).is_advanced;
+        let daemons = match is_advanced {
+            true => observer.follow(
+                Api::<DynamicObject>::namespaced_with(
+                    client.clone(),
+                    space,
+                    &Daemon::advanced().resource(),
+                ),
+                all(),
+                Picture::apply_advanced,
+                Picture::delete_advanced,
+            ),
+            false => observer.follow(
+                Api::<DaemonSet>::namespaced(client.clone(), space),
+                all(),
+                Picture::apply_daemon,
+                Picture::delete_daemon,
+            ),
+        };
         let tasks = vec![
+            daemons,
             observer.follow(
                 Api::<Node>::all(client.clone()),
                 own,
                 Picture::apply_node,
                 Picture::delete_node,
-            ),
-            observer.follow(
-                Api::<DaemonSet>::namespaced(client.clone(), space),
-                all(),
-                Picture::apply_daemon,
-                Picture::delete_daemon,
             ),
             observer.follow(
                 Api::<ControllerRevision>::namespaced(client.clone(), space),

@@ -1,5 +1,6 @@
 //! Objects in words: what a person would put into a manifest.
 
+use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 /// The image that everything starts with.
@@ -12,6 +13,9 @@ pub(crate) const NEWER: &str = "nginx:1.19.6";
 pub(crate) const DAEMON: &str = "nginx-daemonset";
 /// The family of our annotations.
 pub(crate) const FAMILY: &str = "apps.openyurt.io";
+
+/// API version of Advanced DaemonSets.
+const ADVANCED: &str = "apps.kruise.io/v1beta1";
 
 /// A DaemonSet manifest in the making.
 #[derive(Clone, Debug)]
@@ -44,6 +48,42 @@ impl Daemon {
                 },
             },
         }))
+    }
+
+    /// An Advanced DaemonSet, one node at a time, nodes settle in two seconds.
+    pub(crate) fn advanced() -> Self {
+        let mut daemon = Self::plain().annotate("ready-settle", "2s");
+        daemon.0["apiVersion"] = ADVANCED.into();
+        daemon.0["spec"]["updateStrategy"] =
+            json!({ "type": "RollingUpdate", "rollingUpdate": {} });
+        daemon
+    }
+
+    /// Whether it is an Advanced DaemonSet.
+    pub(crate) fn is_advanced(&self) -> bool {
+        self.0["apiVersion"] == ADVANCED
+    }
+
+    /// What its kind is called in the API.
+    pub(crate) fn resource(&self) -> ApiResource {
+        let group = if self.is_advanced() {
+            ("apps.kruise.io", "v1beta1")
+        } else {
+            ("apps", "v1")
+        };
+        ApiResource::from_gvk(&GroupVersionKind::gvk(group.0, group.1, "DaemonSet"))
+    }
+
+    /// With this field of its `spec`.
+    pub(crate) fn field(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.0["spec"][name] = value.into();
+        self
+    }
+
+    /// With this field of its `rollingUpdate`.
+    pub(crate) fn rolling(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.0["spec"]["updateStrategy"]["rollingUpdate"][name] = value.into();
+        self
     }
 
     /// With an annotation of our family.
@@ -135,6 +175,11 @@ impl Daemon {
 /// Sets the image of the template.
 pub(crate) fn image_patch(image: &str) -> Value {
     json!({ "spec": { "template": { "spec": { "containers": [{ "name": "nginx", "image": image }] } } } })
+}
+
+/// Changes the `rollingUpdate` of an Advanced DaemonSet.
+pub(crate) fn rolling_patch(change: Value) -> Value {
+    json!({ "spec": { "updateStrategy": { "rollingUpdate": change } } })
 }
 
 /// Sets or (with null) removes an annotation of our family.

@@ -12,12 +12,16 @@ use k8s_openapi::api::core::v1::{ContainerState, Node, Pod, PodCondition};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::api::DynamicObject;
+use serde_json::Value;
 use yurt_ds::clock::Clock;
 
 use super::objects::DAEMON;
 
 /// Pod annotation that an update in place leaves behind.
 const IN_PLACE: &str = "apps.openyurt.io/inplace-update-state";
+/// The same on pods of Advanced DaemonSets.
+const ADVANCED_IN_PLACE: &str = "apps.kruise.io/inplace-update-state";
 /// Pod label with the hash of a revision.
 const HASH: &str = "controller-revision-hash";
 
@@ -27,8 +31,12 @@ pub(crate) struct Picture {
     pub(crate) scenario: String,
     /// How many Ready nodes may lack an available pod because of us.
     pub(crate) allowed: usize,
-    /// The DaemonSet as last seen.
+    /// Its DaemonSet is an Advanced one.
+    pub(crate) is_advanced: bool,
+    /// The DaemonSet as last seen; of an Advanced one what a native one has, too.
     pub(crate) daemon: Option<DaemonSet>,
+    /// The status of an Advanced one, as it is written.
+    pub(crate) status: Value,
     /// UID and generation of the DaemonSet that the story wrote last: an older picture of it is no news.
     pub(crate) written: (Option<String>, Option<i64>),
     /// What its conditions said of the rollout, whenever that was something else.
@@ -104,7 +112,9 @@ impl Picture {
         Self {
             scenario: scenario.to_owned(),
             allowed,
+            is_advanced: false,
             daemon: None,
+            status: Value::Null,
             written: (None, None),
             told: Vec::new(),
             violations: Vec::new(),
@@ -147,6 +157,11 @@ impl Picture {
     /// Whoever deletes what carries this name or UID (a node, a pod, an owner), it was not the controller.
     pub(crate) fn excuse(&mut self, what: &str) {
         self.excused.insert(what.to_owned());
+    }
+
+    /// From now on it may be the controller again.
+    pub(crate) fn acquit(&mut self, what: &str) {
+        self.excused.remove(what);
     }
 
     /// An agent is asked to replace the pod of this UID.
@@ -218,6 +233,26 @@ impl Picture {
         if daemon.metadata.name.as_deref() == Some(DAEMON) {
             self.daemon = Some(daemon);
             self.listen();
+        }
+    }
+
+    /// Takes in the Advanced DaemonSet of the story.
+    pub(crate) fn apply_advanced(&mut self, object: DynamicObject) {
+        if object.metadata.name.as_deref() == Some(DAEMON) {
+            self.status = object.data["status"].clone();
+        }
+        match as_native(&object) {
+            Ok(daemon) => self.apply_daemon(daemon),
+            Err(why) => self
+                .violations
+                .push(format!("the DaemonSet cannot be read: {why}")),
+        }
+    }
+
+    /// Forgets it.
+    pub(crate) fn delete_advanced(&mut self, object: &DynamicObject) {
+        if let Ok(daemon) = as_native(object) {
+            self.delete_daemon(&daemon);
         }
     }
 
@@ -342,7 +377,9 @@ impl Picture {
         self.count_pulls();
         if let (Some(before), Some(node)) = (&before, &node)
             && !dying
-            && annotation(&before.metadata, IN_PLACE) != annotation(&pod.metadata, IN_PLACE)
+            && [IN_PLACE, ADVANCED_IN_PLACE]
+                .iter()
+                .any(|key| annotation(&before.metadata, key) != annotation(&pod.metadata, key))
         {
             self.judge_renewal(&pod, node, was_available, at);
         }
@@ -357,11 +394,20 @@ impl Picture {
         self.look_at_service();
     }
 
-    /// Takes in what a change of a pod means for those that its node serves.
-    pub(crate) fn look_at_service(&mut self) {
+    /// How many pods stand beside others now. Those of an Advanced DaemonSet are its own from the first moment.
+    pub(crate) fn spares(&self) -> usize {
+        if self.is_advanced {
+            let nodes = self.on_node.keys();
+            return nodes.filter(|node| self.living(node).count() > 1).count();
+        }
         let spares = self.pods.values().filter(|pod| is_spare(pod));
         let living = spares.filter(|pod| pod.metadata.deletion_timestamp.is_none());
-        self.most_spares = self.most_spares.max(living.count());
+        living.count()
+    }
+
+    /// Takes in what a change of a pod means for those that its node serves.
+    pub(crate) fn look_at_service(&mut self) {
+        self.most_spares = self.most_spares.max(self.spares());
         let nodes = self.on_node.values();
         let doubled = nodes.filter(|uids| {
             let pods = uids.iter().filter_map(|uid| self.pods.get(uid));
@@ -427,8 +473,9 @@ impl Picture {
             .any(|mark| self.excused.contains(mark))
             || matches!(phase, Some("Failed" | "Succeeded"))
         {
+            // What the native controller does for others is done by ours for an Advanced one.
             let is_orphaned = owner.is_some_and(|owner| self.excused.contains(&owner.uid));
-            self.orphans_gone += usize::from(is_orphaned);
+            self.orphans_gone += usize::from(is_orphaned || self.is_advanced);
             return;
         }
         if owner.is_some_and(|owner| owner.kind == "Job") {
@@ -439,6 +486,7 @@ impl Picture {
             return;
         }
         if self.is_surplus(pod, node) {
+            self.orphans_gone += usize::from(self.is_advanced);
             return; // the native controller keeps the oldest
         }
         if self.wished.remove(&uid(&pod.metadata)) {
@@ -768,6 +816,13 @@ impl Picture {
         let told: String = told.into_iter().flatten().collect();
         format!("{name} ({hash}, {state}{told})")
     }
+}
+
+/// What an Advanced DaemonSet has in common with a native one.
+fn as_native(object: &DynamicObject) -> serde_json::Result<DaemonSet> {
+    let mut object = serde_json::to_value(object)?;
+    object["apiVersion"] = "apps/v1".into();
+    serde_json::from_value(object)
 }
 
 /// Name of the numbered node of a story.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ResourceQuota, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::SignedDuration;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions,
+};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use yurt_ds::sim::kubelet::{FakeNodeSpec, Rule};
@@ -32,6 +33,8 @@ pub(crate) struct Stage {
     pub(crate) name: String,
     /// The agents of its nodes.
     pub(crate) agents: Agents,
+    /// The kind of its DaemonSet.
+    kind: ApiResource,
     before: PodWrites,
     monitor: Arc<tokio::sync::Mutex<Monitor>>,
 }
@@ -73,11 +76,13 @@ impl Stage {
         let mut picture = Picture::new(name, story.allowed, slack, world.clock.clone());
         picture.only_wished = story.only_wished;
         picture.always_served = story.always_served;
+        picture.is_advanced = story.daemon.is_advanced();
         let monitor = Monitor::start(client, picture);
         let stage = Self {
             world: world.clone(),
             name: name.to_owned(),
             agents: Agents::new()?,
+            kind: story.daemon.resource(),
             before: world.pod_writes(name)?,
             monitor: Arc::new(tokio::sync::Mutex::new(monitor)),
         };
@@ -328,13 +333,15 @@ impl Stage {
         Api::namespaced(self.world.client.clone(), &self.name)
     }
 
+    /// The DaemonSets of the story.
+    pub(crate) fn daemons(&self) -> Api<DynamicObject> {
+        Api::namespaced_with(self.world.client.clone(), &self.name, &self.kind)
+    }
+
     /// Creates the DaemonSet.
     pub(crate) async fn create_daemon(&self, daemon: &Daemon) -> anyhow::Result<()> {
-        let daemon: DaemonSet = from(daemon.manifest(&self.name))?;
-        let made = self
-            .api::<DaemonSet>()
-            .create(&PostParams::default(), &daemon)
-            .await;
+        let daemon: DynamicObject = from(daemon.manifest(&self.name))?;
+        let made = self.daemons().create(&PostParams::default(), &daemon).await;
         let meta = made.context("create the DaemonSet")?.metadata;
         if meta.name.as_deref() == Some(DAEMON) {
             self.monitor.lock().await.picture().written = (meta.uid, meta.generation);
@@ -376,7 +383,7 @@ impl Stage {
 
     /// Deletes the DaemonSet, and with it or without it its pods; waits until it is gone.
     pub(crate) async fn delete_daemon(&self, params: &DeleteParams) -> anyhow::Result<()> {
-        let daemons = self.api::<DaemonSet>();
+        let daemons = self.daemons();
         let owner = daemons.get(DAEMON).await?.metadata.uid.unwrap_or_default();
         self.excuse(&owner).await;
         daemons.delete(DAEMON, params).await?;
@@ -421,11 +428,15 @@ impl Stage {
         backend.kill(&holder)
     }
 
-    /// Patches the DaemonSet (strategic merge).
+    /// Patches the DaemonSet (strategic merge; an Advanced one: merge).
     pub(crate) async fn patch_daemon(&self, patch: &Value) -> anyhow::Result<()> {
+        let patch = match self.kind.group.as_str() {
+            "apps" => Patch::Strategic(patch),
+            _ => Patch::Merge(patch),
+        };
         let patched = self
-            .api::<DaemonSet>()
-            .patch(DAEMON, &PatchParams::default(), &Patch::Strategic(patch))
+            .daemons()
+            .patch(DAEMON, &PatchParams::default(), &patch)
             .await;
         let meta = patched.context("patch the DaemonSet")?.metadata;
         self.monitor.lock().await.picture().written = (meta.uid, meta.generation);
@@ -550,7 +561,7 @@ impl Stage {
         }
         let params = DeleteParams::default();
         let _ = self
-            .api::<DaemonSet>()
+            .daemons()
             .delete_collection(&DeleteParams::background(), &Default::default())
             .await;
         for number in 1..=story.nodes {

@@ -114,7 +114,7 @@ pub(crate) enum Writes {
     Conditions,
     /// Also these and the marks of pods that wait for their hooks.
     Marks,
-    /// Also pods that are made, and handed over.
+    /// Also pods that are made, handed over, adopted or let go.
     Surges,
 }
 
@@ -149,7 +149,7 @@ pub(crate) enum Step {
     Behave(String, usize, Box<Behaviour>),
     /// Containers on a node take this long to end.
     TerminateIn(usize, Duration),
-    /// The DaemonSet is patched (strategic merge).
+    /// The DaemonSet is patched (strategic merge; an Advanced one: merge).
     Patch(Value),
     /// A Node is patched (merge).
     PatchNode(usize, Value),
@@ -224,8 +224,11 @@ impl Story {
         }
     }
 
-    /// With this DaemonSet.
+    /// With this DaemonSet. The pods of an Advanced one are made by the controller, too.
     pub(crate) fn with(mut self, daemon: Daemon) -> Self {
+        if daemon.is_advanced() {
+            self.writes = Writes::Surges;
+        }
         self.daemon = daemon;
         self
     }
