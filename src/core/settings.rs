@@ -376,8 +376,15 @@ fn strategy(reader: &mut Reader<'_>) -> Result<Strategy, Invalid> {
             Some(_) => NodeOrder::Descending,
             None => NodeOrder::Ascending,
         },
-        fields: fields::deciding(&reader.source),
+        fields: deciding(&reader.source),
     })
+}
+
+/// The settings that fields of an Advanced DaemonSet decide, or would: those of which no annotation is there instead.
+fn deciding(source: &SettingsSource<'_>) -> Vec<&'static str> {
+    let keys = SETTINGS.iter().map(|setting| setting.key);
+    let is_field = |key: &&'static str| fields::path_of(key) == Some(source.name(key));
+    keys.filter(is_field).collect()
 }
 
 fn require_on_delete(reader: &Reader<'_>) -> Result<(), Invalid> {

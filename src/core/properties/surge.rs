@@ -453,14 +453,10 @@ impl World {
                 true => Targeting::Run,
                 false => Targeting::Keep,
             },
-<<<<<<< HEAD
             native: match node.targeted {
                 true => Targeting::Run,
                 false => Targeting::Keep,
             },
-=======
-            native: Targeting::Run,
->>>>>>> adv-D
             readiness: match node.online {
                 Some(since) => Readiness::Ready {
                     since: after(now(), since),

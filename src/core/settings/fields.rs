@@ -17,14 +17,9 @@ use serde_json::Value;
 
 use super::error::{Invalid, Note};
 use super::value::Share;
-<<<<<<< HEAD
 use crate::core::names::{
     ANNOTATION_PREFIX, KRUISE_PREDOWNLOAD_PARALLELISM, PROGRESSIVE_CREATE_POD,
 };
-=======
-use super::{Invalid, Note, SettingsSource};
-use crate::core::names::{KRUISE_PREDOWNLOAD_PARALLELISM, PROGRESSIVE_CREATE_POD};
->>>>>>> adv-D
 
 /// `spec.burstReplicas` where nothing is set (Kruise).
 pub const DEFAULT_BURST: Share = Share::Number(250);
@@ -39,29 +34,10 @@ const FIELDS: [(&str, &str); 6] = [
         "maxUnavailable",
         "spec.updateStrategy.rollingUpdate.maxUnavailable",
     ),
-<<<<<<< HEAD
     ("maxSurge", "spec.updateStrategy.rollingUpdate.maxSurge"),
     ("partition", "spec.updateStrategy.rollingUpdate.partition"),
     ("selector", "spec.updateStrategy.rollingUpdate.selector"),
     ("paused", "spec.updateStrategy.rollingUpdate.paused"),
-=======
-    (
-        MAX_SURGE,
-        "maxSurge",
-        "spec.updateStrategy.rollingUpdate.maxSurge",
-    ),
-    (
-        PARTITION,
-        "partition",
-        "spec.updateStrategy.rollingUpdate.partition",
-    ),
-    (
-        SELECTOR,
-        "selector",
-        "spec.updateStrategy.rollingUpdate.selector",
-    ),
-    (PAUSED, "paused", "spec.updateStrategy.rollingUpdate.paused"),
->>>>>>> adv-D
     (
         ROLLING_UPDATE_TYPE,
         "spec.updateStrategy.rollingUpdate.rollingUpdateType",
@@ -135,11 +111,7 @@ impl FieldSettings {
                 .get(name)
                 .filter(|value| !value.is_null())
         };
-<<<<<<< HEAD
         for (name, path) in FIELDS {
-=======
-        for (key, name, path) in FIELDS {
->>>>>>> adv-D
             if let Some(value) = block(name) {
                 fields.write(name, path, value);
             }
@@ -232,13 +204,6 @@ impl FieldSettings {
         }
         notes
     }
-}
-
-/// The settings that fields of an Advanced DaemonSet decide, or would: those of which no annotation is there instead.
-pub(super) fn deciding(source: &SettingsSource<'_>) -> Vec<&'static str> {
-    let keys = FIELDS.iter().map(|(key, ..)| *key).chain([LIFECYCLE]);
-    keys.filter(|key| Some(source.name(key)) == path_of(key))
-        .collect()
 }
 
 /// What sentences call the place of a setting on an Advanced DaemonSet; `None`: it has no field.
