@@ -171,6 +171,8 @@ pub struct Strategy {
     pub min_ready: Duration,
     /// In which order of names nodes have their turns.
     pub order: NodeOrder,
+    /// Whether `partition` also keeps nodes from getting their first pod (`spec.scaleStrategy.partitionedScaling`, Kruise).
+    pub partitioned: bool,
     /// How long a node that returned has to be Ready before its pod is touched.
     pub ready_settle: Duration,
     /// The settings that fields decide; the others are annotations.
@@ -204,6 +206,7 @@ impl Strategy {
             pause: None,
             min_ready: Duration::ZERO,
             order: NodeOrder::Ascending,
+            partitioned: false,
             ready_settle: DEFAULT_READY_SETTLE,
             fields: Vec::new(),
         }
@@ -376,6 +379,7 @@ fn strategy(reader: &mut Reader<'_>) -> Result<Strategy, Invalid> {
             Some(_) => NodeOrder::Descending,
             None => NodeOrder::Ascending,
         },
+        partitioned: (reader.source.fields).is_some_and(|fields| fields.scaling.partitioned),
         fields: deciding(&reader.source),
     })
 }

@@ -7,11 +7,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::pending::UNANSWERED;
-use super::set::SetRecord;
 use crate::core::instant::later;
 use crate::core::{
     DaemonSetCounts, FailedPodsBackoff, ManageTerms, NodeName, Pod, PodRef, PodUid, Reading,
-    Revision, RevisionState, Scaling, Targeting,
+    Revision, Scaling,
 };
 use crate::k8s;
 use crate::k8s::AdvancedStatus;
@@ -260,49 +259,5 @@ impl AdvancedRecord {
     /// They were not written.
     pub fn lose_numbers(&mut self) {
         self.sent = None;
-    }
-}
-
-impl SetRecord {
-    /// Its numbers at `now`, over these nodes with whether a pod belongs there.
-    pub(super) fn counts<'a>(
-        &self,
-        nodes: impl Iterator<Item = (&'a NodeName, Targeting)>,
-        now: Timestamp,
-    ) -> DaemonSetCounts {
-        let mut counts = DaemonSetCounts::default();
-        let mut pods = Vec::new();
-        for (name, native) in nodes {
-            pods.clear();
-            pods.extend(self.pods_on(name));
-            counts.add(native, &pods, self.min_ready, now);
-        }
-        counts
-    }
-
-    /// What stands in the status beside conditions, as it should be.
-    pub(super) fn numbers(
-        &self,
-        counts: DaemonSetCounts,
-        state: &RevisionState,
-        handled: bool,
-    ) -> StatusNumbers {
-        let stands = self.advanced.as_ref().map(|advanced| &advanced.stands);
-        let before = || {
-            let told = stands.and_then(|stands| stands.update_revision.as_deref());
-            told.map(Revision::from)
-        };
-        StatusNumbers {
-            counts,
-            revision: match state {
-                RevisionState::Current(revision) => Some(revision.clone()),
-                RevisionState::Unknown(_) => before(),
-            },
-            observed: match handled {
-                true => self.generation,
-                false => self.observed,
-            },
-            collisions: self.advanced.as_ref().map_or(0, |own| own.collisions),
-        }
     }
 }

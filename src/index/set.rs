@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
-use super::advanced::AdvancedRecord;
+use super::advanced::{AdvancedRecord, StatusNumbers};
 use super::disruptions::Disruptions;
 use super::ended::{Ended, ReportedProblem};
 use super::fleet_cache::{Basis, FleetCache};
@@ -36,9 +36,10 @@ use crate::core::revision::{
 use crate::core::selector::Selector;
 use crate::core::settings::read;
 use crate::core::{
-    Action, Evictions, FailureRecord, Node, NodeName, OnFailure, PauseRecord, Pod, PodName, PodRef,
-    PodRevision, PodUid, Pods, Predownloading, Reading, Refusal, Refusals, Revision, RevisionState,
-    RollbackTarget, RollbackTargets, RollingUpdateType, instant,
+    Action, DaemonSetCounts, Evictions, FailureRecord, Node, NodeName, OnFailure, PauseRecord, Pod,
+    PodName, PodRef, PodRevision, PodUid, Pods, Predownloading, Reading, Refusal, Refusals,
+    Revision, RevisionState, RollbackTarget, RollbackTargets, RollingUpdateType, Targeting,
+    instant,
 };
 use crate::k8s;
 
@@ -193,6 +194,48 @@ impl SetRecord {
             kind,
             namespace: self.namespace.clone(),
             name: self.name.clone(),
+        }
+    }
+
+    /// Its numbers at `now`, over these nodes with whether a pod belongs there.
+    pub(super) fn counts<'a>(
+        &self,
+        nodes: impl Iterator<Item = (&'a NodeName, Targeting)>,
+        now: Timestamp,
+    ) -> DaemonSetCounts {
+        let mut counts = DaemonSetCounts::default();
+        let mut pods = Vec::new();
+        for (name, native) in nodes {
+            pods.clear();
+            pods.extend(self.pods_on(name));
+            counts.add(native, &pods, self.min_ready, now);
+        }
+        counts
+    }
+
+    /// What stands in the status beside conditions, as it should be.
+    pub(super) fn numbers(
+        &self,
+        counts: DaemonSetCounts,
+        state: &RevisionState,
+        handled: bool,
+    ) -> StatusNumbers {
+        let stands = self.advanced.as_ref().map(|advanced| &advanced.stands);
+        let before = || {
+            let told = stands.and_then(|stands| stands.update_revision.as_deref());
+            told.map(Revision::from)
+        };
+        StatusNumbers {
+            counts,
+            revision: match state {
+                RevisionState::Current(revision) => Some(revision.clone()),
+                RevisionState::Unknown(_) => before(),
+            },
+            observed: match handled {
+                true => self.generation,
+                false => self.observed,
+            },
+            collisions: self.advanced.as_ref().map_or(0, |own| own.collisions),
         }
     }
 

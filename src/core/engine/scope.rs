@@ -12,6 +12,7 @@ use super::class::{Class, Kept};
 use super::pod_summary::PodSummary;
 use crate::core::fleet::Node;
 use crate::core::settings::{Mode, NodeOrder, Strategy};
+use crate::core::verdict::Progress;
 
 /// The nodes that take part, as far as they themselves decide that.
 #[derive(Debug)]
@@ -84,6 +85,9 @@ impl RolloutScope {
         }
         if !strategy.partition.is_zero() {
             keep_partition(strategy, undone, summary, classes);
+            if strategy.partitioned {
+                keep_empty(strategy, summary, classes);
+            }
         }
     }
 }
@@ -132,6 +136,33 @@ fn keep_partition(
     match strategy.order {
         NodeOrder::Ascending => classes.rev().for_each(&mut keep),
         NodeOrder::Descending => classes.for_each(keep),
+    }
+}
+
+/// Nodes that never had a pod stay so as long as `partition` is not reached by those that keep an old one: the last ones by
+/// name, for pods are made in that order.
+fn keep_empty(strategy: &Strategy, summary: &PodSummary<'_>, classes: &mut [Class]) {
+    let is_empty = |position: usize, class: &Class| {
+        matches!(class, Class::InProgress(Progress::Missing { .. }))
+            && !summary.is_emptied(position)
+    };
+    let targeted = classes.iter().filter(|class| class.is_targeted()).count();
+    let is_new = |(position, class): (usize, &Class)| {
+        class.is_targeted() && !is_old(summary, position, class) && !matches!(class, Class::Kept(_))
+    };
+    let new = classes
+        .iter()
+        .enumerate()
+        .filter(|entry| is_new(*entry))
+        .count();
+    let kept = strategy.partition.resolve_down(targeted);
+    // Who is neither old nor kept counts as new, the empty ones included.
+    let mut left = new.saturating_sub(targeted.saturating_sub(kept));
+    for (position, class) in classes.iter_mut().enumerate().rev() {
+        if left > 0 && is_empty(position, class) {
+            *class = Class::Kept(Kept::Partition);
+            left -= 1;
+        }
     }
 }
 
