@@ -60,7 +60,7 @@ pub use advice::stray;
 pub use approved_waves::Approval;
 pub use disruption::Disruption;
 pub use error::{Expected, Flaw, Invalid, Note};
-pub use fields::{AdvancedSpec, FieldSettings, Scaling};
+pub use fields::{AdvancedSpec, DecidingFields, FieldSettings, Scaling};
 pub use max_unavailable::DEFAULT_MAX_UNAVAILABLE;
 pub use mode::Mode;
 pub use on_failure::OnFailure;
@@ -174,7 +174,7 @@ pub struct Strategy {
     /// How long a node that returned has to be Ready before its pod is touched.
     pub ready_settle: Duration,
     /// The settings that fields decide; the others are annotations.
-    pub fields: Vec<&'static str>,
+    pub fields: DecidingFields,
 }
 
 impl Strategy {
@@ -205,14 +205,13 @@ impl Strategy {
             min_ready: Duration::ZERO,
             order: NodeOrder::Ascending,
             ready_settle: DEFAULT_READY_SETTLE,
-            fields: Vec::new(),
+            fields: DecidingFields::default(),
         }
     }
 
     /// What sentences call a setting: its annotation, or the field that decides.
     pub fn name_of(&self, key: &'static str) -> &'static str {
-        let field = self.fields.contains(&key).then(|| fields::path_of(key));
-        field.flatten().unwrap_or(key)
+        self.fields.path_of(key).unwrap_or(key)
     }
 
     /// The same with the word that goes before an annotation.
@@ -376,7 +375,7 @@ fn strategy(reader: &mut Reader<'_>) -> Result<Strategy, Invalid> {
             Some(_) => NodeOrder::Descending,
             None => NodeOrder::Ascending,
         },
-        fields: fields::deciding(&reader.source),
+        fields: DecidingFields::of(&reader.source),
     })
 }
 

@@ -132,7 +132,13 @@ mod tests {
         fn case(word: &str, expected: Option<SetKind>) {
             assert_eq!(kind_of(word), expected, "{word}");
         }
-        for word in ["ds", "DaemonSet", "daemonsets", "daemonset.apps", "ds.v1.apps"] {
+        for word in [
+            "ds",
+            "DaemonSet",
+            "daemonsets",
+            "daemonset.apps",
+            "ds.v1.apps",
+        ] {
             case(word, Some(Native));
         }
         for word in [
@@ -144,7 +150,14 @@ mod tests {
         ] {
             case(word, Some(Advanced));
         }
-        for word in ["", "default", "deployment", "daemonset.", "daemonset.xapps", "ads.apps"] {
+        for word in [
+            "",
+            "default",
+            "deployment",
+            "daemonset.",
+            "daemonset.xapps",
+            "ads.apps",
+        ] {
             case(word, None);
         }
     }

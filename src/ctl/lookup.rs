@@ -14,9 +14,9 @@ use super::list::list;
 use super::near::{OFFERED, likeness, near, suggestion};
 use super::snapshot::RolloutSnapshot;
 use super::view::{ClusterView, ListScope, key_of};
-use crate::core::{NodeName, SetKind};
 use crate::core::near::distance;
 use crate::core::settings::update_strategy::UPDATE_STRATEGY;
+use crate::core::{NodeName, SetKind};
 use crate::index::SetKey;
 use crate::k8s::DaemonSet;
 
@@ -297,10 +297,12 @@ fn alike(key: &SetKey, keys: &[SetKey]) -> Vec<String> {
     scored.sort();
     let best = scored.first().map_or(0, |(score, _)| *score);
     let near = scored.iter().filter(|(score, _)| *score < best + ELSEWHERE);
-    let named = near.take(OFFERED).map(|(_, other)| match other.kind == key.kind {
-        true => other.to_string(),
-        false => unmistakable(other),
-    });
+    let named = near
+        .take(OFFERED)
+        .map(|(_, other)| match other.kind == key.kind {
+            true => other.to_string(),
+            false => unmistakable(other),
+        });
     named.collect()
 }
 

@@ -232,8 +232,7 @@ impl ClusterView {
                 paused_field: field.filter(|_| set.is_advanced()).cloned(),
                 on_delete: set.spec.update_strategy.kind.as_deref() == Some(ON_DELETE),
             };
-            self.present
-                .extend(key_of(set).map(|key| (key, present)));
+            self.present.extend(key_of(set).map(|key| (key, present)));
         }
     }
 

@@ -256,6 +256,7 @@ fn is_valid(daemon: &DaemonSet) -> anyhow::Result<()> {
         in_template: &[],
         exclusive: exclusive.as_ref(),
         preempting: preempting.as_ref(),
+        fields: None,
     });
     match reading {
         Reading::NotOurs => bail!("the annotation update-strategy is missing"),

@@ -132,6 +132,7 @@ impl State {
                 true => Targeting::Keep,
                 false => Targeting::Run,
             },
+            native: Targeting::Run,
             readiness: match seen.ready {
                 true => Readiness::Ready {
                     since: at(seen.since),
@@ -183,6 +184,7 @@ impl State {
                 }),
                 unfinished: Default::default(),
                 reverted_from: pod.taken_back.map(hash),
+                gate: None,
             }
             .into(),
             exit: Exit {

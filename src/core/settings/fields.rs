@@ -221,11 +221,35 @@ impl FieldSettings {
     }
 }
 
-/// The settings that fields of an Advanced DaemonSet decide, or would: those of which no annotation is there instead.
-pub(super) fn deciding(source: &SettingsSource<'_>) -> Vec<&'static str> {
-    let keys = FIELDS.iter().map(|(key, ..)| *key).chain([LIFECYCLE]);
-    keys.filter(|key| Some(source.name(key)) == path_of(key))
-        .collect()
+/// Which settings fields of an Advanced DaemonSet decide, or would: those of which no annotation is there instead. A bit for
+/// each line of [`FIELDS`], and one for `lifecycle`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecidingFields(u8);
+
+impl DecidingFields {
+    pub(super) fn of(source: &SettingsSource<'_>) -> Self {
+        let decides = |key: &'static str| Some(source.name(key)) == path_of(key);
+        keys()
+            .filter(|key| decides(key))
+            .fold(Self::default(), Self::with)
+    }
+
+    /// With that setting, if it has a field.
+    pub fn with(self, key: &str) -> Self {
+        let bit = keys().position(|known| known == key);
+        Self(self.0 | bit.map_or(0, |bit| 1 << bit))
+    }
+
+    /// The field of that setting, if it decides.
+    pub(super) fn path_of(self, key: &str) -> Option<&'static str> {
+        let bit = keys().position(|known| known == key)?;
+        path_of(key).filter(|_| self.0 & (1 << bit) > 0)
+    }
+}
+
+/// The settings that have a field.
+fn keys() -> impl Iterator<Item = &'static str> {
+    FIELDS.iter().map(|(key, ..)| *key).chain([LIFECYCLE])
 }
 
 /// What sentences call the place of a setting on an Advanced DaemonSet; `None`: it has no field.
