@@ -60,7 +60,7 @@ pub use advice::stray;
 pub use approved_waves::Approval;
 pub use disruption::Disruption;
 pub use error::{Expected, Flaw, Invalid, Note};
-pub use fields::{AdvancedSpec, FieldSettings, Scaling};
+pub use fields::{AdvancedSpec, DecidingFields, FieldSettings, Scaling};
 pub use max_unavailable::DEFAULT_MAX_UNAVAILABLE;
 pub use mode::Mode;
 pub use on_failure::OnFailure;
@@ -176,7 +176,7 @@ pub struct Strategy {
     /// How long a node that returned has to be Ready before its pod is touched.
     pub ready_settle: Duration,
     /// The settings that fields decide; the others are annotations.
-    pub fields: Vec<&'static str>,
+    pub fields: DecidingFields,
 }
 
 impl Strategy {
@@ -208,14 +208,13 @@ impl Strategy {
             order: NodeOrder::Ascending,
             partitioned: false,
             ready_settle: DEFAULT_READY_SETTLE,
-            fields: Vec::new(),
+            fields: DecidingFields::default(),
         }
     }
 
     /// What sentences call a setting: its annotation, or the field that decides.
     pub fn name_of(&self, key: &'static str) -> &'static str {
-        let field = self.fields.contains(&key).then(|| fields::path_of(key));
-        field.flatten().unwrap_or(key)
+        self.fields.path_of(key).unwrap_or(key)
     }
 
     /// The same with the word that goes before an annotation.
@@ -385,10 +384,11 @@ fn strategy(reader: &mut Reader<'_>) -> Result<Strategy, Invalid> {
 }
 
 /// The settings that fields of an Advanced DaemonSet decide, or would: those of which no annotation is there instead.
-fn deciding(source: &SettingsSource<'_>) -> Vec<&'static str> {
+fn deciding(source: &SettingsSource<'_>) -> DecidingFields {
     let keys = SETTINGS.iter().map(|setting| setting.key);
     let is_field = |key: &&'static str| fields::path_of(key) == Some(source.name(key));
-    keys.filter(is_field).collect()
+    let decided = keys.filter(is_field);
+    decided.fold(DecidingFields::default(), DecidingFields::with)
 }
 
 fn require_on_delete(reader: &Reader<'_>) -> Result<(), Invalid> {

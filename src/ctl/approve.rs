@@ -1,12 +1,11 @@
 //! `ctl approve`: lets a wave open, for the revision that is being rolled out and for no other.
 
-use k8s_openapi::api::apps::v1::DaemonSet;
-use kube::Api;
 use serde_json::json;
 
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
+use super::kinds::whole;
 use super::near::{near, suggestion};
 use super::screen::Screen;
 use super::snapshot::RolloutSnapshot;
@@ -29,12 +28,13 @@ pub(super) async fn approve(
 ) -> Result<(), CliError> {
     let access = &context.access;
     let key = lookup::target(context, &args.daemonset).await?;
-    let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
+    let api = whole(access, &key);
     for _ in 0..ATTEMPTS {
         // The object before everything else: whatever is newer than it makes the write fail.
         let doing = format!("read DaemonSet {key}");
         let set = access.find(&doing, api.get(&key.name)).await?;
-        let set = set.unwrap_or_default(); // where there is none, the next call says so
+        // Where there is none, the next call says so.
+        let seen = set.map(|set| set.metadata).unwrap_or_default();
         let (_, snapshot) = lookup::snapshot(access, &key, context.clock.now()).await?;
         let (waves, revision) = judge(&snapshot, &args.wave)?;
         if waves
@@ -53,7 +53,7 @@ pub(super) async fn approve(
             json!(value),
         )];
         let doing = format!("annotate DaemonSet {key}");
-        if write::write_if_unchanged(context, &doing, &key, &set.metadata, changes).await? {
+        if write::write_if_unchanged(context, &doing, &key, &seen, changes).await? {
             let _ = screen.print(&said(&snapshot, &args.wave, revision));
             return Ok(());
         }
@@ -107,8 +107,9 @@ fn judge<'a>(
     }
     let revision = snapshot.revision().ok_or_else(|| {
         refused(format!(
-            "The native DaemonSet controller has not handled the latest change of {key} yet, so it is not known what \
-             would be approved. Try again in a few seconds."
+            "The latest change of {key} is not handled yet by {}, so it is not known what would be approved. Try again in a \
+             few seconds.",
+            key.kind.controller()
         ))
     })?;
     Ok((waves, revision))

@@ -4,7 +4,9 @@
 //! Names are asked for with the flags that stand on the line already. Whoever presses Tab waits, so what takes longer than
 //! a moment, or fails, offers nothing.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fmt::Debug;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,15 +14,19 @@ use std::time::Duration;
 use clap_complete::Shell;
 use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::Shells;
+use k8s_openapi::NamespaceResourceScope;
 use kube::api::ListParams;
-use kube::{Api, ResourceExt as _};
+use kube::core::PartialObjectMeta;
+use kube::{Api, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
 
 use super::access::Access;
 use super::edge::Edge;
+use super::kinds::api_in;
 use crate::cli::edge::SERVER;
 use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::k8s::client::Source;
-use crate::k8s::{DaemonSet, Node};
+use crate::k8s::{AdvancedDaemonSet, DaemonSet, Node};
 
 /// Whoever presses Tab waits no longer than this.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -49,28 +55,64 @@ pub(super) fn daemonsets(current: &OsStr) -> Vec<CompletionCandidate> {
         let access = Access::connect(&typed.source()).await.ok()?;
         let home = typed.namespace.as_deref().unwrap_or(&access.namespace);
         let params = ListParams::default().limit(MOST);
-        let list = async |api: Api<DaemonSet>| api.list_metadata(&params).await.ok();
-        let everywhere = match typed.namespace {
-            None => list(Api::all(access.client.clone())).await,
-            Some(_) => None,
-        };
-        let found = match everywhere {
-            Some(found) => found,
-            None => list(Api::namespaced(access.client.clone(), home)).await?,
-        };
-        let managed = found
-            .items
-            .iter()
-            .filter(|set| set.annotations().contains_key(UPDATE_STRATEGY));
-        let names = managed.flat_map(|set| {
-            let namespace = set.namespace().unwrap_or_default();
-            let short = (namespace == home).then(|| set.name_any());
-            short
-                .into_iter()
-                .chain([format!("{namespace}/{}", set.name_any())])
-        });
-        Some(names.collect())
+        let (native, advanced) = tokio::join!(
+            names::<DaemonSet>(&access, typed.namespace.as_deref(), home, &params),
+            names::<AdvancedDaemonSet>(&access, typed.namespace.as_deref(), home, &params)
+        );
+        let (native, advanced) = (native?, advanced.unwrap_or_default());
+        Some(offered(&native, &advanced, home))
     })
+}
+
+/// Namespace and name of every DaemonSet of a kind that may be seen, and whether its annotations say that it is managed.
+async fn names<K>(
+    access: &Access,
+    namespace: Option<&str>,
+    home: &str,
+    params: &ListParams,
+) -> Option<BTreeMap<(String, String), bool>>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + DeserializeOwned
+        + Debug,
+{
+    let list = async |api: Api<K>| api.list_metadata(params).await.ok();
+    let everywhere = match namespace {
+        None => list(api_in(access, None)).await,
+        Some(_) => None,
+    };
+    let found = match everywhere {
+        Some(found) => found,
+        None => list(api_in(access, Some(home))).await?,
+    };
+    let name = |set: PartialObjectMeta<K>| {
+        let is_managed = set.annotations().contains_key(UPDATE_STRATEGY);
+        let key = (set.namespace().unwrap_or_default(), set.name_any());
+        (key, is_managed)
+    };
+    Some(found.items.into_iter().map(name).collect())
+}
+
+/// What is offered: names in the namespace of whoever types, and all with theirs; after its kind what both kinds have.
+fn offered(
+    native: &BTreeMap<(String, String), bool>,
+    advanced: &BTreeMap<(String, String), bool>,
+    home: &str,
+) -> Vec<String> {
+    let managed = native.iter().filter(|(_, is_managed)| **is_managed);
+    let managed = managed.map(|(key, _)| (key, "ds/", advanced.contains_key(key)));
+    let others = advanced.keys();
+    let others = others.map(|key| (key, "ads/", native.contains_key(key)));
+    let forms = managed.chain(others).flat_map(|(key, kind, is_both)| {
+        let (namespace, name) = key;
+        let kind = if is_both { kind } else { "" };
+        let short = (namespace == home).then(|| format!("{kind}{name}"));
+        short
+            .into_iter()
+            .chain([format!("{kind}{namespace}/{name}")])
+    });
+    forms.collect()
 }
 
 /// Nodes of the cluster.
@@ -186,6 +228,33 @@ mod tests {
             server: Some("http://x".into()),
         };
         assert_eq!(typed, expected);
+    }
+
+    #[test]
+    fn names_that_both_kinds_have_are_offered_with_their_kind() {
+        let sets = |names: &[(&str, bool)]| {
+            let keys = names.iter().map(|(name, is_managed)| {
+                let key = name.split_once('/').unwrap();
+                ((key.0.to_owned(), key.1.to_owned()), *is_managed)
+            });
+            keys.collect::<BTreeMap<_, _>>()
+        };
+        let native = sets(&[("a/web", true), ("a/plain", false), ("a/log", true)]);
+        let advanced = sets(&[("a/web", false), ("b/dns", false), ("a/plain", false)]);
+        let mut offered = offered(&native, &advanced, "a");
+        offered.sort();
+        let expected = [
+            "a/log",
+            "ads/a/plain",
+            "ads/a/web",
+            "ads/plain",
+            "ads/web",
+            "b/dns",
+            "ds/a/web",
+            "ds/web",
+            "log",
+        ];
+        assert_eq!(offered, expected);
     }
 
     #[test]

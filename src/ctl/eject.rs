@@ -55,6 +55,9 @@ pub(super) async fn eject(
     screen: &mut Screen<'_>,
 ) -> Result<(), CliError> {
     let key = lookup::target(context, &args.daemonset).await?;
+    if key.is_advanced() {
+        return Err(CliError::new(Code::Refused, words::of_advanced(&key)));
+    }
     let mut was_paused = false;
     for _ in 0..ATTEMPTS {
         let standing = EjectCandidate::look(context, &key).await?;

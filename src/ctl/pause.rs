@@ -1,17 +1,17 @@
-//! `ctl pause` and `ctl resume`: one annotation, one patch, and what follows from it.
+//! `ctl pause` and `ctl resume`: one annotation (or field of an Advanced DaemonSet), one patch, and what follows from it.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
+use super::kinds::whole;
 use super::lookup;
 use super::screen::Screen;
 use super::snapshot::RolloutSnapshot;
-use super::view::ClusterView;
+use super::view::{ClusterView, ListedDaemonSet};
 use super::write::FIELD_MANAGER;
 use crate::cli::ctl::{PauseArgs, ResumeArgs};
 use crate::core::messages::verdict::holders;
@@ -21,7 +21,6 @@ use crate::core::settings::resume::RESUME;
 use crate::core::words::plural;
 use crate::core::{FailureRecord, Mode, Pause, Phase, Progress, Reading, Stall, Verdict, instant};
 use crate::index::{SetKey, SetRecord};
-use crate::k8s::DaemonSet;
 
 /// Pauses a rollout.
 pub(super) async fn pause(
@@ -46,17 +45,19 @@ pub(super) async fn pause(
 /// When it does: what to do instead.
 fn native_replaces(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
     match view.index.reading(key) {
-        Some(Reading::Invalid(invalid)) if invalid.is_native_update() => Err(CliError::new(
-            Code::Invalid,
-            format!(
-                "{key} is not paused, and nothing was changed: its {UPDATE_STRATEGY_TYPE_FIELD} is {}, so Kubernetes \
+        Some(Reading::Invalid(invalid)) if invalid.is_native_update() && !key.is_advanced() => {
+            Err(CliError::new(
+                Code::Invalid,
+                format!(
+                    "{key} is not paused, and nothing was changed: its {UPDATE_STRATEGY_TYPE_FIELD} is {}, so Kubernetes \
                      replaces its pods itself and heeds no pause. Set that to {ON_DELETE}, and nobody replaces any more \
                      what you do not let yurt-ds replace: kubectl -n {} patch daemonset {} --type merge -p \
                      '{{\"spec\":{{\"updateStrategy\":{{\"type\":\"{ON_DELETE}\",\"rollingUpdate\":null}}}}}}'; then pause \
                      again.",
-                invalid.value, key.namespace, key.name
-            ),
-        )),
+                    invalid.value, key.namespace, key.name
+                ),
+            ))
+        }
         _ => Ok(()),
     }
 }
@@ -70,7 +71,7 @@ pub(super) async fn resume(
     let key = lookup::target(context, &args.daemonset).await?;
     let view = lookup::find(&context.access, &key, context.clock.now()).await?;
     let set = view.index.set(&key);
-    let paused = !is_off(present(&view, &key), view.loaded);
+    let paused = !is_off(present(&view, &key).as_deref(), view.loaded);
     // A pause says nothing about the guard: each is ended by a word of its own.
     let told = set.and_then(SetRecord::last_record).filter(|_| !paused);
     let stands = match &told {
@@ -139,7 +140,7 @@ fn end(args: &PauseArgs, now: Timestamp) -> Result<Option<Timestamp>, CliError> 
     }
 }
 
-/// Sets or removes the annotation; false when it is so already, and nothing was written.
+/// Sets or takes away what pauses; false when it is so already, and nothing was written.
 async fn write(
     context: &Context,
     view: &ClusterView,
@@ -148,11 +149,32 @@ async fn write(
 ) -> Result<bool, CliError> {
     let uid = uid(view, key)?;
     let present = present(view, key);
+    let present = present.as_deref();
     if present == value || (value.is_none() && is_off(present, view.loaded)) {
         return Ok(false);
     }
-    annotate(context, key, uid, PAUSED, value).await?;
+    let listed = view.present.get(key).filter(|_| key.is_advanced());
+    match listed {
+        Some(listed) => patch(context, key, in_field(uid, listed, value)).await?,
+        None => annotate(context, key, uid, PAUSED, value).await?,
+    }
     Ok(true)
+}
+
+/// The change that pauses an Advanced DaemonSet, or ends its pause. Its field knows no time, and decides before the annotation:
+/// only one of both is to be there.
+fn in_field(uid: &str, listed: &ListedDaemonSet, value: Option<&str>) -> Value {
+    let is_lasting = value == Some("true");
+    let mut patch = json!({ "metadata": { "uid": uid } });
+    let annotation = value.filter(|_| !is_lasting);
+    if annotation.is_some() || listed.paused.is_some() {
+        patch["metadata"]["annotations"][PAUSED] = json!(annotation);
+    }
+    if is_lasting || listed.paused_field.is_some() {
+        let field = is_lasting.then_some(true);
+        patch["spec"]["updateStrategy"]["rollingUpdate"]["paused"] = json!(field);
+    }
+    patch
 }
 
 /// The UID of the DaemonSet that was looked at.
@@ -162,10 +184,13 @@ fn uid<'a>(view: &'a ClusterView, key: &SetKey) -> Result<&'a str, CliError> {
         .ok_or_else(|| lookup::unmanaged(key))
 }
 
-/// The annotation `paused` as it stands.
-fn present<'a>(view: &'a ClusterView, key: &SetKey) -> Option<&'a str> {
+/// What the field `paused` says, or the annotation.
+fn present(view: &ClusterView, key: &SetKey) -> Option<String> {
     let present = view.present.get(key)?;
-    present.paused.as_deref()
+    match &present.paused_field {
+        Some(field) => Some(field.to_string()),
+        None => present.paused.clone(),
+    }
 }
 
 /// Sets or removes an annotation of the DaemonSet with that UID.
@@ -176,14 +201,25 @@ pub(super) async fn annotate(
     name: &str,
     value: Option<&str>,
 ) -> Result<(), CliError> {
+    patch(context, key, annotation(uid, name, value)).await
+}
+
+/// The UID makes sure that it is the DaemonSet that was looked at, and not a new one of the same name.
+fn annotation(uid: &str, name: &str, value: Option<&str>) -> Value {
+    json!({ "metadata": { "uid": uid, "annotations": { name: value } } })
+}
+
+async fn patch(context: &Context, key: &SetKey, patch: Value) -> Result<(), CliError> {
     let access = &context.access;
-    let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
-    let patch = Patch::Merge(patch(uid, name, value));
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.into()),
         ..PatchParams::default()
     };
-    let doing = format!("annotate DaemonSet {key}");
+    let doing = match patch["spec"].is_null() {
+        true => format!("annotate DaemonSet {key}"),
+        false => format!("change DaemonSet {key}"),
+    };
+    let (api, patch) = (whole(access, key), Patch::Merge(patch));
     access
         .call(&doing, api.patch(&key.name, &params, &patch))
         .await?;
@@ -197,11 +233,6 @@ fn is_off(present: Option<&str>, now: Timestamp) -> bool {
         Some(Ok(Some(Pause::Until(until)))) => until <= now,
         Some(Ok(Some(Pause::Indefinite)) | Err(_)) => false,
     }
-}
-
-/// The UID makes sure that it is the DaemonSet that was looked at, and not a new one of the same name.
-fn patch(uid: &str, name: &str, value: Option<&str>) -> Value {
-    json!({ "metadata": { "uid": uid, "annotations": { name: value } } })
 }
 
 /// How it stands after the change; what cannot be said is not said.
@@ -238,6 +269,10 @@ fn paused(
 fn after_pause(snapshot: &RolloutSnapshot) -> String {
     if let Some(invalid) = &snapshot.invalid {
         return format!(" Its settings cannot be used, whether paused or not: {invalid}.");
+    }
+    if snapshot.strategy.mode == Mode::OnDelete {
+        return " Under OnDelete yurt-ds replaces no pod anyway; whoever deletes one gets a new one all the same."
+            .to_owned();
     }
     if snapshot.strategy.mode == Mode::Ota {
         return " Under OTA newer revisions are not announced, and owners are refused until it goes on."
@@ -338,6 +373,12 @@ fn after_resume(snapshot: &RolloutSnapshot) -> String {
             plural(counts.outdated, "node waits", "nodes wait"),
             plural(counts.outdated, "its owner", "their owners")
         ),
+        (_, Mode::OnDelete) => format!(
+            " {} outdated {} until somebody deletes {} (updateStrategy.type: OnDelete).",
+            counts.outdated,
+            plural(counts.outdated, "node waits", "nodes wait"),
+            plural(counts.outdated, "its pod", "their pods")
+        ),
         (Phase::Stalled(_), _) => format!(" But it stands still: {}.", snapshot.message()),
         _ if rollout.next() > 0 => format!(
             " {} outdated {}, at most {} at a time. Follow it: yurt-ds ctl status {} --watch",
@@ -403,12 +444,63 @@ mod tests {
     #[test]
     fn a_patch_touches_one_annotation_of_one_object() {
         assert_eq!(
-            patch("u1", PAUSED, Some("true")),
+            annotation("u1", PAUSED, Some("true")),
             json!({ "metadata": { "uid": "u1", "annotations": { "apps.openyurt.io/paused": "true" } } })
         );
         assert_eq!(
-            patch("u1", PAUSED, None)["metadata"]["annotations"],
+            annotation("u1", PAUSED, None)["metadata"]["annotations"],
             json!({ "apps.openyurt.io/paused": null })
         );
+    }
+
+    #[test]
+    fn an_advanced_daemonset_is_paused_by_its_field_or_until_a_time_by_the_annotation_and_never_by_both()
+     {
+        #[track_caller]
+        fn case(
+            annotation: Option<&str>,
+            field: Option<bool>,
+            value: Option<&str>,
+            expected: (Value, Value),
+        ) {
+            let listed = ListedDaemonSet {
+                deleting: false,
+                paused: annotation.map(str::to_owned),
+                paused_field: field.map(Value::from),
+                on_delete: false,
+            };
+            let patch = in_field("u1", &listed, value);
+            assert_eq!(patch["metadata"]["uid"], "u1");
+            let (annotations, spec) = expected;
+            assert_eq!(patch["metadata"]["annotations"], annotations, "{patch}");
+            assert_eq!(patch["spec"], spec, "{patch}");
+        }
+        let annotated = |value: Value| json!({ "apps.openyurt.io/paused": value });
+        let field =
+            |value: Value| json!({ "updateStrategy": { "rollingUpdate": { "paused": value } } });
+        let (none, time) = (Value::Null, "2030-01-01T00:00:00Z");
+        let lasting = Some("true");
+        case(None, None, lasting, (none.clone(), field(json!(true))));
+        case(
+            Some(time),
+            Some(false),
+            lasting,
+            (annotated(none.clone()), field(json!(true))),
+        );
+        case(
+            None,
+            None,
+            Some(time),
+            (annotated(json!(time)), none.clone()),
+        );
+        // The field would decide.
+        case(
+            None,
+            Some(true),
+            Some(time),
+            (annotated(json!(time)), field(none.clone())),
+        );
+        case(None, Some(true), None, (none.clone(), field(none.clone())));
+        case(Some(time), None, None, (annotated(none.clone()), none));
     }
 }

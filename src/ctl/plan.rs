@@ -61,8 +61,12 @@ pub(super) async fn plan(
     screen: &mut Screen<'_>,
 ) -> Result<Code, CliError> {
     let access = &context.access;
+    let key = lookup::target(context, &args.daemonset).await?;
+    if key.is_advanced() {
+        return Err(CliError::new(Code::Refused, of_advanced(&key)));
+    }
     let asked = PlanRequest {
-        key: lookup::target(context, &args.daemonset).await?,
+        key,
         change: PlannedChange::typed(args)?,
         access: access.clone(),
         clock: context.clock.clone(),
@@ -75,6 +79,15 @@ pub(super) async fn plan(
     };
     let _ = screen.print(&text);
     Ok(code)
+}
+
+/// Why no plan is made for an Advanced DaemonSet, and what to do instead.
+fn of_advanced(key: &SetKey) -> String {
+    format!(
+        "{key} is an Advanced DaemonSet, and plans are made for native ones only: the copy of the fleet on which they are played \
+         has no other kind. Who would have the first turns now, and what holds the others: yurt-ds ctl status {key} -o wide. To \
+         try a revision on a few nodes first, set spec.updateStrategy.rollingUpdate.partition."
+    )
 }
 
 /// What was typed, and where.

@@ -1,15 +1,17 @@
 //! `ctl settings`: what can be set, from the table that the program reads by; and how that stands on one DaemonSet.
 
-use kube::Api;
 use serde::Serialize;
 
 use super::code::Code;
 use super::error::CliError;
+use super::kinds::list_one;
+use super::row::api_version;
 use super::screen::Screen;
 use super::table::{CellStyle, Table};
 use super::{Context, lookup, print};
 use crate::cli::Output;
 use crate::cli::ctl::SettingsArgs;
+use crate::core::SetKind;
 use crate::core::settings::{
     Invalid, Mode, Reading, SETTINGS, Setting, SettingState, SettingStatus, read, states,
 };
@@ -20,8 +22,8 @@ use crate::k8s::DaemonSet;
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
   of a setting    name, annotation, summary, syntax, default, modes; of one of a DaemonSet also value (null when it is not
-                  set), state, message
-  of a DaemonSet  namespace, name, settings, invalid (why nothing is replaced; null when all can be used), notes
+                  set), place (the annotation or field where it is written, or would be), state, message
+  of a DaemonSet  kind (its API version), namespace, name, settings, invalid (why nothing is replaced; null when all can be used), notes
   state           Default, Set, NoEffect, Invalid";
 
 /// Longest value that a table shows whole.
@@ -46,6 +48,8 @@ struct SettingRow {
 #[derive(Clone, Debug, Serialize)]
 struct ValueRow {
     value: Option<String>,
+    /// The annotation or field.
+    place: String,
     state: &'static str,
     message: Option<String>,
 }
@@ -53,6 +57,8 @@ struct ValueRow {
 /// All settings of a DaemonSet.
 #[derive(Clone, Debug, Serialize)]
 struct SettingsAnswer {
+    #[serde(serialize_with = "api_version")]
+    kind: SetKind,
     namespace: String,
     name: String,
     settings: Vec<SettingRow>,
@@ -107,10 +113,8 @@ pub(super) async fn settings(
 async fn managed(context: &Context, key: &SetKey) -> Result<DaemonSet, CliError> {
     let access = &context.access;
     lookup::find(access, key, context.clock.now()).await?;
-    let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
-    let doing = format!("read DaemonSet {key}");
-    let set = access.find(&doing, api.get(&key.name)).await?;
-    set.ok_or_else(|| {
+    let (found, _) = list_one(access, key).await?;
+    found.into_iter().next().ok_or_else(|| {
         let text = format!("There is no DaemonSet {key} any more.");
         CliError::new(Code::NotFound, text)
     })
@@ -127,6 +131,7 @@ fn answer(key: &SetKey, set: &DaemonSet) -> SettingsAnswer {
     let notes = notes.into_iter().map(|note| note.text);
     let notes = notes.filter(|text| !is_told(&settings, text)).collect();
     SettingsAnswer {
+        kind: key.kind,
         namespace: key.namespace.to_string(),
         name: key.name.to_string(),
         settings,
@@ -161,6 +166,7 @@ impl SettingRow {
             default: plain(&status.default),
             on: Some(ValueRow {
                 value: status.written.map(str::to_owned),
+                place: status.place.to_owned(),
                 state: status.state.word(),
                 message: status.message.clone(),
             }),
@@ -195,6 +201,9 @@ fn report(answer: &SettingsAnswer, wide: bool, colour: bool) -> String {
     let mut heading = vec!["SETTING", "VALUE", "STATE"];
     if wide {
         heading.extend(["WRITTEN AS", "DEFAULT", "OTA"]);
+        if answer.kind == SetKind::Advanced {
+            heading.push("PLACE");
+        }
     }
     heading.push("WHAT IT DOES, OR WHAT IS WRONG");
     let mut table = Table::new(&heading);
@@ -215,6 +224,9 @@ fn report(answer: &SettingsAnswer, wide: bool, colour: bool) -> String {
                 row.ota().to_owned(),
             ];
             cells.extend(more.map(|text| (text, CellStyle::Plain)));
+            if answer.kind == SetKind::Advanced {
+                cells.push((on.place.clone(), CellStyle::Plain));
+            }
         }
         let message = on.message.clone();
         cells.push((

@@ -876,3 +876,31 @@ async fn pause_and_resume_say_what_really_follows() {
     assert!(!said.contains("nodes follow"), "{said}");
     assert!(said.contains("slots taken"), "{said}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_name_after_its_kind_is_that_kind_and_a_namespace_of_such_a_name_is_still_found() {
+    let world = CtlWorld::with_nodes(1).await;
+    for name in [
+        "ds/web",
+        "ds/default/web",
+        "daemonset.apps/web",
+        "daemonset/web -n default",
+    ] {
+        let row = world.json(&format!("status {name}")).await;
+        assert_eq!(row["kind"], "apps/v1", "{name}");
+        assert_eq!(row["name"], "web", "{name}");
+    }
+    // The cluster does not know the other kind, which is no reason to complain of anything but the name.
+    for name in ["ads/web", "daemonset.apps.kruise.io/default/web"] {
+        let error = world.error(&format!("status {name}")).await;
+        assert_eq!(error.code, Code::NotFound, "{error}");
+        assert!(
+            error.text.contains("Did you mean ds/default/web?"),
+            "{error}"
+        );
+    }
+    let error = world.error("status ads/a/b/c").await;
+    assert_eq!(error.code, Code::Usage, "{error}");
+    let error = world.error("pause ds/ds/web").await;
+    assert!(error.text.contains("in namespace ds"), "{error}");
+}

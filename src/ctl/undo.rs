@@ -16,17 +16,19 @@ use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::api::ListParams;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
+use super::kinds::whole;
 use super::list::list;
 use super::lookup;
 use super::pause::look_again;
 use super::print::document;
+use super::row::api_version;
 use super::screen::Screen;
 use super::snapshot::RolloutSnapshot;
 use super::write::{remove, set, write_if_unchanged};
@@ -39,7 +41,7 @@ use crate::core::revision::{
     RevisionFacts, TemplateFingerprint, adopted, current, earlier, hash_of,
 };
 use crate::core::settings::resume::RESUME;
-use crate::core::{FailureRecord, Mode, Phase, Revision, RevisionState, instant};
+use crate::core::{FailureRecord, Mode, Phase, Revision, RevisionState, SetKind, instant};
 use crate::index::{SetKey, SetRecord};
 
 /// How often it is looked at again when somebody changed the DaemonSet between the look and the write.
@@ -51,6 +53,9 @@ const ABSENT: &str = "(none)";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct UndoAnswer {
+    /// The kind of the DaemonSet, as its API version.
+    #[serde(serialize_with = "api_version")]
+    kind: SetKind,
     /// Namespace of the DaemonSet.
     namespace: String,
     /// Its name.
@@ -163,9 +168,7 @@ impl RevisionHistory {
         let known = found.index.set(key);
         let selector = known.map(|set| set.selector.clone());
         let record = known.and_then(SetRecord::record_that_stands);
-        let kind = ApiResource::erase::<k8s_openapi::api::apps::v1::DaemonSet>(&());
-        let sets: Api<DynamicObject> =
-            Api::namespaced_with(access.client.clone(), &key.namespace, &kind);
+        let sets = whole(access, key);
         let doing = format!("read DaemonSet {key}");
         let set = access.call(&doing, sets.get(&key.name)).await?;
         let api: Api<ControllerRevision> = Api::namespaced(access.client.clone(), &key.namespace);
@@ -252,9 +255,10 @@ impl RevisionHistory {
             (None, None) => Err(CliError::new(
                 Code::Refused,
                 format!(
-                    "{} is not taken back: Kubernetes' DaemonSet controller has not handled its latest change, so it is \
-                     not known yet what is to be undone. Try again in a moment, or name a revision by --to-revision.{}",
+                    "{} is not taken back: {} has not handled its latest change, so it is not known yet what is to be undone. \
+                     Try again in a moment, or name a revision by --to-revision.{}",
                     self.key,
+                    self.key.kind.controller(),
                     self.choices()
                 ),
             )),
@@ -277,9 +281,14 @@ impl RevisionHistory {
         let key = &self.key;
         match self.revisions.len() {
             0 | 1 => format!(
-                "{key} is not taken back: Kubernetes keeps no revision of it but the present one ({current}). Roll out \
-                 another template: kubectl -n {} set image daemonset/{} CONTAINER=IMAGE",
-                key.namespace, key.name
+                "{key} is not taken back: no revision of it is kept but the present one ({current}). Roll out another \
+                 template: kubectl -n {} {}",
+                key.namespace,
+                match key.kind {
+                    SetKind::Native => format!("set image daemonset/{} CONTAINER=IMAGE", key.name),
+                    // Kubectl sets no images of what it does not know.
+                    SetKind::Advanced => format!("edit {}/{}", key.kind.resource(), key.name),
+                }
             ),
             _ => format!(
                 "{key} is not taken back: no revision is kept that was made before the present one ({current}); it has \
@@ -339,8 +348,11 @@ impl RevisionHistory {
 
     /// Writes the template of a revision; false when somebody changed the DaemonSet meanwhile.
     async fn restore(&self, context: &Context, kept: &KeptRevision) -> Result<bool, CliError> {
-        let template = &kept.data["spec"]["template"];
-        if !template.is_object() {
+        let mut template = kept.data["spec"]["template"].clone();
+        // A word to whoever applies it as a patch; an Advanced DaemonSet would keep it.
+        if let Some(template) = template.as_object_mut() {
+            template.remove("$patch");
+        } else {
             let text = format!(
                 "Revision {} of {} holds no template.",
                 kept.which(),
@@ -349,7 +361,7 @@ impl RevisionHistory {
             return Err(CliError::new(Code::Failed, text));
         }
         let doing = format!("take back the template of DaemonSet {}", self.key);
-        let mut changes = vec![set(&["spec", "template"], template.clone())];
+        let mut changes = vec![set(&["spec", "template"], template)];
         if self.resumed_besides(kept).is_some() {
             changes.push(remove(&["metadata", "annotations", RESUME]));
         }
@@ -380,6 +392,7 @@ impl RevisionHistory {
         };
         let images = names.into_iter().map(change);
         UndoAnswer {
+            kind: self.key.kind,
             namespace: self.key.namespace.to_string(),
             name: self.key.name.to_string(),
             changed,
@@ -437,7 +450,7 @@ impl std::fmt::Display for RevisionRow {
 
 impl UndoAnswer {
     fn words(&self, now: Timestamp, snapshot: Option<&RolloutSnapshot>) -> String {
-        let key = SetKey::new(&self.namespace, &self.name);
+        let key = SetKey::of_kind(self.kind, &self.namespace, &self.name);
         let to = &self.to;
         let from = self.from.as_ref();
         let from = from.map_or_else(String::new, |from| format!(" from revision {from}"));
@@ -497,6 +510,9 @@ fn follows(snapshot: &RolloutSnapshot, now: Timestamp) -> String {
                 .invalid
                 .as_ref()
                 .map_or_else(String::new, ToString::to_string)
+        ),
+        _ if snapshot.strategy.mode == Mode::OnDelete => format!(
+            "No pod is replaced before somebody deletes it (updateStrategy.type: OnDelete): yurt-ds ctl status {key}\n"
         ),
         _ if snapshot.strategy.mode == Mode::Ota => {
             format!(

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation, TestOperation};
-use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::context::Context;
 use super::error::CliError;
+use super::kinds::whole;
 use crate::index::SetKey;
 use crate::k8s::client::{Failure, within};
 
@@ -47,7 +46,7 @@ fn pointer(path: &[&str]) -> PointerBuf {
 
 /// Changes a DaemonSet, if its specification and annotations are still those of `seen`; false when they are not.
 ///
-/// The status is not looked at: the native controller writes it all the time, faster than anybody could read it, and nothing of
+/// The status is not looked at: whoever makes the pods writes it all the time, faster than anybody could read it, and nothing of
 /// what people ask for rests on it. So the API server compares the rest itself (RFC 6902, `test`), in one request.
 ///
 /// # Errors
@@ -60,7 +59,7 @@ pub(super) async fn write_if_unchanged(
     changes: Vec<PatchOperation>,
 ) -> Result<bool, CliError> {
     let access = &context.access;
-    let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
+    let api = whole(access, key);
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.into()),
         ..PatchParams::default()

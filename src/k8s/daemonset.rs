@@ -55,7 +55,7 @@ impl DaemonSet {
             in_template: &spec.in_template,
             exclusive: spec.exclusive.as_ref(),
             preempting: spec.preempting.as_ref(),
-            fields: spec.fields.as_ref(),
+            fields: spec.fields.as_deref(),
         }
     }
 
@@ -86,7 +86,7 @@ pub struct DaemonSetSpec {
     /// What lets its pods drive others off a node without room, if anything.
     pub preempting: Option<Preempting>,
     /// What the fields of an Advanced DaemonSet say; `None`: it is a native one.
-    pub fields: Option<FieldSettings>,
+    pub fields: Option<Box<FieldSettings>>,
 }
 
 /// `spec.updateStrategy`.
@@ -189,13 +189,13 @@ impl From<RawAdvanced> for AdvancedDaemonSet {
         Self {
             metadata: raw.metadata,
             spec: DaemonSetSpec {
-                fields: Some(fields),
+                fields: Some(Box::new(fields)),
                 ..raw.spec.into()
             },
             status: DaemonSetStatus {
                 observed_generation: raw.status.observed_generation,
                 conditions: raw.status.conditions.clone(),
-                advanced: Some(raw.status),
+                advanced: Some(Box::new(raw.status)),
             },
         }
     }
@@ -269,5 +269,5 @@ pub struct DaemonSetStatus {
     pub conditions: Vec<Condition>,
     /// The rest, of an Advanced DaemonSet.
     #[serde(skip)]
-    pub advanced: Option<AdvancedStatus>,
+    pub advanced: Option<Box<AdvancedStatus>>,
 }

@@ -62,9 +62,10 @@ impl Invalid {
         }
     }
 
-    /// Whether it is `spec.updateStrategy` that is not `OnDelete`: then the native controller replaces the pods.
+    /// Whether it is `spec.updateStrategy` that is not `OnDelete`: then the native controller replaces the pods. Of an Advanced
+    /// DaemonSet only what is neither of both types cannot be used.
     pub fn is_native_update(&self) -> bool {
-        self.key == UPDATE_STRATEGY_TYPE_FIELD
+        self.key == UPDATE_STRATEGY_TYPE_FIELD && *self.value == *"RollingUpdate"
     }
 
     /// What follows for the pods.

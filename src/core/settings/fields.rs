@@ -206,10 +206,35 @@ impl FieldSettings {
     }
 }
 
+/// Which settings fields of an Advanced DaemonSet decide, or would: those of which no annotation is there instead. A bit for
+/// each line of [`FIELDS`], and one for `lifecycle`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecidingFields(u8);
+
+impl DecidingFields {
+    /// With that setting, if it has a field.
+    pub fn with(self, key: &str) -> Self {
+        let bit = fields().position(|(name, _)| is_field_of(name, key));
+        Self(self.0 | bit.map_or(0, |bit| 1 << bit))
+    }
+
+    /// The field of that setting, if it decides.
+    pub(super) fn path_of(self, key: &str) -> Option<&'static str> {
+        let mut known = fields().enumerate();
+        let found = known.find(|(_, (name, _))| is_field_of(name, key));
+        let (_, (_, path)) = found.filter(|(bit, _)| self.0 & (1 << bit) > 0)?;
+        Some(path)
+    }
+}
+
+/// The fields that are settings.
+fn fields() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    FIELDS.iter().chain([&LIFECYCLE])
+}
+
 /// What sentences call the place of a setting on an Advanced DaemonSet; `None`: it has no field.
 pub(super) fn path_of(key: &str) -> Option<&'static str> {
-    let mut fields = FIELDS.iter().chain([&LIFECYCLE]);
-    let found = fields.find(|(name, _)| is_field_of(name, key));
+    let found = fields().find(|(name, _)| is_field_of(name, key));
     found.map(|(_, path)| *path)
 }
 

@@ -15,6 +15,8 @@ pub struct SettingStatus<'a> {
     pub setting: &'static Setting,
     /// Its value as it is written; `None`: it is not set.
     pub written: Option<&'a str>,
+    /// Where it is written, or would be: an annotation, or a field of an Advanced DaemonSet.
+    pub place: &'a str,
     /// What holds where it is not set, or has no effect.
     pub default: String,
     /// Which of the two counts.
@@ -103,6 +105,7 @@ fn status<'a>(setting: &'static Setting, reader: &mut Reader<'a>) -> SettingStat
     SettingStatus {
         setting,
         written: written.map(|written| written.text),
+        place: written.map_or(reader.name(setting.key), |written| written.name),
         default: default.unwrap_or_else(|| setting.default.to_owned()),
         state,
         message,

@@ -22,7 +22,10 @@ pub(super) const SETTING: Setting = Setting {
     is_native: true,
     // Read before all others: it says whether there is anything to read.
     check: |reader| read(&reader.source, &mut reader.notes).map_or(Ok(()), |mode| mode.map(drop)),
-    ..Setting::ROLLING
+    default_on: |reader| {
+        let mode = reader.source.fields.and(of_type(&reader.source).ok())?;
+        Some(format!("`{mode}`, by {UPDATE_STRATEGY_TYPE_FIELD}"))
+    },
 };
 
 /// The mode; `None`: the DaemonSet is not ours. An Advanced DaemonSet always is.

@@ -191,3 +191,17 @@ pub(super) fn released(announced: usize, by_controller: bool) -> String {
     };
     format!("{who} the conditions of yurt-ds on the DaemonSet{pods}.\n")
 }
+
+/// Why an Advanced DaemonSet is not handed back, and what to do instead.
+pub(super) fn of_advanced(key: &SetKey) -> String {
+    let (namespace, name) = (&key.namespace, &key.name);
+    format!(
+        "{key} is an Advanced DaemonSet, which Kubernetes has no controller for, so it cannot be handed back; nothing was \
+         changed. To go on with OpenKruise, stop yurt-ds (or start it with --controllers native) and start Kruise's \
+         controller: it takes the pods as they are and restarts none. To go on with Kubernetes' own kind: kubectl -n \
+         {namespace} delete {} {name} --cascade=orphan, which leaves the pods running, then apply a DaemonSet of apps/v1 with \
+         the same selector and template and updateStrategy.type: OnDelete: its controller adopts them, and under RollingUpdate \
+         would replace those whose revision it does not know.",
+        key.kind.resource()
+    )
+}

@@ -783,7 +783,7 @@ fn what_is_said_of_an_advanced_daemonset_is_true_of_it() {
         held.fleet.kind = SetKind::Advanced;
         held.strategy.order = crate::core::NodeOrder::Descending;
         held.strategy.partition = Share::Number(2);
-        held.strategy.fields = vec![key];
+        held.strategy.fields = held.strategy.fields.with(key);
         held.plan = decide(&held.strategy, &held.fleet, at(NOW));
         remedy(&held.rollout(), 0)
     };
@@ -801,7 +801,7 @@ fn what_is_said_of_an_advanced_daemonset_is_true_of_it() {
     let native = snapshot(vec![node("n1")], None);
     let row = SetRow::of(&native, false);
     assert_eq!(row.title(), "default/web");
-    let text = crate::ctl::print::list(&[row.clone()], false, false, at(NOW), 9);
+    let text = crate::ctl::print::list(std::slice::from_ref(&row), false, false, at(NOW), 9);
     assert!(!text.contains("KIND"), "{text}");
     let both = [row, SetRow::of(&advanced, false)];
     let text = crate::ctl::print::list(&both, false, false, at(NOW), 9);
