@@ -17,9 +17,10 @@ use crate::controller::report::{Notice, Report};
 use crate::controller::surge::SurgeResult;
 use crate::core::messages::not_created;
 use crate::core::{
-    Action, Fleet, Manage, NodeName, PodUid, Readiness, Revision, RevisionState, manage,
+    Action, Fleet, Manage, NodeName, PodRef, PodUid, Readiness, Revision, RevisionState, manage,
 };
 use crate::index::{NumbersDue, SetKey, StatusNumbers, WriteAnswer};
+use crate::k8s::client::Failure;
 
 /// So many Events about single pods are sent at once, and one more every so often (client-go, `EventSourceObjectSpamFilter`).
 const POD_EVENTS: u32 = 25;
@@ -61,7 +62,7 @@ impl PodEvents {
 /// What became of the upkeep of an Advanced DaemonSet.
 pub(super) enum Tended {
     /// A pod was adopted.
-    Adopted(Result<(), WriteError>),
+    Adopted(PodRef, Result<(), WriteError>),
     /// A pod was let go, or had not to be.
     Released(String, Result<bool, WriteError>),
     /// These revisions, each with what became of it, were to be deleted.
@@ -95,9 +96,16 @@ impl Engine {
             return actions;
         }
         self.wake_at(key, managed.wake);
+        if let Some(advanced) = self
+            .index
+            .set_mut(key)
+            .and_then(|set| set.advanced.as_mut())
+        {
+            advanced.set_leaving(managed.leaving.clone());
+        }
         match &fleet.revision {
             RevisionState::Current(revision) => {
-                self.claim(key);
+                self.claim(key, now);
                 self.create(key, revision, std::mem::take(&mut managed.create), now);
                 self.trim(key, fleet, revision);
                 self.open_gates(key, fleet, &actions, now);
@@ -299,7 +307,12 @@ impl Engine {
     }
 
     /// Adopts pods that nobody controls, and lets those go that the selector does not match any more.
-    fn claim(&mut self, key: &SetKey) {
+    fn claim(&mut self, key: &SetKey, now: Timestamp) {
+        let state = self.state.sets.entry(key.clone()).or_default();
+        if let Some(until) = state.pods.holds(now) {
+            state.wake = state.wake.into_iter().chain([until]).min();
+            return;
+        }
         let Some(set) = self.index.set_mut(key) else {
             return;
         };
@@ -312,7 +325,8 @@ impl Engine {
             info!(daemonset = %key, pod = %pod.name, "Adopts a pod that nobody controls");
             let (writer, owner) = (self.parts.writer.clone(), owner.clone());
             self.tended(key, async move |key| {
-                Tended::Adopted(writer.adopt(&key, &owner, &pod).await)
+                let adopted = writer.adopt(&key, &owner, &pod).await;
+                Tended::Adopted(pod, adopted)
             });
         }
         for (uid, name) in strays {
@@ -340,7 +354,7 @@ impl Engine {
                     && !actions.iter().any(|action| action.pod().uid == pod.uid)
             });
         let pods: Vec<_> = shut
-            .map(|pod| crate::core::PodRef {
+            .map(|pod| PodRef {
                 name: pod.name.clone(),
                 uid: pod.uid.clone(),
                 resource_version: pod.resource_version.clone(),
@@ -405,7 +419,16 @@ impl Engine {
     /// Takes in what became of such upkeep.
     pub(super) fn note_tended(&mut self, key: &SetKey, tended: Tended, now: Timestamp) {
         let refusal = match tended {
-            Tended::Adopted(answer) | Tended::Opened(answer) => answer.err(),
+            Tended::Adopted(pod, answer) => answer.err().inspect(|refusal| {
+                // Of one that has changed, or is gone, the watch is about to tell.
+                let set = self.index.set_mut(key);
+                if !matches!(refusal.failure(), Some(Failure::Conflict | Failure::Gone))
+                    && let Some(advanced) = set.and_then(|set| set.advanced.as_mut())
+                {
+                    advanced.return_orphan(pod);
+                }
+            }),
+            Tended::Opened(answer) => answer.err(),
             Tended::Released(pod, Ok(true)) => {
                 info!(daemonset = %key, pod, "Let go a pod whose labels the selector does not match any more");
                 None
