@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::pending::UNANSWERED;
@@ -29,8 +28,12 @@ pub struct AdvancedRecord {
     creating: BTreeMap<NodeName, Timestamp>,
     /// When pods that are over may go.
     backoff: FailedPodsBackoff,
-    /// Pods that its selector matches, and nobody controls.
-    orphans: BTreeMap<PodUid, (NodeName, PodRef)>,
+    /// Pods that its selector matches, and nobody controls: those that are to be adopted.
+    orphans: BTreeMap<PodUid, PodRef>,
+    /// All of them, with their nodes: until one is adopted, or gone, no other is made beside it.
+    free: BTreeMap<PodUid, NodeName>,
+    /// Pods that go whatever the rollout says: nobody replaces them by that.
+    leaving: BTreeSet<PodUid>,
     /// Pods that left its watch without being deleted, as far as was seen.
     strays: BTreeSet<(PodUid, String)>,
     /// How often a revision had to get another name because its own was taken.
@@ -80,6 +83,8 @@ impl AdvancedRecord {
             creating: BTreeMap::new(),
             backoff: FailedPodsBackoff::default(),
             orphans: BTreeMap::new(),
+            free: BTreeMap::new(),
+            leaving: BTreeSet::new(),
             strays: BTreeSet::new(),
             collisions: set
                 .status
@@ -114,8 +119,12 @@ impl AdvancedRecord {
         }
     }
 
-    /// These nodes in the order in which pods are made there: who was refused comes after all others.
+    /// These nodes in the order in which pods are made there: who was refused comes after all others. Where a pod is about to be
+    /// adopted none is made.
     pub fn in_turn(&self, mut nodes: Vec<NodeName>) -> Vec<NodeName> {
+        if !self.free.is_empty() {
+            nodes.retain(|node| !self.free.values().any(|taken| taken == node));
+        }
         if !self.refused.is_empty() {
             nodes.sort_by_key(|node| self.refused.get(node).copied().unwrap_or(0));
         }
@@ -170,43 +179,51 @@ impl AdvancedRecord {
     }
 
     /// Takes in a pod that is not this DaemonSet's; whether it is news that it could be.
-    pub(super) fn note_orphan(&mut self, node: NodeName, meta: &ObjectMeta) -> bool {
+    pub(super) fn note_orphan(&mut self, pod: &k8s::Pod) -> bool {
+        let meta = &pod.metadata;
         let uid = PodUid::from(meta.uid.as_deref().unwrap_or_default());
         let mut owners = meta.owner_references.iter().flatten();
         let is_controlled = owners.any(|owner| owner.controller == Some(true));
         if is_controlled || meta.deletion_timestamp.is_some() {
-            self.orphans.remove(&uid);
-            return false;
+            return self.forget_orphan(&uid);
+        }
+        if let Some(node) = pod.spec.target_node() {
+            self.free.insert(uid.clone(), node.into());
         }
         let orphan = PodRef {
             name: meta.name.as_deref().unwrap_or_default().into(),
             uid: uid.clone(),
             resource_version: meta.resource_version.as_deref().unwrap_or_default().into(),
         };
-        self.orphans.insert(uid, (node, orphan)).is_none()
+        self.orphans.insert(uid, orphan).is_none()
     }
 
-    /// Forgets an orphan.
-    pub(super) fn forget_orphan(&mut self, uid: &PodUid) {
+    /// Forgets an orphan; whether a pod can be made in its place now.
+    pub(super) fn forget_orphan(&mut self, uid: &PodUid) -> bool {
         self.orphans.remove(uid);
+        self.free.remove(uid).is_some()
     }
 
-    /// The orphans with their nodes, each told once: whoever adopts one hears of it again only when it changes. From `now` on none
-    /// is made on these nodes before they show as adopted.
-    pub fn take_orphans(&mut self, now: Timestamp) -> Vec<(NodeName, PodRef)> {
-        let orphans: Vec<_> = std::mem::take(&mut self.orphans).into_values().collect();
-        self.begin_creation(orphans.iter().map(|(node, _)| node), now);
-        orphans
+    /// The orphans, each told once: whoever adopts one hears of it again only when it changes.
+    pub fn take_orphans(&mut self) -> Vec<PodRef> {
+        std::mem::take(&mut self.orphans).into_values().collect()
     }
 
-    /// That one could not be adopted: it is tried again.
-    pub fn return_orphan(&mut self, node: NodeName, pod: PodRef) {
-        self.orphans.entry(pod.uid.clone()).or_insert((node, pod));
+    /// This one could not be adopted; it is told once more, unless it is another one by now.
+    pub fn return_orphan(&mut self, orphan: PodRef) {
+        if self.free.contains_key(&orphan.uid) {
+            self.orphans.entry(orphan.uid.clone()).or_insert(orphan);
+        }
     }
 
-    /// The nodes of the orphans.
-    pub fn orphaned(&self) -> impl Iterator<Item = &NodeName> {
-        self.orphans.values().map(|(node, _)| node)
+    /// From now on these pods go whatever the rollout says.
+    pub fn set_leaving(&mut self, leaving: BTreeSet<PodUid>) {
+        self.leaving = leaving;
+    }
+
+    /// Whether this pod does.
+    pub(super) fn is_leaving(&self, uid: &PodUid) -> bool {
+        self.leaving.contains(uid)
     }
 
     /// A pod that was not being deleted is not among those of the selector any more.

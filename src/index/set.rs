@@ -342,9 +342,7 @@ impl SetRecord {
                 false => RequeueDelay::Never,
             };
             let advanced = self.advanced.as_mut();
-            let node = NodeName::from(pod.spec.target_node().unwrap_or_default());
-            let is_orphan =
-                advanced.is_some_and(|advanced| advanced.note_orphan(node, &pod.metadata));
+            let is_orphan = advanced.is_some_and(|advanced| advanced.note_orphan(pod));
             return match is_orphan {
                 true => RequeueDelay::Short,
                 false => gone,
@@ -414,11 +412,11 @@ impl SetRecord {
         {
             advanced.note_stray(&record.pod);
         }
-        if let Some(advanced) = &mut self.advanced {
-            advanced.forget_orphan(&uid);
-        }
+        let advanced = self.advanced.as_mut();
+        let was_orphan = advanced.is_some_and(|advanced| advanced.forget_orphan(&uid));
         match self.remove_pod(&uid) {
             true => self.of_loss(),
+            false if was_orphan => RequeueDelay::Short,
             false => RequeueDelay::Never,
         }
     }
@@ -585,8 +583,13 @@ impl SetRecord {
         }
     }
 
-    /// This pod is about to be deleted for the current revision. One that was made beside another is not replaced by that.
+    /// This pod is about to be deleted for the current revision. One that was made beside another is not replaced by that, nor is
+    /// one that goes whatever its revision.
     fn begin_replacement(&mut self, uid: &PodUid) {
+        let advanced = self.advanced.as_ref();
+        if advanced.is_some_and(|advanced| advanced.is_leaving(uid)) {
+            return;
+        }
         let Some(node) = self.pods.place_of(uid) else {
             return;
         };

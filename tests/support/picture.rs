@@ -159,11 +159,6 @@ impl Picture {
         self.excused.insert(what.to_owned());
     }
 
-    /// From now on it may be the controller again.
-    pub(crate) fn acquit(&mut self, what: &str) {
-        self.excused.remove(what);
-    }
-
     /// An agent is asked to replace the pod of this UID.
     pub(crate) fn wish(&mut self, uid: &str) {
         self.wished.insert(uid.to_owned());

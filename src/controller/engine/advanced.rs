@@ -62,8 +62,8 @@ impl PodEvents {
 
 /// What became of the upkeep of an Advanced DaemonSet.
 pub(super) enum Tended {
-    /// A pod on that node was adopted.
-    Adopted(NodeName, PodRef, Result<(), WriteError>),
+    /// A pod was adopted.
+    Adopted(PodRef, Result<(), WriteError>),
     /// A pod was let go, or had not to be.
     Released(String, Result<bool, WriteError>),
     /// These revisions, each with what became of it, were to be deleted.
@@ -97,11 +97,16 @@ impl Engine {
             return actions;
         }
         self.wake_at(key, managed.wake);
+        if let Some(advanced) = self
+            .index
+            .set_mut(key)
+            .and_then(|set| set.advanced.as_mut())
+        {
+            advanced.set_leaving(managed.leaving.clone());
+        }
         match &fleet.revision {
             RevisionState::Current(revision) => {
-                // Before pods are made where they are.
-                let adopted = self.claim(key, now);
-                managed.create.retain(|node| !adopted.contains(node));
+                self.claim(key, now);
                 self.create(key, revision, std::mem::take(&mut managed.create), now);
                 self.trim(key, fleet, revision);
                 self.open_gates(key, fleet, &actions, now);
@@ -322,33 +327,27 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// Adopts pods that nobody controls, and lets those go that the selector does not match any more; the nodes of the former.
-    fn claim(&mut self, key: &SetKey, now: Timestamp) -> BTreeSet<NodeName> {
+    /// Adopts pods that nobody controls, and lets those go that the selector does not match any more.
+    fn claim(&mut self, key: &SetKey, now: Timestamp) {
         let state = self.state.sets.entry(key.clone()).or_default();
-        let Some(set) = self.index.set_mut(key) else {
-            return BTreeSet::new();
-        };
         if let Some(until) = state.pods.holds(now) {
             state.wake = state.wake.into_iter().chain([until]).min();
-            return set
-                .advanced
-                .iter()
-                .flat_map(|own| own.orphaned())
-                .cloned()
-                .collect();
+            return;
         }
+        let Some(set) = self.index.set_mut(key) else {
+            return;
+        };
         let owner = DaemonSetOwner::of(set);
         let Some(advanced) = &mut set.advanced else {
-            return BTreeSet::new();
+            return;
         };
-        let (orphans, strays) = (advanced.take_orphans(now), advanced.take_strays());
-        let places = orphans.iter().map(|(node, _)| node.clone()).collect();
-        for (node, pod) in orphans {
+        let (orphans, strays) = (advanced.take_orphans(), advanced.take_strays());
+        for pod in orphans {
             info!(daemonset = %key, pod = %pod.name, "Adopts a pod that nobody controls");
             let (writer, owner) = (self.parts.writer.clone(), owner.clone());
             self.tended(key, async move |key| {
                 let adopted = writer.adopt(&key, &owner, &pod).await;
-                Tended::Adopted(node, pod, adopted)
+                Tended::Adopted(pod, adopted)
             });
         }
         for (uid, name) in strays {
@@ -360,7 +359,6 @@ impl Engine {
                 Tended::Released(name, released)
             });
         }
-        places
     }
 
     /// Opens the readiness gates of pods that are not being updated in place.
@@ -377,7 +375,7 @@ impl Engine {
                     && !actions.iter().any(|action| action.pod().uid == pod.uid)
             });
         let pods: Vec<_> = shut
-            .map(|pod| crate::core::PodRef {
+            .map(|pod| PodRef {
                 name: pod.name.clone(),
                 uid: pod.uid.clone(),
                 resource_version: pod.resource_version.clone(),
@@ -442,19 +440,16 @@ impl Engine {
     /// Takes in what became of such upkeep.
     pub(super) fn note_tended(&mut self, key: &SetKey, tended: Tended, now: Timestamp) {
         let refusal = match tended {
-            Tended::Opened(answer) => answer.err(),
-            Tended::Adopted(_, _, Ok(())) => None,
-            Tended::Adopted(node, pod, Err(refusal)) => {
+            Tended::Adopted(pod, answer) => answer.err().inspect(|refusal| {
+                // Of one that has changed, or is gone, the watch is about to tell.
                 let set = self.index.set_mut(key);
-                if let Some(advanced) = set.and_then(|set| set.advanced.as_mut()) {
-                    // Of one that is gone or was changed the watch tells.
-                    match refusal.failure() {
-                        Some(Failure::Gone | Failure::Conflict) => advanced.end_creation(&node),
-                        _ => advanced.return_orphan(node, pod),
-                    }
+                if !matches!(refusal.failure(), Some(Failure::Conflict | Failure::Gone))
+                    && let Some(advanced) = set.and_then(|set| set.advanced.as_mut())
+                {
+                    advanced.return_orphan(pod);
                 }
-                Some(refusal)
-            }
+            }),
+            Tended::Opened(answer) => answer.err(),
             Tended::Released(pod, Ok(true)) => {
                 info!(daemonset = %key, pod, "Let go a pod whose labels the selector does not match any more");
                 None
