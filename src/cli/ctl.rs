@@ -80,6 +80,8 @@ pub enum Verb {
     Approve(ApproveArgs),
     /// Hand a DaemonSet back to Kubernetes' own RollingUpdate; no pod is restarted
     ///
+    /// Of an Advanced DaemonSet it only says what to do instead.
+    ///
     /// Sets updateStrategy to RollingUpdate with the same max-unavailable and removes the annotations of yurt-ds in one
     /// write, then the conditions. While a node runs an old revision this is refused (exit code 9), because the native
     /// controller would replace its pod at once.
@@ -94,7 +96,7 @@ pub enum Verb {
 /// Flags of `yurt-ds ctl status`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct StatusArgs {
-    /// One DaemonSet [default: all that are managed]
+    /// One DaemonSet; ads/NAME is an Advanced one, where a native one has that name too [default: all that are managed]
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: Option<String>,
     /// How to show it

@@ -158,7 +158,8 @@ impl Access {
             Failure::Forbidden => (
                 Code::Unreachable,
                 format!(
-                    "Not allowed to {doing}: {error}. Ask whoever runs {server} for the ClusterRole yurt-ds-viewer (to look) or yurt-ds-operator (to change something), or choose other \
+                    "Not allowed to {doing}: {error}. Ask whoever runs {server} for the ClusterRole yurt-ds-viewer (to look) or yurt-ds-operator (to change something), \
+                     of Advanced DaemonSets (apps.kruise.io) that of the same name with -advanced, or choose other \
                      credentials than those of {origin} by --kubeconfig or --context."
                 ),
             ),

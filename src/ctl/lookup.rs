@@ -297,12 +297,18 @@ fn alike(key: &SetKey, keys: &[SetKey]) -> Vec<String> {
     scored.sort();
     let best = scored.first().map_or(0, |(score, _)| *score);
     let near = scored.iter().filter(|(score, _)| *score < best + ELSEWHERE);
-    let named = near
-        .take(OFFERED)
-        .map(|(_, other)| match other.kind == key.kind {
-            true => other.to_string(),
-            false => unmistakable(other),
-        });
+    let is_both = |key: &SetKey| {
+        let others = keys.iter().filter(|other| other.kind != key.kind);
+        let mut others = others.map(|other| (&other.namespace, &other.name));
+        others.any(|other| other == (&key.namespace, &key.name))
+    };
+    let named =
+        near.take(OFFERED).map(
+            |(_, other)| match other.kind == key.kind && !is_both(other) {
+                true => other.to_string(),
+                false => unmistakable(other),
+            },
+        );
     named.collect()
 }
 
@@ -379,5 +385,15 @@ mod tests {
         case("kube-sytem/prox", &["kube-system/proxy"]);
         case("default/plain", &[]);
         case("edge/postgres", &[]);
+        let advanced = SetKey::of_kind(SetKind::Advanced, "edge", "nginx");
+        let native: SetKey = "edge/nginx".parse().unwrap();
+        let typed = SetKey::of_kind(SetKind::Advanced, "edge", "ngnix");
+        let alone = |key: &SetKey| alike(&typed, std::slice::from_ref(key));
+        assert_eq!(alone(&native), ["ds/edge/nginx"]);
+        assert_eq!(alone(&advanced), ["edge/nginx"]);
+        assert_eq!(
+            alike(&typed, &[native, advanced]),
+            ["ds/edge/nginx", "ads/edge/nginx"]
+        );
     }
 }

@@ -11,7 +11,9 @@ own ClusterRole view lacks the nodes). What may not be read is said, and never g
   pause, resume      the same as status, and patch daemonsets
   approve, eject     the same, and get daemonsets; where no controller runs, eject also patches daemonsets/status and
                      pods/status
-  undo               get, list and patch daemonsets, list controllerrevisions";
+  undo               get, list and patch daemonsets, list controllerrevisions
+Of Advanced DaemonSets the same daemonsets in the group apps.kruise.io (manifests/components/advanced/people.yaml). Whoever may not
+see these, or has none, works with native ones as ever";
 
 #[cfg(test)]
 mod tests {
@@ -44,7 +46,10 @@ mod tests {
 
     /// What a role of the manifests grants: verbs with resources.
     fn granted(name: &str) -> Granted {
-        let file = include_str!("../../manifests/base/rbac/people.yaml");
+        granted_by(include_str!("../../manifests/base/rbac/people.yaml"), name)
+    }
+
+    fn granted_by(file: &str, name: &str) -> Granted {
         let roles = file.split("\n---\n").map(|role| {
             let role: Role = serde_saphyr::from_str(role).unwrap();
             role
@@ -58,6 +63,18 @@ mod tests {
             all.collect::<Vec<_>>()
         };
         rules.iter().flat_map(of_rule).collect()
+    }
+
+    /// Of Advanced DaemonSets people may do what they may do to native ones; only eject writes more.
+    #[test]
+    fn the_roles_beside_them_grant_the_same_of_advanced_daemonsets() {
+        let file = include_str!("../../manifests/components/advanced/people.yaml");
+        for name in ["yurt-ds-viewer", "yurt-ds-operator"] {
+            let mut native = granted(name);
+            native.retain(|(_, what)| what == "daemonsets");
+            assert_eq!(granted_by(file, &format!("{name}-advanced")), native);
+        }
+        assert!(file.matches("apiGroups: [apps.kruise.io]").count() == 2);
     }
 
     /// What the commands asked for so far.

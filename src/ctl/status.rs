@@ -170,7 +170,8 @@ impl StatusScreen<'_> {
         now: Timestamp,
         liveness: &ControllerLiveness,
     ) -> Vec<RolloutSnapshot> {
-        let keys: Vec<SetKey> = view.managed().cloned().collect();
+        let mut keys: Vec<SetKey> = view.managed().cloned().collect();
+        keys.sort_by(|a, b| (&a.namespace, &a.name, a.kind).cmp(&(&b.namespace, &b.name, b.kind)));
         let take = |key: &SetKey| {
             let mut snapshot = RolloutSnapshot::take(view, key, now)?;
             snapshot.note_liveness(liveness.clone());

@@ -90,7 +90,7 @@ async fn a_daemonset_shows_what_holds_and_where_it_comes_from() {
     );
     assert_eq!(
         keys(&answer),
-        ["invalid", "name", "namespace", "notes", "settings"]
+        ["invalid", "kind", "name", "namespace", "notes", "settings"]
     );
     let surge = row(&answer, "max-surge");
     assert_eq!(

@@ -100,7 +100,7 @@ async fn there_has_to_be_something_to_go_back_to() {
     assert!(
         error
             .text
-            .contains("keeps no revision of it but the present one"),
+            .contains("no revision of it is kept but the present one"),
         "{error}"
     );
     // As with every command: standard output stays empty, whatever form was asked for.
