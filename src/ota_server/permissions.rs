@@ -1,5 +1,6 @@
 //! What the node's agent may do: the one list, compared with the manifests by a test, both ways.
 
+use crate::core::names::KRUISE_GROUP;
 use crate::k8s::permission::{Permission, cluster};
 
 /// Everything that the agent asks of the API server, and nothing else.
@@ -16,6 +17,9 @@ pub const NEEDED: [Permission; 7] = [
     cluster("apps", "daemonsets", "get"),
     cluster("apps", "controllerrevisions", "list"),
 ];
+
+/// What Advanced DaemonSets add: whether one of their pods is outdated.
+pub const NEEDED_FOR_ADVANCED: [Permission; 1] = [cluster(KRUISE_GROUP, "daemonsets", "get")];
 
 /// What static pods add, in the namespaces that have such pods: their manifests are ConfigMaps.
 pub const NEEDED_FOR_STATIC_PODS: [Permission; 1] = [cluster("", "configmaps", "get")];
@@ -52,5 +56,10 @@ mod tests {
             .split_once("\n---\n")
             .expect("a role and its binding");
         equal(role, &NEEDED_FOR_STATIC_PODS);
+        let component = include_str!("../../manifests/components/advanced/agent.yaml");
+        let (role, _binding) = component
+            .split_once("\n---\n")
+            .expect("a role and its binding");
+        equal(role, &NEEDED_FOR_ADVANCED);
     }
 }

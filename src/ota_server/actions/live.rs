@@ -17,12 +17,13 @@ use tokio::sync::Semaphore;
 use tracing::warn;
 
 use super::reason::Reason;
+use crate::core::names::KRUISE_GROUP;
 use crate::core::{
     Mode, PodRevision, Reading, Revision, RevisionState, RevisionUnknown, is_paused,
 };
-use crate::index::{Index, SetKey};
+use crate::index::{Index, SetKey, SetKind};
 use crate::k8s::client::{CallError, Failure, within};
-use crate::k8s::{self, ControllerRevision, DaemonSet};
+use crate::k8s::{self, AdvancedDaemonSet, ControllerRevision, DaemonSet};
 use crate::ota_server::cloud::Cloud;
 use crate::ota_server::pod::{NodePod, PodKey};
 use crate::ota_server::pod_cache::PodCache;
@@ -153,8 +154,21 @@ impl Live {
         freshness: ListParams,
     ) -> Result<(DaemonSet, Vec<ControllerRevision>), CallError> {
         let known = self.selectors().get(&owner.uid).cloned();
-        let set = requests::<DaemonSet>(namespace).get(&owner.name, &GetParams::default());
-        let set = self.fetch::<DaemonSet>(set);
+        let kind = kind_of(owner);
+        let set = async {
+            let (name, params) = (&owner.name, GetParams::default());
+            match kind {
+                SetKind::Native => {
+                    let request = requests::<DaemonSet>(namespace).get(name, &params);
+                    self.fetch::<DaemonSet>(request).await
+                }
+                SetKind::Advanced => {
+                    let request = requests::<AdvancedDaemonSet>(namespace).get(name, &params);
+                    let set = self.fetch::<AdvancedDaemonSet>(request).await?;
+                    Ok(set.into())
+                }
+            }
+        };
         let list = |selector: String| {
             let params = freshness.labels(&selector);
             self.fetch_list::<ControllerRevision, ControllerRevision>(namespace, params)
@@ -166,7 +180,7 @@ impl Live {
                     let set = set.await?;
                     let mut index = Index::default();
                     index.apply_set(&set);
-                    let key = SetKey::new(namespace, &owner.name);
+                    let key = SetKey::of_kind(kind, namespace, &owner.name);
                     let Some(selector) = index.set(&key).map(|set| set.selector.clone()) else {
                         return Ok((set, Vec::new())); // it is not ours, whatever its revisions are
                     };
@@ -255,6 +269,14 @@ pub(super) fn requests<K: Resource<DynamicType = ()>>(namespace: &str) -> Reques
     Request::new(K::url_path(&(), Some(namespace)))
 }
 
+/// The kind of the DaemonSet that owns a pod.
+fn kind_of(owner: &OwnerReference) -> SetKind {
+    match owner.api_version.split_once('/') {
+        Some((KRUISE_GROUP, _)) => SetKind::Advanced,
+        _ => SetKind::Native,
+    }
+}
+
 /// Judges a pod by its DaemonSet and the revisions; `last`: nothing will be read again.
 pub(super) fn judge(
     pod: &NodePod,
@@ -315,7 +337,10 @@ fn index(
     for revision in revisions {
         index.apply_revision(revision);
     }
-    let key = SetKey::of(&set.metadata)?;
+    let mut key = SetKey::of(&set.metadata)?;
+    if set.is_advanced() {
+        key.kind = SetKind::Advanced;
+    }
     let pod: k8s::Pod = serde_json::from_str(pod.raw()).ok()?;
     index.apply_pod(&key, &pod, now)?;
     Some((index, key))

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::reason::Reason;
 use super::text::{self, ActionVerb};
-use crate::core::names::{PULL_IMAGE_FAIL, UNTOLERATED_TAINT};
+use crate::core::names::{KRUISE_GROUP, PULL_IMAGE_FAIL, UNTOLERATED_TAINT};
 use crate::ota_server::answer::Answer;
 use crate::ota_server::pod::{NodePod, NodePodCondition, PodDetails, PodKey};
 
@@ -90,6 +90,12 @@ fn check_image(key: &PodKey, facts: &PodDetails) -> Result<(), Answer> {
     }
 }
 
+/// Whether a DaemonSet of that API version is one that can be rolled out: a native or an Advanced one.
+fn is_known(api_version: &str) -> bool {
+    let group = api_version.split_once('/').map(|(group, _)| group);
+    [Some("apps"), Some(KRUISE_GROUP)].contains(&group)
+}
+
 fn owner(verb: ActionVerb, node: &str, pod: &NodePod) -> Result<PodOwner, Answer> {
     let Some(first) = pod.facts().owners.first() else {
         return Err(text::no_owner());
@@ -98,9 +104,7 @@ fn owner(verb: ActionVerb, node: &str, pod: &NodePod) -> Result<PodOwner, Answer
         return Err(text::unsupported(&first.kind));
     };
     match (owner.kind.as_str(), verb) {
-        ("DaemonSet", _) if owner.api_version.starts_with("apps/") => {
-            Ok(PodOwner::DaemonSet(owner.clone()))
-        }
+        ("DaemonSet", _) if is_known(&owner.api_version) => Ok(PodOwner::DaemonSet(owner.clone())),
         ("DaemonSet", _) => {
             let group = owner.api_version.split('/').next().unwrap_or_default();
             Err(text::unsupported(&format!("DaemonSet.{group}")))

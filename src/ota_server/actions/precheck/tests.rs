@@ -219,11 +219,11 @@ fn row_8_a_pod_of_another_kind_of_owner() {
     }
     case("apps/v1", "ReplicaSet", "ReplicaSet");
     case("batch/v1", "Job", "Job");
-    case(
-        "apps.kruise.io/v1alpha1",
-        "DaemonSet",
-        "DaemonSet.apps.kruise.io",
-    );
+    case("example.io/v1", "DaemonSet", "DaemonSet.example.io");
+    for version in ["v1alpha1", "v1beta1"] {
+        let advanced = pod(|pod| owned_by(pod, &format!("apps.kruise.io/{version}"), "DaemonSet"));
+        assert!(precheck(UPGRADE, "n1", &advanced).is_ok());
+    }
     // The controlling owner counts, wherever it stands.
     let several = pod(|pod| {
         let owners = pod["metadata"]["ownerReferences"].as_array_mut().unwrap();
