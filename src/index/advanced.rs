@@ -17,6 +17,9 @@ use crate::k8s::AdvancedStatus;
 /// The least time between two writes of numbers alone.
 const BETWEEN_COUNTS: SignedDuration = SignedDuration::from_secs(1);
 
+/// Where pods were refused on so many nodes in turn, the next node is no other.
+const REFUSED_NODES: usize = 10;
+
 /// What an Advanced DaemonSet has beyond a native one.
 #[derive(Debug)]
 pub struct AdvancedRecord {
@@ -117,6 +120,16 @@ impl AdvancedRecord {
             true => *self.refused.entry(node.clone()).or_default() += 1,
             false => drop(self.refused.remove(node)),
         }
+    }
+
+    /// Of these nodes those that may be tried while refusals are waited for: none was refused there. Where many were in turn it is
+    /// the DaemonSet that is refused (a quota), and nobody is tried.
+    pub fn untried(&self, mut nodes: Vec<NodeName>) -> Vec<NodeName> {
+        match self.refused.len() < REFUSED_NODES {
+            true => nodes.retain(|node| !self.refused.contains_key(node)),
+            false => nodes.clear(),
+        }
+        nodes
     }
 
     /// These nodes in the order in which pods are made there: who was refused comes after all others. Where a pod is about to be

@@ -135,15 +135,30 @@ impl Engine {
     }
 
     /// Makes pods on these nodes, unless the API server refused some a moment ago.
-    fn create(&mut self, key: &SetKey, revision: &Revision, nodes: Vec<NodeName>, now: Timestamp) {
+    fn create(
+        &mut self,
+        key: &SetKey,
+        revision: &Revision,
+        mut nodes: Vec<NodeName>,
+        now: Timestamp,
+    ) {
         if nodes.is_empty() {
             return;
         }
         let state = self.state.sets.entry(key.clone()).or_default();
-        let holds = state.creations.holds(now).or(state.pods.holds(now));
-        if let Some(until) = holds {
+        if let Some(until) = state.pods.holds(now) {
             state.wake = state.wake.into_iter().chain([until]).min();
             return;
+        }
+        if let Some(until) = state.creations.holds(now) {
+            state.wake = state.wake.into_iter().chain([until]).min();
+            // Who was refused holds up nobody else.
+            let set = self.index.set(key);
+            let advanced = set.and_then(|set| set.advanced.as_ref());
+            nodes = advanced.map_or_else(Vec::new, |advanced| advanced.untried(nodes));
+            if nodes.is_empty() {
+                return;
+            }
         }
         let index = &mut self.index;
         let Some(owner) = index.set(key).map(DaemonSetOwner::of) else {

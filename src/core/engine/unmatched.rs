@@ -55,7 +55,7 @@ pub(super) fn unmatched(
     let nodes: Vec<&Node> = targeted().map(|(_, node)| node).collect();
     of_nobody
         .map(|selector| Invalid {
-            key: SELECTOR.into(),
+            key: strategy.name_of(SELECTOR).into(),
             value: quoted(&selector.to_string()),
             why: format!(
                 "which {}; correct it, remove it, or label nodes",
