@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::debug;
 
-use self::advanced::{PodEvents, Tended};
+use self::advanced::{AllPodEvents, PodEvents, Tended};
 use super::advanced::RevisionsRead;
 use super::apply::{WriteError, Writer};
 use super::caches::{AdvancedAbsence, Input};
@@ -107,6 +107,8 @@ struct EngineState {
     leading: bool,
     /// What was told of DaemonSets that are not ours although they look so.
     strays: BTreeMap<SetKey, Stray>,
+    /// Events about single pods of all Advanced DaemonSets.
+    pod_events: AllPodEvents,
 }
 
 /// What the loop remembers of one DaemonSet.

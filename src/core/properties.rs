@@ -8,6 +8,7 @@
 mod crowd;
 mod evictions;
 mod guarded;
+mod manage;
 mod paused;
 mod place;
 mod pulls;

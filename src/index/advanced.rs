@@ -1,6 +1,9 @@
 //! What is remembered of an Advanced DaemonSet beyond a native one: how its pods are made, which were asked for, which have
 //! lost their owner, and its numbers.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};

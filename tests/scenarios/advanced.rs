@@ -468,6 +468,8 @@ scenarios! {
             .until(converged().and(counted(3)))
             .expect(deletions(3).and(in_order([3, 2, 1])).and(peak(1)).and(revisions([1, 2])))
             .expect(condition("RolloutComplete", "True", ": complete"))
+            // Events follow one by one.
+            .wait(pace.pick(1, 8))
             .quiet(600, 5)
     }
 
@@ -488,7 +490,7 @@ scenarios! {
     fn advanced03_given_a_pod_that_is_over_then_its_object_goes_and_the_node_has_an_available_one_again(pace) {
         let failed = fails(fleet(3, 1), 2)
             .until(replaced([2]).and(counted(3)))
-            .expect(event("Warning", "Found failed daemon pod"))
+            .until(event("Warning", "Found failed daemon pod"))
             .throughout(untouched([1, 3]), pace.pick(60, 3));
         let succeeded = fleet(3, 1)
             .does("a pod ends", |stage: Stage| async move {
@@ -1016,6 +1018,7 @@ scenarios! {
             .until(converged().and(counted(4)))
             .expect(untouched([1, 3, 4]).and(renewed([1])).and(deletions(1)).and(renewals(1)))
             .expect(revisions([1, 2, 3]).and(gates_open()).and(owned()))
+            .wait(pace.pick(1, 8))
             .quiet(600, 5);
         Scenario::from(story).alone()
     }

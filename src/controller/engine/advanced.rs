@@ -23,40 +23,62 @@ use crate::core::{
 use crate::index::{NumbersDue, PodWrite, SetKey, StatusNumbers, WriteAnswer};
 use crate::k8s::client::Failure;
 
-/// So many Events about single pods are sent at once, and one more every so often (client-go, `EventSourceObjectSpamFilter`).
-const POD_EVENTS: u32 = 25;
-const POD_EVENT_EVERY: SignedDuration = SignedDuration::from_mins(5);
+/// So many Events about single pods of a DaemonSet are sent at once, and one more every so often (client-go,
+/// `EventSourceObjectSpamFilter`).
+const POD_EVENTS: (u32, SignedDuration) = (25, SignedDuration::from_mins(5));
 
-/// How many Events about single pods of a DaemonSet may still be sent.
+/// The same of all DaemonSets together, for those that only tell what can be seen anyway: a quarter of all Events that are sent, so that
+/// those about rollouts are neither late nor dropped.
+const ALL_POD_EVENTS: (u32, SignedDuration) = (60, SignedDuration::from_secs(1));
+
+/// How many Events about single pods may still be sent.
 #[derive(Debug)]
 pub(super) struct PodEvents {
+    most: u32,
+    every: SignedDuration,
     left: u32,
     since: Option<Timestamp>,
 }
 
-impl Default for PodEvents {
-    fn default() -> Self {
+impl PodEvents {
+    fn new((most, every): (u32, SignedDuration)) -> Self {
         Self {
-            left: POD_EVENTS,
+            most,
+            every,
+            left: most,
             since: None,
         }
     }
-}
 
-impl PodEvents {
     /// Whether one may be sent at `now`.
     fn take(&mut self, now: Timestamp) -> bool {
         let since = *self.since.get_or_insert(now);
-        let every = POD_EVENT_EVERY.as_secs();
-        let gained = (now.as_second() - since.as_second()) / every;
+        let gained = (now.as_second() - since.as_second()) / self.every.as_secs();
         if gained > 0 {
-            let gained = u32::try_from(gained).unwrap_or(POD_EVENTS);
-            self.left = self.left.saturating_add(gained).min(POD_EVENTS);
+            let gained = u32::try_from(gained).unwrap_or(self.most);
+            self.left = self.left.saturating_add(gained).min(self.most);
             self.since = Some(now);
         }
         let may = self.left > 0;
         self.left = self.left.saturating_sub(1);
         may
+    }
+}
+
+impl Default for PodEvents {
+    /// Of one DaemonSet.
+    fn default() -> Self {
+        Self::new(POD_EVENTS)
+    }
+}
+
+/// The same of all DaemonSets together.
+#[derive(Debug)]
+pub(super) struct AllPodEvents(PodEvents);
+
+impl Default for AllPodEvents {
+    fn default() -> Self {
+        Self(PodEvents::new(ALL_POD_EVENTS))
     }
 }
 
@@ -330,7 +352,8 @@ impl Engine {
         now: Timestamp,
     ) {
         let state = self.state.sets.entry(key.clone()).or_default();
-        if !state.pod_events.take(now) {
+        let may = state.pod_events.take(now);
+        if !may || !warning && !self.state.pod_events.0.take(now) {
             return;
         }
         let notice = Notice {
@@ -628,5 +651,28 @@ impl Engine {
             .filter_map(|pod| pod.ready_since);
         let ripe = ready.map(|since| crate::core::instant::later(since, set.min_ready));
         ripe.filter(|at| *at > now).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_about_pods_are_few_and_come_back_one_by_one() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut events = PodEvents::default();
+        let sent =
+            |events: &mut PodEvents, second| (0..100).filter(|_| events.take(at(second))).count();
+        assert_eq!(sent(&mut events, 1000), 25);
+        assert_eq!(sent(&mut events, 1299), 0);
+        assert_eq!(sent(&mut events, 1300), 1);
+        assert_eq!(sent(&mut events, 1300 + 3 * 300), 3);
+        assert_eq!(sent(&mut events, 1_000_000), 25);
+        let AllPodEvents(mut all) = AllPodEvents::default();
+        assert_eq!(
+            [1000, 1000, 1001, 1011].map(|second| sent(&mut all, second)),
+            [60, 0, 1, 10]
+        );
     }
 }

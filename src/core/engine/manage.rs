@@ -12,6 +12,9 @@
 //! Pods are made with the current revision always. Nothing of this waits for a rollout, and a pause does not hold it up. What
 //! goes asks its hook first, as in a rollout.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -112,7 +115,7 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
     let counted = fleet.crowd.len();
     let targeted = counted + fleet.nodes.iter().filter(|node| runs(node)).count();
     manage.limit_to_partition(fleet, terms, targeted);
-    let burst = terms.scaling.burst.resolve_down(targeted).max(1);
+    let burst = terms.scaling.at_once(targeted);
     manage.create.truncate(burst);
     let mut deletions = 0;
     let (over, wake) = (&mut manage.over, &mut manage.wake);

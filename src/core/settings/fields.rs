@@ -11,6 +11,9 @@
 //! A field decides before the annotation of the same meaning, which counts where the field is absent: whoever makes an
 //! Advanced DaemonSet of a native one keeps what was set.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -102,6 +105,17 @@ impl Default for Scaling {
     }
 }
 
+impl Scaling {
+    /// How many pods are made, and how many are deleted, at once where so many nodes are targeted. A number is that number: pods may
+    /// have to go from more nodes than there are left.
+    pub(in crate::core) fn at_once(&self, targeted: usize) -> usize {
+        match self.burst {
+            Share::Number(pods) => pods as usize,
+            share @ Share::Percent(_) => share.resolve_down(targeted).max(1),
+        }
+    }
+}
+
 impl FieldSettings {
     /// Reads the fields.
     pub fn of(spec: AdvancedSpec<'_>) -> Self {
@@ -112,8 +126,15 @@ impl FieldSettings {
                 .filter(|value| !value.is_null())
         };
         for (name, path) in FIELDS {
-            if let Some(value) = block(name) {
-                fields.write(name, path, value);
+            match block(name) {
+                // As a text it could be one that annotations are written in.
+                Some(value) if name == "selector" && !value.is_object() => {
+                    let why = "which is no label selector; use matchLabels or matchExpressions";
+                    let invalid = Invalid::new(path, &text(value), why);
+                    fields.invalid.get_or_insert(invalid);
+                }
+                Some(value) => fields.write(name, path, value),
+                None => {}
             }
         }
         if block(ROLLING_UPDATE_TYPE).and_then(Value::as_str) == Some(SURGING) {

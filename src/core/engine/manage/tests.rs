@@ -1,0 +1,595 @@
+use super::*;
+use crate::core::lifecycle::{Exit, Preparing};
+use crate::core::settings::Share;
+use crate::core::testing::{at, current, fleet, node, old};
+
+/// What is given beside a fleet.
+struct Given {
+    strategy: Option<Strategy>,
+    scaling: Scaling,
+    creating: BTreeMap<NodeName, Timestamp>,
+    backoff: FailedPodsBackoff,
+    now: i64,
+}
+
+impl Default for Given {
+    fn default() -> Self {
+        Self {
+            strategy: Some(Strategy::of(Mode::AdvancedRollingUpdate)),
+            scaling: Scaling::default(),
+            creating: BTreeMap::new(),
+            backoff: FailedPodsBackoff::default(),
+            now: 100,
+        }
+    }
+}
+
+impl Given {
+    fn surging() -> Self {
+        let strategy = Strategy {
+            max_surge: Share::Number(1),
+            ..Strategy::of(Mode::AdvancedRollingUpdate)
+        };
+        Self {
+            strategy: Some(strategy),
+            ..Self::default()
+        }
+    }
+
+    /// Whoever carries the label `drain` is asked.
+    fn hooked() -> Self {
+        let hook = PreDelete {
+            labels: BTreeMap::from([("drain".to_owned(), "true".to_owned())]),
+            ..PreDelete::default()
+        };
+        let strategy = Strategy {
+            pre_delete: Some(hook.into()),
+            ..Strategy::of(Mode::AdvancedRollingUpdate)
+        };
+        Self {
+            strategy: Some(strategy),
+            ..Self::default()
+        }
+    }
+
+    fn manage(&self, nodes: Vec<Node>) -> Manage {
+        manage(
+            &fleet(nodes),
+            ManageTerms {
+                strategy: self.strategy.as_ref(),
+                scaling: self.scaling,
+                creating: &self.creating,
+                backoff: &self.backoff,
+                now: at(self.now),
+            },
+        )
+    }
+}
+
+fn empty(name: &str) -> Node {
+    Node {
+        pods: [].into(),
+        ..node(name, old(1))
+    }
+}
+
+/// Pods of these names; the first is the oldest.
+fn with(name: &str, pods: Vec<(&str, Pod)>) -> Node {
+    let named = (0..).zip(pods).map(|(second, (name, pod))| Pod {
+        name: name.into(),
+        uid: name.into(),
+        created: at(second),
+        ..pod
+    });
+    Node {
+        pods: named.collect::<Vec<_>>().into(),
+        ..empty(name)
+    }
+}
+
+fn on(targeting: Targeting, node: Node) -> Node {
+    Node {
+        targeting,
+        native: targeting,
+        ..node
+    }
+}
+
+fn terminating(pod: Pod) -> Pod {
+    Pod {
+        terminating: true,
+        ..pod
+    }
+}
+
+fn over(mut pod: Pod) -> Pod {
+    pod.in_place.is_over = true;
+    pod
+}
+
+fn unbound(pod: Pod) -> Pod {
+    Pod {
+        started: None,
+        ..pod
+    }
+}
+
+fn created(manage: &Manage) -> Vec<&str> {
+    manage.create.iter().map(NodeName::as_str).collect()
+}
+
+/// Names of the pods that are deleted; nothing else is asked for.
+#[track_caller]
+fn deleted(manage: &Manage) -> Vec<&str> {
+    let name = |action: &'_ Action| match action {
+        Action::Delete(pod) => pod.name.clone(),
+        other => panic!("{other:?}"),
+    };
+    let names = manage.actions.iter().map(name);
+    let names: Vec<_> = names.collect();
+    let known = manage.actions.iter().map(Action::pod);
+    assert_eq!(names.len(), known.clone().count());
+    known.map(|pod| pod.name.as_str()).collect()
+}
+
+#[test]
+fn every_row_of_the_table_is_as_it_is_written_down() {
+    #[track_caller]
+    fn case(given: &Given, node: Node, create: bool, gone: &[&str]) {
+        let done = given.manage(vec![node]);
+        assert_eq!(
+            (!done.create.is_empty(), deleted(&done)),
+            (create, gone.to_vec())
+        );
+        // What goes is left alone by a rollout.
+        let leaving = done.actions.iter().map(|action| &action.pod().uid);
+        assert!(leaving.into_iter().all(|uid| done.leaving.contains(uid)));
+    }
+    use Targeting::{Keep, No};
+    let (plain, surging) = (Given::default(), Given::surging());
+    for given in [&plain, &surging] {
+        case(given, empty("a"), true, &[]);
+        case(given, on(Keep, empty("a")), false, &[]);
+        case(given, on(No, empty("a")), false, &[]);
+        case(given, node("a", old(1)), false, &[]);
+        case(given, node("a", current(2)), false, &[]);
+        case(given, node("a", unbound(current(2))), false, &[]);
+        case(given, on(Keep, node("a", old(1))), false, &[]);
+        case(given, on(No, node("a", old(1))), false, &["a"]);
+        case(given, on(No, node("a", terminating(old(1)))), false, &[]);
+        case(given, on(Keep, node("a", terminating(old(1)))), false, &[]);
+        // Nobody knows whether it still runs there; it stays, and so does what is empty.
+        case(given, node("a", old(1)).away(), false, &[]);
+        case(given, on(No, node("a", old(1)).away()), false, &["a"]);
+        case(given, empty("a").away(), true, &[]);
+        let two = |pods| on(No, with("a", pods));
+        let both = two(vec![
+            ("p", old(1)),
+            ("q", current(2)),
+            ("r", terminating(old(1))),
+        ]);
+        case(given, both, false, &["p", "q"]);
+        // What is over goes, and the next is made when it is gone.
+        case(given, node("a", over(old(1))), false, &["a"]);
+        case(given, on(Keep, node("a", over(old(1)))), false, &["a"]);
+        // What is over and on its way out holds nobody up (kubernetes#118587).
+        case(given, node("a", over(terminating(old(1)))), true, &[]);
+    }
+    // Without surge the next is made when every pod is gone, with it at once.
+    case(&plain, node("a", terminating(old(1))), false, &[]);
+    case(&surging, node("a", terminating(old(1))), true, &[]);
+    case(
+        &surging,
+        on(Keep, node("a", terminating(old(1)))),
+        false,
+        &[],
+    );
+}
+
+#[test]
+fn of_a_node_that_is_gone_only_what_never_ran_goes() {
+    let gone = |pod| Node {
+        readiness: Readiness::Gone,
+        ..node("a", pod)
+    };
+    let given = Given::default();
+    assert_eq!(deleted(&given.manage(vec![gone(unbound(old(1)))])), ["a"]);
+    assert_eq!(given.manage(vec![gone(old(1))]), Manage::default());
+    assert_eq!(given.manage(vec![gone(over(old(1)))]), Manage::default());
+    let nobody = Node {
+        pods: [].into(),
+        ..gone(old(1))
+    };
+    assert_eq!(given.manage(vec![nobody]), Manage::default());
+}
+
+#[test]
+fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_one() {
+    #[track_caller]
+    fn case(given: &Given, pods: Vec<(&str, Pod)>, gone: &[&str]) {
+        let done = given.manage(vec![with("a", pods)]);
+        assert_eq!((deleted(&done), created(&done)), (gone.to_vec(), vec![]));
+    }
+    let (plain, surging) = (Given::default(), Given::surging());
+    case(&plain, vec![("p", old(1)), ("q", current(2))], &["q"]);
+    case(&plain, vec![("p", current(2)), ("q", old(1))], &["q"]);
+    // Whom a kubelet has accepted comes before whom it has not.
+    case(
+        &plain,
+        vec![("p", unbound(old(1))), ("q", current(2))],
+        &["p"],
+    );
+    let three = || vec![("p", old(1)), ("q", current(2)), ("r", current(2))];
+    case(&plain, three(), &["q", "r"]);
+    case(&surging, vec![("p", old(1)), ("q", current(2))], &[]);
+    case(&surging, three(), &["r"]);
+    case(&surging, vec![("p", old(1)), ("q", old(1))], &["q"]);
+    case(&surging, vec![("p", current(2)), ("q", current(2))], &["q"]);
+    // A pair that is left when the settings change is one still.
+    let beside = Pod {
+        surge: true,
+        ..current(2)
+    };
+    case(&plain, vec![("p", old(1)), ("q", beside)], &[]);
+    // Who goes already, or is over, is none of them.
+    let going = || vec![("p", terminating(old(1))), ("q", current(2))];
+    case(&plain, going(), &[]);
+    case(&plain, vec![("p", over(old(1))), ("q", current(2))], &["p"]);
+    // Of the same age: by name.
+    let mut same = with("a", vec![("p", old(1)), ("o", old(1))]);
+    same.pods.iter_mut().for_each(|pod| pod.created = at(0));
+    assert_eq!(deleted(&plain.manage(vec![same])), ["p"]);
+}
+
+#[test]
+fn pods_are_made_whatever_becomes_of_the_rollout() {
+    let nodes = || vec![empty("a"), node("b", old(1))];
+    let paused = Strategy {
+        pause: Some(crate::core::Pause::Indefinite),
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
+    };
+    let strategies = [
+        None, // settings that cannot be used
+        Some(Strategy::of(Mode::OnDelete)),
+        Some(Strategy::of(Mode::Ota)),
+        Some(paused),
+    ];
+    for strategy in strategies {
+        let given = Given {
+            strategy,
+            ..Given::default()
+        };
+        assert_eq!(created(&given.manage(nodes())), ["a"]);
+    }
+}
+
+#[test]
+fn who_was_asked_for_is_not_made_twice() {
+    let given = Given {
+        creating: BTreeMap::from([("a".into(), at(99))]),
+        ..Given::default()
+    };
+    assert_eq!(created(&given.manage(vec![empty("a"), empty("b")])), ["b"]);
+}
+
+#[test]
+fn no_more_are_made_or_deleted_at_once_than_burst_replicas_say() {
+    #[track_caller]
+    fn case(burst: Share, made: usize, gone: usize) {
+        let given = Given {
+            scaling: Scaling {
+                burst,
+                ..Scaling::default()
+            },
+            ..Given::default()
+        };
+        let names = ["a", "b", "c", "d", "e"];
+        let done = given.manage(names.map(empty).into());
+        assert_eq!(created(&done), names[..made]);
+        let misplaced = names.map(|name| {
+            let mut pods = with(name, vec![(name, old(1))]);
+            pods.native = Targeting::No;
+            pods
+        });
+        let mut nodes = Vec::from(misplaced);
+        nodes.extend(["f", "g", "h", "i", "j"].map(|name| node(name, current(2))));
+        let done = given.manage(nodes);
+        assert_eq!(deleted(&done), names[..gone]);
+        assert_eq!(done.leaving.len(), 5, "also those whose turn has not come");
+        assert_eq!(done.wake.is_some(), gone < 5);
+    }
+    case(Share::Number(2), 2, 2);
+    case(Share::Number(250), 5, 5);
+    // Of the nodes that are targeted; never less than one (kruise#2512).
+    case(Share::Percent(50), 2, 2);
+    case(Share::Percent(1), 1, 1);
+    case(Share::Percent(100), 5, 5);
+}
+
+#[test]
+fn pods_that_belong_nowhere_any_more_go_all_at_once() {
+    let names = ["a", "b", "c"];
+    let misplaced = names.map(|name| on(Targeting::No, node(name, old(1))));
+    assert_eq!(deleted(&Given::default().manage(misplaced.into())), names);
+}
+
+#[test]
+fn of_two_that_are_over_only_those_are_told_whose_turn_has_come() {
+    let given = Given {
+        scaling: Scaling {
+            burst: Share::Number(1),
+            ..Scaling::default()
+        },
+        ..Given::default()
+    };
+    let done = given.manage(vec![node("a", over(old(1))), node("b", over(old(1)))]);
+    assert_eq!(deleted(&done), ["a"]);
+    assert_eq!(done.over, [("a".into(), "a".into())]);
+}
+
+#[test]
+fn what_is_over_waits_for_a_pause_that_doubles_and_is_forgotten_after_half_an_hour() {
+    let mut backoff = FailedPodsBackoff::default();
+    let name = NodeName::from("a");
+    let (mut now, mut pauses) = (0, Vec::new());
+    for _ in 0..12 {
+        assert_eq!(backoff.holds(&name, at(now)), None);
+        backoff.note(&name, at(now));
+        let until = backoff.holds(&name, at(now)).unwrap().as_second();
+        pauses.push(until - now);
+        assert!(backoff.holds(&name, at(until - 1)).is_some());
+        now = until;
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]);
+    assert_eq!(backoff.holds(&"b".into(), at(now - 1)), None);
+    // Half an hour after the end of the last pause.
+    let mut within = backoff.clone();
+    within.note(&name, at(now + 1799));
+    assert_eq!(
+        within.holds(&name, at(now + 1799)),
+        Some(at(now + 1799 + 900))
+    );
+    let mut after = backoff.clone();
+    after.note(&name, at(now + 1800));
+    assert_eq!(after.holds(&name, at(now + 1800)), Some(at(now + 1801)));
+    backoff.reset();
+    assert_eq!(backoff, FailedPodsBackoff::default());
+}
+
+#[test]
+fn a_pod_that_is_over_is_held_back_and_no_other_is_made_beside_it() {
+    let mut backoff = FailedPodsBackoff::default();
+    backoff.note(&"a".into(), at(100));
+    for given in [Given::default(), Given::surging()] {
+        let given = Given {
+            backoff: backoff.clone(),
+            ..given
+        };
+        let done = given.manage(vec![node("a", over(current(2)))]);
+        let expected = Manage {
+            leaving: ["a".into()].into(),
+            wake: Some(at(101)),
+            ..Manage::default()
+        };
+        assert_eq!(done, expected);
+        // Of another node one goes at once.
+        let done = given.manage(vec![node("b", over(current(2)))]);
+        assert_eq!((deleted(&done), done.over.len()), (vec!["b"], 1));
+        let later = Given { now: 101, ..given };
+        let done = later.manage(vec![node("a", over(current(2)))]);
+        assert_eq!((deleted(&done), done.wake), (vec!["a"], None));
+    }
+}
+
+#[test]
+fn what_goes_asks_its_hook_first() {
+    let given = Given::hooked();
+    let misplaced = |pod| on(Targeting::No, node("a", pod));
+    let hooked = || old(1).labelled("drain", "true");
+    let waiting = |pod: Pod| {
+        let exit = Exit {
+            preparing: Some(Preparing { since: None }),
+            ..(*pod.exit).clone()
+        };
+        Pod {
+            exit: exit.into(),
+            ..pod
+        }
+    };
+    let done = given.manage(vec![misplaced(hooked())]);
+    let [
+        Action::Mark {
+            pod,
+            preparing,
+            gate,
+        },
+    ] = &done.actions[..]
+    else {
+        panic!("{:?}", done.actions);
+    };
+    assert_eq!(
+        (pod.name.as_str(), *preparing, gate),
+        ("a", Some(true), &None)
+    );
+    assert!(done.leaving.contains(&"a".into()));
+    // It is asked once, and goes when it agrees, or when nobody is asked any more.
+    let done = given.manage(vec![misplaced(waiting(hooked()))]);
+    assert_eq!((done.actions.len(), done.leaving.len()), (0, 1));
+    let released = old(1).labelled("drain", "false");
+    assert_eq!(
+        deleted(&given.manage(vec![misplaced(waiting(released))])),
+        ["a"]
+    );
+    let nobody = Given::default();
+    assert_eq!(
+        deleted(&nobody.manage(vec![misplaced(waiting(hooked()))])),
+        ["a"]
+    );
+    // So does one that is over; it is told of when it goes.
+    let done = given.manage(vec![node("a", over(hooked()))]);
+    assert!(matches!(done.actions[..], [Action::Mark { .. }]));
+    assert_eq!(done.over, []);
+    // Marks are no deletions.
+    let given = Given {
+        scaling: Scaling {
+            burst: Share::Number(1),
+            ..Scaling::default()
+        },
+        ..given
+    };
+    let three = ["a", "b", "c"].map(|name| on(Targeting::No, node(name, hooked())));
+    let done = given.manage(three.into());
+    assert_eq!((done.actions.len(), done.wake), (3, None));
+}
+
+/// Kruise's table, where the sentence of the second half is "then these are made, in this order".
+#[test]
+fn partitioned_scaling_makes_as_many_as_the_partition_leaves() {
+    #[track_caller]
+    fn case(new: usize, desired: usize, partition: u32, on: bool, empties: &[u32], made: &[u32]) {
+        let name = |number: &u32| format!("node-{number}");
+        let mut nodes: Vec<Node> = empties.iter().map(|number| empty(&name(number))).collect();
+        let holders = desired.saturating_sub(empties.len());
+        nodes.extend((0..holders).map(|number| {
+            let pod = if number < new { current(2) } else { old(1) };
+            node(&format!("held-{number:02}"), pod)
+        }));
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        let strategy = Strategy {
+            partition: Share::Number(partition),
+            ..Strategy::of(Mode::AdvancedRollingUpdate)
+        };
+        let given = Given {
+            strategy: Some(strategy),
+            scaling: Scaling {
+                partitioned: on,
+                ..Scaling::default()
+            },
+            ..Given::default()
+        };
+        let expected: Vec<String> = made.iter().map(name).collect();
+        assert_eq!(created(&given.manage(nodes)), expected);
+    }
+    let to = |from: u32, to: u32| (from..=to).collect::<Vec<u32>>();
+    case(10, 10, 0, false, &[], &[]);
+    case(0, 10, 10, true, &to(0, 9), &[]);
+    case(0, 10, 9, true, &to(0, 9), &[0]);
+    case(1, 10, 5, true, &to(1, 9), &[1, 2, 3, 4]);
+    case(5, 12, 5, true, &to(5, 11), &[10, 11]);
+    case(4, 9, 5, true, &[5, 6, 7, 9, 10], &[]);
+    case(4, 9, 0, true, &[5, 6, 7, 9, 10], &[10, 5, 6, 7, 9]);
+    case(9, 12, 0, true, &[12, 13, 14], &[12, 13, 14]);
+    case(0, 10, 10, false, &[], &[]);
+    case(0, 10, 9, false, &[], &[]);
+    case(0, 10, 9, false, &[1], &[1]);
+    case(1, 10, 5, false, &[], &[]);
+    case(1, 10, 5, false, &to(2, 5), &to(2, 5));
+    case(5, 12, 5, false, &[11, 12], &[11, 12]);
+    case(7, 12, 0, false, &[], &[]);
+    case(7, 12, 0, false, &to(6, 10), &[10, 6, 7, 8, 9]);
+    case(0, 20, 20, false, &[], &[]);
+    case(0, 20, 15, true, &to(11, 20), &to(11, 15));
+    case(5, 20, 10, true, &to(16, 20), &to(16, 20));
+    case(10, 10, 100, false, &[], &[]);
+    case(5, 10, 100, true, &to(5, 10), &[]);
+    case(5, 10, 5, false, &[6], &[6]);
+    case(6, 10, 5, false, &[], &[]);
+}
+
+/// Other than in Kruise, where the node of the lowest name gets the pod that the rollout took from another one.
+#[test]
+fn whoever_lost_its_pod_to_the_rollout_gets_one_before_others() {
+    let strategy = Strategy {
+        partition: Share::Percent(50),
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
+    };
+    let given = Given {
+        strategy: Some(strategy),
+        scaling: Scaling {
+            partitioned: true,
+            ..Scaling::default()
+        },
+        ..Given::default()
+    };
+    let rolled = Node {
+        emptied: true,
+        ..empty("d")
+    };
+    let nodes = || {
+        vec![
+            empty("a"),
+            node("b", old(1)),
+            node("c", current(2)),
+            rolled.clone(),
+        ]
+    };
+    assert_eq!(created(&given.manage(nodes())), ["d"]);
+    // Whose pod was asked for counts as one that has it.
+    let given = Given {
+        creating: BTreeMap::from([("d".into(), at(99))]),
+        ..given
+    };
+    assert_eq!(created(&given.manage(nodes())), [""; 0]);
+    // OnDelete has no partition.
+    let given = Given {
+        strategy: given.strategy.map(|strategy| Strategy {
+            mode: Mode::OnDelete,
+            ..strategy
+        }),
+        ..given
+    };
+    assert_eq!(created(&given.manage(nodes())), ["a"]);
+}
+
+#[test]
+fn the_numbers_of_the_status_judge_the_first_pod_of_each_node() {
+    #[track_caller]
+    fn case(native: Targeting, pods: Vec<Pod>, expected: DaemonSetCounts) {
+        let node = with("a", pods.into_iter().map(|pod| ("p", pod)).collect());
+        let pods: Vec<&Pod> = node.pods.iter().collect();
+        let mut counts = DaemonSetCounts::default();
+        counts.add(native, &pods, Duration::from_secs(20), at(30));
+        assert_eq!(counts, expected);
+    }
+    let none = DaemonSetCounts::default();
+    let desired = DaemonSetCounts {
+        desired: 1,
+        unavailable: 1,
+        ..none
+    };
+    case(Targeting::No, vec![], none);
+    case(Targeting::Keep, vec![], none);
+    let misscheduled = DaemonSetCounts {
+        misscheduled: 1,
+        ..none
+    };
+    case(Targeting::No, vec![old(1)], misscheduled);
+    case(Targeting::Keep, vec![old(1), current(2)], misscheduled);
+    case(Targeting::Run, vec![], desired);
+    let held = DaemonSetCounts {
+        current: 1,
+        ..desired
+    };
+    case(Targeting::Run, vec![old(1).broken()], held);
+    let available = DaemonSetCounts {
+        ready: 1,
+        available: 1,
+        unavailable: 0,
+        ..held
+    };
+    // Ready since second 10, available twenty seconds later.
+    case(Targeting::Run, vec![old(1)], available);
+    let young = Pod {
+        ready_since: Some(at(11)),
+        ..current(2)
+    };
+    let updated = DaemonSetCounts {
+        ready: 1,
+        updated: 1,
+        ..held
+    };
+    case(Targeting::Run, vec![young.clone()], updated);
+    // The old pod of a surge is the first; one that no kubelet has accepted is not.
+    case(Targeting::Run, vec![old(1), young.clone()], available);
+    case(Targeting::Run, vec![unbound(old(1)), young], updated);
+}

@@ -1,0 +1,469 @@
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::core::settings::mode::Mode;
+use crate::core::settings::paused::Pause;
+use crate::core::settings::rolling_update_type::RollingUpdateType;
+use crate::core::settings::{NodeOrder, Reading, SettingsSource, Strategy, read};
+
+/// An Advanced DaemonSet: what its `spec` says, and its annotations.
+struct Given {
+    spec: Value,
+    annotations: BTreeMap<String, String>,
+}
+
+impl Given {
+    fn spec(spec: Value) -> Self {
+        Self {
+            spec,
+            annotations: BTreeMap::new(),
+        }
+    }
+
+    fn rolling(rolling_update: Value) -> Self {
+        Self::spec(json!({ "updateStrategy": { "rollingUpdate": rolling_update } }))
+    }
+
+    fn annotated(mut self, annotations: &[(&str, &str)]) -> Self {
+        let texts = annotations.iter();
+        let texts = texts.map(|(key, text)| ((*key).to_owned(), (*text).to_owned()));
+        self.annotations.extend(texts);
+        self
+    }
+
+    fn fields(&self) -> FieldSettings {
+        let spec = &self.spec;
+        FieldSettings::of(AdvancedSpec {
+            rolling_update: spec.pointer("/updateStrategy/rollingUpdate"),
+            lifecycle: spec.get("lifecycle"),
+            burst_replicas: spec.get("burstReplicas"),
+            revision_history_limit: spec["revisionHistoryLimit"].as_i64(),
+            partitioned_scaling: spec["scaleStrategy"]["partitionedScaling"].as_bool(),
+            annotations: &self.annotations,
+        })
+    }
+
+    fn read(&self) -> Reading {
+        read(&SettingsSource {
+            annotations: &self.annotations,
+            update_strategy: self.spec["updateStrategy"]["type"].as_str(),
+            rolling_update_max_unavailable: None,
+            min_ready_seconds: self.spec["minReadySeconds"].as_i64().unwrap_or(0),
+            in_template: &[],
+            exclusive: None,
+            preempting: None,
+            fields: Some(&self.fields()),
+        })
+    }
+
+    #[track_caller]
+    fn noted(&self) -> (Strategy, Vec<String>) {
+        match self.read() {
+            Reading::Strategy { strategy, notes } => {
+                (strategy, notes.into_iter().map(|note| note.text).collect())
+            }
+            other => panic!("not a strategy: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn strategy(&self) -> Strategy {
+        let (strategy, notes) = self.noted();
+        assert_eq!(notes, [""; 0]);
+        strategy
+    }
+
+    #[track_caller]
+    fn refused(&self) -> Invalid {
+        match self.read() {
+            Reading::Invalid(invalid) => invalid,
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+}
+
+/// The path of a field of a rolling update.
+fn path(name: &str) -> String {
+    format!("spec.updateStrategy.rollingUpdate.{name}")
+}
+
+#[test]
+fn nothing_said_means_what_it_means_to_kruise() {
+    let expected = Strategy {
+        max_unavailable: Share::Number(1),
+        image_predownload_parallelism: Some(Share::Number(0)),
+        order: NodeOrder::Descending,
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
+    };
+    let nothing = [
+        json!({}),
+        json!({ "updateStrategy": {} }),
+        json!({ "updateStrategy": { "type": "RollingUpdate" } }),
+        json!({ "updateStrategy": { "type": "", "rollingUpdate": null } }),
+        json!({ "updateStrategy": { "rollingUpdate": {} } }),
+        json!({ "updateStrategy": { "rollingUpdate": {
+            "maxUnavailable": null, "maxSurge": null, "partition": null, "selector": null, "paused": null,
+            "rollingUpdateType": null,
+        } }, "lifecycle": null, "burstReplicas": null }),
+    ];
+    for spec in nothing {
+        let given = Given::spec(spec.clone());
+        assert_eq!(given.strategy(), expected, "{spec}");
+        assert_eq!(given.fields(), FieldSettings::default(), "{spec}");
+    }
+    let scaling = Scaling {
+        burst: Share::Number(250),
+        partitioned: false,
+        history_limit: 10,
+    };
+    assert_eq!(Scaling::default(), scaling);
+}
+
+#[test]
+fn who_rolls_out_follows_from_the_type() {
+    let given = |kind: &str| Given::spec(json!({ "updateStrategy": { "type": kind } }));
+    assert_eq!(given("OnDelete").strategy().mode, Mode::OnDelete);
+    let rolls = given("RollingUpdate").strategy().mode;
+    assert_eq!(rolls, Mode::AdvancedRollingUpdate);
+    for kind in ["ondelete", "Recreate", "BlueGreen"] {
+        let refused = given(kind).refused();
+        assert_eq!(refused.key, "spec.updateStrategy.type");
+        assert_eq!(
+            refused.why,
+            "which is unknown; use RollingUpdate or OnDelete"
+        );
+    }
+    // The annotation asks the owners of the nodes.
+    let ota = [("apps.openyurt.io/update-strategy", "OTA")];
+    let given = given("RollingUpdate").annotated(&ota);
+    assert_eq!(given.strategy().mode, Mode::Ota);
+}
+
+#[test]
+fn every_field_is_the_setting_of_that_meaning() {
+    let numbers = [
+        (json!(0), Share::Number(0)),
+        (json!(3), Share::Number(3)),
+        (json!("3"), Share::Number(3)),
+        (json!("0%"), Share::Percent(0)),
+        (json!("30%"), Share::Percent(30)),
+        (json!("100%"), Share::Percent(100)),
+        (json!("150%"), Share::Percent(150)),
+        (json!(2147483647), Share::Number(2147483647)),
+        // All of them, however many that is.
+        (json!(4294967296_i64), Share::Number(u32::MAX)),
+        (json!("99999999999999999999%"), Share::Percent(u32::MAX)),
+    ];
+    for (value, share) in numbers {
+        let given = Given::rolling(json!({ "partition": value }));
+        assert_eq!(given.strategy().partition, share, "{value}");
+        let strategy = Given::rolling(json!({ "maxUnavailable": value })).strategy();
+        // Nothing at all would be for ever (Kruise).
+        let least = if share.is_zero() {
+            Share::Number(1)
+        } else {
+            share
+        };
+        assert_eq!(strategy.max_unavailable, least, "{value}");
+        let strategy = Given::rolling(json!({ "maxSurge": value })).strategy();
+        assert_eq!(strategy.max_surge, share, "{value}");
+        let down = if share.is_zero() {
+            Share::Number(1)
+        } else {
+            Share::Number(0)
+        };
+        assert_eq!(strategy.max_unavailable, down, "{value}");
+    }
+    let none = Given::rolling(json!({ "maxUnavailable": 0, "maxSurge": "0%" })).strategy();
+    assert_eq!(
+        (none.max_unavailable, none.max_surge.is_zero()),
+        (Share::Number(1), true)
+    );
+    let both = Given::rolling(json!({ "maxUnavailable": 2, "maxSurge": 3 })).strategy();
+    assert_eq!(
+        (both.max_unavailable, both.max_surge),
+        (Share::Number(2), Share::Number(3))
+    );
+
+    let pause = |value: Value| Given::rolling(json!({ "paused": value })).strategy().pause;
+    assert_eq!(pause(json!(true)), Some(Pause::Indefinite));
+    assert_eq!(pause(json!(false)), None);
+    let until = pause(json!("2030-01-31T18:00:00Z"));
+    assert!(matches!(until, Some(Pause::Until(_))));
+
+    let kind = |kind: &str| Given::rolling(json!({ "rollingUpdateType": kind })).strategy();
+    assert_eq!(
+        kind("Standard").rolling_update_type,
+        RollingUpdateType::Standard
+    );
+    let in_place = kind("InPlaceIfPossible").rolling_update_type;
+    assert_eq!(in_place, RollingUpdateType::InPlaceIfPossible);
+
+    let min_ready = Given::spec(json!({ "minReadySeconds": 30 }))
+        .strategy()
+        .min_ready;
+    assert_eq!(min_ready, Duration::from_secs(30));
+    let hook = json!({ "preDelete": { "labelsHandler": { "a": "b" }, "markPodNotReady": true } });
+    let hook = Given::spec(json!({ "lifecycle": hook }))
+        .strategy()
+        .pre_delete;
+    assert!(hook.is_some_and(|hook| hook.mark_not_ready && hook.labels["a"] == "b"));
+    for nobody in [
+        json!({}),
+        json!({ "preDelete": null }),
+        json!({ "preNormal": {} }),
+    ] {
+        let given = Given::spec(json!({ "lifecycle": nobody }));
+        assert_eq!(given.strategy().pre_delete, None, "{nobody}");
+    }
+}
+
+#[test]
+fn surging_is_one_new_pod_beside_nobody_missing() {
+    #[track_caller]
+    fn case(beside: Value, max_surge: Share, max_unavailable: Share) {
+        let mut block = json!({ "rollingUpdateType": "Surging" });
+        json_merge(&mut block, beside);
+        let strategy = Given::rolling(block).strategy();
+        assert_eq!(
+            (strategy.max_surge, strategy.max_unavailable),
+            (max_surge, max_unavailable)
+        );
+        assert_eq!(strategy.rolling_update_type, RollingUpdateType::Standard);
+    }
+    fn json_merge(block: &mut Value, beside: Value) {
+        for (name, value) in beside.as_object().unwrap() {
+            block[name] = value.clone();
+        }
+    }
+    case(json!({}), Share::Number(1), Share::Number(0));
+    case(
+        json!({ "maxSurge": "30%" }),
+        Share::Percent(30),
+        Share::Number(0),
+    );
+    case(
+        json!({ "maxSurge": null }),
+        Share::Number(1),
+        Share::Number(0),
+    );
+    case(
+        json!({ "maxUnavailable": 2 }),
+        Share::Number(1),
+        Share::Number(2),
+    );
+}
+
+#[test]
+fn a_selector_is_read_as_kubernetes_writes_it() {
+    let matches = |selector: Value, labels: &[(&str, &str)]| {
+        let selector = Given::rolling(json!({ "selector": selector }))
+            .strategy()
+            .selector;
+        let selector = selector.expect("a selector");
+        let label = |key: &str| {
+            labels
+                .iter()
+                .find(|(known, _)| *known == key)
+                .map(|(_, text)| *text)
+        };
+        selector.matches(label)
+    };
+    let canary = [("pool", "canary")];
+    assert!(matches(
+        json!({ "matchLabels": { "pool": "canary" } }),
+        &canary
+    ));
+    assert!(!matches(
+        json!({ "matchLabels": { "pool": "other" } }),
+        &canary
+    ));
+    let not = json!({ "matchExpressions": [{ "key": "pool", "operator": "NotIn", "values": ["canary"] }] });
+    assert!(!matches(not.clone(), &canary));
+    assert!(matches(not, &[]));
+    // Everybody.
+    assert!(matches(json!({}), &canary));
+    assert!(matches(
+        json!({ "matchLabels": {}, "matchExpressions": [] }),
+        &[]
+    ));
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_under_the_name_of_its_field() {
+    #[track_caller]
+    fn case(name: &str, value: Value) {
+        let refused = Given::rolling(json!({ name: value })).refused();
+        assert_eq!(refused.key, path(name), "{value}");
+    }
+    let no_shares = [
+        json!(-1),
+        json!("-1"),
+        json!(1.5),
+        json!("1.5%"),
+        json!("%"),
+        json!("-5%"),
+        json!(""),
+        json!(" 1"),
+        json!("all"),
+        json!("1 %"),
+        json!(true),
+        json!([1]),
+        json!({ "type": 0, "intVal": 1 }),
+    ];
+    for value in no_shares {
+        for name in ["maxUnavailable", "maxSurge", "partition"] {
+            case(name, value.clone());
+        }
+        let refused = Given::spec(json!({ "burstReplicas": value })).refused();
+        assert_eq!(refused.key, "spec.burstReplicas", "{value}");
+    }
+    for value in [json!("yes"), json!(1), json!(""), json!([]), json!({})] {
+        case("paused", value);
+    }
+    for value in [
+        json!("standard"),
+        json!("surging"),
+        json!(""),
+        json!(1),
+        json!({}),
+    ] {
+        case("rollingUpdateType", value);
+    }
+    let no_selectors = [
+        json!({ "matchExpressions": [{ "key": "pool", "operator": "Like", "values": ["a"] }] }),
+        json!({ "matchExpressions": [{ "key": "pool", "operator": "In" }] }),
+        json!({ "matchExpressions": [{ "key": "pool", "operator": "Exists", "values": ["a"] }] }),
+        json!({ "matchLabels": { "pool": 5 } }),
+        json!({ "matchLabels": { "no key!": "a" } }),
+        json!({ "labels": { "pool": "a" } }),
+        json!([]),
+        json!(true),
+        json!("pool=canary"),
+    ];
+    for value in no_selectors {
+        case("selector", value);
+    }
+    let no_hooks = [
+        json!({ "inPlaceUpdate": {} }),
+        json!({ "preDelete": { "labelHandler": {} } }),
+        json!({ "preDelete": { "markPodNotReady": "yes" } }),
+        json!({ "preDelete": [] }),
+        json!("drain"),
+        json!(5),
+    ];
+    for value in no_hooks {
+        let refused = Given::spec(json!({ "lifecycle": value })).refused();
+        assert_eq!(refused.key, "spec.lifecycle", "{value}");
+    }
+    // A new pod beside the one that is updated in place.
+    let block = json!({ "maxSurge": 1, "rollingUpdateType": "InPlaceIfPossible" });
+    let refused = Given::rolling(block).refused();
+    assert_eq!(refused.key, path("maxSurge"));
+    let told = format!("{}: \"InPlaceIfPossible\"", path("rollingUpdateType"));
+    let told = told.replace('"', "");
+    assert!(refused.why.contains(&told), "{}", refused.why);
+}
+
+#[test]
+fn how_pods_are_made_is_no_part_of_the_rollout_and_refused_like_it() {
+    let burst = |value: Value| Given::spec(json!({ "burstReplicas": value }));
+    for (value, share) in [
+        (json!(1), Share::Number(1)),
+        (json!("10%"), Share::Percent(10)),
+        (json!(2147483647), Share::Number(2147483647)),
+    ] {
+        assert_eq!(burst(value).fields().scaling.burst, share);
+    }
+    // None at all would freeze the DaemonSet; the default goes on making pods.
+    for value in [json!(0), json!("0%"), json!("0")] {
+        let given = burst(value);
+        assert!(given.refused().why.starts_with("which is zero"));
+        assert_eq!(given.fields().scaling, Scaling::default());
+    }
+    let limit = |limit: i64| Given::spec(json!({ "revisionHistoryLimit": limit }));
+    assert_eq!(limit(0).fields().scaling.history_limit, 0);
+    assert_eq!(limit(2147483647).fields().scaling.history_limit, 2147483647);
+    let refused = limit(-1).refused();
+    assert_eq!(
+        (refused.key.as_str(), refused.value.as_str()),
+        ("spec.revisionHistoryLimit", "-1")
+    );
+    assert_eq!(limit(-1).fields().scaling, Scaling::default());
+    // The first of both is told.
+    let both = Given::spec(json!({ "burstReplicas": "x", "revisionHistoryLimit": -1 }));
+    assert_eq!(both.refused().key, "spec.burstReplicas");
+}
+
+#[test]
+fn partitioned_scaling_is_what_the_field_says_and_else_the_annotation_of_older_versions() {
+    let progressive = "daemonset.kruise.io/progressive-create-pod";
+    let with = |field: Option<bool>, annotations: &[(&str, &str)]| {
+        let spec = json!({ "scaleStrategy": { "partitionedScaling": field } });
+        Given::spec(spec)
+            .annotated(annotations)
+            .fields()
+            .scaling
+            .partitioned
+    };
+    assert!(!with(None, &[]));
+    assert!(!with(None, &[("other", "true")]));
+    assert!(with(None, &[(progressive, "true")]));
+    assert!(!with(None, &[(progressive, "True")]));
+    assert!(!with(None, &[(progressive, "1")]));
+    assert!(with(Some(true), &[]));
+    assert!(with(Some(true), &[(progressive, "false")]));
+    assert!(!with(Some(false), &[(progressive, "true")]));
+}
+
+#[test]
+fn a_field_decides_before_the_annotation_of_the_same_meaning() {
+    let annotations = [(MAX_UNAVAILABLE, "5"), (PARTITION, "4"), (PAUSED, "true")];
+    let given = Given::rolling(json!({ "maxUnavailable": 2, "paused": false }));
+    let (strategy, mut notes) = given.annotated(&annotations).noted();
+    assert_eq!(strategy.max_unavailable, Share::Number(2));
+    assert_eq!(strategy.pause, None);
+    // Where the field is absent the annotation counts, as on the native DaemonSet that this one was made of.
+    assert_eq!(strategy.partition, Share::Number(4));
+    notes.sort();
+    let told = |name: &str, value: &str, key: &str| {
+        let path = path(name);
+        format!("{path} is {value}, and {key} has no effect beside it; remove the annotation")
+    };
+    let expected = [
+        told("maxUnavailable", "2", MAX_UNAVAILABLE),
+        told("paused", "false", PAUSED),
+    ];
+    assert_eq!(notes, expected);
+    // An annotation that cannot be used is refused under its own name, unless the field makes it none.
+    let bad = [(PARTITION, "x")];
+    let refused = Given::spec(json!({})).annotated(&bad).refused();
+    assert_eq!(refused.key, PARTITION);
+    let (strategy, _) = Given::rolling(json!({ "partition": 1 }))
+        .annotated(&bad)
+        .noted();
+    assert_eq!(strategy.partition, Share::Number(1));
+}
+
+#[test]
+fn nothing_is_pulled_ahead_unless_somebody_asks_for_it() {
+    let kruise = KRUISE_PREDOWNLOAD_PARALLELISM;
+    let pulls = |annotations: &[(&str, &str)]| {
+        let given = Given::rolling(json!({ "rollingUpdateType": "InPlaceIfPossible" }));
+        given
+            .annotated(annotations)
+            .strategy()
+            .image_predownload_parallelism
+    };
+    assert_eq!(pulls(&[]), Some(Share::Number(0)));
+    assert_eq!(pulls(&[(kruise, "5")]), Some(Share::Number(5)));
+    let own = (IMAGE_PREDOWNLOAD_PARALLELISM, "10%");
+    assert_eq!(pulls(&[own]), Some(Share::Percent(10)));
+    assert_eq!(pulls(&[(kruise, "5"), own]), Some(Share::Percent(10)));
+    let refused = Given::spec(json!({}))
+        .annotated(&[(kruise, "many")])
+        .refused();
+    assert_eq!(refused.key, kruise);
+}

@@ -1,0 +1,248 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// What is remembered of an Advanced DaemonSet with this status.
+fn record(status: Value) -> AdvancedRecord {
+    let set = json!({
+        "apiVersion": "apps.kruise.io/v1beta1",
+        "kind": "DaemonSet",
+        "metadata": { "name": "agent", "namespace": "default", "uid": "d", "generation": 2 },
+        "spec": { "burstReplicas": 5, "template": {} },
+        "status": status,
+    });
+    let set: k8s::AdvancedDaemonSet = serde_json::from_value(set).unwrap();
+    *AdvancedRecord::read(&set.into()).expect("an Advanced one")
+}
+
+/// A status in which everything is done.
+fn done() -> Value {
+    json!({
+        "observedGeneration": 2, "desiredNumberScheduled": 3, "currentNumberScheduled": 3, "numberMisscheduled": 0,
+        "numberReady": 3, "numberAvailable": 3, "numberUnavailable": 0, "updatedNumberScheduled": 3,
+        "updateRevision": "bbb", "daemonSetHash": "bbb",
+    })
+}
+
+/// The same in numbers.
+fn numbers() -> StatusNumbers {
+    StatusNumbers {
+        counts: DaemonSetCounts {
+            desired: 3,
+            current: 3,
+            misscheduled: 0,
+            ready: 3,
+            available: 3,
+            unavailable: 0,
+            updated: 3,
+        },
+        revision: Some("bbb".into()),
+        observed: 2,
+        collisions: 0,
+    }
+}
+
+fn with_ready(ready: usize) -> StatusNumbers {
+    let counts = DaemonSetCounts {
+        ready,
+        ..numbers().counts
+    };
+    StatusNumbers {
+        counts,
+        ..numbers()
+    }
+}
+
+#[test]
+fn numbers_that_stand_there_are_not_written() {
+    #[track_caller]
+    fn case(change: Value, due: NumbersDue) {
+        let mut status = done();
+        for (name, value) in change.as_object().unwrap() {
+            match value {
+                Value::Null => drop(status.as_object_mut().unwrap().remove(name)),
+                value => status[name] = value.clone(),
+            }
+        }
+        assert_eq!(record(status).numbers_due(&numbers(), at(0)), due);
+    }
+    case(json!({}), NumbersDue::No);
+    // What Kruise leaves out when it is zero.
+    case(json!({ "numberUnavailable": null }), NumbersDue::No);
+    // Conditions are no numbers.
+    case(
+        json!({ "conditions": [{ "type": "Stalled", "status": "True" }] }),
+        NumbersDue::No,
+    );
+    let others = [
+        "desiredNumberScheduled",
+        "currentNumberScheduled",
+        "numberMisscheduled",
+        "numberReady",
+        "numberAvailable",
+        "numberUnavailable",
+        "updatedNumberScheduled",
+        "observedGeneration",
+        "collisionCount",
+    ];
+    for name in others {
+        case(json!({ name: 7 }), NumbersDue::Now);
+    }
+    case(json!({ "updateRevision": "aaa" }), NumbersDue::Now);
+    case(
+        json!({ "updateRevision": "aaa", "daemonSetHash": "aaa" }),
+        NumbersDue::Now,
+    );
+    case(json!({ "daemonSetHash": null }), NumbersDue::Now);
+    // A status that was never written, or only in part.
+    case(json!({ "desiredNumberScheduled": null }), NumbersDue::Now);
+    case(json!({ "observedGeneration": null }), NumbersDue::Now);
+    let never = record(Value::Null);
+    assert_eq!(never.numbers_due(&numbers(), at(0)), NumbersDue::Now);
+}
+
+#[test]
+fn counts_are_written_once_a_second_and_what_is_more_than_a_count_at_once() {
+    let mut record = record(done());
+    record.begin_numbers(with_ready(2), at(100));
+    assert_eq!(record.numbers_due(&with_ready(2), at(100)), NumbersDue::No);
+    // Also while the watch has not shown it.
+    assert_eq!(record.numbers_due(&with_ready(2), at(500)), NumbersDue::No);
+    assert_eq!(
+        record.numbers_due(&with_ready(1), at(100)),
+        NumbersDue::At(at(101))
+    );
+    assert_eq!(record.numbers_due(&with_ready(1), at(101)), NumbersDue::Now);
+    // What stood there before what was sent is not there any more.
+    assert_eq!(record.numbers_due(&numbers(), at(101)), NumbersDue::Now);
+    let changes = [
+        StatusNumbers {
+            revision: Some("ccc".into()),
+            ..with_ready(2)
+        },
+        StatusNumbers {
+            observed: 3,
+            ..with_ready(2)
+        },
+    ];
+    for change in changes {
+        assert_eq!(record.numbers_due(&change, at(100)), NumbersDue::Now);
+    }
+    // What was not written is compared with what stands there.
+    record.lose_numbers();
+    assert_eq!(record.numbers_due(&numbers(), at(100)), NumbersDue::No);
+    assert_eq!(record.numbers_due(&with_ready(2), at(100)), NumbersDue::Now);
+}
+
+/// A pod of nobody, with what is changed in its metadata.
+fn pod(name: &str, node: &str, change: Value) -> k8s::Pod {
+    let mut meta =
+        json!({ "name": name, "namespace": "default", "uid": name, "resourceVersion": "1" });
+    for (field, value) in change.as_object().unwrap() {
+        meta[field] = value.clone();
+    }
+    serde_json::from_value(json!({ "metadata": meta, "spec": { "nodeName": node } })).unwrap()
+}
+
+fn names(pods: Vec<PodRef>) -> Vec<String> {
+    pods.into_iter().map(|pod| pod.name.to_string()).collect()
+}
+
+#[test]
+fn no_pod_is_made_where_one_is_about_to_be_adopted() {
+    let mut record = record(done());
+    let free = |record: &AdvancedRecord| {
+        let nodes = record.in_turn(vec!["n1".into(), "n2".into()]);
+        nodes.iter().map(NodeName::to_string).collect::<Vec<_>>()
+    };
+    let orphan = pod("p", "n1", json!({}));
+    assert!(record.note_orphan(&orphan), "it is news");
+    assert!(!record.note_orphan(&orphan), "it is none any more");
+    assert_eq!(free(&record), ["n2"]);
+    // Each is told once, and its node is taken until it is adopted or gone.
+    assert_eq!(names(record.take_orphans()), ["p"]);
+    assert!(!record.has_orphans());
+    assert_eq!(free(&record), ["n2"]);
+    assert!(record.forget_orphan(&"p".into()));
+    assert_eq!(free(&record), ["n1", "n2"]);
+    assert!(!record.forget_orphan(&"p".into()));
+    // Somebody else's, and one that goes, take nobody's place.
+    let controlled = json!({ "ownerReferences": [{
+        "apiVersion": "v1", "kind": "X", "name": "x", "uid": "x", "controller": true,
+    }] });
+    let dying = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    for change in [controlled, dying] {
+        record.note_orphan(&orphan);
+        assert!(
+            record.note_orphan(&pod("p", "n1", change)),
+            "its place is free"
+        );
+        assert_eq!(free(&record), ["n1", "n2"]);
+        assert_eq!(names(record.take_orphans()), [""; 0]);
+    }
+}
+
+#[test]
+fn who_could_not_be_adopted_is_told_once_more() {
+    let mut record = record(done());
+    record.note_orphan(&pod("p", "n1", json!({})));
+    let told = record.take_orphans().remove(0);
+    record.return_orphan(told.clone());
+    assert_eq!(names(record.take_orphans()), ["p"]);
+    // What was seen of it meanwhile counts.
+    record.note_orphan(&pod("p", "n1", json!({ "resourceVersion": "2" })));
+    record.return_orphan(told.clone());
+    assert_eq!(record.take_orphans()[0].resource_version.to_string(), "2");
+    record.forget_orphan(&"p".into());
+    record.return_orphan(told);
+    assert!(!record.has_orphans());
+}
+
+#[test]
+fn who_was_refused_comes_after_all_others() {
+    let mut record = record(done());
+    let nodes = || ["n1", "n2", "n3"].map(NodeName::from).to_vec();
+    let turn = |record: &AdvancedRecord| {
+        let nodes = record.in_turn(nodes());
+        nodes.iter().map(NodeName::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(turn(&record), ["n1", "n2", "n3"]);
+    record.note_creation(&"n1".into(), true);
+    assert_eq!(turn(&record), ["n2", "n3", "n1"]);
+    record.note_creation(&"n2".into(), true);
+    record.note_creation(&"n2".into(), true);
+    assert_eq!(turn(&record), ["n3", "n1", "n2"]);
+    record.note_creation(&"n1".into(), false);
+    assert_eq!(turn(&record), ["n1", "n3", "n2"]);
+    record.forget_failures();
+    assert_eq!(turn(&record), ["n1", "n2", "n3"]);
+}
+
+#[test]
+fn what_was_asked_for_is_expected_until_a_list_that_began_late_enough_does_not_have_it() {
+    let mut record = record(done());
+    let asked: [NodeName; 2] = ["n1".into(), "n2".into()];
+    record.begin_creation(asked[..1].iter(), at(100));
+    record.begin_creation(asked[1..].iter(), at(110));
+    assert_eq!(record.creation_due(), Some(at(115)));
+    let reading = Reading::NotOurs;
+    let creating = |record: &AdvancedRecord| {
+        let terms = record.terms(&reading, at(120));
+        terms
+            .creating
+            .keys()
+            .map(NodeName::to_string)
+            .collect::<Vec<_>>()
+    };
+    record.retain_creations(None);
+    record.retain_creations(Some(at(114)));
+    assert_eq!(creating(&record), ["n1", "n2"]);
+    record.retain_creations(Some(at(115)));
+    assert_eq!(creating(&record), ["n2"]);
+    record.end_creation(&"n2".into());
+    assert_eq!((creating(&record).len(), record.creation_due()), (0, None));
+}
