@@ -135,6 +135,7 @@ fn every_metric_is_on_its_page_and_counted() {
 fn every_event_of_the_table_is_sent() {
     let sources = [
         include_str!("controller/engine.rs"),
+        include_str!("controller/engine/advanced.rs"),
         include_str!("controller/lookup.rs"),
         include_str!("controller/permissions.rs"),
         include_str!("controller/report.rs"),

@@ -13,8 +13,8 @@ use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
-use yurt_ds::core::names::ANNOTATION_PREFIX;
-use yurt_ds::core::settings::{Reading, SettingsSource, read};
+use yurt_ds::core::names::{ANNOTATION_PREFIX, KRUISE_GROUP};
+use yurt_ds::core::settings::{AdvancedSpec, FieldSettings, Reading, SettingsSource, read};
 use yurt_ds::core::{Exclusive, Preempting};
 use yurt_ds::sim::kubelet::{FakeNodeSpec, Outage};
 
@@ -43,7 +43,12 @@ pub(crate) fn play(example: &Example) -> Result<(), String> {
     let runtime = runtime.enable_all().start_paused(true).build();
     let runtime = runtime.expect("a runtime");
     let played = runtime.block_on(async {
-        let stage = Stage::set(embedded::world(), example).await?;
+        let daemon = example.objects.iter().find(|object| is_daemon_set(object));
+        let world = match daemon.is_some_and(is_advanced) {
+            true => embedded::world_with_advanced(),
+            false => embedded::world(),
+        };
+        let stage = Stage::set(world, example).await?;
         stage.play(example).await
     });
     played.map_err(|error: anyhow::Error| format!("{error:#}"))
@@ -51,7 +56,7 @@ pub(crate) fn play(example: &Example) -> Result<(), String> {
 
 struct Stage {
     world: World,
-    daemons: Api<DaemonSet>,
+    daemons: Api<DynamicObject>,
     pods: Api<Pod>,
     name: String,
 }
@@ -61,8 +66,10 @@ impl Stage {
         let client = world.client.clone();
         world.kubelets.add_nodes(fleet(&example.objects)).await?;
         let daemon = example.objects.iter().find(|object| is_daemon_set(object));
-        let daemon: DaemonSet = serde_json::from_value(daemon.cloned().context("a DaemonSet")?)?;
-        is_valid(&daemon)?;
+        let daemon = daemon.context("a DaemonSet")?;
+        is_valid(daemon)?;
+        let resource = resource_of(daemon);
+        let daemon: DynamicObject = serde_json::from_value(daemon.clone())?;
         let namespace = daemon.namespace().unwrap_or_else(|| "default".into());
         for object in &example.objects {
             if !is_daemon_set(object) && object["kind"] != "Node" {
@@ -70,7 +77,7 @@ impl Stage {
             }
         }
         let stage = Self {
-            daemons: Api::namespaced(client.clone(), &namespace),
+            daemons: Api::namespaced_with(client.clone(), &namespace, &resource),
             pods: Api::namespaced(client.clone(), &namespace),
             name: daemon.name_any(),
             world,
@@ -111,11 +118,10 @@ impl Stage {
 
     async fn change_image(&self) -> anyhow::Result<()> {
         let daemon = self.daemons.get(&self.name).await?;
-        let mut daemon = serde_json::to_value(daemon)?;
-        let container = &mut daemon["spec"]["template"]["spec"]["containers"][0];
-        let image = container["image"].as_str().context("an image")?;
-        let changed = json!({ "name": container["name"], "image": format!("{image}-next") });
-        let patch = json!({ "spec": { "template": { "spec": { "containers": [changed] } } } });
+        let mut containers = daemon.data["spec"]["template"]["spec"]["containers"].clone();
+        let image = containers[0]["image"].as_str().context("an image")?;
+        containers[0]["image"] = format!("{image}-next").into();
+        let patch = json!({ "spec": { "template": { "spec": { "containers": containers } } } });
         self.patch(&patch).await
     }
 
@@ -136,7 +142,7 @@ impl Stage {
 
     /// The hash of the present revision, as our conditions tell it.
     async fn revision(&self) -> anyhow::Result<String> {
-        let daemon = self.daemons.get(&self.name).await?;
+        let daemon = as_native(self.daemons.get(&self.name).await?)?;
         let complete = condition(&daemon, "RolloutComplete").context("no RolloutComplete")?;
         let hash = complete.1.strip_prefix("revision ");
         let hash = hash.and_then(|rest| rest.split(':').next());
@@ -147,9 +153,9 @@ impl Stage {
         let params = PatchParams::default();
         let patched = self
             .daemons
-            .patch(&self.name, &params, &Patch::Strategic(patch))
+            .patch(&self.name, &params, &Patch::Merge(patch))
             .await?;
-        is_valid(&patched)
+        is_valid(&serde_json::to_value(patched)?)
     }
 
     /// Looks ever more rarely, until it is so.
@@ -160,7 +166,7 @@ impl Stage {
     ) -> anyhow::Result<()> {
         let begin = self.world.clock.now();
         loop {
-            let daemon = self.daemons.get(&self.name).await?;
+            let daemon = as_native(self.daemons.get(&self.name).await?)?;
             let Err(why) = holds(&daemon) else {
                 return Ok(());
             };
@@ -224,12 +230,28 @@ fn map(value: &Value) -> impl Iterator<Item = (&str, &str)> {
     entries.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
 }
 
-async fn create(client: &Client, object: &Value, namespace: &str) -> anyhow::Result<()> {
+fn resource_of(object: &Value) -> ApiResource {
     let word = |field: &str| object[field].as_str().unwrap_or_default();
     let (version, kind) = (word("apiVersion"), word("kind"));
     let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-    let api: Api<DynamicObject> = match kind {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+fn is_advanced(daemon: &Value) -> bool {
+    let version = daemon["apiVersion"].as_str().unwrap_or_default();
+    version.starts_with(KRUISE_GROUP)
+}
+
+/// What is asked of its status here is the same in both kinds.
+fn as_native(daemon: DynamicObject) -> anyhow::Result<DaemonSet> {
+    let mut daemon = serde_json::to_value(daemon)?;
+    daemon["apiVersion"] = "apps/v1".into();
+    Ok(serde_json::from_value(daemon)?)
+}
+
+async fn create(client: &Client, object: &Value, namespace: &str) -> anyhow::Result<()> {
+    let (resource, kind) = (resource_of(object), &object["kind"]);
+    let api: Api<DynamicObject> = match kind.as_str().unwrap_or_default() {
         "Namespace" | "ClusterRole" | "ClusterRoleBinding" => {
             Api::all_with(client.clone(), &resource)
         }
@@ -241,22 +263,33 @@ async fn create(client: &Client, object: &Value, namespace: &str) -> anyhow::Res
 }
 
 /// The settings are read, and nothing is to be said against them.
-fn is_valid(daemon: &DaemonSet) -> anyhow::Result<()> {
-    let spec = serde_json::to_value(&daemon.spec)?;
+fn is_valid(daemon: &Value) -> anyhow::Result<()> {
+    let spec = &daemon["spec"];
     let strategy = &spec["updateStrategy"];
-    let annotations = daemon.annotations();
-    let min_ready = daemon.spec.as_ref().and_then(|spec| spec.min_ready_seconds);
+    let annotations: BTreeMap<String, String> = map(&daemon["metadata"]["annotations"])
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
+    let fields = is_advanced(daemon).then(|| {
+        FieldSettings::of(AdvancedSpec {
+            rolling_update: strategy.get("rollingUpdate"),
+            lifecycle: spec.get("lifecycle"),
+            burst_replicas: spec.get("burstReplicas"),
+            revision_history_limit: spec["revisionHistoryLimit"].as_i64(),
+            partitioned_scaling: spec["scaleStrategy"]["partitionedScaling"].as_bool(),
+            annotations: &annotations,
+        })
+    });
     let exclusive = Exclusive::of(&spec["template"]);
     let preempting = Preempting::of(&spec["template"]);
     let reading = read(&SettingsSource {
-        annotations,
+        annotations: &annotations,
         update_strategy: strategy["type"].as_str(),
         rolling_update_max_unavailable: strategy["rollingUpdate"].get("maxUnavailable"),
-        min_ready_seconds: i64::from(min_ready.unwrap_or_default()),
+        min_ready_seconds: spec["minReadySeconds"].as_i64().unwrap_or_default(),
         in_template: &[],
         exclusive: exclusive.as_ref(),
         preempting: preempting.as_ref(),
-        fields: None,
+        fields: fields.as_ref(),
     });
     match reading {
         Reading::NotOurs => bail!("the annotation update-strategy is missing"),

@@ -65,6 +65,8 @@ struct Setting {
     jitter: Duration,
     /// Decides how much longer.
     seed: u64,
+    /// Whether Advanced DaemonSets are served.
+    advanced: bool,
 }
 
 impl Setting {
@@ -73,6 +75,7 @@ impl Setting {
             minor,
             jitter: Duration::ZERO,
             seed: 0,
+            advanced: false,
         }
     }
 
@@ -85,6 +88,7 @@ impl Setting {
             minor,
             jitter: UNEVEN,
             seed,
+            advanced: false,
         }
     }
 }
@@ -147,22 +151,33 @@ fn run_story(name: &str, story: &Story, setting: Setting) -> Result<(), String> 
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        let world = world_of(setting, story.daemon.is_advanced());
+        let world = world_of(Setting {
+            advanced: story.daemon.is_advanced(),
+            ..setting
+        });
         play(&world, name, story).await
     })
 }
 
 /// A new cluster with everything on it.
 pub(crate) fn world() -> World {
-    world_of(Setting::in_step(KUBERNETES), false)
+    world_of(Setting::in_step(KUBERNETES))
 }
 
-/// The same; with Advanced DaemonSets, if any.
-fn world_of(setting: Setting, advanced: bool) -> World {
+/// The same, with Advanced DaemonSets.
+pub(crate) fn world_with_advanced() -> World {
+    world_of(Setting {
+        advanced: true,
+        ..Setting::in_step(KUBERNETES)
+    })
+}
+
+fn world_of(setting: Setting) -> World {
     let Setting {
         minor,
         jitter,
         seed,
+        advanced,
     } = setting;
     let clock = Clock::starting_at(BEGIN.parse::<Timestamp>().expect("an instant"));
     let cluster = Cluster::new(ClusterOptions {

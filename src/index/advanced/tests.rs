@@ -165,7 +165,7 @@ fn no_pod_is_made_where_one_is_about_to_be_adopted() {
     assert_eq!(free(&record), ["n2"]);
     // Each is told once, and its node is taken until it is adopted or gone.
     assert_eq!(names(record.take_orphans()), ["p"]);
-    assert!(!record.has_orphans());
+    assert!(record.orphans.is_empty());
     assert_eq!(free(&record), ["n2"]);
     assert!(record.forget_orphan(&"p".into()));
     assert_eq!(free(&record), ["n1", "n2"]);
@@ -199,7 +199,7 @@ fn who_could_not_be_adopted_is_told_once_more() {
     assert_eq!(record.take_orphans()[0].resource_version.to_string(), "2");
     record.forget_orphan(&"p".into());
     record.return_orphan(told);
-    assert!(!record.has_orphans());
+    assert!(record.orphans.is_empty());
 }
 
 #[test]

@@ -3,8 +3,11 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
+use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
+use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
 use crate::core::settings::mode::Mode;
-use crate::core::settings::paused::Pause;
+use crate::core::settings::partition::PARTITION;
+use crate::core::settings::paused::{PAUSED, Pause};
 use crate::core::settings::rolling_update_type::RollingUpdateType;
 use crate::core::settings::{NodeOrder, Reading, SettingsSource, Strategy, read};
 
