@@ -774,7 +774,7 @@ scenarios! {
             .wait(pace.pick(3, 3))
             .expect(owned().and(counted(3)))
             .throughout(untouched(1..=3).and(pods(3)), pace.pick(60, 4))
-            .expect(deletions(0).and(events_because("SuccessfulCreate", 3)))
+            .expect(deletions(0).and(most_doubled(0)))
             .image(NEW)
             .until(converged().and(counted(3)))
             .expect(deletions(3))
@@ -994,10 +994,10 @@ scenarios! {
         let same = again(OLD)
             .until(owned().and(counted(3)))
             .throughout(untouched(1..=3).and(revisions([1])).and(pods(3)), pace.pick(60, 4))
-            .expect(deletions(0).and(most_spares(0)));
+            .expect(deletions(0).and(most_doubled(0)));
         let changed = again(NEW)
             .until(converged().and(owned()).and(counted(3)))
-            .expect(deletions(3).and(in_order([3, 2, 1])).and(revisions([1, 2])).and(most_spares(0)));
+            .expect(deletions(3).and(in_order([3, 2, 1])).and(revisions([1, 2])).and(most_doubled(0)));
         vec![same, changed]
     }
 
