@@ -145,6 +145,7 @@ fn every_setting(and: (&str, &str)) -> Strategy {
         in_template: &[],
         exclusive: None,
         preempting: None,
+        fields: None,
     });
     match reading {
         Reading::Strategy { strategy, .. } => strategy,

@@ -62,7 +62,7 @@ pub struct StatusNumbers {
 }
 
 fn stands(set: &k8s::DaemonSet) -> AdvancedStatus {
-    let mut stands = set.status.advanced.clone().unwrap_or_default();
+    let mut stands = *set.status.advanced.clone().unwrap_or_default();
     stands.conditions = Vec::new();
     stands
 }

@@ -1040,7 +1040,7 @@ fn spare(pods: &Pods) -> Option<PodUid> {
     let is_new = |pod: &&Pod| pod.revision == PodRevision::Current;
     let (new, old) = (alive().filter(is_new).count(), alive().count());
     match (new, old - new) {
-        (0, 2..) => alive().last().map(|pod| pod.uid.clone()),
+        (0, 2..) => alive().next_back().map(|pod| pod.uid.clone()),
         (1, 1..) => alive().find(is_new).map(|pod| pod.uid.clone()),
         _ => None,
     }

@@ -195,7 +195,7 @@ impl From<RawAdvanced> for AdvancedDaemonSet {
             status: DaemonSetStatus {
                 observed_generation: raw.status.observed_generation,
                 conditions: raw.status.conditions.clone(),
-                advanced: Some(raw.status),
+                advanced: Some(raw.status.into()),
             },
         }
     }
@@ -269,5 +269,5 @@ pub struct DaemonSetStatus {
     pub conditions: Vec<Condition>,
     /// The rest, of an Advanced DaemonSet.
     #[serde(skip)]
-    pub advanced: Option<AdvancedStatus>,
+    pub advanced: Option<Box<AdvancedStatus>>,
 }
