@@ -191,6 +191,13 @@ pub struct Pod {
     pub surge: bool,
 }
 
+impl Fleet {
+    /// Whether it is not known which revision is the current one.
+    pub(super) fn revision_is_unknown(&self) -> bool {
+        matches!(self.revision, RevisionState::Unknown(_))
+    }
+}
+
 /// Where the node of this name stands among `nodes`, which are in the order of names; `Err`: where it would.
 pub fn position_of(nodes: &[Node], name: &NodeName) -> Result<usize, usize> {
     nodes.binary_search_by(|node| node.name.cmp(name))

@@ -52,7 +52,7 @@ pub use reversal::NOT_REVERTED;
 pub use slots::about_to_be;
 pub use surging::kept_words;
 
-use reasons::COMPLETE;
+use reasons::{COMPLETE, unrevised};
 
 use super::fleet::{Fleet, Readiness, by_name};
 use super::id::NodeName;
@@ -166,7 +166,8 @@ impl RolloutStatus<'_> {
                 let since = self.fleet.behind_since.map_or_else(String::new, |since| {
                     format!("{BEHIND_SINCE}{}", instant::words(since))
                 });
-                let head = format!("waiting{since}: {}", behind_words(self.fleet.kind, behind));
+                let behind = behind_words(self.fleet.kind, behind);
+                let head = format!("waiting{since}: {behind}{}", unrevised(self.fleet));
                 StatusSentence::of(NATIVE_BEHIND, head)
             }
             Phase::Stalled(stall) => StatusSentence::of(stall.reason(), self.stalled(stall)),

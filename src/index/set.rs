@@ -740,8 +740,10 @@ impl SetRecord {
     }
 
     /// From now on the greatest revision of this generation is trusted, whatever template it seems to hold.
+    ///
+    /// Of an Advanced DaemonSet revisions are compared always: this controller writes them.
     pub fn trust_greatest(&mut self, generation: i64) {
-        self.trusted = Some(generation);
+        self.trusted = Some(generation).filter(|_| !self.is_advanced());
     }
 
     /// Whether the greatest revision of the present generation is trusted without comparing templates.

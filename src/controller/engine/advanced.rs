@@ -13,6 +13,7 @@ use crate::controller::advanced::{RevisionSync, RevisionsRead};
 use crate::controller::apply::{WriteError, on_the_wire};
 use crate::controller::owner::DaemonSetOwner;
 use crate::controller::refused::{RefusalMeaning, meaning};
+use crate::controller::report::refused::WRITE_REFUSED;
 use crate::controller::report::{Notice, Report};
 use crate::controller::surge::SurgeResult;
 use crate::core::messages::not_created;
@@ -580,6 +581,10 @@ impl Engine {
             Ok(()) => {
                 if let Some(state) = self.state.sets.get_mut(key) {
                     state.revisions = Default::default();
+                    state.not_created = None;
+                }
+                if let Some(set) = self.index.set_mut(key) {
+                    set.set_not_created(None);
                 }
                 return;
             }
@@ -591,9 +596,36 @@ impl Engine {
             state.wake = state.wake.into_iter().chain(until).min();
         }
         if let Some(refusal) = refusal {
-            let meaning = meaning(&refusal, "");
-            self.note_refusal(key, &refusal, Some(&meaning));
+            self.note_unrevised(key, &refusal);
         }
+    }
+
+    /// Remembers why a revision could not be written, and tells it once.
+    fn note_unrevised(&mut self, key: &SetKey, refusal: &WriteError) {
+        let meaning = meaning(refusal, "");
+        self.note_refusal(key, refusal, Some(&meaning));
+        let said = match meaning {
+            RefusalMeaning::Rejected(rejected) => rejected.sentence,
+            RefusalMeaning::Server(said) | RefusalMeaning::Unwell(said) => said,
+            RefusalMeaning::Conflict(_) | RefusalMeaning::Nothing => return,
+        };
+        if let Some(set) = self.index.set_mut(key) {
+            set.set_not_created(Some(said.as_str().into()));
+        }
+        let state = self.state.sets.entry(key.clone()).or_default();
+        if state.not_created.as_ref() == Some(&said) {
+            return;
+        }
+        let notice = Notice {
+            warning: true,
+            reason: WRITE_REFUSED,
+            note: format!(
+                "the API server refuses to write the ControllerRevision of the present template: {said}"
+            ),
+            ..Notice::default()
+        };
+        state.not_created = Some(said);
+        self.publish(key, &notice);
     }
 
     /// Writes the status of an Advanced DaemonSet, if it says something else than it should.

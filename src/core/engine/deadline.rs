@@ -93,7 +93,7 @@ fn unscheduled_since(node: &Node, beside: bool) -> Option<Timestamp> {
 
 /// How long a missing pod may take. The first pods of a large fleet take their time: that is an installation, not a rollout.
 pub(super) fn missing_grace(fleet: &Fleet) -> Duration {
-    match fleet.replaces {
+    match fleet.replaces || fleet.not_created.is_some() {
         true => MISSING_GRACE,
         false => PROGRESS_DEADLINE,
     }

@@ -1,5 +1,6 @@
 //! Reasons of conditions and words of phases, from closed lists, and the parts of sentences that several of them share.
 
+use crate::core::fleet::Fleet;
 use crate::core::id::RevisionUnknown;
 use crate::core::kind::SetKind;
 use crate::core::names::PROGRESSING;
@@ -122,6 +123,16 @@ pub fn behind_words(kind: SetKind, behind: RevisionUnknown) -> String {
         RevisionUnknown::UnknownRevision => {
             "a pod carries a revision that has to be looked up".to_owned()
         }
+    }
+}
+
+/// Why the template is in no ControllerRevision yet, where this controller has to put it there and is refused that; to follow what is
+/// waited for.
+pub(super) fn unrevised(fleet: &Fleet) -> String {
+    let why = fleet.not_created.as_ref();
+    match why.filter(|_| fleet.kind == SetKind::Advanced && fleet.revision_is_unknown()) {
+        Some(why) => format!(" (the API server refuses it: {why})"),
+        None => String::new(),
     }
 }
 

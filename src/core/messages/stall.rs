@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::RolloutStatus;
-use super::reasons::{DO_NOT_START, behind_remedy, behind_words};
+use super::reasons::{DO_NOT_START, behind_remedy, behind_words, unrevised};
 use crate::core::engine::patience::{BEHIND_PATIENCE, HOOK_PATIENCE};
 use crate::core::fleet::PodProblem;
 
@@ -68,9 +68,10 @@ impl RolloutStatus<'_> {
                     RevisionState::Current(_) => RevisionUnknown::UnknownRevision,
                 };
                 format!(
-                    "stopped: for more than {} {}; {}",
+                    "stopped: for more than {} {}{}; {}",
                     humantime::format_duration(BEHIND_PATIENCE),
                     behind_words(fleet.kind, behind),
+                    unrevised(fleet),
                     behind_remedy(fleet.kind, behind)
                 )
             }
