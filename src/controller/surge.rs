@@ -8,7 +8,7 @@ pub(super) mod manifest;
 
 use futures::future::join_all;
 use kube::Resource as _;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 
 use super::apply::{WriteError, Writer, read, requests};
@@ -17,7 +17,7 @@ use crate::core::names::CONTROLLER;
 use crate::core::{Action, NodeName, PodRef, Revision};
 use crate::index::SetKey;
 use crate::k8s;
-use crate::k8s::client::Failure;
+use crate::k8s::client::{CallError, Failure};
 use manifest::{TemplateOrigin, manifest};
 
 /// The pods that a batch of creations begins with; each batch without a refusal is followed by one of twice as many (Kubernetes,
@@ -115,7 +115,33 @@ impl Writer {
         let request = requests::<k8s::Pod>(origin.namespace());
         let request = request.create(&parameters, pod.to_string().into_bytes());
         let answer = self.send("create", "pods", request).await?;
-        Ok(serde_json::from_str(&answer).ok())
+        let Ok(pod) = serde_json::from_str::<k8s::Pod>(&answer) else {
+            return Ok(None);
+        };
+        if origin.owns(&pod) {
+            return Ok(Some(pod));
+        }
+        // Nobody would ever find it again.
+        let meta = &pod.metadata;
+        if let (Some(name), Some(uid)) = (&meta.name, &meta.uid) {
+            let unwanted = DeleteParams {
+                preconditions: Some(Preconditions {
+                    uid: Some(uid.clone()),
+                    resource_version: None,
+                }),
+                ..DeleteParams::default()
+            };
+            let request = requests::<k8s::Pod>(origin.namespace()).delete(name, &unwanted);
+            self.send_briefly("delete", "pods", request).await?;
+        }
+        let said = "pods is invalid: metadata.labels: as it was admitted it does not match the selector of its DaemonSet, and was \
+                    deleted; look for a webhook that changes labels or owners";
+        let status = kube::core::Status::failure(said, "Invalid").with_code(422);
+        Err(WriteError::Failed {
+            verb: "create",
+            resource: "pods",
+            error: CallError::Kube(kube::Error::Api(status.boxed())),
+        })
     }
 
     async fn make(&self, origin: &TemplateOrigin<'_>, wanted: &SurgeRequest) -> SurgeResult {

@@ -28,6 +28,8 @@ const REFUSED_NODES: usize = 10;
 pub struct AdvancedRecord {
     /// How its pods are made.
     pub scaling: Scaling,
+    /// Whether they can be made and found; otherwise nothing is done.
+    pub is_workable: bool,
     /// Its status as it stands on it, without conditions.
     pub stands: AdvancedStatus,
     /// Nodes for which a pod was asked, and when, until it shows or nobody expects it any more.
@@ -85,6 +87,7 @@ impl AdvancedRecord {
         let fields = set.spec.fields.as_ref()?;
         Some(Box::new(Self {
             scaling: fields.scaling,
+            is_workable: fields.is_workable(),
             stands: stands(set),
             creating: BTreeMap::new(),
             backoff: FailedPodsBackoff::default(),
@@ -105,8 +108,8 @@ impl AdvancedRecord {
 
     /// Takes over what a newer version of the object says; whether its pods are made otherwise now.
     pub(super) fn update(&mut self, newer: Self) -> bool {
-        let changed = self.scaling != newer.scaling;
-        self.scaling = newer.scaling;
+        let changed = (self.scaling, self.is_workable) != (newer.scaling, newer.is_workable);
+        (self.scaling, self.is_workable) = (newer.scaling, newer.is_workable);
         self.stands = newer.stands;
         changed
     }

@@ -186,6 +186,7 @@ impl From<RawAdvanced> for AdvancedDaemonSet {
             partitioned_scaling: raw.spec.scale_strategy.partitioned_scaling,
             annotations: raw.metadata.annotations.as_ref().unwrap_or(&NONE),
         });
+        let fields = fields.with_pods(&raw.spec.selector, &raw.spec.template);
         Self {
             metadata: raw.metadata,
             spec: DaemonSetSpec {

@@ -99,7 +99,7 @@ impl Engine {
     /// What of the pods of an Advanced DaemonSet is made and taken away now; `None`: it is a native one.
     pub(super) fn managed(&self, key: &SetKey, fleet: &Fleet, now: Timestamp) -> Option<Manage> {
         let set = self.index.set(key)?;
-        let advanced = set.advanced.as_ref()?;
+        let advanced = set.advanced.as_ref().filter(|own| own.is_workable)?;
         let mut managed = manage(fleet, advanced.terms(&set.reading, now));
         managed.create = advanced.in_turn(managed.create);
         Some(managed)
@@ -114,7 +114,10 @@ impl Engine {
         now: Timestamp,
     ) -> Vec<Action> {
         let Some(mut managed) = self.managed(key, fleet, now) else {
-            return actions;
+            return match key.is_advanced() {
+                true => Vec::new(), // nothing is known to be right to do
+                false => actions,
+            };
         };
         if !self.parts.writer.may_write() {
             return actions;

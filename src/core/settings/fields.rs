@@ -18,11 +18,13 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::error::{Invalid, Note};
+use super::error::{Invalid, Note, quoted};
 use super::value::Share;
 use crate::core::names::{
-    ANNOTATION_PREFIX, KRUISE_PREDOWNLOAD_PARALLELISM, PROGRESSIVE_CREATE_POD,
+    ANNOTATION_PREFIX, KRUISE_PREDOWNLOAD_PARALLELISM, PROGRESSIVE_CREATE_POD, REVISION_HASH_LABEL,
+    TEMPLATE_GENERATION_LABEL,
 };
+use crate::core::selector::Selector;
 
 /// `spec.burstReplicas` where nothing is set (Kruise).
 pub const DEFAULT_BURST: Share = Share::Number(250);
@@ -82,6 +84,8 @@ pub struct FieldSettings {
     invalid: Option<Invalid>,
     /// How its pods are made.
     pub scaling: Scaling,
+    /// That no pod can be made or found by what is written: nothing at all is done then.
+    is_unworkable: bool,
 }
 
 /// How the pods of an Advanced DaemonSet are made, and what is kept of its past.
@@ -167,6 +171,21 @@ impl FieldSettings {
         fields.read_burst(spec.burst_replicas);
         fields.read_history(spec.revision_history_limit);
         fields
+    }
+
+    /// The same of a DaemonSet with this selector and template, which have to fit together: an API server that knows the rules of the
+    /// definition refuses others.
+    pub fn with_pods(mut self, selector: &Value, template: &Value) -> Self {
+        if let Err(invalid) = check_pods(selector, template) {
+            self.is_unworkable = true;
+            self.invalid = Some(invalid);
+        }
+        self
+    }
+
+    /// Whether pods can be made and found.
+    pub fn is_workable(&self) -> bool {
+        !self.is_unworkable
     }
 
     fn write(&mut self, name: &'static str, path: &'static str, value: &Value) {
@@ -266,6 +285,48 @@ fn is_field_of(field: &str, key: &str) -> bool {
     };
     let plain = name.chars().filter(|letter| *letter != '-');
     plain.eq(field.chars().map(|letter| letter.to_ascii_lowercase()))
+}
+
+/// Whether the pods of `template` are found by `selector`, whatever their revision.
+fn check_pods(selector: &Value, template: &Value) -> Result<(), Invalid> {
+    let refused = |field: &str, value: &Value, why: &str| {
+        Err(Invalid::new(field, &quoted(&text(value)), why.to_owned()))
+    };
+    let (field, told) = ("spec.selector", selector);
+    let Ok(selector) = Selector::from_json(selector) else {
+        return refused(field, told, "which is no label selector; use matchLabels");
+    };
+    if selector == Selector::default() {
+        let why =
+            "which selects every pod of the namespace (SelectingAll); name a label of the template";
+        return refused(field, told, why);
+    }
+    let containers = template
+        .pointer("/spec/containers")
+        .and_then(Value::as_array);
+    if containers.is_none_or(Vec::is_empty) {
+        let why = "which has no containers; give the template of a pod";
+        return refused("spec.template", template, why);
+    }
+    let labels = template.pointer("/metadata/labels");
+    // The labels that every pod gets beside its own differ from one to the next.
+    let is_found = |other: &str| {
+        selector.matches(|key| match key {
+            REVISION_HASH_LABEL | TEMPLATE_GENERATION_LABEL => {
+                Some(other).filter(|text| !text.is_empty())
+            }
+            key => labels?.get(key)?.as_str(),
+        })
+    };
+    match ["", "a", "b"].into_iter().all(is_found) {
+        true => Ok(()),
+        false => refused(
+            field,
+            told,
+            "which does not match the labels of the template, with any controller-revision-hash: its pods would never be found; \
+             give the template these labels",
+        ),
+    }
 }
 
 fn text(value: &Value) -> String {
