@@ -445,7 +445,10 @@ impl Engine {
             Failure::Blocked => debug!(daemonset = %key, %error, "A disruption budget refuses"),
             Failure::Forbidden if lacks_permission => {
                 self.parts.lacking.tell(verb, resource);
-                let granted_by = permissions::granted_by(verb, resource);
+                let granted_by = match (key.is_advanced(), *verb, *resource) {
+                    (true, "create", "pods") => permissions::ADVANCED_RBAC,
+                    _ => permissions::granted_by(verb, resource),
+                };
                 let note = format!(
                     "the API server refuses to {verb} {resource} (HTTP 403): grant it to the controller's role \
                      ({granted_by})"

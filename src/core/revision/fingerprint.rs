@@ -2,7 +2,7 @@
 //!
 //! The API server and the native controller write the same template with different nothings: `null`, an empty
 //! `metadata`, an empty `resources`, `$patch` in it. Those count as absent, and so does what an API server would fill in
-//! ([`defaults`](super::defaults)). Everything else counts: order in lists, `{}` elsewhere, fields that are new to us.
+//! ([`defaults`]). Everything else counts: order in lists, `{}` elsewhere, fields that are new to us.
 
 use std::fmt;
 
