@@ -1,5 +1,6 @@
 //! What an API server fills into a pod template that does not say it, left out again.
 //!
+//! The same holds for what it never keeps (empty lists, `readOnly: false`), and for the many spellings of a quantity (`0.5` is `500m`).
 //! A native DaemonSet is stored with these defaults, an Advanced one as it was written, and either controller puts what is stored
 //! into its revisions. Two templates that differ in nothing but defaults make the same pods: whoever turns one kind into the other
 //! restarts nobody. (Kubernetes, `SetDefaults_PodSpec`, `SetDefaults_Container` and the like in `pkg/apis/core/v1/defaults.go`.)
@@ -13,6 +14,8 @@ pub(in crate::core) fn leave_out(template: &mut Value) {
     let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };
+    spec.values_mut().for_each(drop_empty_lists);
+    spec.retain(|_, value| !is_empty_list(value));
     let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
     for (key, value) in [
         ("restartPolicy", json!("Always")),
@@ -23,6 +26,7 @@ pub(in crate::core) fn leave_out(template: &mut Value) {
         ("hostNetwork", json!(false)),
         ("hostPID", json!(false)),
         ("hostIPC", json!(false)),
+        ("nodeSelector", json!({})),
     ] {
         drop_if(spec, key, &value);
     }
@@ -51,6 +55,15 @@ fn container(fields: &mut Fields, host_network: bool) {
         &json!("/dev/termination-log"),
     );
     drop_if(fields, "terminationMessagePolicy", &json!("File"));
+    for flag in ["tty", "stdin", "stdinOnce"] {
+        drop_if(fields, flag, &json!(false));
+    }
+    if let Some(resources) = at(fields, &["resources"]) {
+        quantities(resources);
+    }
+    for mount in each(fields, "volumeMounts") {
+        drop_if(mount, "readOnly", &json!(false));
+    }
     for port in each(fields, "ports") {
         drop_if(port, "protocol", &json!("TCP"));
         if let Some(number) = port.get("containerPort").cloned().filter(|_| host_network) {
@@ -58,12 +71,14 @@ fn container(fields: &mut Fields, host_network: bool) {
         }
     }
     for variable in each(fields, "env") {
-        if let Some(reference) = at(variable, &["valueFrom", "fieldRef"]) {
-            drop_if(reference, "apiVersion", &json!("v1"));
+        drop_if(variable, "value", &json!(""));
+        if let Some(source) = at(variable, &["valueFrom"]) {
+            item(source);
         }
     }
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if let Some(probe) = at(fields, &[name]) {
+            drop_if(probe, "initialDelaySeconds", &json!(0));
             drop_if(probe, "timeoutSeconds", &json!(1));
             drop_if(probe, "periodSeconds", &json!(10));
             drop_if(probe, "successThreshold", &json!(1));
@@ -89,6 +104,18 @@ fn http_get(handler: &mut Fields) {
 }
 
 fn volume(fields: &mut Fields) {
+    if let Some(limit) = at(fields, &["emptyDir"]).and_then(|source| source.get_mut("sizeLimit")) {
+        quantity(limit);
+    }
+    if let Some(claim) = at(fields, &["persistentVolumeClaim"]) {
+        drop_if(claim, "readOnly", &json!(false));
+    }
+    if let Some(claim) = at(fields, &["ephemeral", "volumeClaimTemplate", "spec"]) {
+        drop_if(claim, "volumeMode", &json!("Filesystem"));
+        if let Some(resources) = at(claim, &["resources"]) {
+            quantities(resources);
+        }
+    }
     // One that says nothing is an `emptyDir`.
     if fields.get("emptyDir") == Some(&json!({})) {
         fields.remove("emptyDir");
@@ -114,9 +141,95 @@ fn volume(fields: &mut Fields) {
     }
 }
 
+/// What names a field of the pod, or a resource of a container.
 fn item(fields: &mut Fields) {
     if let Some(reference) = at(fields, &["fieldRef"]) {
         drop_if(reference, "apiVersion", &json!("v1"));
+    }
+    if let Some(reference) = at(fields, &["resourceFieldRef"]) {
+        drop_if(reference, "divisor", &json!("0"));
+        reference.get_mut("divisor").into_iter().for_each(quantity);
+    }
+}
+
+/// Writes the amounts of `requests` and `limits` in one spelling.
+fn quantities(resources: &mut Fields) {
+    for kind in ["requests", "limits"] {
+        let amounts = at(resources, &[kind])
+            .into_iter()
+            .flat_map(Fields::values_mut);
+        amounts.for_each(quantity);
+    }
+}
+
+/// Writes an amount in billionths, whatever its unit (Kubernetes, `resource.Quantity`); what is none stays.
+fn quantity(amount: &mut Value) {
+    let text = match amount {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => return,
+    };
+    if let Some(billionths) = billionths(&text) {
+        *amount = Value::String(billionths.to_string());
+    }
+}
+
+fn billionths(text: &str) -> Option<i128> {
+    const UNITS: [(&str, i128); 15] = [
+        ("Ki", 1_000_000_000 << 10),
+        ("Mi", 1_000_000_000 << 20),
+        ("Gi", 1_000_000_000 << 30),
+        ("Ti", 1_000_000_000 << 40),
+        ("Pi", 1_000_000_000 << 50),
+        ("Ei", 1_000_000_000 << 60),
+        ("n", 1),
+        ("u", 1_000),
+        ("m", 1_000_000),
+        ("k", 1_000_000_000_000),
+        ("M", 1_000_000_000_000_000),
+        ("G", 1_000_000_000_000_000_000),
+        ("T", 1_000_000_000_000_000_000_000),
+        ("P", 1_000_000_000_000_000_000_000_000),
+        ("E", 1_000_000_000_000_000_000_000_000_000),
+    ];
+    let unit = UNITS.iter().find(|(unit, _)| text.ends_with(unit));
+    let (digits, scale) = match unit {
+        Some((unit, scale)) => (text.strip_suffix(unit)?, *scale),
+        None => (text, 1_000_000_000),
+    };
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !(is_number(whole) && is_number(part))
+        || whole.is_empty() && part.is_empty()
+        || part.len() > 9
+    {
+        return None;
+    }
+    let number = |text: &str| match text {
+        "" => Some(0),
+        text => text.parse::<i128>().ok(),
+    };
+    let tenths = 10_i128.pow(u32::try_from(part.len()).ok()?);
+    let all = number(whole)?
+        .checked_mul(tenths)?
+        .checked_add(number(part)?)?;
+    let scaled = all.checked_mul(scale)?;
+    (scaled % tenths == 0).then_some(scaled / tenths)
+}
+
+fn is_empty_list(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty)
+}
+
+/// Takes out lists without an item, wherever they are: no list of a pod means anything while it is empty.
+fn drop_empty_lists(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(drop_empty_lists);
+            fields.retain(|_, value| !is_empty_list(value));
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_empty_lists),
+        _ => {}
     }
 }
 
@@ -148,4 +261,64 @@ fn at<'a>(fields: &'a mut Fields, path: &[&str]) -> Option<&'a mut Fields> {
 fn each<'a>(fields: &'a mut Fields, list: &str) -> impl Iterator<Item = &'a mut Fields> {
     let items = fields.get_mut(list).and_then(Value::as_array_mut);
     items.into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_amount_has_one_meaning_whatever_its_spelling() {
+        for (one, other) in [
+            ("0.5", "500m"),
+            ("1", "1000m"),
+            ("1024Mi", "1Gi"),
+            ("1.5Gi", "1536Mi"),
+            ("1M", "1000k"),
+            ("0", "0m"),
+            (".5", "500m"),
+        ] {
+            assert_eq!(billionths(one), billionths(other), "{one} {other}");
+            assert!(billionths(one).is_some(), "{one}");
+        }
+        assert_ne!(billionths("1M"), billionths("1Mi"));
+        for text in ["", "m", "1e3", "-1", "x", "1.2.3", "0.0000000001"] {
+            assert_eq!(billionths(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_never_kept_is_left_out() {
+        let left = |mut template: Value| {
+            leave_out(&mut template);
+            template
+        };
+        let written = json!({ "spec": {
+            "nodeSelector": {}, "tolerations": [],
+            "containers": [{
+                "name": "a", "image": "a:1", "args": [], "env": [{ "name": "E", "value": "" }], "tty": false, "stdin": false,
+                "resources": { "limits": { "cpu": 0.5, "memory": "1024Mi" }, "requests": { "cpu": 1 } },
+                "volumeMounts": [{ "name": "v", "mountPath": "/v", "readOnly": false }],
+                "readinessProbe": { "initialDelaySeconds": 0, "exec": { "command": ["true"] } },
+            }],
+        } });
+        let kept = json!({ "spec": {
+            "containers": [{
+                "name": "a", "image": "a:1", "env": [{ "name": "E" }],
+                "resources": { "limits": { "cpu": "500m", "memory": "1Gi" }, "requests": { "cpu": "1" } },
+                "volumeMounts": [{ "name": "v", "mountPath": "/v" }],
+                "readinessProbe": { "exec": { "command": ["true"] } },
+            }],
+        } });
+        assert_eq!(left(written), left(kept));
+        // These say something.
+        for spec in [
+            json!({ "enableServiceLinks": false }),
+            json!({ "containers": [{ "securityContext": { "runAsUser": 0 } }] }),
+            json!({ "containers": [{ "securityContext": { "allowPrivilegeEscalation": false } }] }),
+        ] {
+            let template = json!({ "spec": spec });
+            assert_eq!(left(template.clone()), template);
+        }
+    }
 }
