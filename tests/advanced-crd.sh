@@ -115,6 +115,9 @@ shows() { # WHAT WORDS COMMAND: it is published a moment later, too
   fail "$1 lacks one of $2: $said"
 }
 
+for example in $(grep -l apps.kruise.io examples/*); do
+  taken "$example" k apply -f "$example" --dry-run=server --validate=strict
+done
 for version in v1alpha1 v1beta1; do
   # What the API server has heard of a definition reaches all its parts a moment later.
   for ((tries = 0; tries < 100; tries++)); do

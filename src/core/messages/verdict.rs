@@ -65,7 +65,7 @@ const MEANINGS: [&str; Verdict::WORDS.len()] = [
     "are NotReady or returned a moment ago; others do not wait for them",
     "failed soon after their pods were replaced; they keep their slots while they are Ready",
     "are outdated; the rollout is paused",
-    "keep their outdated pods: partition holds them back",
+    "keep their outdated pods, or get none yet: partition holds them back",
     "keep their outdated pods: selector does not select them",
     "keep their outdated pods: the annotation hold on the Node asks for that, or cannot be read",
     "are outdated; the guard lets nothing new begin",
@@ -161,7 +161,11 @@ pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
         Verdict::Partition => (
             None,
             format!(
-                "keeps its outdated pod: partition {} holds back {} of {} nodes",
+                "{}: partition {} holds back {} of {} nodes",
+                match node.pods.is_empty() {
+                    true => "gets no pod yet",
+                    false => "keeps its outdated pod",
+                },
                 rollout.strategy.partition,
                 rollout
                     .strategy
@@ -293,6 +297,7 @@ pub fn remedy(rollout: &RolloutView<'_>, position: usize) -> String {
             "It has its turn when {} is lowered; nodes go by name, {}.",
             rollout.strategy.place_of(PARTITION),
             match rollout.strategy.order {
+                _ if node.pods.is_empty() => "those that get their first pod are the first",
                 NodeOrder::Ascending => "those that are held back are the last",
                 NodeOrder::Descending => "from the last one on, and the first ones are held back",
             }
