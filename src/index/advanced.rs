@@ -276,6 +276,13 @@ impl AdvancedRecord {
         }
     }
 
+    /// Until when numbers of this generation are not written again, if that is after `now`.
+    pub fn counted_until(&self, generation: i64, now: Timestamp) -> Option<Timestamp> {
+        let (sent, at) = self.sent.as_ref()?;
+        let until = at.checked_add(BETWEEN_COUNTS).ok()?;
+        (sent.observed == generation && until > now).then_some(until)
+    }
+
     fn numbers_that_stand(&self) -> Option<StatusNumbers> {
         let revision = self.stands.update_revision.as_deref();
         let same = revision == self.stands.daemon_set_hash.as_deref();

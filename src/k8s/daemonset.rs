@@ -169,34 +169,43 @@ resource!(
 struct RawAdvanced {
     #[serde(deserialize_with = "slim", default)]
     metadata: ObjectMeta,
-    #[serde(deserialize_with = "nullable", default)]
-    spec: RawSpec,
-    #[serde(deserialize_with = "nullable", default)]
-    status: AdvancedStatus,
+    // As they are: one that is of other types than the definition asks for must not keep all others from being read.
+    #[serde(default)]
+    spec: Value,
+    #[serde(default)]
+    status: Value,
 }
 
 impl From<RawAdvanced> for AdvancedDaemonSet {
     fn from(raw: RawAdvanced) -> Self {
         static NONE: BTreeMap<String, String> = BTreeMap::new();
+        let (spec, unreadable) = match RawSpec::deserialize(&raw.spec) {
+            Ok(spec) => (spec, None),
+            Err(error) => (RawSpec::default(), Some(error.to_string())),
+        };
+        let status = AdvancedStatus::deserialize(&raw.status).unwrap_or_default();
         let fields = FieldSettings::of(AdvancedSpec {
-            rolling_update: raw.spec.update_strategy.rolling_update.as_ref(),
-            lifecycle: raw.spec.lifecycle.as_ref(),
-            burst_replicas: raw.spec.burst_replicas.as_ref(),
-            revision_history_limit: raw.spec.revision_history_limit,
-            partitioned_scaling: raw.spec.scale_strategy.partitioned_scaling,
+            rolling_update: spec.update_strategy.rolling_update.as_ref(),
+            lifecycle: spec.lifecycle.as_ref(),
+            burst_replicas: spec.burst_replicas.as_ref(),
+            revision_history_limit: spec.revision_history_limit,
+            partitioned_scaling: spec.scale_strategy.partitioned_scaling,
             annotations: raw.metadata.annotations.as_ref().unwrap_or(&NONE),
         });
-        let fields = fields.with_pods(&raw.spec.selector, &raw.spec.template);
+        let fields = match unreadable {
+            Some(why) => fields.unreadable(&raw.spec, &why),
+            None => fields.with_pods(&spec.selector, &spec.template),
+        };
         Self {
             metadata: raw.metadata,
             spec: DaemonSetSpec {
                 fields: Some(Box::new(fields)),
-                ..raw.spec.into()
+                ..spec.into()
             },
             status: DaemonSetStatus {
-                observed_generation: raw.status.observed_generation,
-                conditions: raw.status.conditions.clone(),
-                advanced: Some(Box::new(raw.status)),
+                observed_generation: status.observed_generation,
+                conditions: status.conditions.clone(),
+                advanced: Some(Box::new(status)),
             },
         }
     }
@@ -271,4 +280,62 @@ pub struct DaemonSetStatus {
     /// The rest, of an Advanced DaemonSet.
     #[serde(skip)]
     pub advanced: Option<Box<AdvancedStatus>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::core::Reading;
+    use crate::core::settings::read;
+
+    /// What is told of an Advanced DaemonSet with that spec; empty when it can be used.
+    fn told(spec: Value) -> String {
+        let object = json!({ "metadata": { "namespace": "shop", "name": "agent", "uid": "u" }, "spec": spec, "status": 7 });
+        let set: AdvancedDaemonSet =
+            serde_json::from_value(object).expect("any object of the kind");
+        match read(&DaemonSet::from(set).settings()) {
+            Reading::Invalid(invalid) => invalid.to_string(),
+            _ => String::new(),
+        }
+    }
+
+    #[test]
+    fn whatever_an_api_server_let_through_is_read_and_what_cannot_be_used_is_named() {
+        let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
+        let selector = json!({ "matchLabels": { "a": "b" } });
+        let with = |key: &str, value: Value| {
+            let mut spec = json!({ "selector": selector, "template": template });
+            spec[key] = value;
+            told(spec)
+        };
+        assert_eq!(with("minReadySeconds", json!(5)), "");
+        for (key, value, expected) in [
+            ("updateStrategy", json!("hello"), "cannot be read"),
+            ("minReadySeconds", json!("x"), "cannot be read"),
+            ("scaleStrategy", json!([1, 2]), "cannot be read"),
+            ("selector", json!({}), "spec.selector is"),
+            ("selector", json!({}), "every pod of the namespace"),
+            (
+                "selector",
+                json!({ "matchLabels": { "a": "c" } }),
+                "does not match the labels",
+            ),
+            (
+                "selector",
+                json!({ "matchExpressions": [{ "key": "controller-revision-hash", "operator": "DoesNotExist" }] }),
+                "does not match the labels",
+            ),
+            ("template", json!(null), "has no containers"),
+            ("template", json!("nothing"), "has no containers"),
+            ("burstReplicas", json!(-1), "spec.burstReplicas is"),
+        ] {
+            let told = with(key, value);
+            assert!(told.contains(expected), "{key}: {told}");
+        }
+        for spec in [json!(null), json!("x"), json!([])] {
+            assert_ne!(told(spec.clone()), "", "{spec}");
+        }
+    }
 }

@@ -640,7 +640,11 @@ impl Engine {
         now: Timestamp,
     ) -> Option<(Vec<Value>, StatusNumbers)> {
         let set = self.index.set(key)?;
-        set.advanced.as_ref()?;
+        let then = set.advanced.as_ref()?.counted_until(set.generation, now);
+        if let Some(then) = then.filter(|_| !changes) {
+            self.wake_at(key, Some(then)); // nodes are not counted for what is not written yet
+            return None;
+        }
         let state = set.revision_state(&self.index.revisions_of(&set.uid));
         let is_current = matches!(state, RevisionState::Current(_));
         let numbers = self.index.numbers(key, &state, is_current, now)?;

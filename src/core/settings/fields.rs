@@ -183,6 +183,14 @@ impl FieldSettings {
         self
     }
 
+    /// The same of one whose `spec` cannot be read at all, and why.
+    pub fn unreadable(mut self, spec: &Value, why: &str) -> Self {
+        self.is_unworkable = true;
+        let why = format!("which cannot be read ({why}); correct it");
+        self.invalid = Some(Invalid::new("spec", &quoted(&text(spec)), why));
+        self
+    }
+
     /// Whether pods can be made and found.
     pub fn is_workable(&self) -> bool {
         !self.is_unworkable
