@@ -1,6 +1,6 @@
 //! Events about state changes, sent in the background.
 //!
-//! An Event is for a person who looks at an object and wonders: so there is one when something changed, none per pod,
+//! An Event is for a person who looks at an object and wonders: so there is one when something changed, few about single pods,
 //! and no second one that says the same while it lasts. Nothing waits for an Event: what is refused is kept and tried again, with the
 //! time at which it was true, and what is too much or an hour old is counted and dropped.
 
@@ -30,6 +30,8 @@ use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
 
 /// Events that wait to be sent: a burst of one per DaemonSet of a large cluster after a start.
 const QUEUE: usize = 256;
+/// The same of those about single pods.
+const ASIDES: usize = 64;
 /// Events per minute and replica: room for all DaemonSets of a large cluster to change their state, far below what an
 /// API server notices.
 const PER_MINUTE: u32 = 240;
@@ -117,6 +119,8 @@ type LastNotes = BTreeMap<(String, String), (String, Timestamp)>;
 pub struct Events {
     client: Client,
     queue: Sender<Event>,
+    /// Those about single pods: they are sent while nothing else is to be.
+    asides: Sender<Event>,
     /// The last note per object and reason, and when somebody wanted to say it last.
     said: Arc<Mutex<LastNotes>>,
     clock: Clock,
@@ -138,16 +142,18 @@ pub fn start(
     metrics: Arc<Metrics>,
 ) -> (Events, EventSender) {
     let (queue, queued) = mpsc::channel(QUEUE);
+    let (asides, beside) = mpsc::channel(ASIDES);
     let events = Events {
         client: client.clone(),
         queue,
+        asides,
         said: Arc::default(),
         clock,
         instance: cut(instance, INSTANCE_LIMIT).to_owned(),
         metrics: metrics.clone(),
         number: Arc::default(),
     };
-    let sending = tokio::spawn(send_all(client, queued, metrics));
+    let sending = tokio::spawn(send_all(client, (queued, beside), metrics));
     (events, EventSender(sending))
 }
 
@@ -196,6 +202,14 @@ impl Events {
             self.metrics.event_dropped("queue_full");
         }
         sent
+    }
+
+    /// Says of a single pod what happened to it, when nothing about a rollout waits to be said; with many of them some are left out.
+    pub fn tell_aside(&self, about: &Subject, severity: Severity, reason: &str, note: &str) {
+        let event = self.event(about, severity, reason, cut(note, NOTE_LIMIT));
+        if self.asides.try_send(event).is_err() {
+            self.metrics.event_dropped("queue_full");
+        }
     }
 
     /// Says it at once. The `mark` makes it the same Event whoever says it, and however often; it ends when it was said, or
@@ -271,22 +285,29 @@ fn cut(text: &str, limit: usize) -> &str {
     &text[..end]
 }
 
-async fn send_all(client: Client, mut queued: Receiver<Event>, metrics: Arc<Metrics>) {
+async fn send_all(
+    client: Client,
+    (mut queued, mut beside): (Receiver<Event>, Receiver<Event>),
+    metrics: Arc<Metrics>,
+) {
     let (mut budget, mut unsent) = (Budget::new(), UnsentEvents::default());
     loop {
-        tokio::select! {
+        let event = tokio::select! {
+            biased;
             event = queued.recv() => match event {
                 None => return,
-                Some(event) if budget.take() => {
-                    if let Err(refused) = send(&client, event, &metrics).await {
-                        unsent.keep(refused, &metrics);
-                    }
-                }
-                Some(_) => metrics.event_dropped("too_many"),
+                Some(event) => event,
             },
             () = sleep_until(unsent.again), if !unsent.events.is_empty() => {
                 unsent.try_again(&client, &mut budget, &metrics).await;
+                continue;
             }
+            Some(event) = beside.recv() => event,
+        };
+        if !budget.take() {
+            metrics.event_dropped("too_many");
+        } else if let Err(refused) = send(&client, event, &metrics).await {
+            unsent.keep(refused, &metrics);
         }
     }
 }

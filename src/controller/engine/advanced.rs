@@ -366,7 +366,10 @@ impl Engine {
             note,
             ..Notice::default()
         };
-        self.publish(key, &notice);
+        if let Some((about, severity)) = self.event(key, &notice) {
+            let events = &self.parts.events;
+            events.tell_aside(&about, severity, reason, &notice.note);
+        }
     }
 
     /// Adopts pods that nobody controls, and lets those go that the selector does not match any more.
