@@ -27,7 +27,7 @@ use crate::k8s::client::eviction::{eviction, refusal};
 use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 
 /// Requests under way at once: a batch of 250 deletions takes a fraction of a second, and the API server hardly notices.
-const PARALLEL: usize = 64;
+pub(super) const PARALLEL: usize = 64;
 
 /// Attempts to update a pod in place whose kubelet writes to it at the same time (Kruise).
 const CONFLICTS: u32 = 5;
@@ -391,12 +391,24 @@ impl Writer {
         resource: &'static str,
         request: Result<http::Request<Vec<u8>>, request::Error>,
     ) -> Result<(), WriteError> {
+        self.send_for_metadata(verb, resource, request)
+            .await
+            .map(drop)
+    }
+
+    /// The same; answers with the object's metadata.
+    pub(super) async fn send_for_metadata(
+        &self,
+        verb: &'static str,
+        resource: &'static str,
+        request: Result<http::Request<Vec<u8>>, request::Error>,
+    ) -> Result<String, WriteError> {
         let request = request.map(|mut request| {
             let accept = http::HeaderValue::from_static(BRIEFLY);
             request.headers_mut().insert(http::header::ACCEPT, accept);
             request
         });
-        self.send(verb, resource, request).await.map(drop)
+        self.send(verb, resource, request).await
     }
 
     /// Sends one request when a slot is free and this replica still leads.

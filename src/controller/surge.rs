@@ -11,7 +11,7 @@ use kube::Resource as _;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 
-use super::apply::{WriteError, Writer, read, requests};
+use super::apply::{PARALLEL, WriteError, Writer, read, requests};
 use super::owner::DaemonSetOwner;
 use crate::core::names::CONTROLLER;
 use crate::core::{Action, NodeName, PodRef, Revision};
@@ -95,18 +95,28 @@ impl Writer {
         while answers.len() < nodes.len() {
             let rest = &nodes[answers.len()..];
             let now = &rest[..batch.min(rest.len())];
-            let made = join_all(now.iter().map(|node| self.make_advanced(&origin, node))).await;
+            let made = now
+                .iter()
+                .map(|node| self.make_advanced(&origin, node, false));
+            let made = join_all(made).await;
             let is_refused = made.iter().any(Result::is_err);
             answers.extend(made);
             if is_refused {
                 break;
             }
-            batch *= 2;
+            // More than can be under way would only wait, each with its pod in hand.
+            batch = (batch * 2).min(PARALLEL);
         }
         Ok(answers)
     }
 
-    async fn make_advanced(&self, origin: &TemplateOrigin<'_>, node: &NodeName) -> SurgeResult {
+    /// Makes a pod of an Advanced DaemonSet; `whole`: all of it is wanted in the answer, not only its metadata.
+    async fn make_advanced(
+        &self,
+        origin: &TemplateOrigin<'_>,
+        node: &NodeName,
+        whole: bool,
+    ) -> SurgeResult {
         let parameters = PostParams {
             field_manager: Some(CONTROLLER.to_owned()),
             ..PostParams::default()
@@ -114,7 +124,10 @@ impl Writer {
         let pod = manifest::advanced_manifest(origin, node);
         let request = requests::<k8s::Pod>(origin.namespace());
         let request = request.create(&parameters, pod.to_string().into_bytes());
-        let answer = self.send("create", "pods", request).await?;
+        let answer = match whole {
+            true => self.send("create", "pods", request).await?,
+            false => self.send_for_metadata("create", "pods", request).await?,
+        };
         let Ok(pod) = serde_json::from_str::<k8s::Pod>(&answer) else {
             return Ok(None);
         };
@@ -150,7 +163,7 @@ impl Writer {
             ..PostParams::default()
         };
         if origin.is_advanced() {
-            return self.make_advanced(origin, &wanted.node).await;
+            return self.make_advanced(origin, &wanted.node, true).await;
         }
         let mut taken = 0;
         loop {
