@@ -34,7 +34,6 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::core::eligibility::Obstacle;
 use crate::core::images::ImageKey;
-use crate::core::names::KRUISE_GROUP;
 use crate::core::revision::{RevisionFacts, adopted, hash_of};
 use crate::core::{
     Fleet, InView, NodeName, Reading, Revision, RevisionState, Strategy, Targeting, settings,
@@ -272,10 +271,7 @@ impl Index {
             shape: template.shape.clone(),
             images: template.images.as_slice().into(),
         };
-        let kind = match owner.api_version.split_once('/') {
-            Some((KRUISE_GROUP, _)) => SetKind::Advanced,
-            _ => SetKind::Native,
-        };
+        let kind = SetKind::of_api_version(&owner.api_version);
         let daemonset = SetKey::of_kind(kind, namespace, &owner.name);
         let owned = self.revisions.entry(owner.uid.as_str().into()).or_default();
         owned.insert(

@@ -264,17 +264,15 @@ impl Feed {
         kind: SetKind,
         event: Event<k8s::DaemonSet>,
     ) -> FeedOutcome {
-        let key_of =
-            |set: &k8s::DaemonSet| SetKey::of(&set.metadata).map(|key| SetKey { kind, ..key });
         match event {
             Event::Init => self.listing(kind).begin(),
             Event::InitApply(set) => {
-                self.listing(kind).seen.extend(key_of(&set));
+                self.listing(kind).seen.extend(SetKey::of_set(&set));
                 return self.apply_set(index, &set);
             }
             Event::Apply(set) => return self.apply_set(index, &set),
             Event::Delete(set) => {
-                let gone = key_of(&set).filter(|key| self.drop_set(index, key));
+                let gone = SetKey::of_set(&set).filter(|key| self.drop_set(index, key));
                 return FeedOutcome {
                     gone: gone.into_iter().collect(),
                     ..FeedOutcome::default()
@@ -318,12 +316,9 @@ impl Feed {
 
     /// Takes in a DaemonSet, watched or read.
     pub(super) fn apply_set(&mut self, index: &mut Index, set: &k8s::DaemonSet) -> FeedOutcome {
-        let Some(mut key) = SetKey::of(&set.metadata) else {
+        let Some(key) = SetKey::of_set(set) else {
             return FeedOutcome::default();
         };
-        if set.is_advanced() {
-            key.kind = SetKind::Advanced;
-        }
         match index.apply_set(set) {
             SetChange::Ignored => FeedOutcome {
                 strays: index.is_stray(&key),

@@ -1,6 +1,6 @@
 //! The two kinds called DaemonSet, and the words that differ between them.
 
-use super::names::KRUISE_VERSION;
+use super::names::{KRUISE_GROUP, KRUISE_VERSION};
 
 /// Which of the two kinds called DaemonSet it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,6 +13,14 @@ pub enum SetKind {
 }
 
 impl SetKind {
+    /// That of a DaemonSet which names this `apiVersion`, whatever version of its group.
+    pub fn of_api_version(api_version: &str) -> Self {
+        match api_version.split_once('/') {
+            Some((KRUISE_GROUP, _)) => Self::Advanced,
+            _ => Self::Native,
+        }
+    }
+
     /// Who makes and removes its pods and its revisions, as sentences call it.
     pub fn controller(self) -> &'static str {
         match self {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 pub use crate::core::SetKind;
+use crate::k8s::DaemonSet;
 
 /// Namespace and name of a DaemonSet, written `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +38,18 @@ impl SetKey {
     /// The key of a native DaemonSet; `None` when it lacks a namespace or a name.
     pub fn of(meta: &ObjectMeta) -> Option<Self> {
         Some(Self::new(meta.namespace.as_deref()?, meta.name.as_deref()?))
+    }
+
+    /// The key of a DaemonSet of either kind; `None` when it lacks a namespace or a name.
+    pub fn of_set(set: &DaemonSet) -> Option<Self> {
+        let kind = match set.is_advanced() {
+            true => SetKind::Advanced,
+            false => SetKind::Native,
+        };
+        Some(Self {
+            kind,
+            ..Self::of(&set.metadata)?
+        })
     }
 
     /// Whether it is an Advanced DaemonSet.

@@ -17,7 +17,6 @@ use tokio::sync::Semaphore;
 use tracing::warn;
 
 use super::reason::Reason;
-use crate::core::names::KRUISE_GROUP;
 use crate::core::{
     Mode, PodRevision, Reading, Revision, RevisionState, RevisionUnknown, is_paused,
 };
@@ -154,7 +153,7 @@ impl Live {
         freshness: ListParams,
     ) -> Result<(DaemonSet, Vec<ControllerRevision>), CallError> {
         let known = self.selectors().get(&owner.uid).cloned();
-        let kind = kind_of(owner);
+        let kind = SetKind::of_api_version(&owner.api_version);
         let set = async {
             let (name, params) = (&owner.name, GetParams::default());
             match kind {
@@ -269,14 +268,6 @@ pub(super) fn requests<K: Resource<DynamicType = ()>>(namespace: &str) -> Reques
     Request::new(K::url_path(&(), Some(namespace)))
 }
 
-/// The kind of the DaemonSet that owns a pod.
-fn kind_of(owner: &OwnerReference) -> SetKind {
-    match owner.api_version.split_once('/') {
-        Some((KRUISE_GROUP, _)) => SetKind::Advanced,
-        _ => SetKind::Native,
-    }
-}
-
 /// Judges a pod by its DaemonSet and the revisions; `last`: nothing will be read again.
 pub(super) fn judge(
     pod: &NodePod,
@@ -337,10 +328,7 @@ fn index(
     for revision in revisions {
         index.apply_revision(revision);
     }
-    let mut key = SetKey::of(&set.metadata)?;
-    if set.is_advanced() {
-        key.kind = SetKind::Advanced;
-    }
+    let key = SetKey::of_set(set)?;
     let pod: k8s::Pod = serde_json::from_str(pod.raw()).ok()?;
     index.apply_pod(&key, &pod, now)?;
     Some((index, key))
