@@ -103,17 +103,8 @@ const NETWORK: &str = "node.kubernetes.io/network-unavailable";
 impl Scheduling {
     /// Reads `spec.template` of a DaemonSet.
     pub fn from_template(template: &Value) -> Self {
-        Self::read(template, None)
-    }
-
-    /// The same without our difference: as the native controller itself judges.
-    pub fn as_native(template: &Value) -> Self {
-        Self::read(template, Some(Effect::NoExecute))
-    }
-
-    fn read(template: &Value, readiness: Option<Effect>) -> Self {
         let spec = &template["spec"];
-        let (tolerations, of_template) = read_tolerations(spec, readiness);
+        let (tolerations, of_template) = read_tolerations(spec);
         Self {
             node_name: non_empty(&spec["nodeName"]),
             node_selector: match &spec["nodeSelector"] {
@@ -297,7 +288,7 @@ fn is_readiness(taint: &Taint) -> bool {
 }
 
 /// All tolerations, and how many of them the template has itself.
-fn read_tolerations(spec: &Value, readiness: Option<Effect>) -> (Vec<Toleration>, usize) {
+fn read_tolerations(spec: &Value) -> (Vec<Toleration>, usize) {
     let own = spec["tolerations"].as_array().into_iter().flatten();
     let own: Vec<Toleration> = own.filter_map(Toleration::from_json).collect();
     let of_template = own.len();
@@ -307,7 +298,7 @@ fn read_tolerations(spec: &Value, readiness: Option<Effect>) -> (Vec<Toleration>
         .chain(on_host_network.then_some(NETWORK));
     let all = own
         .into_iter()
-        .chain(READINESS.map(|key| Toleration::of(key, readiness)))
+        .chain(READINESS.map(|key| Toleration::of(key, None)))
         .chain(no_schedule.map(|key| Toleration::of(key, Some(Effect::NoSchedule))));
     (all.collect(), of_template)
 }

@@ -42,7 +42,7 @@ pub(super) struct ManagedView<'a> {
 impl<'a> ManagedView<'a> {
     pub(super) fn targeting(&self, node: &str) -> Targeting {
         self.nodes.get(node).map_or(Targeting::No, |record| {
-            self.set.scheduling.targeting(&NodeFacts {
+            self.set.scheduling.native_targeting(&NodeFacts {
                 name: node,
                 labels: &record.labels,
                 taints: &record.taints,

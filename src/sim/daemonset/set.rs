@@ -55,7 +55,7 @@ impl Set {
             annotations: json!(annotations),
             template: spec["template"].clone(),
             selector: selector(&spec["selector"]),
-            scheduling: Scheduling::as_native(&spec["template"]),
+            scheduling: Scheduling::from_template(&spec["template"]),
             strategy: strategy(&spec["updateStrategy"]),
             min_ready: Duration::from_secs(spec["minReadySeconds"].as_u64().unwrap_or(0)),
             history_limit: spec["revisionHistoryLimit"]
