@@ -20,9 +20,10 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use super::removal;
 use crate::core::action::Action;
 use crate::core::fleet::{Fleet, Node, Pod, Readiness, Targeting};
-use crate::core::id::{NodeName, PodRevision, PodUid};
+use crate::core::id::{NodeName, PodName, PodRevision, PodUid};
 use crate::core::instant::later;
 use crate::core::lifecycle::PreDelete;
 use crate::core::settings::{Mode, Scaling, Strategy};
@@ -133,6 +134,11 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
     manage
 }
 
+/// Which of the pods of a node is the first: one that a kubelet has accepted, then by age and name (Kruise).
+fn rank(pod: &Pod) -> (bool, Timestamp, &PodName) {
+    (pod.started.is_none(), pod.created, &pod.name)
+}
+
 fn runs(node: &Node) -> bool {
     node.native == Targeting::Run && node.readiness != Readiness::Gone
 }
@@ -188,11 +194,7 @@ impl Manage {
         if running.len() < 2 {
             return running.len();
         }
-        // Those that a kubelet has accepted first, then by age and name (Kruise).
-        running.sort_by(|a, b| {
-            let rank = |pod: &Pod| (pod.started.is_none(), pod.created);
-            rank(a).cmp(&rank(b)).then_with(|| a.name.cmp(&b.name))
-        });
+        running.sort_by(|a, b| rank(a).cmp(&rank(b)));
         let is_new = |pod: &&&Pod| pod.revision == PodRevision::Current;
         let kept = match terms.surges() || running.iter().any(|pod| pod.surge) {
             true => [
@@ -211,20 +213,10 @@ impl Manage {
     fn remove(&mut self, pod: &Pod, terms: ManageTerms<'_>) {
         self.leaving.insert(pod.uid.clone());
         let hook = terms.hook().filter(|hook| hook.hooks(&pod.exit));
-        let Some(hook) = hook else {
-            self.actions.push(Action::Delete(pod.reference()));
-            return;
-        };
-        let gate = pod.exit.gate.as_ref().filter(|_| hook.mark_not_ready);
-        let gate = gate.and_then(|gate| gate.shut());
-        let begins = pod.exit.preparing.is_none();
-        if begins || gate.is_some() {
-            self.actions.push(Action::Mark {
-                pod: pod.reference(),
-                preparing: begins.then_some(true),
-                gate,
-            });
-        }
+        self.actions.extend(match hook {
+            None => Some(Action::Delete(pod.reference())),
+            Some(hook) => removal::mark(hook, pod),
+        });
     }
 
     /// With `partitionedScaling` only so many get their pods that `partition` nodes are left without a new one; those that
@@ -272,10 +264,7 @@ pub struct DaemonSetCounts {
 impl DaemonSetCounts {
     /// Counts a node: whether a pod belongs there, and its pods.
     pub fn add(&mut self, native: Targeting, pods: &[&Pod], min_ready: Duration, now: Timestamp) {
-        let rank = |pod: &Pod| (pod.started.is_none(), pod.created);
-        let first = pods
-            .iter()
-            .min_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| a.name.cmp(&b.name)));
+        let first = pods.iter().min_by_key(|pod| rank(pod));
         if native != Targeting::Run {
             self.misscheduled += usize::from(first.is_some());
             return;

@@ -17,7 +17,7 @@ use super::surge::Terms;
 use crate::core::action::Action;
 use crate::core::fleet::{Fleet, Node, Pod};
 use crate::core::instant::later;
-use crate::core::lifecycle::Preparing;
+use crate::core::lifecycle::{PreDelete, Preparing};
 use crate::core::settings::Strategy;
 use crate::core::verdict::Verdict;
 
@@ -33,20 +33,24 @@ pub(super) fn leave(
     let Some(hook) = hook.filter(|hook| hook.hooks(&pod.exit)) else {
         return asking.ask(pod);
     };
-    let gate = pod.exit.gate.as_ref().filter(|_| hook.mark_not_ready);
-    let gate = gate.and_then(|gate| gate.shut());
-    let begins = pod.exit.preparing.is_none();
-    let marks = (begins || gate.is_some()).then(|| Action::Mark {
-        pod: pod.reference(),
-        preparing: begins.then_some(true),
-        gate,
-    });
     let preparing = pod.exit.preparing;
     let waits = Verdict::HookPending {
         since: preparing.and_then(|preparing| preparing.since),
         overdue: overdue_at(pod).is_some_and(|at| at <= now),
     };
-    (marks, Some(waits))
+    (mark(hook, pod), Some(waits))
+}
+
+/// What marks a pod that waits for its hook, and takes it out of service where that is asked for; `None`: it is marked.
+pub(super) fn mark(hook: &PreDelete, pod: &Pod) -> Option<Action> {
+    let gate = pod.exit.gate.as_ref().filter(|_| hook.mark_not_ready);
+    let gate = gate.and_then(|gate| gate.shut());
+    let begins = pod.exit.preparing.is_none();
+    (begins || gate.is_some()).then(|| Action::Mark {
+        pod: pod.reference(),
+        preparing: begins.then_some(true),
+        gate,
+    })
 }
 
 /// Whether a pod on this node waits for its hook.
