@@ -6,10 +6,10 @@
 mod revisions;
 
 use kube::Resource as _;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::apply::{WriteError, Writer, read, requests};
+use super::apply::{WriteError, Writer, patched, read, requests};
 use super::owner::DaemonSetOwner;
 use super::surge::manifest::controlled_by_advanced;
 use crate::core::PodRef;
@@ -31,9 +31,8 @@ impl Writer {
         numbers: &StatusNumbers,
     ) -> Result<(), WriteError> {
         let parameters = PatchParams {
-            field_manager: Some(CONTROLLER.to_owned()),
             force: true,
-            ..PatchParams::default()
+            ..patched()
         };
         let body = json!({
             "apiVersion": KRUISE_VERSION,
@@ -111,10 +110,7 @@ impl Writer {
         name: &str,
         patch: &Patch<Value>,
     ) -> Result<(), WriteError> {
-        let parameters = PatchParams {
-            field_manager: Some(CONTROLLER.to_owned()),
-            ..PatchParams::default()
-        };
+        let parameters = patched();
         let request = requests::<k8s::Pod>(&key.namespace).patch(name, &parameters, patch);
         self.send_briefly("patch", "pods", request).await
     }
@@ -142,32 +138,19 @@ impl Writer {
         self.send("patch", "pods/status", request).await
     }
 
-    /// Deletes a ControllerRevision that nobody runs.
+    /// Deletes a ControllerRevision that nobody runs, and no other of its name; one that is gone is no matter.
     pub(super) async fn delete_revision(
         &self,
         namespace: &str,
         name: &str,
+        parameters: &DeleteParams,
     ) -> Result<(), WriteError> {
-        let request = requests::<k8s::ControllerRevision>(namespace);
-        let request = request.delete(name, &DeleteParams::default());
-        match self
-            .send_briefly("delete", "controllerrevisions", request)
-            .await
-        {
+        let request = requests::<k8s::ControllerRevision>(namespace).delete(name, parameters);
+        let resource = "controllerrevisions";
+        match self.send_briefly("delete", resource, request).await {
             Err(refusal) if refusal.failure() == Some(Failure::Gone) => Ok(()),
             answer => answer,
         }
-    }
-}
-
-/// What cannot be meant for another object of the same name.
-fn precondition(uid: &str) -> DeleteParams {
-    DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: Some(uid.to_owned()),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
     }
 }
 

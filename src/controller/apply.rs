@@ -201,10 +201,7 @@ impl Writer {
         preparing: bool,
         now: Timestamp,
     ) -> Result<(), WriteError> {
-        let parameters = PatchParams {
-            field_manager: Some(CONTROLLER.to_owned()),
-            ..PatchParams::default()
-        };
+        let parameters = patched();
         let patch = json!({
             "metadata": {
                 "uid": pod.uid.to_string(),
@@ -292,10 +289,7 @@ impl Writer {
         (renewal, state): (&Renewal, &str),
         now: Timestamp,
     ) -> Result<(), WriteError> {
-        let parameters = PatchParams {
-            field_manager: Some(CONTROLLER.to_owned()),
-            ..PatchParams::default()
-        };
+        let parameters = patched();
         let patch = Patch::Strategic(in_place::patch(pod, renewal, state, now));
         let request = requests::<k8s::Pod>(&key.namespace);
         let request = request.patch(pod.name.as_str(), &parameters, &patch);
@@ -308,10 +302,7 @@ impl Writer {
         namespace: &str,
         job: &Value,
     ) -> Result<String, WriteError> {
-        let parameters = PostParams {
-            field_manager: Some(CONTROLLER.to_owned()),
-            ..PostParams::default()
-        };
+        let parameters = posted();
         let body = job.to_string().into_bytes();
         let request = requests::<Job>(namespace).create(&parameters, body);
         self.send("create", "jobs", request).await
@@ -343,10 +334,7 @@ impl Writer {
         version: &str,
         condition: Value,
     ) -> Result<String, WriteError> {
-        let parameters = PatchParams {
-            field_manager: Some(CONTROLLER.to_owned()),
-            ..PatchParams::default()
-        };
+        let parameters = patched();
         let patch = json!({
             "metadata": { "uid": pod.uid.to_string(), "resourceVersion": version },
             "status": { "conditions": [condition] },
@@ -456,6 +444,33 @@ pub(super) async fn read<T: DeserializeOwned>(
         resource,
         error,
     })
+}
+
+/// How this controller patches.
+pub(super) fn patched() -> PatchParams {
+    PatchParams {
+        field_manager: Some(CONTROLLER.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+/// How it makes objects.
+pub(super) fn posted() -> PostParams {
+    PostParams {
+        field_manager: Some(CONTROLLER.to_owned()),
+        ..PostParams::default()
+    }
+}
+
+/// How it deletes an object, and no other of its name.
+pub(super) fn deleted(uid: &str) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    }
 }
 
 /// Requests for objects of this kind in a namespace.

@@ -27,6 +27,17 @@ pub(super) enum RefusalMeaning {
     Rejected(RejectedWrite),
 }
 
+impl RefusalMeaning {
+    /// What the API server says about it, if there is something to say.
+    pub(super) fn sentence(self) -> Option<String> {
+        match self {
+            Self::Rejected(rejected) => Some(rejected.sentence),
+            Self::Server(said) | Self::Conflict(said) | Self::Unwell(said) => Some(said),
+            Self::Nothing => None,
+        }
+    }
+}
+
 /// A write that the API server does not want.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RejectedWrite {

@@ -8,12 +8,11 @@ pub(super) mod manifest;
 
 use futures::future::join_all;
 use kube::Resource as _;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::Patch;
 use serde_json::{Value, json};
 
-use super::apply::{PARALLEL, WriteError, Writer, read, requests};
+use super::apply::{PARALLEL, WriteError, Writer, deleted, patched, posted, read, requests};
 use super::owner::DaemonSetOwner;
-use crate::core::names::CONTROLLER;
 use crate::core::{Action, NodeName, PodRef, Revision};
 use crate::index::SetKey;
 use crate::k8s;
@@ -117,10 +116,7 @@ impl Writer {
         node: &NodeName,
         whole: bool,
     ) -> SurgeResult {
-        let parameters = PostParams {
-            field_manager: Some(CONTROLLER.to_owned()),
-            ..PostParams::default()
-        };
+        let parameters = posted();
         let pod = manifest::advanced_manifest(origin, node);
         let request = requests::<k8s::Pod>(origin.namespace());
         let request = request.create(&parameters, pod.to_string().into_bytes());
@@ -137,14 +133,7 @@ impl Writer {
         // Nobody would ever find it again.
         let meta = &pod.metadata;
         if let (Some(name), Some(uid)) = (&meta.name, &meta.uid) {
-            let unwanted = DeleteParams {
-                preconditions: Some(Preconditions {
-                    uid: Some(uid.clone()),
-                    resource_version: None,
-                }),
-                ..DeleteParams::default()
-            };
-            let request = requests::<k8s::Pod>(origin.namespace()).delete(name, &unwanted);
+            let request = requests::<k8s::Pod>(origin.namespace()).delete(name, &deleted(uid));
             self.send_briefly("delete", "pods", request).await?;
         }
         let said = "pods is invalid: metadata.labels: as it was admitted it does not match the selector of its DaemonSet, and was \
@@ -158,10 +147,7 @@ impl Writer {
     }
 
     async fn make(&self, origin: &TemplateOrigin<'_>, wanted: &SurgeRequest) -> SurgeResult {
-        let parameters = PostParams {
-            field_manager: Some(CONTROLLER.to_owned()),
-            ..PostParams::default()
-        };
+        let parameters = posted();
         if origin.is_advanced() {
             return self.make_advanced(origin, &wanted.node, true).await;
         }
@@ -198,10 +184,7 @@ impl Writer {
         set: &DaemonSetOwner,
         pod: &PodRef,
     ) -> Result<(), WriteError> {
-        let parameters = PatchParams {
-            field_manager: Some(CONTROLLER.to_owned()),
-            ..PatchParams::default()
-        };
+        let parameters = patched();
         let patch = json!({ "metadata": {
             "uid": pod.uid.to_string(),
             "ownerReferences": [manifest::controlled_by("DaemonSet", &key.name, &set.uid)],

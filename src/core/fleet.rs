@@ -298,7 +298,7 @@ impl Pod {
     }
 
     /// The pod as it was judged.
-    pub(super) fn reference(&self) -> PodRef {
+    pub fn reference(&self) -> PodRef {
         PodRef {
             name: self.name.clone(),
             uid: self.uid.clone(),

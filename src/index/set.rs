@@ -712,14 +712,9 @@ impl SetRecord {
 
     /// Its pods that carry a hash, each with that.
     pub fn hashed_pods(&self) -> impl Iterator<Item = (Revision, PodRef)> {
-        self.pods.iter().filter_map(|(_, record)| {
-            let pod = PodRef {
-                name: record.pod.name.clone(),
-                uid: record.pod.uid.clone(),
-                resource_version: record.pod.resource_version.clone(),
-            };
-            Some((record.hash()?.clone(), pod))
-        })
+        self.pods
+            .iter()
+            .filter_map(|(_, record)| Some((record.hash()?.clone(), record.pod.reference())))
     }
 
     /// What is known of its current revision.

@@ -7,16 +7,15 @@
 use std::collections::BTreeMap;
 
 use kube::Resource as _;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch};
 use kube::core::Request;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::precondition;
-use crate::controller::apply::{WriteError, Writer, read, requests};
+use crate::controller::apply::{WriteError, Writer, deleted, patched, posted, read, requests};
 use crate::controller::owner::DaemonSetOwner;
 use crate::controller::surge::manifest::controlled_by_advanced;
-use crate::core::names::{CONTROLLER, REVISION_HASH_LABEL};
+use crate::core::names::REVISION_HASH_LABEL;
 use crate::core::revision::TemplateFingerprint;
 use crate::core::{PodRef, Revision};
 use crate::index::SetKey;
@@ -169,10 +168,7 @@ impl Writer {
         name: &str,
         patch: &Value,
     ) -> Result<Value, WriteError> {
-        let parameters = PatchParams {
-            field_manager: Some(CONTROLLER.to_owned()),
-            ..PatchParams::default()
-        };
+        let parameters = patched();
         let requests = requests::<k8s::ControllerRevision>(&key.namespace);
         let request = requests.patch(name, &parameters, &Patch::Merge(patch));
         let answer = self.send("patch", "controllerrevisions", request).await?;
@@ -198,15 +194,9 @@ impl Writer {
             }
         }
         let uid = twin["metadata"]["uid"].as_str().unwrap_or_default();
-        let requests = requests::<k8s::ControllerRevision>(&sync.key.namespace);
-        let request = requests.delete(name(twin), &precondition(uid));
-        match self
-            .send_briefly("delete", "controllerrevisions", request)
+        let namespace = &sync.key.namespace;
+        self.delete_revision(namespace, name(twin), &deleted(uid))
             .await
-        {
-            Err(refusal) if refusal.failure() == Some(Failure::Gone) => Ok(()),
-            answer => answer,
-        }
     }
 
     /// Puts the template of `set` into a new revision; with that `status.collisionCount`.
@@ -216,10 +206,7 @@ impl Writer {
         set: &Value,
         number: i64,
     ) -> Result<(Value, i64), WriteError> {
-        let parameters = PostParams {
-            field_manager: Some(CONTROLLER.to_owned()),
-            ..PostParams::default()
-        };
+        let parameters = posted();
         let template = payload(&set["spec"]["template"]);
         let mut collisions = sync.collisions;
         loop {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use tracing::{debug, info, warn};
 
@@ -18,8 +19,8 @@ use crate::controller::report::{Notice, Report};
 use crate::controller::surge::SurgeResult;
 use crate::core::messages::not_created;
 use crate::core::{
-    Action, Fleet, Manage, NodeName, PodName, PodRef, PodUid, Readiness, Revision, RevisionState,
-    manage,
+    Action, Fleet, Manage, NodeName, Pod, PodName, PodRef, PodUid, Readiness, Revision,
+    RevisionState, manage,
 };
 use crate::index::{NumbersDue, PodWrite, SetKey, StatusNumbers, WriteAnswer};
 use crate::k8s::client::Failure;
@@ -134,7 +135,7 @@ impl Engine {
             RevisionState::Current(revision) => {
                 self.claim(key, now);
                 self.create(key, revision, std::mem::take(&mut managed.create), now);
-                self.trim(key, fleet, revision);
+                self.trim(key, revision);
                 self.open_gates(key, fleet, &actions, now);
             }
             RevisionState::Unknown(_) => self.sync_revisions(key, now),
@@ -262,13 +263,7 @@ impl Engine {
 
     /// Remembers why a pod could not be made, and tells it once.
     fn note_not_created(&mut self, key: &SetKey, refusal: Option<&WriteError>) {
-        let said = refusal.and_then(|refusal| match meaning(refusal, "") {
-            RefusalMeaning::Rejected(rejected) => Some(rejected.sentence),
-            RefusalMeaning::Server(said)
-            | RefusalMeaning::Conflict(said)
-            | RefusalMeaning::Unwell(said) => Some(said),
-            RefusalMeaning::Nothing => None,
-        });
+        let said = refusal.and_then(|refusal| meaning(refusal, "").sentence());
         if let Some(set) = self.index.set_mut(key) {
             let why = said
                 .as_deref()
@@ -419,13 +414,7 @@ impl Engine {
                     && !pod.in_place.is_under_way()
                     && !actions.iter().any(|action| action.pod().uid == pod.uid)
             });
-        let pods: Vec<_> = shut
-            .map(|pod| PodRef {
-                name: pod.name.clone(),
-                uid: pod.uid.clone(),
-                resource_version: pod.resource_version.clone(),
-            })
-            .collect();
+        let pods: Vec<_> = shut.map(Pod::reference).collect();
         for pod in pods {
             let (writer, at) = (self.parts.writer.clone(), at.clone());
             self.tended(key, async move |key| {
@@ -436,7 +425,7 @@ impl Engine {
     }
 
     /// Removes the oldest revisions beyond `revisionHistoryLimit` that no pod runs.
-    fn trim(&mut self, key: &SetKey, fleet: &Fleet, current: &Revision) {
+    fn trim(&mut self, key: &SetKey, current: &Revision) {
         let Some(set) = self.index.set(key) else {
             return;
         };
@@ -446,14 +435,12 @@ impl Engine {
         let mut old = self.index.named_revisions_of(&set.uid);
         old.retain(|(_, facts)| facts.hash != *current);
         let surplus = old.len().saturating_sub(advanced.scaling.history_limit);
-        if surplus == 0 || !matches!(fleet.revision, RevisionState::Current(_)) {
+        if surplus == 0 {
             return;
         }
-        let live: BTreeSet<String> = set.hashes().map(|hash| hash.to_string()).collect();
+        let live: BTreeSet<&Revision> = set.hashes().collect();
         old.sort_by_key(|(_, facts)| facts.number);
-        let gone = old
-            .iter()
-            .filter(|(_, facts)| !live.contains(facts.hash.as_str()));
+        let gone = old.iter().filter(|(_, facts)| !live.contains(&facts.hash));
         let gone: Vec<String> = gone
             .map(|(name, _)| name.to_string())
             .take(surplus)
@@ -465,7 +452,8 @@ impl Engine {
         self.tended(key, async move |key| {
             let mut trimmed = Vec::new();
             for name in gone {
-                let answer = writer.delete_revision(&key.namespace, &name).await;
+                let any = DeleteParams::default();
+                let answer = writer.delete_revision(&key.namespace, &name, &any).await;
                 trimmed.push((name, answer));
             }
             Tended::Trimmed(trimmed)
@@ -610,10 +598,9 @@ impl Engine {
     fn note_unrevised(&mut self, key: &SetKey, refusal: &WriteError) {
         let meaning = meaning(refusal, "");
         self.note_refusal(key, refusal, Some(&meaning));
-        let said = match meaning {
-            RefusalMeaning::Rejected(rejected) => rejected.sentence,
-            RefusalMeaning::Server(said) | RefusalMeaning::Unwell(said) => said,
-            RefusalMeaning::Conflict(_) | RefusalMeaning::Nothing => return,
+        let is_conflict = matches!(meaning, RefusalMeaning::Conflict(_));
+        let Some(said) = meaning.sentence().filter(|_| !is_conflict) else {
+            return;
         };
         if let Some(set) = self.index.set_mut(key) {
             set.set_not_created(Some(said.as_str().into()));
