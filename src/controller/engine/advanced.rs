@@ -173,12 +173,12 @@ impl Engine {
             return;
         }
         let state = self.state.sets.entry(key.clone()).or_default();
+        let refused = state.creations.holds(now);
         if let Some(until) = state.pods.holds(now) {
-            state.wake = state.wake.into_iter().chain([until]).min();
-            return;
+            return self.wake_at(key, Some(until));
         }
-        if let Some(until) = state.creations.holds(now) {
-            state.wake = state.wake.into_iter().chain([until]).min();
+        if refused.is_some() {
+            self.wake_at(key, refused);
             // Who was refused holds up nobody else.
             let set = self.index.set(key);
             let advanced = set.and_then(|set| set.advanced.as_ref());
@@ -197,7 +197,7 @@ impl Engine {
         if let Some(advanced) = index.set_mut(key).and_then(|set| set.advanced.as_mut()) {
             advanced.begin_creation(nodes.iter(), now);
         }
-        state.under_way += 1;
+        self.state.sets.entry(key.clone()).or_default().under_way += 1;
         let (writer, key, revision) = (self.parts.writer.clone(), key.clone(), revision.clone());
         self.spawn(key.clone(), async move {
             let origin = (name.as_str(), &revision);
@@ -371,8 +371,7 @@ impl Engine {
     fn claim(&mut self, key: &SetKey, now: Timestamp) {
         let state = self.state.sets.entry(key.clone()).or_default();
         if let Some(until) = state.pods.holds(now) {
-            state.wake = state.wake.into_iter().chain([until]).min();
-            return;
+            return self.wake_at(key, Some(until));
         }
         let Some(set) = self.index.set_mut(key) else {
             return;
@@ -512,6 +511,10 @@ impl Engine {
 
     /// Has the present template put into a revision, or found in one.
     fn sync_revisions(&mut self, key: &SetKey, now: Timestamp) {
+        let state = self.state.sets.entry(key.clone()).or_default();
+        if let Some(until) = state.revisions.holds(now) {
+            return self.wake_at(key, Some(until));
+        }
         let Some(set) = self.index.set(key) else {
             return;
         };
@@ -527,11 +530,6 @@ impl Engine {
             pods,
             collisions: set.advanced.as_ref().map_or(0, |own| own.collisions),
         };
-        let state = self.state.sets.entry(key.clone()).or_default();
-        if let Some(until) = state.revisions.holds(now) {
-            state.wake = state.wake.into_iter().chain([until]).min();
-            return;
-        }
         state.under_way += 1;
         let writer = self.parts.writer.clone();
         self.spawn(key.clone(), async move {
@@ -587,7 +585,7 @@ impl Engine {
         if let Some(state) = self.state.sets.get_mut(key) {
             state.revisions.slow_down(now);
             let until = state.revisions.holds(now);
-            state.wake = state.wake.into_iter().chain(until).min();
+            self.wake_at(key, until);
         }
         if let Some(refusal) = refusal {
             self.note_unrevised(key, &refusal);
