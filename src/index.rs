@@ -394,6 +394,11 @@ impl Index {
             .collect()
     }
 
+    /// How many there are.
+    pub fn count_revisions(&self, uid: &str) -> usize {
+        self.revisions.get(uid).map_or(0, BTreeMap::len)
+    }
+
     /// The same with the name of each ControllerRevision.
     pub fn named_revisions_of(&self, uid: &str) -> Vec<(Arc<str>, RevisionFacts)> {
         let owned = self.revisions.get(uid).into_iter().flatten();

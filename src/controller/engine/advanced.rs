@@ -376,11 +376,14 @@ impl Engine {
         let Some(set) = self.index.set_mut(key) else {
             return;
         };
-        let owner = DaemonSetOwner::of(set);
         let Some(advanced) = &mut set.advanced else {
             return;
         };
         let (orphans, strays) = (advanced.take_orphans(), advanced.take_strays());
+        if orphans.is_empty() && strays.is_empty() {
+            return; // as nearly always
+        }
+        let owner = DaemonSetOwner::of(set);
         for pod in orphans {
             info!(daemonset = %key, pod = %pod.name, "Adopts a pod that nobody controls");
             let (writer, owner) = (self.parts.writer.clone(), owner.clone());
@@ -431,6 +434,9 @@ impl Engine {
         let Some(advanced) = &set.advanced else {
             return;
         };
+        if self.index.count_revisions(&set.uid) <= advanced.scaling.history_limit {
+            return; // as nearly always
+        }
         let mut old = self.index.named_revisions_of(&set.uid);
         old.retain(|(_, facts)| facts.hash != *current);
         let surplus = old.len().saturating_sub(advanced.scaling.history_limit);
