@@ -20,11 +20,11 @@ agent_tells() { # what its owner would read on that node
   curl --silent --max-time 10 http://127.0.0.1:10267/pods | grep -F "\"nodeName\":\"${nodes[0]}\"" | grep -F "\"$1" > /dev/null
 }
 another_leads() { has_leader && [ "$(holder)" != "$leader" ]; }
-# The replica whose log says that it became the leader under that identity.
+# The replica whose log says that it became the leader under that identity; the other one's says whose Lease it waits for.
 replica_named() {
   local pod
   for pod in $(replicas); do
-    if kubectl -n yurt-ds logs "$pod" 2> /dev/null | grep -F "$1" > /dev/null; then echo "$pod" && return; fi
+    if kubectl -n yurt-ds logs "$pod" 2> /dev/null | grep -F "Leading identity=$1" > /dev/null; then echo "$pod" && return; fi
   done
 }
 revision_of() { kubectl get pods -l app=hello --field-selector "$(on_node "$1")" -o 'jsonpath={.items[*].spec.containers[0].image}'; }
