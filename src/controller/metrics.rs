@@ -357,7 +357,7 @@ fn histogram(registry: &mut Registry) -> Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{Counts, PauseRecord, PauseStand, Verdict};
+    use crate::core::{Counts, PauseRecord, PauseStand, SetKind, Verdict};
     use k8s_openapi::jiff::Timestamp;
 
     fn agent() -> SetKey {
@@ -405,11 +405,11 @@ mod tests {
         metrics.record_plan(agent(), &plan(), plan().phase);
         let page = metrics.encode();
         for line in [
-            r#"yurt_ds_nodes{namespace="shop",daemonset="agent",verdict="Done"} 7"#,
-            r#"yurt_ds_nodes{namespace="shop",daemonset="agent",verdict="Offline"} 2"#,
-            r#"yurt_ds_nodes{namespace="shop",daemonset="agent",verdict="Budget"} 0"#,
-            r#"yurt_ds_rollout_complete{namespace="shop",daemonset="agent"} 1"#,
-            r#"yurt_ds_allowed_unavailable{namespace="shop",daemonset="agent"} 1"#,
+            r#"yurt_ds_nodes{namespace="shop",daemonset="agent",group="apps",verdict="Done"} 7"#,
+            r#"yurt_ds_nodes{namespace="shop",daemonset="agent",group="apps",verdict="Offline"} 2"#,
+            r#"yurt_ds_nodes{namespace="shop",daemonset="agent",group="apps",verdict="Budget"} 0"#,
+            r#"yurt_ds_rollout_complete{namespace="shop",daemonset="agent",group="apps"} 1"#,
+            r#"yurt_ds_allowed_unavailable{namespace="shop",daemonset="agent",group="apps"} 1"#,
         ] {
             assert!(page.contains(line), "{line} is not in {page}");
         }
@@ -434,19 +434,36 @@ mod tests {
             },
             plan().phase,
         );
-        let line = r#"yurt_ds_paused_since_timestamp_seconds{namespace="shop",daemonset="agent"} 1800000000"#;
+        let line = r#"yurt_ds_paused_since_timestamp_seconds{namespace="shop",daemonset="agent",group="apps"} 1800000000"#;
         assert!(metrics.encode().contains(line));
         metrics.record_plan(agent(), &plan(), plan().phase);
         assert!(!metrics.encode().contains("paused_since_timestamp_seconds{"));
         metrics.record_invalid(agent());
         let page = metrics.encode();
         assert!(!page.contains("verdict="), "{page}");
-        assert!(page.contains(r#"yurt_ds_settings_invalid{namespace="shop",daemonset="agent"} 1"#));
+        assert!(page.contains(r#"yurt_ds_settings_invalid{namespace="shop",daemonset="agent",group="apps"} 1"#));
         metrics.forget(&agent());
         assert!(!metrics.encode().contains("agent"), "{}", metrics.encode());
         metrics.record_plan(agent(), &Plan { pause, ..plan() }, plan().phase);
         metrics.forget_all();
         assert!(!metrics.encode().contains("agent"), "{}", metrics.encode());
+    }
+
+    #[test]
+    fn both_kinds_of_one_name_have_series_of_their_own() {
+        let metrics = Metrics::new();
+        let advanced = SetKey::of_kind(SetKind::Advanced, "shop", "agent");
+        metrics.record_plan(agent(), &plan(), plan().phase);
+        metrics.record_invalid(advanced.clone());
+        let page = metrics.encode();
+        for line in [
+            r#"yurt_ds_settings_invalid{namespace="shop",daemonset="agent",group="apps"} 0"#,
+            r#"yurt_ds_settings_invalid{namespace="shop",daemonset="agent",group="apps.kruise.io"} 1"#,
+        ] {
+            assert!(page.contains(line), "{line} is not in {page}");
+        }
+        metrics.forget(&advanced);
+        assert!(!metrics.encode().contains("kruise"), "{}", metrics.encode());
     }
 
     #[test]

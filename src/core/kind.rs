@@ -37,6 +37,14 @@ impl SetKind {
         }
     }
 
+    /// The group of its API.
+    pub fn group(self) -> &'static str {
+        match self {
+            Self::Native => "apps",
+            Self::Advanced => KRUISE_GROUP,
+        }
+    }
+
     /// Its `apiVersion`.
     pub fn api_version(self) -> &'static str {
         match self {

@@ -166,13 +166,17 @@ impl Collector for Rollouts {
 /// A label and its value.
 type Label<'a> = (&'static str, &'a str);
 
-fn labels(key: &SetKey) -> [Label<'_>; 2] {
-    [("namespace", &key.namespace), ("daemonset", &key.name)]
+fn labels(key: &SetKey) -> [Label<'_>; 3] {
+    [
+        ("namespace", &key.namespace),
+        ("daemonset", &key.name),
+        ("group", key.kind.group()),
+    ]
 }
 
-fn series<'a>(key: &'a SetKey, label: &'static str, value: &'static str) -> [Label<'a>; 3] {
-    let [namespace, daemonset] = labels(key);
-    [namespace, daemonset, (label, value)]
+fn series<'a>(key: &'a SetKey, label: &'static str, value: &'static str) -> [Label<'a>; 4] {
+    let [namespace, daemonset, group] = labels(key);
+    [namespace, daemonset, group, (label, value)]
 }
 
 /// Writes a gauge with its series.
