@@ -127,7 +127,7 @@ pub struct StatusArgs {
 /// Flags of `yurt-ds ctl why`.
 #[derive(Clone, Debug, Args)]
 pub struct WhyArgs {
-    /// The DaemonSet
+    /// The DaemonSet; ads/NAME is an Advanced one, where a native one has that name too
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
     /// The node
@@ -141,7 +141,7 @@ pub struct WhyArgs {
 /// Flags of `yurt-ds ctl undo`.
 #[derive(Clone, Debug, Args)]
 pub struct UndoArgs {
-    /// The DaemonSet
+    /// The DaemonSet; ads/NAME is an Advanced one, where a native one has that name too
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
     /// The number of the revision, as kubectl rollout history shows it [default: the newest that was made before the present
@@ -164,7 +164,7 @@ pub struct UndoArgs {
 /// Flags of `yurt-ds ctl pause`.
 #[derive(Clone, Debug, Args)]
 pub struct PauseArgs {
-    /// The DaemonSet
+    /// The DaemonSet; ads/NAME is an Advanced one, where a native one has that name too
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
     /// Resume by itself after that long, as 2h or 30m
@@ -179,7 +179,7 @@ pub struct PauseArgs {
 /// Flags of `yurt-ds ctl resume`.
 #[derive(Clone, Debug, Args)]
 pub struct ResumeArgs {
-    /// The DaemonSet
+    /// The DaemonSet; ads/NAME is an Advanced one, where a native one has that name too
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
 }
@@ -187,7 +187,7 @@ pub struct ResumeArgs {
 /// Flags of `yurt-ds ctl plan`.
 #[derive(Clone, Debug, Args)]
 pub struct PlanArgs {
-    /// The DaemonSet
+    /// The DaemonSet; ads/NAME is an Advanced one, where a native one has that name too
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
     /// With this setting, as max-unavailable=20%; may be repeated
@@ -237,7 +237,7 @@ pub struct PlanArgs {
 /// Flags of `yurt-ds ctl settings`.
 #[derive(Clone, Debug, Args)]
 pub struct SettingsArgs {
-    /// One DaemonSet [default: none, only what can be set]
+    /// One DaemonSet; ads/NAME is an Advanced one, where a native one has that name too [default: none, only what can be set]
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: Option<String>,
     /// How to show it
@@ -248,7 +248,7 @@ pub struct SettingsArgs {
 /// Flags of `yurt-ds ctl approve`.
 #[derive(Clone, Debug, Args)]
 pub struct ApproveArgs {
-    /// The DaemonSet
+    /// The DaemonSet; ads/NAME is an Advanced one, where a native one has that name too
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
     /// The wave, as it is called in the annotation waves
@@ -259,7 +259,7 @@ pub struct ApproveArgs {
 /// Flags of `yurt-ds ctl eject`.
 #[derive(Clone, Debug, Args)]
 pub struct EjectArgs {
-    /// The DaemonSet
+    /// The DaemonSet; ads/NAME is an Advanced one, where a native one has that name too
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
     /// Also while nodes run an old revision: Kubernetes then replaces their pods at once

@@ -30,6 +30,7 @@ use super::permissions::DeniedPermissions;
 use super::server::{self, Abilities};
 use crate::backoff::Backoff;
 use crate::clock::Clock;
+use crate::core::remedy::KRUISE_RUNS;
 use crate::k8s::client::{self, CallError, Failure, WATCH_TIMEOUT_SECONDS};
 use crate::k8s::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Node, Pod};
 
@@ -94,11 +95,7 @@ impl AdvancedAbsence {
                 "No Advanced DaemonSets: the CustomResourceDefinition daemonsets.apps.kruise.io is not installed, or does not \
                  serve v1beta1; native DaemonSets are rolled out, and it is looked for now and then (--controllers native: never)"
             }
-            Self::OfKruise => {
-                "Advanced DaemonSets are left alone: Kruise's manager runs (its Lease kruise-system/kruise-manager is renewed), and \
-                 two controllers would fight over their pods; stop one of them: kubectl -n kruise-system scale deployment \
-                 kruise-controller-manager --replicas=0, or run this one with --controllers native"
-            }
+            Self::OfKruise => KRUISE_RUNS,
         }
     }
 }

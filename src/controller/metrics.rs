@@ -441,7 +441,9 @@ mod tests {
         metrics.record_invalid(agent());
         let page = metrics.encode();
         assert!(!page.contains("verdict="), "{page}");
-        assert!(page.contains(r#"yurt_ds_settings_invalid{namespace="shop",daemonset="agent",group="apps"} 1"#));
+        assert!(page.contains(
+            r#"yurt_ds_settings_invalid{namespace="shop",daemonset="agent",group="apps"} 1"#
+        ));
         metrics.forget(&agent());
         assert!(!metrics.encode().contains("agent"), "{}", metrics.encode());
         metrics.record_plan(agent(), &Plan { pause, ..plan() }, plan().phase);

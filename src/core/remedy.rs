@@ -9,6 +9,11 @@ use super::id::{Revision, RevisionState};
 /// How a person finds out whether a controller is at work.
 pub const LOOK_FOR_IT: &str = "kubectl get leases -A shows whether one is (but for those without leader election), and its log says what it may not do";
 
+/// What is said of Advanced DaemonSets while the manager of OpenKruise is at work.
+pub const KRUISE_RUNS: &str = "Kruise's manager runs (its Lease kruise-system/kruise-manager is renewed), and two controllers would fight over the \
+    pods of Advanced DaemonSets, so yurt-ds leaves them alone; stop one of them: kubectl -n kruise-system scale deployment \
+    kruise-controller-manager --replicas=0, or run yurt-ds controller with --controllers native";
+
 /// The ways on from a revision that fails, as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
 ///
 /// After somebody went back to the oldest revision that is kept, going back once more would bring the one that failed

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::access::Access;
 use crate::clock::Clock;
-use crate::core::names::LEASE;
+use crate::core::names::{KRUISE_LEASE, LEASE};
 use crate::core::remedy::LOOK_FOR_IT;
 use crate::core::{Action, instant};
 use crate::index::SetKey;
@@ -32,6 +32,8 @@ const SILENCE: SignedDuration = SignedDuration::from_mins(3);
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How often somebody who waits looks.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Whoever has not renewed Kruise's Lease for so long does not work: twice as long as the Lease lasts.
+const KRUISE_SILENCE: SignedDuration = SignedDuration::from_secs(30);
 /// Where the manifests put the controller.
 const HOME: &str = "yurt-ds";
 
@@ -101,9 +103,11 @@ impl ControllerLiveness {
 
 /// Looks at the Lease; `now` is what our clock says, in case the API server does not tell the time.
 pub(super) async fn liveness_of(access: &Access, now: Timestamp) -> ControllerLiveness {
-    let everywhere = leases(access, None).await;
+    let everywhere = leases(access, None, LEASE).await;
     let found = match everywhere {
-        Err(error) if error.failure() == Failure::Forbidden => leases(access, Some(HOME)).await,
+        Err(error) if error.failure() == Failure::Forbidden => {
+            leases(access, Some(HOME), LEASE).await
+        }
         found => found,
     };
     match found {
@@ -114,6 +118,26 @@ pub(super) async fn liveness_of(access: &Access, now: Timestamp) -> ControllerLi
             _ => ControllerLiveness::NoAnswer,
         },
     }
+}
+
+/// Whether Kruise's manager is at work, which makes the pods of Advanced DaemonSets itself; not where its Lease may not be read.
+pub(super) async fn is_kruise_running(access: &Access, now: Timestamp) -> bool {
+    let (namespace, name) = KRUISE_LEASE;
+    let found = leases(access, Some(namespace), name).await;
+    found.is_ok_and(|(leases, told)| renews(&leases, told.unwrap_or(now)))
+}
+
+/// Whether somebody holds one of these Leases of Kruise's manager at `now`.
+fn renews(leases: &[Lease], now: Timestamp) -> bool {
+    leases
+        .iter()
+        .filter_map(|lease| lease.spec.as_ref())
+        .any(|spec| {
+            let is_held =
+                (spec.holder_identity.as_deref()).is_some_and(|holder| !holder.is_empty());
+            let renewed = spec.renew_time.as_ref().map(|time| time.0);
+            is_held && renewed.is_some_and(|at| now.duration_since(at) < KRUISE_SILENCE)
+        })
 }
 
 /// What Leases of that name, of one installation or several, tell at `now`.
@@ -146,9 +170,10 @@ fn judge(leases: &[Lease], now: Timestamp) -> ControllerLiveness {
 async fn leases(
     access: &Access,
     namespace: Option<&str>,
+    name: &str,
 ) -> Result<(Vec<Lease>, Option<Timestamp>), CallError> {
     let request = Request::new(Lease::url_path(&(), namespace));
-    let only = ListParams::default().fields(&format!("metadata.name={LEASE}"));
+    let only = ListParams::default().fields(&format!("metadata.name={name}"));
     let request = request.list(&only).map_err(kube::Error::BuildRequest)?;
     within(PATIENCE, async {
         let response = access.client.send(request.map(Body::from)).await?;
@@ -298,6 +323,19 @@ mod tests {
             words.starts_with("no controller has spoken for 3m (Lease a/yurt-ds-controller)"),
             "{words}"
         );
+    }
+
+    #[test]
+    fn kruise_runs_while_somebody_holds_its_lease_and_renews_it() {
+        let now: Timestamp = "2026-01-01T00:03:00Z".parse().unwrap();
+        let fresh = lease("kruise-system", json!("2026-01-01T00:02:31.000000Z"));
+        let old = lease("kruise-system", json!("2026-01-01T00:02:30.000000Z"));
+        let mut released = fresh.clone();
+        released.spec.get_or_insert_default().holder_identity = Some(String::new());
+        assert!(renews(&[fresh], now));
+        for none in [vec![], vec![old], vec![released]] {
+            assert!(!renews(&none, now));
+        }
     }
 
     #[test]

@@ -12,8 +12,8 @@ own ClusterRole view lacks the nodes). What may not be read is said, and never g
   approve, eject     the same, and get daemonsets; where no controller runs, eject also patches daemonsets/status and
                      pods/status
   undo               get, list and patch daemonsets, list controllerrevisions
-Of Advanced DaemonSets the same daemonsets in the group apps.kruise.io (manifests/components/advanced/people.yaml). Whoever may not
-see these, or has none, works with native ones as ever";
+Of Advanced DaemonSets the same daemonsets in the group apps.kruise.io (manifests/components/advanced/people.yaml), and to know
+whether Kruise's manager runs, list the Lease kruise-manager. Whoever may not see these, or has none, works with native ones as ever";
 
 #[cfg(test)]
 mod tests {
@@ -72,6 +72,7 @@ mod tests {
         for name in ["yurt-ds-viewer", "yurt-ds-operator"] {
             let mut native = granted(name);
             native.retain(|(_, what)| what == "daemonsets");
+            native.insert(("list".to_owned(), "leases".to_owned()));
             assert_eq!(granted_by(file, &format!("{name}-advanced")), native);
         }
         assert!(file.matches("apiGroups: [apps.kruise.io]").count() == 2);

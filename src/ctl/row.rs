@@ -12,7 +12,7 @@ use crate::core::messages::node::urgency;
 use crate::core::messages::rollout::RolloutView;
 use crate::core::messages::verdict::explain;
 use crate::core::messages::{newcomers, quietly_paused, revision_word};
-use crate::core::remedy::LOOK_FOR_IT;
+use crate::core::remedy::{KRUISE_RUNS, LOOK_FOR_IT};
 use crate::core::{Guarded, NodeName, Phase, SetKind, Verdict, instant};
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
@@ -389,6 +389,9 @@ fn outpaced(snapshot: &RolloutSnapshot) -> Option<String> {
 
 /// What is not known, or stands still, for want of a controller or of a right.
 pub(super) fn liveness_notes(snapshot: &RolloutSnapshot) -> Vec<String> {
+    if snapshot.is_of_kruise {
+        return vec![KRUISE_RUNS.to_owned()];
+    }
     let unreported = (!snapshot.is_reported()).then(|| UNREPORTED.to_owned());
     let is_forbidden = snapshot.liveness == ControllerLiveness::Forbidden;
     let matters = !is_forbidden || !matches!(snapshot.phase(), Phase::Complete { .. });

@@ -42,6 +42,8 @@ pub(super) struct RolloutSnapshot {
     pub(super) conditions: Vec<Condition>,
     /// What the Lease of the controller tells, where somebody asked.
     pub(super) liveness: ControllerLiveness,
+    /// Whether Kruise's manager makes its pods, and ours leaves it alone.
+    pub(super) is_of_kruise: bool,
     /// What may not be read, as a sentence.
     pub(super) unread: Option<String>,
     /// When it was first looked at: whatever is dated so may be older.
@@ -56,6 +58,7 @@ impl RolloutSnapshot {
         let first_look = view.loaded;
         view.weigh(key, now);
         let mut snapshot = Self::of(&mut view.index, key, first_look, now)?;
+        snapshot.is_of_kruise = view.is_of_kruise(key);
         snapshot.unread = view.unread(key);
         Some(snapshot)
     }
@@ -107,6 +110,7 @@ impl RolloutSnapshot {
             plan,
             conditions,
             liveness: ControllerLiveness::default(),
+            is_of_kruise: false,
             unread: None,
             first_look,
             now,
@@ -114,7 +118,7 @@ impl RolloutSnapshot {
     }
 
     /// Takes in what the Lease tells. A controller that runs without an election lets an old one lie; the conditions that it
-    /// writes show that it is at work.
+    /// writes show that it is at work. While Kruise's manager makes the pods, nobody waits for ours.
     pub(super) fn note_liveness(&mut self, liveness: ControllerLiveness) {
         let wrote = |since: Timestamp| {
             let mut told = self.conditions.iter();
@@ -123,7 +127,8 @@ impl RolloutSnapshot {
                 at.is_some_and(|at| at.duration_since(since) > HANDING_OVER)
             })
         };
-        self.liveness = match liveness.silent_since().is_some_and(wrote) {
+        let is_at_work = self.is_of_kruise || liveness.silent_since().is_some_and(wrote);
+        self.liveness = match is_at_work {
             true => ControllerLiveness::Lately,
             false => liveness,
         };

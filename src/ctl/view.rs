@@ -27,6 +27,7 @@ use super::budgets::{self, Budgets};
 use super::error::CliError;
 use super::kinds;
 use super::list::list;
+use super::liveness::is_kruise_running;
 use super::told::{blocked_since, incomplete_since};
 use crate::core::names::ON_DELETE;
 use crate::core::settings::paused::PAUSED;
@@ -64,6 +65,8 @@ pub(super) struct ClusterView {
     pub(super) loaded: Timestamp,
     /// The same on the clock that waits.
     pub(super) loaded_at: Instant,
+    /// Whether Kruise's manager was at work then; asked only where there are Advanced DaemonSets.
+    kruise_runs: bool,
     budgets: Budgets,
     /// Why the budgets of a namespace are not known.
     unread: BTreeMap<String, String>,
@@ -144,12 +147,16 @@ impl ClusterView {
             present: BTreeMap::new(),
             loaded: now,
             loaded_at: Instant::now(),
+            kruise_runs: false,
             budgets: Budgets::default(),
             unread: BTreeMap::new(),
             versions: ListVersions::default(),
             watches: Mutex::default(),
         };
         view.load_sets(access, scope).await?;
+        if view.managed().any(SetKey::is_advanced) {
+            view.kruise_runs = is_kruise_running(access, now).await;
+        }
         Ok(view)
     }
 
@@ -305,6 +312,11 @@ impl ClusterView {
         Some(format!(
             "whether PodDisruptionBudgets let pods go is not known here: {why}"
         ))
+    }
+
+    /// Whether Kruise's manager makes its pods.
+    pub(super) fn is_of_kruise(&self, key: &SetKey) -> bool {
+        key.is_advanced() && self.kruise_runs
     }
 
     /// Lets the index know which pods of a DaemonSet could not be evicted at `now`.

@@ -11,7 +11,7 @@ pub const PARTITION: &str = "apps.openyurt.io/partition";
 pub(super) const SETTING: Setting = Setting {
     key: PARTITION,
     summary: "how many of the targeted nodes keep the old revision: those that `selector` or `hold` keep anyway, then the last ones \
-              by name; a percentage is rounded down; lowering it goes on",
+              by name, or of an Advanced DaemonSet the first ones; a percentage is rounded down; lowering it goes on",
     default: "`0`",
     check: |reader| read(reader).map(drop),
     ..Setting::ROLLING

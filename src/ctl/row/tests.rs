@@ -104,6 +104,7 @@ fn snapshot(nodes: Vec<Node>, pause: Option<Pause>) -> RolloutSnapshot {
         plan,
         conditions: Vec::new(),
         liveness: Default::default(),
+        is_of_kruise: false,
         unread: None,
         first_look: at(NOW),
         now: at(NOW),
@@ -772,6 +773,10 @@ fn what_is_said_of_an_advanced_daemonset_is_true_of_it() {
         because(&advanced),
         "has no pod; the yurt-ds controller has to make one"
     );
+    // While Kruise's manager makes its pods, that alone is told of controllers.
+    let mut of_kruise = advanced.clone();
+    of_kruise.is_of_kruise = true;
+    assert_eq!(liveness_notes(&of_kruise), [KRUISE_RUNS]);
     let row = SetRow::of(&advanced, false);
     assert_eq!(row.title(), "default/web (Advanced DaemonSet)");
     assert_eq!(
