@@ -104,6 +104,14 @@ impl AdvancedAbsence {
 #[derive(Debug)]
 pub(super) struct CacheWatch(JoinHandle<()>);
 
+impl CacheWatch {
+    /// One that says nothing.
+    #[cfg(test)]
+    pub(super) fn silent() -> Self {
+        Self(tokio::spawn(std::future::pending()))
+    }
+}
+
 impl Drop for CacheWatch {
     fn drop(&mut self) {
         self.0.abort();

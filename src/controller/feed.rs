@@ -474,7 +474,11 @@ impl Feed {
                 }
                 requeued
             }
-            Event::Apply(pod) => known.apply_pod(index, &pod, now),
+            Event::Apply(pod) => {
+                let mut requeued = known.take_from_others(index, &pod, now);
+                requeued.extend(known.apply_pod(index, &pod, now));
+                requeued
+            }
             Event::Delete(pod) => known.delete_pod(index, &pod),
             Event::InitDone => known.finish_pods(index),
         };
@@ -513,6 +517,30 @@ impl GroupWatch {
             requeued.extend(delay.map(|delay| (key.clone(), delay)));
         }
         requeued
+    }
+
+    /// A pod that its owner did not know may have been another one's, who learns that it is not any more. A complete list needs no
+    /// such look: whoever does not find its pod there forgets it.
+    fn take_from_others(
+        &self,
+        index: &mut Index,
+        pod: &k8s::Pod,
+        now: Timestamp,
+    ) -> Vec<(SetKey, RequeueDelay)> {
+        let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
+        let Some(owner) = self.owner_of(index, pod) else {
+            return Vec::new();
+        };
+        let set = index.set(&owner);
+        if set.is_none_or(|set| set.place_of(&uid).is_some()) {
+            return Vec::new();
+        }
+        let labels = pod.metadata.labels.as_ref();
+        let label = |key: &str| labels?.get(key).map(String::as_str);
+        self.neighbours(pod)
+            .filter(|key| **key != owner && self.group.selects(key, label))
+            .filter_map(|key| Some((key.clone(), index.apply_pod(key, pod, now)?)))
+            .collect()
     }
 
     fn delete_pod(&self, index: &mut Index, pod: &k8s::Pod) -> Vec<(SetKey, RequeueDelay)> {
@@ -573,7 +601,122 @@ fn selector<'a>(index: &'a Index, key: &'a SetKey) -> Option<(&'a SetKey, &'a st
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    /// The watches of these Advanced DaemonSets, which have the UIDs of their names and select pods by their label `key`.
+    fn watched(index: &mut Index, sets: &[(&str, &str)]) -> GroupWatch {
+        for (name, value) in sets {
+            let labels = json!({ "key": value });
+            let set: k8s::AdvancedDaemonSet = serde_json::from_value(json!({
+                "apiVersion": "apps.kruise.io/v1beta1",
+                "kind": "DaemonSet",
+                "metadata": { "name": name, "namespace": "default", "uid": name, "generation": 1 },
+                "spec": {
+                    "selector": { "matchLabels": labels },
+                    "template": { "metadata": { "labels": labels }, "spec": {} },
+                },
+            }))
+            .unwrap();
+            index.apply_set(&set.into());
+        }
+        let group = Group::all(index.keys().filter_map(|key| selector(index, key)));
+        let [group] = <[Group; 1]>::try_from(group).unwrap();
+        let silent = || CacheWatch::silent();
+        GroupWatch {
+            group,
+            pods: Watch::new(1, silent()),
+            revisions: Watch::new(2, silent()),
+        }
+    }
+
+    /// A pod on a node, of such an owner, with such a label.
+    fn pod(owner: Option<&str>, key: Option<&str>, version: &str) -> Value {
+        let owner = owner.map(|name| {
+            json!({
+                "apiVersion": "apps.kruise.io/v1beta1",
+                "kind": "DaemonSet",
+                "name": name,
+                "uid": name,
+                "controller": true,
+            })
+        });
+        json!({
+            "metadata": {
+                "name": "pod",
+                "namespace": "default",
+                "uid": "pod",
+                "resourceVersion": version,
+                "labels": key.map(|key| json!({ "key": key })),
+                "ownerReferences": owner.into_iter().collect::<Vec<_>>(),
+            },
+            "spec": { "nodeName": "node" },
+        })
+    }
+
+    fn ending(mut pod: Value) -> Value {
+        pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        pod
+    }
+
+    fn ready(mut pod: Value) -> Value {
+        pod["status"] = json!({ "conditions": [{ "type": "Ready", "status": "True" }] });
+        pod
+    }
+
+    /// Which DaemonSets are decided again for what becomes of a pod (Kruise's unit tests of its event handlers).
+    #[tokio::test]
+    async fn a_pod_wakes_those_whose_it_is_was_or_may_become() {
+        const ONE: &str = "ds01";
+        const TWO: &str = "ds02";
+        /// The DaemonSets with their labels, the pod before (if it was there) and after, and who is woken.
+        #[track_caller]
+        fn case(sets: &[(&str, &str)], before: Option<Value>, after: Value, woken: &[&str]) {
+            let mut index = Index::default();
+            let watched = watched(&mut index, sets);
+            let mut take = |pod: Value| {
+                let pod: k8s::Pod = serde_json::from_value(pod).unwrap();
+                let mut requeued = watched.take_from_others(&mut index, &pod, NOW);
+                requeued.extend(watched.apply_pod(&mut index, &pod, NOW));
+                requeued.retain(|(_, delay)| *delay != RequeueDelay::Never);
+                let mut names: Vec<String> = requeued
+                    .iter()
+                    .map(|(key, _)| key.name.to_string())
+                    .collect();
+                names.sort();
+                names
+            };
+            before.map(&mut take);
+            assert_eq!(take(after), woken);
+        }
+        let apart = [(ONE, "v1"), (TWO, "v2")];
+        let alike = [(ONE, "v1"), (TWO, "v1")];
+        let of = |owner: &'static str, version| pod(Some(owner), Some("v1"), version);
+        let orphan = |version| pod(None, Some("v1"), version);
+        // 63 to 66: one that is made.
+        case(&alike, None, ending(orphan("1")), &[]);
+        case(&apart, None, pod(None, None, "1"), &[]);
+        case(&alike, None, orphan("1"), &[ONE, TWO]);
+        case(&apart, None, pod(Some(TWO), Some("v2"), "1"), &[TWO]);
+        // 67 to 71: one with an owner that changes.
+        case(&alike, Some(of(ONE, "1")), of(ONE, "1"), &[]);
+        case(&alike, Some(of(ONE, "1")), ending(of(ONE, "2")), &[ONE]);
+        case(
+            &alike,
+            Some(of(ONE, "1")),
+            ending(of(TWO, "2")),
+            &[ONE, TWO],
+        );
+        case(&alike, Some(of(ONE, "1")), of(TWO, "2"), &[ONE, TWO]);
+        case(&alike, Some(of(ONE, "1")), ready(of(ONE, "2")), &[ONE]);
+        // 72 and 73: one that has none, or no longer.
+        case(&alike, Some(orphan("1")), orphan("2"), &[]);
+        let three = [(ONE, "v1"), (TWO, "v1"), ("ds03", "v1")];
+        case(&three, Some(of(ONE, "1")), orphan("2"), &[ONE, TWO, "ds03"]);
+    }
 
     /// What was known stays known while a list is made anew, and is not all there is to know.
     #[test]
