@@ -60,7 +60,7 @@ pub use advice::stray;
 pub use approved_waves::Approval;
 pub use disruption::Disruption;
 pub use error::{Expected, Flaw, Invalid, Note};
-pub use fields::{AdvancedSpec, DecidingFields, FieldSettings, Scaling};
+pub use fields::{AdvancedSpec, DecidingFields, FieldSettings, Scaling, path_of};
 pub use max_unavailable::DEFAULT_MAX_UNAVAILABLE;
 pub use mode::Mode;
 pub use on_failure::OnFailure;

@@ -28,7 +28,7 @@ pub(super) async fn approve(
 ) -> Result<(), CliError> {
     let access = &context.access;
     let key = lookup::target(context, &args.daemonset).await?;
-    let api = whole(access, &key);
+    let api = whole(&access.client, &key);
     for _ in 0..ATTEMPTS {
         // The object before everything else: whatever is newer than it makes the write fail.
         let doing = format!("read DaemonSet {key}");

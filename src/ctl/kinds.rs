@@ -2,7 +2,8 @@
 
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::WatchEvent;
-use kube::{Api, Resource};
+use kube::{Api, Client, Resource};
+use serde_json::Value;
 
 use super::access::Access;
 use super::error::CliError;
@@ -48,12 +49,23 @@ pub(super) fn unmistakable(key: &SetKey) -> String {
 }
 
 /// Where whole DaemonSets of that kind are found.
-pub(super) fn whole(access: &Access, key: &SetKey) -> Api<DynamicObject> {
+pub(super) fn whole(client: &Client, key: &SetKey) -> Api<DynamicObject> {
     let kind = match key.kind {
         SetKind::Native => ApiResource::erase::<DaemonSet>(&()),
         SetKind::Advanced => ApiResource::erase::<AdvancedDaemonSet>(&()),
     };
-    Api::namespaced_with(access.client.clone(), &key.namespace, &kind)
+    Api::namespaced_with(client.clone(), &key.namespace, &kind)
+}
+
+/// A whole DaemonSet of that kind, as it is decided upon; `None`: it cannot be read.
+pub(super) fn decided_upon(kind: SetKind, whole: Value) -> Option<DaemonSet> {
+    match kind {
+        SetKind::Native => serde_json::from_value(whole).ok(),
+        SetKind::Advanced => {
+            let set: AdvancedDaemonSet = serde_json::from_value(whole).ok()?;
+            Some(set.into())
+        }
+    }
 }
 
 /// Where the objects of a namespace are found, or of all.

@@ -148,7 +148,7 @@ async fn one_of(access: &Access, name: &SetKey) -> Result<SetKey, CliError> {
 /// Whether there is such a DaemonSet, as far as it may be seen.
 async fn is_there(access: &Access, key: &SetKey) -> Result<bool, CliError> {
     let doing = format!("read DaemonSet {key}");
-    let api = whole(access, key);
+    let api = whole(&access.client, key);
     let found = access.find_allowed(&doing, api.get_metadata(&key.name));
     Ok(found.await?.is_some())
 }

@@ -219,7 +219,7 @@ async fn patch(context: &Context, key: &SetKey, patch: Value) -> Result<(), CliE
         true => format!("annotate DaemonSet {key}"),
         false => format!("change DaemonSet {key}"),
     };
-    let (api, patch) = (whole(access, key), Patch::Merge(patch));
+    let (api, patch) = (whole(&access.client, key), Patch::Merge(patch));
     access
         .call(&doing, api.patch(&key.name, &params, &patch))
         .await?;

@@ -38,7 +38,7 @@ use super::screen::Screen;
 use crate::cli::Output;
 use crate::cli::ctl::PlanArgs;
 use crate::clock::Clock;
-use crate::core::{Disruption, Reading, Strategy, instant};
+use crate::core::{Disruption, Reading, Revision, Strategy, instant};
 use crate::index::{Index, SetKey};
 use crate::k8s::DaemonSet;
 use change::PlannedChange;
@@ -62,9 +62,6 @@ pub(super) async fn plan(
 ) -> Result<Code, CliError> {
     let access = &context.access;
     let key = lookup::target(context, &args.daemonset).await?;
-    if key.is_advanced() {
-        return Err(CliError::new(Code::Refused, of_advanced(&key)));
-    }
     let asked = PlanRequest {
         key,
         change: PlannedChange::typed(args)?,
@@ -81,15 +78,6 @@ pub(super) async fn plan(
     Ok(code)
 }
 
-/// Why no plan is made for an Advanced DaemonSet, and what to do instead.
-fn of_advanced(key: &SetKey) -> String {
-    format!(
-        "{key} is an Advanced DaemonSet, and plans are made for native ones only: the copy of the fleet on which they are played \
-         has no other kind. Who would have the first turns now, and what holds the others: yurt-ds ctl status {key} -o wide. To \
-         try a revision on a few nodes first, set spec.updateStrategy.rollingUpdate.partition."
-    )
-}
-
 /// What was typed, and where.
 struct PlanRequest {
     key: SetKey,
@@ -102,7 +90,7 @@ struct PlanRequest {
 /// What is to be played, and what is told of it besides.
 struct PreparedPlan {
     question: PlayInput,
-    revisions: (String, Option<String>),
+    revisions: (Option<String>, Option<String>),
     pace: MeasuredPace,
 }
 
@@ -124,13 +112,15 @@ async fn prepare(asked: &PlanRequest) -> Result<PreparedPlan, CliError> {
         return Err(CliError::new(Code::Failed, text));
     }
     let mut fleet = PlannedFleet::of(&live, change)?;
-    let strategy = strategy(fleet.settings())?;
+    let strategy = strategy(fleet.changed())?;
     if strategy.disruption == Disruption::Evict {
         fleet.guarded_by(live::budgets(access, key).await?);
     }
     let mut template = live.template().clone();
     change.to_template(&mut template)?;
-    let revisions = (live.current.to_string(), live.revision_of(&template));
+    let told = |revision: Option<&Revision>| revision.map(Revision::to_string);
+    let to = live.revision_of(&template);
+    let revisions = (told(live.current.as_ref()), told(to.as_ref()));
     let width = width(&strategy, &live);
     let last = last(&fleet, &live);
     let (pods, nodes) = (&live.pods, &live.nodes);
@@ -139,7 +129,7 @@ async fn prepare(asked: &PlanRequest) -> Result<PreparedPlan, CliError> {
     let horizon = SignedDuration::try_from(*args.horizon).unwrap_or(SignedDuration::MAX);
     let broken = measured.broken(&live.pods, live.at);
     let nodes = live.nodes.len();
-    fleet.inhabited_by(live.nodes, live.pods);
+    fleet.inhabited_by(live.nodes, live.pods, strategy.pre_delete.as_deref());
     let question = PlayInput {
         key: key.clone(),
         selector: live.selector,
@@ -162,9 +152,7 @@ async fn prepare(asked: &PlanRequest) -> Result<PreparedPlan, CliError> {
 /// How it will be rolled out; if not at all, in the same sentence as the controller's.
 fn strategy(set: Option<DaemonSet>) -> Result<Strategy, CliError> {
     let mut index = Index::default();
-    let key = set
-        .as_ref()
-        .and_then(|set| crate::index::SetKey::of(&set.metadata));
+    let key = set.as_ref().and_then(SetKey::of_set);
     if let Some(set) = &set {
         index.apply_set(set);
     }
@@ -180,11 +168,11 @@ fn strategy(set: Option<DaemonSet>) -> Result<Strategy, CliError> {
 
 /// How the present revision was rolled out, if it was by yurt-ds.
 fn last(fleet: &PlannedFleet, live: &LiveFleet) -> Option<LastRollout> {
-    let mut set = fleet.settings()?;
+    let mut set = fleet.present()?;
     set.metadata.annotations = Some(live.settings_of_last()?.clone());
     let strategy = strategy(Some(set)).ok()?;
     Some(LastRollout {
-        revision: live.current.to_string(),
+        revision: live.current.as_ref()?.to_string(),
         width: width(&strategy, live),
         min_ready: strategy.min_ready,
     })
@@ -243,6 +231,12 @@ fn play_now(question: PlayInput, told: &watch::Sender<Progressed>) -> anyhow::Re
 }
 
 fn unplayed(error: &anyhow::Error) -> CliError {
+    if let Some(kube::Error::Api(refusal)) = error.downcast_ref()
+        && refusal.is_invalid()
+    {
+        let text = format!("The API server would refuse that: {}.", refusal.message);
+        return CliError::new(Code::Invalid, text);
+    }
     let text = format!("The plan could not be played to its end: {error:#}.");
     CliError::new(Code::Failed, text)
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{Access, CliError, Code, Context, Screen, perform};
 use crate::cli::{Cli, Command};
 use crate::clock::Clock;
+use crate::core::SetKind;
 use crate::sim::cluster::faults::Fault;
 use crate::sim::cluster::{Cluster, ClusterOptions};
 use crate::sim::kubelet::{self, Behaviour, FakeNodeSpec, Kubelets, Outage};
@@ -802,7 +803,7 @@ async fn a_wait_ends_within_a_second_of_the_end() {
     let client = world
         .cluster
         .client(&crate::k8s::client::Role::Controller.user_agent());
-    let (_end, _controller) = crate::sim::world::start_controller(client, clock);
+    let (_end, _controller) = crate::sim::world::start_controller(client, clock, SetKind::Native);
     let annotations = json!({ "apps.openyurt.io/max-unavailable": "100%" });
     world
         .patch(json!({ "metadata": { "annotations": annotations } }))

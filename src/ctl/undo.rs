@@ -168,7 +168,7 @@ impl RevisionHistory {
         let known = found.index.set(key);
         let selector = known.map(|set| set.selector.clone());
         let record = known.and_then(SetRecord::record_that_stands);
-        let sets = whole(access, key);
+        let sets = whole(&access.client, key);
         let doing = format!("read DaemonSet {key}");
         let set = access.call(&doing, sets.get(&key.name)).await?;
         let api: Api<ControllerRevision> = Api::namespaced(access.client.clone(), &key.namespace);

@@ -59,7 +59,7 @@ pub(super) async fn write_if_unchanged(
     changes: Vec<PatchOperation>,
 ) -> Result<bool, CliError> {
     let access = &context.access;
-    let api = whole(access, key);
+    let api = whole(&access.client, key);
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.into()),
         ..PatchParams::default()

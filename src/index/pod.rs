@@ -12,10 +12,9 @@ use super::pod_problem::{as_before, is_seen, problem, unscheduled};
 use crate::core::fleet::in_place::{InPlaceState, InPlaceUpdate, RunningContainer};
 use crate::core::instant::later;
 use crate::core::names::{
-    IN_PLACE_STATE, IN_PLACE_UPDATE_READY, KRUISE_IN_PLACE_STATE, KRUISE_POD_READY,
-    LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY, POD_NEED_UPGRADE, PREPARING_DELETE,
-    PULL_FAILED, REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL, UNTOLERATED_TAINT,
-    WAIT_PULL_IMAGE,
+    IN_PLACE_UPDATE_READY, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
+    POD_NEED_UPGRADE, PREPARING_DELETE, PULL_FAILED, REVISION_HASH_LABEL,
+    TEMPLATE_GENERATION_LABEL, UNTOLERATED_TAINT, WAIT_PULL_IMAGE,
 };
 use crate::core::{
     Exit, Gate, InPlace, Labels, Leaving, OtaCondition, Pod, PodName, PodRevision, PodUid,
@@ -334,14 +333,7 @@ fn failure(condition: &k8s::Condition) -> Option<PullFailure> {
 
 /// What an update in place wrote into the pod; what cannot be read is no such thing.
 fn state(pod: &k8s::Pod) -> Option<InPlaceState> {
-    let annotations = pod.metadata.annotations.as_ref()?;
-    let known = [IN_PLACE_STATE, KRUISE_IN_PLACE_STATE];
-    let states = known.into_iter().filter_map(|key| {
-        let state: InPlaceState = serde_json::from_str(annotations.get(key)?).ok()?;
-        Some(state)
-    });
-    // Whichever was written last: a pod may have been both kinds of DaemonSets'.
-    states.max_by_key(|state| state.update_timestamp.0)
+    InPlaceState::of(pod.metadata.annotations.as_ref()?)
 }
 
 /// The readiness gate for updates in place, if the pod has it: whether it is open.

@@ -110,11 +110,15 @@ pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 /// Reads annotations, and keeps those that the engine knows; the others are not copied.
 fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     let all = Option::<BTreeMap<Text<'de>, Text<'de>>>::deserialize(deserializer)?;
-    let is_known = |key: &str| key.starts_with(ANNOTATION_PREFIX) || KNOWN.contains(&key);
     let known = all.unwrap_or_default().into_iter();
     let known = known.filter(|(Text(key), _)| is_known(key));
     let known = known.map(|(Text(key), Text(value))| (key.into_owned(), value.into_owned()));
     Ok(known.collect())
+}
+
+/// Whether the engine knows this annotation.
+pub(crate) fn is_known(key: &str) -> bool {
+    key.starts_with(ANNOTATION_PREFIX) || KNOWN.contains(&key)
 }
 
 /// `null` and absent alike mean the default.

@@ -1,18 +1,24 @@
 //! What the view shows of every node: the verdicts of the same `decide` that the controller acts on, from own watches.
 
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use k8s_openapi::NamespaceResourceScope;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt as _, watcher as watch};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
 
 use crate::clock::Clock;
 use crate::core::names::ROLLOUT_COMPLETE;
-use crate::core::{Offline, Plan, Reading, Verdict, decide};
+use crate::core::{Offline, Plan, Reading, SetKind, Verdict, decide};
 use crate::index::{Index, SetKey};
-use crate::k8s::{ControllerRevision, DaemonSet, Node, Pod};
+use crate::k8s::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Node, Pod};
 use crate::task::Task;
+
+type PictureEvents = BoxStream<'static, Result<PictureEvent, watcher::Error>>;
 
 /// Follows one DaemonSet; it ends when dropped.
 pub(crate) struct ClusterPicture {
@@ -35,7 +41,7 @@ pub(crate) struct ClusterLook {
 
 enum PictureEvent {
     Node(Event<Node>),
-    Set(Event<DaemonSet>),
+    Set(DaemonSet),
     Revision(Event<ControllerRevision>),
     Pod(Event<Pod>),
 }
@@ -103,19 +109,17 @@ async fn follow(
     let everything = watcher::Config::default;
     let all = |client: &Client| client.clone();
     let nodes = watch(Api::all(all(&client)), everything()).default_backoff();
-    let sets: Api<DaemonSet> = Api::namespaced(all(&client), &key.namespace);
-    // Known before its pods are, which would belong to nobody.
-    if let Ok(set) = sets.get(&key.name).await {
-        lock(&index).apply_set(&set);
-    }
-    let sets = watch(sets, everything()).default_backoff();
+    let sets = match key.kind {
+        SetKind::Native => sets::<DaemonSet>(all(&client), &key, &index).await,
+        SetKind::Advanced => sets::<AdvancedDaemonSet>(all(&client), &key, &index).await,
+    };
     let revisions = Api::namespaced(all(&client), &key.namespace);
     let revisions = watch(revisions, everything()).default_backoff();
     let pods = Api::namespaced(client, &key.namespace);
     let pods = watch(pods, everything().labels(&labels)).default_backoff();
     let streams = [
         nodes.map(|event| event.map(PictureEvent::Node)).boxed(),
-        sets.map(|event| event.map(PictureEvent::Set)).boxed(),
+        sets,
         revisions
             .map(|event| event.map(PictureEvent::Revision))
             .boxed(),
@@ -129,6 +133,25 @@ async fn follow(
     }
 }
 
+/// What is told of DaemonSets of a kind. The one that is followed is known before its pods are, which would belong to nobody.
+async fn sets<K>(client: Client, key: &SetKey, index: &Mutex<Index>) -> PictureEvents
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    K: Into<DaemonSet> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let sets: Api<K> = Api::namespaced(client, &key.namespace);
+    if let Ok(set) = sets.get(&key.name).await {
+        lock(index).apply_set(&set.into());
+    }
+    let events = watch(sets, watcher::Config::default()).default_backoff();
+    let told = events.filter_map(async |event| match event {
+        Ok(Event::Apply(set) | Event::InitApply(set)) => Some(Ok(PictureEvent::Set(set.into()))),
+        Ok(_) => None,
+        Err(error) => Some(Err(error)),
+    });
+    told.boxed()
+}
+
 fn take(index: &mut Index, key: &SetKey, clock: &Clock, event: PictureEvent) {
     let now = clock.now();
     match event {
@@ -138,9 +161,7 @@ fn take(index: &mut Index, key: &SetKey, clock: &Clock, event: PictureEvent) {
         PictureEvent::Node(Event::Delete(node)) => {
             index.delete_node(node.metadata.name.as_deref().unwrap_or_default());
         }
-        PictureEvent::Set(Event::Apply(set) | Event::InitApply(set))
-            if SetKey::of(&set.metadata).as_ref() == Some(key) =>
-        {
+        PictureEvent::Set(set) if SetKey::of_set(&set).as_ref() == Some(key) => {
             index.apply_set(&set);
         }
         PictureEvent::Revision(Event::Apply(revision) | Event::InitApply(revision)) => {

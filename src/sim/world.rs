@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::controller::{self, lease, metrics};
+use crate::core::SetKind;
 use crate::k8s::client::Role;
 use crate::serve::ReadinessHandle;
 use crate::shutdown;
@@ -86,9 +87,10 @@ impl World {
             ..setup.kubelets
         };
         let kubelets = Kubelets::start(client("kubelet (sim)"), clock.clone(), options);
-        let controller = setup
-            .controller
-            .then(|| start_controller(client(&Role::Controller.user_agent()), clock.clone()));
+        let controller = setup.controller.then(|| {
+            let client = client(&Role::Controller.user_agent());
+            start_controller(client, clock.clone(), SetKind::Native)
+        });
         Self {
             cluster,
             kubelets,
@@ -112,10 +114,11 @@ impl World {
     }
 }
 
-/// Starts the yurt-ds controller on a client of an embedded cluster.
+/// Starts the yurt-ds controller on a client of an embedded cluster, for DaemonSets of that kind.
 pub(crate) fn start_controller(
     client: Client,
     clock: Clock,
+    kind: SetKind,
 ) -> (shutdown::Trigger, JoinHandle<()>) {
     let (end, shutdown) = shutdown::channel();
     let config = controller::ControllerConfig {
@@ -133,8 +136,8 @@ pub(crate) fn start_controller(
         readiness: ReadinessHandle::default(),
         gathering: controller::Gathering::default(),
         kinds: controller::Kinds {
-            native: true,
-            advanced: false,
+            native: kind == SetKind::Native,
+            advanced: kind == SetKind::Advanced,
         },
     };
     (end, tokio::spawn(controller::run(config, shutdown)))

@@ -281,7 +281,7 @@ fn fields() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
 }
 
 /// What sentences call the place of a setting on an Advanced DaemonSet; `None`: it has no field.
-pub(super) fn path_of(key: &str) -> Option<&'static str> {
+pub fn path_of(key: &str) -> Option<&'static str> {
     let found = fields().find(|(name, _)| is_field_of(name, key));
     found.map(|(_, path)| *path)
 }

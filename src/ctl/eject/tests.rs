@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
+use crate::core::SetKind;
 use crate::ctl::Code;
 use crate::ctl::tests::CtlWorld;
 use crate::k8s::client::Role;
@@ -46,7 +47,7 @@ async fn a_finished_rollout_is_handed_back_by_one_write_and_nobody_is_restarted(
     let world = CtlWorld::with_nodes(3).await;
     let clock = world.context.clock.clone();
     let client = world.cluster.client(&Role::Controller.user_agent());
-    let (_end, _controller) = start_controller(client, clock);
+    let (_end, _controller) = start_controller(client, clock, SetKind::Native);
     world.set_image("web:2").await;
     tokio::time::sleep(A_MOMENT).await;
     let before = pods(&world).await;
@@ -177,7 +178,7 @@ async fn now_pauses_the_controller_before_the_native_one_begins() {
     let world = CtlWorld::with_nodes(4).await;
     let clock = world.context.clock.clone();
     let client = world.cluster.client(&Role::Controller.user_agent());
-    let (_end, _controller) = start_controller(client, clock);
+    let (_end, _controller) = start_controller(client, clock, SetKind::Native);
     tokio::time::sleep(A_MOMENT).await;
     let annotations =
         json!({ "apps.openyurt.io/min-interval": "1h", "apps.openyurt.io/max-unavailable": "2" });
@@ -210,7 +211,7 @@ async fn without_a_controller_its_conditions_are_removed_too() {
     let world = CtlWorld::with_nodes(2).await;
     let clock = world.context.clock.clone();
     let client = world.cluster.client(&Role::Controller.user_agent());
-    let (end, controller) = start_controller(client, clock);
+    let (end, controller) = start_controller(client, clock, SetKind::Native);
     let annotations = json!({ "apps.openyurt.io/update-strategy": "OTA" });
     world
         .patch(json!({ "metadata": { "annotations": annotations } }))

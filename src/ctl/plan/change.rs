@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::cli::ctl::PlanArgs;
-use crate::core::names::ANNOTATION_PREFIX;
-use crate::core::settings::{is_setting, keys};
+use crate::core::SetKind;
+use crate::core::names::{ANNOTATION_PREFIX, KRUISE_PREDOWNLOAD_PARALLELISM};
+use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
+use crate::core::settings::{is_setting, keys, path_of};
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::near::{near, suggestion};
@@ -83,6 +85,31 @@ impl PlannedChange {
         }
     }
 
+    /// What a person would patch for the settings, so that they count. On an Advanced DaemonSet a field decides before the annotation
+    /// of the same meaning: what fits into the field goes there, and the other one of the two goes away.
+    pub(super) fn to_settings(&self, kind: SetKind) -> Value {
+        let mut patch = json!({});
+        for (key, value) in &self.settings {
+            patch["metadata"]["annotations"][key] = json!(value);
+            let Some(path) = path_of(key).filter(|_| kind == SetKind::Advanced) else {
+                continue;
+            };
+            let field = value.as_deref().and_then(|text| in_field(path, text));
+            if field.is_some() {
+                patch["metadata"]["annotations"][key] = Value::Null;
+            }
+            *path
+                .split('.')
+                .fold(&mut patch, |part, name| &mut part[name]) = json!(field);
+        }
+        if kind == SetKind::Advanced
+            && self.settings.get(IMAGE_PREDOWNLOAD_PARALLELISM) == Some(&None)
+        {
+            patch["metadata"]["annotations"][KRUISE_PREDOWNLOAD_PARALLELISM] = Value::Null;
+        }
+        patch
+    }
+
     /// Puts the images and the restart into a template.
     ///
     /// # Errors
@@ -154,6 +181,18 @@ impl PlannedChange {
         words.extend(self.images.iter().map(image));
         words.extend(self.restart.then(|| "a restart".to_owned()));
         words
+    }
+}
+
+/// What is typed for a setting as the field at `path` has it; `None`: the field cannot say that, or says it in other words.
+fn in_field(path: &str, text: &str) -> Option<Value> {
+    match path.rsplit('.').next()? {
+        "paused" => text.parse::<bool>().ok().map(Value::from),
+        "selector" | "lifecycle" => None,
+        _ => Some(
+            text.parse::<i64>()
+                .map_or_else(|_| json!(text), Value::from),
+        ),
     }
 }
 

@@ -7,16 +7,20 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::change::PlannedChange;
 use super::live::LiveFleet;
 use super::slim::{self, is_kept};
-use crate::core::names::ANNOTATION_PREFIX;
+use crate::core::lifecycle::PreDelete;
+use crate::core::names::REVISION_HASH_LABEL;
 use crate::core::revision::TemplateFingerprint;
+use crate::core::{Revision, SetKind};
 use crate::ctl::error::CliError;
+use crate::ctl::kinds::decided_upon;
+use crate::k8s::DaemonSet;
 use crate::sim::cluster::Cluster;
 use crate::sim::cluster::resources::Storage;
 use crate::sim::kubelet::FakeNodeSpec;
@@ -25,11 +29,15 @@ use crate::sim::kubelet::FakeNodeSpec;
 const MARK: &str = "plan.yurt-ds.io/revision";
 /// Environment variable of a planned container: the fingerprint of what was left out.
 const REST: &str = "LEFT_OUT";
-/// The mark of a template that is no revision yet.
+/// The mark of a template that is no revision yet. Of an Advanced DaemonSet it is one in the copy from the beginning, under this hash.
 const PLANNED: &str = "planned";
+/// UIDs of what is in no live cluster.
+const OF_NAMESPACE: &str = "00000000-0000-4000-8000-000000000000";
+const OF_REVISION: &str = "00000000-0000-4000-8000-000000000001";
 
 /// Objects to begin with, and the change to be made then.
 pub(super) struct PlannedFleet {
+    kind: SetKind,
     objects: BTreeMap<Storage, Vec<Value>>,
     /// Every node and its pods, small until they are put into a cluster.
     nodes: Vec<slim::SlimNode>,
@@ -39,6 +47,8 @@ pub(super) struct PlannedFleet {
     pub(super) offline: Vec<FakeNodeSpec>,
     /// What a person would patch; `None`: nothing.
     pub(super) patch: Option<Value>,
+    /// The revision that nodes get; `None`: Kubernetes' controller is about to make it.
+    pub(super) target: Option<String>,
 }
 
 impl PlannedFleet {
@@ -50,13 +60,15 @@ impl PlannedFleet {
         let mut template = live.template().clone();
         change.to_template(&mut template)?;
         let planned = live.revision_of(&template);
-        let mark = planned.as_deref().unwrap_or(PLANNED);
-        let mut patch = json!({});
-        if mark != live.current.as_str() {
+        let mark = planned.as_ref().map_or(PLANNED, Revision::as_str);
+        let kind = live.key.kind;
+        let mut patch = change.to_settings(kind);
+        if planned.is_none() || planned != live.current {
             patch["spec"]["template"] = marked(&template, mark);
         }
-        if !change.settings.is_empty() {
-            patch["metadata"]["annotations"] = json!(change.settings);
+        let mut revisions = revisions(live);
+        if planned.is_none() && kind == SetKind::Advanced {
+            revisions.push(revision_to_come(live, &template));
         }
         let (online, offline) = live.nodes.iter().partition(|node| node.is_ready());
         let named = |nodes: Vec<&slim::SlimNode>| -> Vec<FakeNodeSpec> {
@@ -64,24 +76,35 @@ impl PlannedFleet {
             names.map(FakeNodeSpec::named).collect()
         };
         Ok(Self {
+            kind,
             objects: BTreeMap::from([
                 (Storage::Namespaces, vec![namespace(live)]),
-                (Storage::ControllerRevisions, revisions(live)),
-                (Storage::DaemonSets, vec![daemonset(live)]),
+                (Storage::ControllerRevisions, revisions),
+                (storage(kind), vec![daemonset(live)]),
             ]),
             nodes: Vec::new(),
             pods: Vec::new(),
             online: named(online),
             offline: named(offline),
             patch: (patch != json!({})).then_some(patch),
+            target: (kind == SetKind::Advanced).then(|| mark.to_owned()),
         })
     }
 
+    /// The DaemonSet as it is.
+    pub(super) fn present(&self) -> Option<DaemonSet> {
+        decided_upon(self.kind, self.whole()?)
+    }
+
     /// The DaemonSet as it will be, to read its settings beforehand.
-    pub(super) fn settings(&self) -> Option<crate::k8s::DaemonSet> {
-        let mut set = self.objects.get(&Storage::DaemonSets)?.first()?.clone();
+    pub(super) fn changed(&self) -> Option<DaemonSet> {
+        let mut set = self.whole()?;
         json_patch::merge(&mut set, self.patch.as_ref().unwrap_or(&json!({})));
-        serde_json::from_value(set).ok()
+        decided_upon(self.kind, set)
+    }
+
+    fn whole(&self) -> Option<Value> {
+        self.objects.get(&storage(self.kind))?.first().cloned()
     }
 
     /// With these disruption budgets.
@@ -89,18 +112,29 @@ impl PlannedFleet {
         self.objects.insert(Storage::PodDisruptionBudgets, budgets);
     }
 
-    /// With these nodes and pods.
+    /// With these nodes and pods. Of their finalizers those stay that stand for the hook: who answers for others is not known.
     pub(super) fn inhabited_by(
         &mut self,
         nodes: Vec<slim::SlimNode>,
         mut pods: Vec<slim::SlimPod>,
+        hook: Option<&PreDelete>,
     ) {
-        pods.iter_mut().for_each(slim::SlimPod::name_old_images);
+        let asked = hook.map_or(&[][..], |hook| &hook.finalizers);
+        for pod in &mut pods {
+            pod.name_old_images();
+            let finalizers = &mut pod.metadata.finalizers;
+            finalizers
+                .iter_mut()
+                .for_each(|all| all.retain(|one| asked.contains(one)));
+        }
         (self.nodes, self.pods) = (nodes, pods);
     }
 
     /// Puts all of it into a cluster.
     pub(super) fn restore(&mut self, cluster: &Cluster) {
+        if self.kind == SetKind::Advanced {
+            cluster.install_advanced();
+        }
         let nodes = std::mem::take(&mut self.nodes).into_iter();
         cluster.restore(Storage::Nodes, nodes.map(|node| of("v1", "Node", &node)));
         let pods = std::mem::take(&mut self.pods).into_iter();
@@ -108,6 +142,13 @@ impl PlannedFleet {
         for (storage, objects) in std::mem::take(&mut self.objects) {
             cluster.restore(storage, objects);
         }
+    }
+}
+
+fn storage(kind: SetKind) -> Storage {
+    match kind {
+        SetKind::Native => Storage::DaemonSets,
+        SetKind::Advanced => Storage::AdvancedDaemonSets,
     }
 }
 
@@ -131,7 +172,7 @@ fn namespace(live: &LiveFleet) -> Value {
         "kind": "Namespace",
         "metadata": {
             "name": &*live.key.namespace,
-            "uid": "00000000-0000-4000-8000-000000000000",
+            "uid": OF_NAMESPACE,
             "creationTimestamp": Timestamp::UNIX_EPOCH,
         },
         "status": { "phase": "Active" },
@@ -139,30 +180,72 @@ fn namespace(live: &LiveFleet) -> Value {
 }
 
 fn revisions(live: &LiveFleet) -> Vec<Value> {
+    let present = TemplateFingerprint::of(live.template());
     let mut revisions = Vec::new();
     for revision in &live.revisions {
         let hash = revision.hash(&live.key.name);
-        // The present one may be spelled in a way that only its number tells.
-        let mut template = match hash == live.current.as_str() {
-            true => marked(live.template(), &hash),
-            false => marked(&revision.data["spec"]["template"], &hash),
+        let template = &revision.data["spec"]["template"];
+        let current = live.current.as_ref().map(Revision::as_str);
+        // The present one may be spelled in a way that only its number tells; a twin of it is one in the copy, too.
+        let is_current =
+            |current: &&str| hash == **current || present == TemplateFingerprint::of(template);
+        let template = match current.filter(is_current) {
+            Some(current) => marked(live.template(), current),
+            None => marked(template, &hash),
         };
-        template["$patch"] = json!("replace");
         let mut value = of("apps/v1", "ControllerRevision", revision);
-        value["data"] = json!({ "spec": { "template": template } });
+        value["data"] = holding(template);
         revisions.push(value);
     }
     revisions
 }
 
+/// The revision of an Advanced DaemonSet that its controller would make of this template, made already: so it is known whom it reaches
+/// first.
+fn revision_to_come(live: &LiveFleet, template: &Value) -> Value {
+    let meta = &live.set.metadata;
+    let mut labels = template["metadata"]["labels"].clone();
+    labels[REVISION_HASH_LABEL] = json!(PLANNED);
+    let numbers = live.revisions.iter().map(|known| known.revision);
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": format!("{}-{PLANNED}", live.key.name),
+            "namespace": &*live.key.namespace,
+            "uid": OF_REVISION,
+            "creationTimestamp": Time(live.at),
+            "labels": labels,
+            "ownerReferences": [{
+                "apiVersion": live.key.kind.api_version(),
+                "kind": "DaemonSet",
+                "name": &*live.key.name,
+                "uid": meta.uid,
+                "controller": true,
+                "blockOwnerDeletion": true,
+            }],
+        },
+        "revision": numbers.max().unwrap_or(0).saturating_add(1),
+        "data": holding(marked(template, PLANNED)),
+    })
+}
+
+/// The data of a revision that holds this template.
+fn holding(mut template: Value) -> Value {
+    template["$patch"] = json!("replace");
+    json!({ "spec": { "template": template } })
+}
+
 fn daemonset(live: &LiveFleet) -> Value {
     let meta = &live.set.metadata;
     let mut annotations = meta.annotations.clone().unwrap_or_default();
-    annotations.retain(|key, _| is_kept(key) || key.starts_with(ANNOTATION_PREFIX));
-    let spec = &live.set.data["spec"];
+    annotations.retain(|key, _| is_kept(key));
+    let mark = live.current.as_ref().map_or(PLANNED, Revision::as_str);
+    let mut spec = live.set.data["spec"].clone();
+    spec["template"] = marked(live.template(), mark);
     json!({
-        "apiVersion": <DaemonSet as k8s_openapi::Resource>::API_VERSION,
-        "kind": <DaemonSet as k8s_openapi::Resource>::KIND,
+        "apiVersion": live.key.kind.api_version(),
+        "kind": "DaemonSet",
         "metadata": {
             "name": meta.name,
             "namespace": meta.namespace,
@@ -172,13 +255,7 @@ fn daemonset(live: &LiveFleet) -> Value {
             "labels": meta.labels,
             "annotations": annotations,
         },
-        "spec": {
-            "selector": spec["selector"],
-            "updateStrategy": spec["updateStrategy"],
-            "minReadySeconds": spec["minReadySeconds"].as_i64().unwrap_or(0),
-            "revisionHistoryLimit": spec["revisionHistoryLimit"].as_i64().unwrap_or(10),
-            "template": marked(live.template(), live.current.as_str()),
-        },
+        "spec": spec,
         "status": live.set.data["status"],
     })
 }

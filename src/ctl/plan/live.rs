@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Resource};
 use serde_json::{Value, json};
 
@@ -16,11 +16,12 @@ use super::slim::{SlimNode, SlimPod, SlimRevision};
 use crate::core::fleet::in_place::Shape;
 use crate::core::images::of_template;
 use crate::core::revision::{RevisionFacts, TemplateFingerprint, adopted, current};
-use crate::core::{Revision, RevisionState, RevisionUnknown};
+use crate::core::{Revision, RevisionState, RevisionUnknown, SetKind};
 use crate::ctl::access::Access;
 use crate::ctl::budgets::list_of;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
+use crate::ctl::kinds::whole;
 use crate::ctl::list::list;
 use crate::ctl::lookup;
 use crate::index::SetKey;
@@ -42,8 +43,8 @@ pub(super) struct LiveFleet {
     pub(super) pods: Vec<SlimPod>,
     /// Its revisions.
     pub(super) revisions: Vec<SlimRevision>,
-    /// The one that holds its template.
-    pub(super) current: Revision,
+    /// The one that holds its template; `None`: its controller has not made it yet (Advanced).
+    pub(super) current: Option<Revision>,
     /// When it was read.
     pub(super) at: Timestamp,
 }
@@ -87,8 +88,7 @@ impl LiveFleet {
         let selector = found.index.set(key).map(|set| set.selector.clone());
         let selector = selector.unwrap_or_default();
         let labelled = ListParams::default().labels(&selector);
-        let kind = ApiResource::erase::<k8s_openapi::api::apps::v1::DaemonSet>(&());
-        let sets: Api<DynamicObject> = Api::namespaced_with(client(), &key.namespace, &kind);
+        let sets = whole(&access.client, key);
         let doing = format!("read DaemonSet {key}");
         let set = access.call(&doing, sets.get(&key.name)).await?;
         let nodes: Api<SlimNode> = Api::all(client());
@@ -100,26 +100,41 @@ impl LiveFleet {
         let revisions: Api<SlimRevision> = Api::namespaced(client(), &key.namespace);
         let (mut revisions, _) = list(access, &doing, &revisions, labelled).await?;
         let uid = set.metadata.uid.clone().unwrap_or_default();
-        revisions.retain(|revision| owner(revision) == Some(&uid));
+        // An Advanced DaemonSet takes over what nobody controls; of a native one Kubernetes has done so.
+        let is_free = |owner: Option<&String>| owner.is_none() && key.is_advanced();
+        revisions.retain(|revision| {
+            let owner = owner(revision);
+            owner == Some(&uid) || is_free(owner)
+        });
         let owners: Vec<String> = revisions
             .iter()
             .filter_map(|one| one.metadata.uid.clone())
             .collect();
-        pods.retain(|pod| owner(pod).is_some_and(|owner| *owner == uid || owners.contains(owner)));
-        let state = revision_state(&set, &revisions, trust);
-        Ok(match state {
-            RevisionState::Unknown(behind) => Err(behind),
-            RevisionState::Current(current) => Ok(Self {
-                key: key.clone(),
-                set,
-                selector,
-                nodes,
-                pods,
-                revisions,
-                current,
-                at,
-            }),
-        })
+        pods.retain(|pod| match owner(pod) {
+            Some(owner) => *owner == uid || owners.contains(owner),
+            none => is_free(none),
+        });
+        let current = match key.kind {
+            SetKind::Native => match revision_state(&set, &revisions, trust) {
+                RevisionState::Unknown(behind) => return Ok(Err(behind)),
+                RevisionState::Current(current) => Some(current),
+            },
+            // The plan has its controller, which makes what is missing.
+            SetKind::Advanced => {
+                let template = TemplateFingerprint::of(&set.data["spec"]["template"]);
+                holding(&facts(&set, &revisions), &template)
+            }
+        };
+        Ok(Ok(Self {
+            key: key.clone(),
+            set,
+            selector,
+            nodes,
+            pods,
+            revisions,
+            current,
+            at,
+        }))
     }
 
     /// `spec.template`.
@@ -130,21 +145,27 @@ impl LiveFleet {
     /// The annotations that the DaemonSet had when the present revision was made: how it was rolled out. Kubernetes keeps
     /// them on the revision.
     pub(super) fn settings_of_last(&self) -> Option<&BTreeMap<String, String>> {
-        let is_current = |one: &&SlimRevision| one.hash(&self.key.name) == self.current.as_str();
+        let current = self.current.as_ref()?;
+        let is_current = |one: &&SlimRevision| one.hash(&self.key.name) == current.as_str();
         let current = self.revisions.iter().find(is_current)?;
         current.metadata.annotations.as_ref()
     }
 
     /// The hash of the revision that holds this template, if one does.
-    pub(super) fn revision_of(&self, template: &Value) -> Option<String> {
+    pub(super) fn revision_of(&self, template: &Value) -> Option<Revision> {
         let wanted = TemplateFingerprint::of(template);
-        if wanted == TemplateFingerprint::of(self.template()) {
-            return Some(self.current.to_string());
+        match wanted == TemplateFingerprint::of(self.template()) {
+            true => self.current.clone(),
+            false => holding(&facts(&self.set, &self.revisions), &wanted),
         }
-        let facts = facts(&self.set, &self.revisions);
-        let mut found = facts.into_iter().filter(|known| known.template == wanted);
-        found.next().map(|known| known.hash.to_string())
     }
+}
+
+/// The newest revision that holds this template.
+fn holding(revisions: &[RevisionFacts], template: &TemplateFingerprint) -> Option<Revision> {
+    let same = revisions.iter().filter(|known| known.template == *template);
+    let newest = same.max_by_key(|known| known.number)?;
+    Some(newest.hash.clone())
 }
 
 /// The disruption budgets of a namespace, without what others say of them.

@@ -17,6 +17,8 @@ pub(super) struct ReplacementLog {
     unseen: Option<BTreeSet<String>>,
     pub(super) steps: Vec<Replacement>,
     by_node: BTreeMap<String, usize>,
+    /// Nodes where a pod was seen, whatever became of it.
+    inhabited: BTreeSet<String>,
     /// When something happened last.
     pub(super) last: Option<Timestamp>,
 }
@@ -71,6 +73,9 @@ impl ReplacementLog {
         };
         let before = self.pods.remove(&uid);
         self.compare(before.as_ref(), &after, now);
+        if !self.inhabited.contains(&after.node) {
+            self.inhabited.insert(after.node.clone());
+        }
         self.pods.insert(uid, after);
     }
 
@@ -98,6 +103,9 @@ impl ReplacementLog {
             }
             None if is_new && self.is_served(&after.node) => {
                 self.step(&after.node, ReplacementManner::Surge, now);
+            }
+            None if is_new && !self.inhabited.contains(&after.node) => {
+                self.step(&after.node, ReplacementManner::Create, now);
             }
             _ => {}
         }

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use futures::StreamExt as _;
-use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -26,6 +25,7 @@ use super::played::{Played, RolloutWait};
 use crate::clock::Clock;
 use crate::core::{Phase, Verdict};
 use crate::ctl::budgets::Budgets;
+use crate::ctl::kinds::whole;
 use crate::ctl::snapshot::RolloutSnapshot;
 use crate::index::SetKey;
 use crate::k8s::Pod;
@@ -123,11 +123,18 @@ pub(super) async fn play(
         question,
     };
     player.change(&world).await?;
-    let target = player.settle().await?;
+    let target = match player.question.fleet.target.take() {
+        Some(target) => {
+            player.listen(QUIET).await?;
+            target
+        }
+        None => player.settle().await?,
+    };
     player.log.begin(&target);
     let began = clock.now();
     let client = world.cluster.client(&Role::Controller.user_agent());
-    let (_end, _controller) = start_controller(client, clock);
+    let kind = player.question.key.kind;
+    let (_end, _controller) = start_controller(client, clock, kind);
     let cut = player.run(told).await?;
     let end = player.snapshot().context("the planned DaemonSet is gone")?;
     Ok(Played {
@@ -184,7 +191,7 @@ impl Player {
             return Ok(());
         };
         let key = &self.question.key;
-        let sets: Api<DaemonSet> = Api::namespaced(world.client(), &key.namespace);
+        let sets = whole(&world.client(), key);
         let patch = Patch::Merge(patch);
         let changed = sets.patch(&key.name, &PatchParams::default(), &patch).await;
         changed.map(drop).context("change the planned DaemonSet")

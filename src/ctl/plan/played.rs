@@ -56,4 +56,6 @@ pub(super) enum ReplacementManner {
     Surge,
     /// The pod stays and its images change.
     InPlace,
+    /// There was no pod.
+    Create,
 }

@@ -226,5 +226,6 @@ fn manner(manner: ReplacementManner) -> &'static str {
         ReplacementManner::Delete => "delete",
         ReplacementManner::Surge => "surge",
         ReplacementManner::InPlace => "in place",
+        ReplacementManner::Create => "create",
     }
 }

@@ -5,21 +5,21 @@ use serde::Serialize;
 
 use super::measure::{MeasuredPace, rounded};
 use super::played::{Played, Replacement, ReplacementManner, RolloutWait};
-use crate::core::{Phase, Verdict, instant};
+use crate::core::{Phase, SetKind, Verdict, instant};
 use crate::ctl::code::Code;
-use crate::ctl::row::{NodeRow, SetRow};
+use crate::ctl::row::{NodeRow, SetRow, api_version};
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
-  of a plan       namespace, name, change (what was asked for), from and to (revisions; to is null for one that does
+  of a plan       kind, namespace, name, change (what was asked for), from and to (revisions; null for one that does
                   not exist yet), targeted, replaced, batches, begins, ends, seconds, slowSeconds (were every pod as slow
                   as the slowest tenth), pace, steps, waits, broke (names, with --break), left, phase, message, notes,
                   cut (not over at --horizon)
   of pace         startSeconds, slowStartSeconds, measuredPods, crowded (these started beside more than a plan makes
                   at once), endSeconds, reaction (from the end of a pod to the beginning of the next: milliseconds,
                   measured), inPlaceSeconds, inPlaceReaction
-  of a step       node, batch, manner (delete, surge or inPlace), begins, ready, seconds (from the beginning)
+  of a step       node, batch, manner (delete, surge, inPlace, or create where there was none), begins, ready, seconds (from the beginning)
   of a wait       from, until, phase, reason (of the condition meanwhile), message
   of left         node, verdict, reason, message: every node that does not run the revision at the end";
 
@@ -30,17 +30,20 @@ const PAUSE: SignedDuration = SignedDuration::from_secs(1);
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PlanRow {
+    /// The kind of the DaemonSet, as its API version.
+    #[serde(serialize_with = "api_version")]
+    pub(super) kind: SetKind,
     pub(super) namespace: String,
     pub(super) name: String,
     /// What would be changed, in words.
     pub(super) change: Vec<String>,
-    /// The present revision.
-    pub(super) from: String,
+    /// The present revision; `null` for one that does not exist yet.
+    pub(super) from: Option<String>,
     /// The one that nodes get; `null` for one that does not exist yet.
     pub(super) to: Option<String>,
     /// Nodes where a pod belongs.
     pub(super) targeted: usize,
-    /// Nodes whose pod is replaced.
+    /// Nodes whose pod is replaced, or made where there is none.
     pub(super) replaced: usize,
     pub(super) batches: usize,
     pub(super) begins: String,
@@ -105,7 +108,7 @@ impl PlanRow {
     pub(super) fn of(
         played: &Played,
         change: Vec<String>,
-        (from, to): (String, Option<String>),
+        (from, to): (Option<String>, Option<String>),
         pace: MeasuredPace,
     ) -> Self {
         let end = SetRow::of(&played.end, false);
@@ -141,6 +144,7 @@ impl PlanRow {
         };
         waits.retain(|wait| !trailing(wait));
         Self {
+            kind: end.kind,
             namespace: end.namespace,
             name: end.name,
             change,

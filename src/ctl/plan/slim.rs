@@ -6,11 +6,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::core::fleet::in_place::InPlaceState;
-use crate::core::names::{IN_PLACE_STATE, REVISION_HASH_LABEL, TEMPLATE_GENERATION_ANNOTATION};
+use crate::core::names::REVISION_HASH_LABEL;
 use crate::core::revision::hash_of;
-use crate::k8s::{nullable, resource};
+use crate::k8s::{is_known, nullable, resource};
 
-/// What annotations are kept of nodes and pods: those of this family, wherever they come from.
+/// What annotations are kept beside those that the engine knows: those of this family, wherever they come from.
 const FAMILY: &str = "openyurt.io/";
 
 /// The condition of nodes and pods that says so.
@@ -113,6 +113,8 @@ pub(super) struct SlimPodSpec {
     affinity: Value,
     #[serde(skip_serializing_if = "Value::is_null")]
     tolerations: Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    readiness_gates: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     termination_grace_period_seconds: Option<i64>,
 }
@@ -188,8 +190,7 @@ impl SlimPod {
 
     /// What it remembers of its last update in place.
     pub(super) fn in_place(&self) -> Option<InPlaceState> {
-        let text = self.metadata.annotations.as_ref()?.get(IN_PLACE_STATE)?;
-        serde_json::from_str(text).ok()
+        InPlaceState::of(self.metadata.annotations.as_ref()?)
     }
 }
 
@@ -253,6 +254,7 @@ fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Err
         labels: Option<std::collections::BTreeMap<String, String>>,
         annotations: Option<std::collections::BTreeMap<String, String>>,
         owner_references: Option<Vec<OwnerReference>>,
+        finalizers: Option<Vec<String>>,
     }
     let slim = Slim::deserialize(deserializer)?;
     let mut annotations = slim.annotations.unwrap_or_default();
@@ -267,13 +269,14 @@ fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Err
         labels: slim.labels,
         annotations: Some(annotations),
         owner_references: slim.owner_references,
+        finalizers: slim.finalizers,
         ..ObjectMeta::default()
     })
 }
 
 /// Whether an annotation may matter to a plan.
 pub(super) fn is_kept(key: &str) -> bool {
-    key == TEMPLATE_GENERATION_ANNOTATION
+    is_known(key)
         || key
             .split_once('/')
             .is_some_and(|(domain, _)| domain.ends_with(FAMILY.trim_end_matches('/')))
@@ -284,6 +287,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::core::names::IN_PLACE_STATE;
 
     #[test]
     fn a_container_that_its_update_has_not_reached_runs_none_of_the_images_that_are_named() {

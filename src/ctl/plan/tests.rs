@@ -1,5 +1,7 @@
 //! Plans against what then really happens on the embedded cluster.
 
+mod advanced;
+
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -11,6 +13,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
+use crate::core::SetKind;
 use crate::ctl::Code;
 use crate::ctl::tests::CtlWorld;
 use crate::k8s::client::Role;
@@ -23,7 +26,7 @@ use crate::task::Task;
 const A_MOMENT: Duration = Duration::from_secs(60);
 
 /// The nodes whose pods are deleted from now on, in order, when the controller does it.
-async fn really(world: &CtlWorld, change: impl Future<Output = ()>) -> Vec<String> {
+async fn really(world: &CtlWorld, kind: SetKind, change: impl Future<Output = ()>) -> Vec<String> {
     let pods: Api<crate::k8s::Pod> = Api::namespaced(world.client.clone(), "default");
     let (found, mut nodes) = tokio::sync::mpsc::unbounded_channel();
     let _watching = Task::spawn(async move {
@@ -40,7 +43,7 @@ async fn really(world: &CtlWorld, change: impl Future<Output = ()>) -> Vec<Strin
     });
     let clock = world.context.clock.clone();
     let client = world.cluster.client(&Role::Controller.user_agent());
-    let (_end, _controller) = start_controller(client, clock);
+    let (_end, _controller) = start_controller(client, clock, kind);
     tokio::time::sleep(A_MOMENT).await;
     change.await;
     tokio::time::sleep(20 * A_MOMENT).await;
@@ -117,7 +120,7 @@ async fn a_plan_is_what_then_happens() {
     let planned = nodes(&plan);
     assert_eq!(planned[0], "n6", "the broken one first");
     annotate(&world, json!({ "apps.openyurt.io/partition": null })).await;
-    let happened = really(&world, world.set_image("web:2")).await;
+    let happened = really(&world, SetKind::Native, world.set_image("web:2")).await;
     assert_eq!(planned, happened);
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::core::SetKind;
 use crate::ctl::Code;
 use crate::ctl::tests::CtlWorld;
 use crate::k8s::client::Role;
@@ -169,7 +170,7 @@ async fn web_2_stopped() -> (CtlWorld, Box<dyn std::any::Any>) {
     let world = CtlWorld::with_nodes(4).await;
     let clock = world.context.clock.clone();
     let client = world.cluster.client(&Role::Controller.user_agent());
-    let running = start_controller(client, clock);
+    let running = start_controller(client, clock, SetKind::Native);
     let annotations = json!({ "apps.openyurt.io/failure-threshold": "0", "apps.openyurt.io/max-unavailable": "1" });
     world
         .patch(json!({ "metadata": { "annotations": annotations } }))

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::transition::InPlaceChange;
 use super::{InPlace, InPlaceUpdate, RunningContainer};
+use crate::core::names::{IN_PLACE_STATE, KRUISE_IN_PLACE_STATE};
 
 /// The memory of an update in place. The names of its fields are those of Kruise where both have one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +78,17 @@ pub(in crate::core) fn before(
 }
 
 impl InPlaceState {
+    /// What the annotations of a pod remember; what cannot be read is no such thing.
+    pub fn of(annotations: &BTreeMap<String, String>) -> Option<Self> {
+        let known = [IN_PLACE_STATE, KRUISE_IN_PLACE_STATE];
+        let states = known.into_iter().filter_map(|key| {
+            let state: Self = serde_json::from_str(annotations.get(key)?).ok()?;
+            Some(state)
+        });
+        // Whichever was written last: a pod may have been both kinds of DaemonSets'.
+        states.max_by_key(|state| state.update_timestamp.0)
+    }
+
     /// How far the update has come. `seen`: the kubelet has looked at the pod since (`None`: it does not say).
     pub fn progress(&self, containers: &[RunningContainer], seen: Option<bool>) -> InPlaceUpdate {
         InPlaceUpdate {

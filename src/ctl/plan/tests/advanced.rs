@@ -1,0 +1,355 @@
+//! Plans for Advanced DaemonSets. A native one of the same name stands beside each, on the same nodes.
+
+use kube::Api;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::{A_MOMENT, nodes, really};
+use crate::core::SetKind;
+use crate::ctl::Code;
+use crate::ctl::kinds::whole;
+use crate::ctl::tests::CtlWorld;
+use crate::index::SetKey;
+use crate::k8s::client::Role;
+use crate::sim::kubelet::{Behaviour, Outage, Rule};
+use crate::sim::world::start_controller;
+
+/// Nodes n1, n2, … and the Advanced DaemonSet `default/web`, whose pods its controller has made.
+async fn with_nodes(count: usize, change: Value) -> CtlWorld {
+    let world = unhandled(count, change).await;
+    handle(&world).await;
+    world
+}
+
+/// The same before its controller has looked at it.
+async fn unhandled(count: usize, change: Value) -> CtlWorld {
+    let world = CtlWorld::with_nodes(count).await;
+    world.cluster.install_advanced();
+    let mut set = json!({
+        "apiVersion": "apps.kruise.io/v1beta1",
+        "kind": "DaemonSet",
+        "metadata": { "name": "web" },
+        "spec": {
+            "selector": { "matchLabels": { "app": "advanced" } },
+            "template": {
+                "metadata": { "labels": { "app": "advanced" } },
+                "spec": { "containers": [{ "name": "c", "image": "web:1" }] },
+            },
+        },
+    });
+    json_patch::merge(&mut set, &change);
+    let set: DynamicObject = serde_json::from_value(set).unwrap();
+    let made = sets(&world).create(&PostParams::default(), &set).await;
+    made.unwrap();
+    world
+}
+
+fn sets(world: &CtlWorld) -> Api<DynamicObject> {
+    whole(
+        &world.client,
+        &SetKey::of_kind(SetKind::Advanced, "default", "web"),
+    )
+}
+
+/// Lets the controller do what is to be done.
+async fn handle(world: &CtlWorld) {
+    let clock = world.context.clock.clone();
+    let client = world.cluster.client(&Role::Controller.user_agent());
+    let (end, running) = start_controller(client, clock, SetKind::Advanced);
+    tokio::time::sleep(5 * A_MOMENT).await;
+    end.request();
+    running.await.unwrap();
+}
+
+async fn patch(world: &CtlWorld, patch: Value) {
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    sets(world).patch("web", &params, &patch).await.unwrap();
+}
+
+async fn set_image(world: &CtlWorld, image: &str) {
+    let containers = json!([{ "name": "c", "image": image }]);
+    let template = json!({ "spec": { "containers": containers } });
+    patch(world, json!({ "spec": { "template": template } })).await;
+}
+
+fn rolling(update: Value) -> Value {
+    json!({ "spec": { "updateStrategy": { "rollingUpdate": update } } })
+}
+
+fn manners(plan: &Value) -> Vec<&str> {
+    let steps = plan["steps"].as_array().unwrap().iter();
+    steps.map(|step| step["manner"].as_str().unwrap()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_is_what_then_happens() {
+    let world = with_nodes(9, rolling(json!({ "maxUnavailable": 3, "partition": 9 }))).await;
+    let broken = Rule {
+        image: "web:1".into(),
+        node: "n6".into(),
+        behaviour: Behaviour {
+            never_ready: true,
+            ..Behaviour::default()
+        },
+    };
+    world.kubelets.rule(broken).await.unwrap();
+    world.replace("n6").await;
+    handle(&world).await;
+    world
+        .kubelets
+        .set_offline("n3", Outage::MARKED)
+        .await
+        .unwrap();
+    tokio::time::sleep(10 * A_MOMENT).await;
+    let line = "plan ads/web --image web:2 --set partition=2";
+    let plan = world.json(line).await;
+    assert_eq!(world.writes(), 0);
+    assert_eq!(plan, world.json(line).await);
+    assert_eq!(plan["kind"], "apps.kruise.io/v1beta1");
+    assert_eq!(plan["phase"], "Complete", "{plan}");
+    assert!(plan["from"].is_string());
+    assert_eq!(plan["to"], Value::Null);
+    let planned = nodes(&plan);
+    assert_eq!(planned, ["n6", "n9", "n8", "n7", "n5", "n4"]);
+    let left = |at: usize| (&plan["left"][at]["node"], &plan["left"][at]["verdict"]);
+    assert_eq!(left(1), (&json!("n2"), &json!("Partition")), "{plan}");
+    assert_eq!(left(2), (&json!("n3"), &json!("Offline")), "{plan}");
+    let change = async {
+        patch(&world, rolling(json!({ "partition": 2 }))).await;
+        set_image(&world, "web:2").await;
+    };
+    assert_eq!(planned, really(&world, SetKind::Advanced, change).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_under_way_is_planned_to_its_end_and_back() {
+    let world = with_nodes(5, rolling(json!({ "partition": 4 }))).await;
+    set_image(&world, "web:2").await;
+    handle(&world).await;
+    let plan = world.json("plan ads/web --unset partition").await;
+    assert_eq!(nodes(&plan), ["n4", "n3", "n2", "n1"]);
+    assert_eq!(plan["batches"], 4);
+    assert_eq!(plan["from"], plan["to"]);
+    let back = world
+        .json("plan ads/web --image c=web:1 --unset partition")
+        .await;
+    assert_eq!(nodes(&back), ["n5"], "only what ran the newer revision");
+    assert!(back["to"].is_string());
+    let nothing = world.text("plan ads/web").await;
+    assert!(nothing.contains("nothing would be replaced"), "{nothing}");
+    assert!(nothing.contains("Partition 4: n1, n2, n3, n4"), "{nothing}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_planned_for_each_node_that_has_none() {
+    let world = with_nodes(
+        4,
+        json!({ "spec": {
+        "scaleStrategy": { "partitionedScaling": true },
+        "updateStrategy": { "rollingUpdate": { "partition": 3 } },
+    } }),
+    )
+    .await;
+    let plan = world.json("plan ads/web --set partition=1").await;
+    assert_eq!(manners(&plan), ["create"; 2], "{plan}");
+    assert_eq!(nodes(&plan), ["n2", "n3"]);
+    assert_eq!(
+        (&plan["phase"], &plan["left"][0]["node"]),
+        (&json!("Complete"), &json!("n4"))
+    );
+    let both = world
+        .json("plan ads/web --set partition=0 --image web:2")
+        .await;
+    assert_eq!(
+        manners(&both),
+        ["create", "create", "create", "delete"],
+        "{both}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_controller_has_looked_at_is_planned_all_the_same() {
+    let world = unhandled(3, json!({ "spec": { "burstReplicas": 2 } })).await;
+    let plan = world.json("plan ads/web").await;
+    assert_eq!((&plan["from"], &plan["to"]), (&Value::Null, &Value::Null));
+    assert_eq!(manners(&plan), ["create"; 3], "{plan}");
+    assert_eq!(plan["phase"], "Complete", "{plan}");
+    assert_eq!(plan["pace"]["measuredPods"], 0);
+    handle(&world).await;
+    set_image(&world, "web:2").await;
+    let plan = world.json("plan ads/web").await;
+    assert_eq!((&plan["from"], &plan["to"]), (&Value::Null, &Value::Null));
+    assert_eq!(nodes(&plan), ["n3", "n2", "n1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fields_are_set_and_unset_as_annotations_are() {
+    let world = with_nodes(4, rolling(json!({ "maxUnavailable": 1, "paused": true }))).await;
+    let line = "plan ads/web --image web:2 --ends-in 1s";
+    let (text, ended) = world.run(line).await;
+    assert_eq!(ended, Ok(Code::Paused), "{text}");
+    let plan = world
+        .json(&format!(
+            "{line} --set max-unavailable=50% --set paused=false"
+        ))
+        .await;
+    assert_eq!(
+        (&plan["batches"], &plan["notes"]),
+        (&json!(2), &json!([])),
+        "{plan}"
+    );
+    let one = world
+        .json(&format!("{line} --unset max-unavailable --unset paused"))
+        .await;
+    assert_eq!(
+        (&one["batches"], &one["replaced"]),
+        (&json!(4), &json!(4)),
+        "{one}"
+    );
+    let surge = world
+        .json(&format!(
+            "{line} --unset paused --unset max-unavailable --set max-surge=1"
+        ))
+        .await;
+    assert_eq!(manners(&surge), ["surge"; 4], "{surge}");
+    let selected = world
+        .json(&format!(
+            "{line} --unset paused --set selector=kubernetes.io/hostname=n2"
+        ))
+        .await;
+    assert_eq!(nodes(&selected), ["n2"], "{selected}");
+    let until = world
+        .json(&format!("{line} --set paused=2026-01-02T00:00:00Z"))
+        .await;
+    assert_eq!(
+        until["steps"][0]["begins"], "2026-01-02T00:00:00Z",
+        "{until}"
+    );
+    let error = world
+        .error(&format!("{line} --set max-unavailable=abc"))
+        .await;
+    assert_eq!(error.code, Code::Invalid);
+    let place = "spec.updateStrategy.rollingUpdate.maxUnavailable is \"abc\"";
+    assert!(error.text.contains(place), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_in_place_is_planned_as_one_with_its_gate() {
+    let in_place = json!({ "rollingUpdateType": "InPlaceIfPossible" });
+    let world = with_nodes(3, rolling(in_place)).await;
+    let plan = world.json("plan ads/web --image web:2").await;
+    assert_eq!(
+        (manners(&plan), &plan["phase"]),
+        (vec!["inPlace"; 3], &json!("Complete")),
+        "{plan}"
+    );
+    assert_eq!(plan["pace"]["inPlaceSeconds"], Value::Null);
+    set_image(&world, "web:2").await;
+    handle(&world).await;
+    let next = world.json("plan ads/web --image web:3").await;
+    assert!(next["pace"]["inPlaceSeconds"].is_u64(), "{next}");
+    assert_eq!(
+        (manners(&next), &next["phase"]),
+        (vec!["inPlace"; 3], &json!("Complete")),
+        "{next}"
+    );
+    let anew = world
+        .json("plan ads/web --image web:3 --set rolling-update-type=Standard")
+        .await;
+    assert_eq!(manners(&anew), ["delete"; 3], "{anew}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_people_is_told() {
+    let world = with_nodes(
+        2,
+        json!({ "spec": { "updateStrategy": { "type": "OnDelete" } } }),
+    )
+    .await;
+    let line = "plan ads/web --image web:2";
+    let (text, ended) = world.run(line).await;
+    assert!(text.contains("At the end: AwaitingDeletions"), "{text}");
+    let told = world.json(line).await;
+    assert_eq!(told["left"][1]["verdict"], "AwaitingDeletion");
+    assert_eq!(ended, Ok(world.code(line).await));
+    let ota = world
+        .json(&format!("{line} --set update-strategy=OTA"))
+        .await;
+    assert_eq!(
+        (&ota["phase"], &ota["replaced"]),
+        (&json!("AwaitingOwners"), &json!(0)),
+        "{ota}"
+    );
+    let rolled = world
+        .json(&format!(
+            "{line} --set update-strategy=AdvancedRollingUpdate"
+        ))
+        .await;
+    assert_eq!(
+        (&rolled["phase"], &rolled["replaced"]),
+        (&json!("Complete"), &json!(2))
+    );
+    let waves = r#"waves=[{"name":"first","selector":"kubernetes.io/hostname=n1"},{"name":"all","selector":{},"approve":"manual"}]"#;
+    let waves = world
+        .json(&format!("{line} --set update-strategy=auto --set {waves}"))
+        .await;
+    assert_eq!(nodes(&waves), ["n1"], "{waves}");
+    assert_eq!(waves["left"][0]["verdict"], "WaveNotOpen", "{waves}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_a_finalizer_stands_for_is_waited_for() {
+    let spec = json!({ "spec": {
+        "lifecycle": { "preDelete": { "finalizersHandler": ["example.com/drain"] } },
+        "template": { "metadata": { "finalizers": ["example.com/drain", "example.com/other"] } },
+    } });
+    let world = with_nodes(2, spec).await;
+    let plan = world.json("plan ads/web --image web:2").await;
+    assert_eq!(plan["left"][1]["verdict"], "HookPending", "{plan}");
+    let plan = world
+        .json("plan ads/web --image web:2 --unset lifecycle")
+        .await;
+    assert_eq!(
+        (&plan["phase"], &plan["replaced"]),
+        (&json!("Complete"), &json!(2)),
+        "{plan}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_would_refuse_is_refused_in_its_words() {
+    let world = with_nodes(1, json!({})).await;
+    let error = world.error("plan ads/web --set max-unavailable=0").await;
+    assert_eq!(error.code, Code::Invalid, "{error}");
+    assert!(
+        error.text.starts_with("The API server would refuse that: "),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn either_of_two_of_a_name_is_planned_by_itself() {
+    let world = with_nodes(2, json!({})).await;
+    let error = world.error("plan web --image web:2").await;
+    assert_eq!(error.code, Code::Usage, "{error}");
+    assert!(
+        error
+            .text
+            .contains("write ds/default/web or ads/default/web"),
+        "{error}"
+    );
+    let native = world.json("plan ds/web --image web:2").await;
+    let advanced = world.json("plan ads/web --image web:2").await;
+    assert_eq!(
+        (&native["kind"], nodes(&native)),
+        (&json!("apps/v1"), vec!["n1".to_owned(), "n2".to_owned()])
+    );
+    assert_eq!(nodes(&advanced), ["n2", "n1"]);
+    let without = CtlWorld::with_nodes(1).await;
+    let error = without.error("plan ads/web").await;
+    assert_eq!(error.code, Code::NotFound, "{error}");
+    assert!(
+        error.text.contains("Did you mean ds/default/web?"),
+        "{error}"
+    );
+}
