@@ -13,7 +13,7 @@ mod pod;
 mod resource;
 mod revision;
 
-pub(crate) use meta::{is_known, nullable};
+pub(crate) use meta::{dated, is_known, nullable};
 pub(crate) use resource::resource;
 
 pub use condition::Condition;

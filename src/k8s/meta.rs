@@ -62,7 +62,7 @@ pub(super) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectM
 }
 
 /// The same, with the time of the last write as the only one of `managedFields`.
-pub(super) fn dated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+pub(crate) fn dated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let read = Option::<Dated>::deserialize(deserializer)?.unwrap_or_default();
     let stamps = read.managed_fields.into_iter().flatten();
     let last = stamps.filter_map(|stamp| stamp.time).max();

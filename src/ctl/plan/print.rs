@@ -96,11 +96,9 @@ fn head(row: &PlanRow) -> String {
 
 fn pace(row: &PlanRow) -> String {
     let pace = &row.pace;
-    let is_in_place = row
-        .steps
-        .iter()
-        .all(|step| step.manner == ReplacementManner::InPlace);
-    if let Some(seconds) = pace.in_place_seconds.filter(|_| is_in_place) {
+    let are_all = |manner| row.steps.iter().all(|step| step.manner == manner);
+    let measured_in_place = pace.in_place_seconds;
+    if let Some(seconds) = measured_in_place.filter(|_| are_all(ReplacementManner::InPlace)) {
         let (seconds, next) = (exact(seconds), reaction(pace.in_place_reaction));
         return format!("An update in place takes {seconds} (measured on the last ones).{next}");
     }
@@ -123,6 +121,10 @@ fn pace(row: &PlanRow) -> String {
         ),
         false => String::new(),
     };
+    if are_all(ReplacementManner::Create) {
+        let start = exact(pace.start_seconds);
+        return format!("A pod takes {start} to start ({measured}{slow}).");
+    }
     format!(
         "A pod takes up to {} to end and {} to start ({measured}{slow}).{}",
         exact(pace.end_seconds),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::core::fleet::in_place::InPlaceState;
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::core::revision::hash_of;
-use crate::k8s::{is_known, nullable, resource};
+use crate::k8s::{dated, is_known, nullable, resource};
 
 /// What annotations are kept beside those that the engine knows: those of this family, wherever they come from.
 const FAMILY: &str = "openyurt.io/";
@@ -194,10 +194,10 @@ impl SlimPod {
     }
 }
 
-/// A ControllerRevision.
+/// A ControllerRevision, with the time of the last write: what was lost before that is not its fault.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct SlimRevision {
-    #[serde(deserialize_with = "slim", default)]
+    #[serde(deserialize_with = "dated", default)]
     pub(super) metadata: ObjectMeta,
     #[serde(default)]
     pub(super) revision: i64,

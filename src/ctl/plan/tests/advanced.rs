@@ -140,6 +140,28 @@ async fn a_rollout_under_way_is_planned_to_its_end_and_back() {
     assert!(nothing.contains("Partition 4: n1, n2, n3, n4"), "{nothing}");
 }
 
+/// Found on a real cluster: in a plan of a way back, nodes that were lost under the other revision were charged to this one.
+#[tokio::test(start_paused = true)]
+async fn what_was_lost_under_another_revision_is_not_charged_to_the_one_that_comes_again() {
+    let world = with_nodes(3, json!({})).await;
+    world
+        .kubelets
+        .set_offline("n1", Outage::MARKED)
+        .await
+        .unwrap();
+    tokio::time::sleep(A_MOMENT).await;
+    set_image(&world, "web:2").await;
+    handle(&world).await;
+    let line = "plan ads/web --image web:1";
+    let back = world.json(line).await;
+    assert_eq!(nodes(&back), ["n3", "n2"]);
+    assert_eq!(back["left"][0]["verdict"], "Offline", "{back}");
+    set_image(&world, "web:1").await;
+    handle(&world).await;
+    let nothing = world.json("plan ads/web").await;
+    assert_eq!(nothing["left"], back["left"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_is_planned_for_each_node_that_has_none() {
     let world = with_nodes(
@@ -156,6 +178,11 @@ async fn a_pod_is_planned_for_each_node_that_has_none() {
     assert_eq!(
         (&plan["phase"], &plan["left"][0]["node"]),
         (&json!("Complete"), &json!("n4"))
+    );
+    let text = world.text("plan ads/web --set partition=1").await;
+    assert!(
+        text.contains("\nA pod takes 1s to start (measured on 1 pod"),
+        "{text}"
     );
     let both = world
         .json("plan ads/web --set partition=0 --image web:2")
