@@ -204,8 +204,9 @@ fn revisions(live: &LiveFleet) -> Vec<Value> {
 /// first.
 fn revision_to_come(live: &LiveFleet, template: &Value) -> Value {
     let meta = &live.set.metadata;
-    let mut labels = template["metadata"]["labels"].clone();
-    labels[REVISION_HASH_LABEL] = json!(PLANNED);
+    let labels = template["metadata"]["labels"].as_object();
+    let mut labels = labels.cloned().unwrap_or_default();
+    labels.insert(REVISION_HASH_LABEL.to_owned(), json!(PLANNED));
     let numbers = live.revisions.iter().map(|known| known.revision);
     json!({
         "apiVersion": "apps/v1",

@@ -16,7 +16,7 @@ use super::slim::{SlimNode, SlimPod, SlimRevision};
 use crate::core::fleet::in_place::Shape;
 use crate::core::images::of_template;
 use crate::core::revision::{RevisionFacts, TemplateFingerprint, adopted, current};
-use crate::core::{Revision, RevisionState, RevisionUnknown, SetKind};
+use crate::core::{Reading, Revision, RevisionState, RevisionUnknown, SetKind};
 use crate::ctl::access::Access;
 use crate::ctl::budgets::list_of;
 use crate::ctl::code::Code;
@@ -85,7 +85,18 @@ impl LiveFleet {
         let client = || access.client.clone();
         // In the words of `status` where there is none, or it is not ours.
         let found = lookup::find(access, key, at).await?;
-        let selector = found.index.set(key).map(|set| set.selector.clone());
+        let set = found.index.set(key);
+        // Without pods there is nothing to play, whatever is changed beside.
+        let is_unworkable = set.is_some_and(|set| {
+            let advanced = set.advanced.as_ref();
+            advanced.is_some_and(|advanced| !advanced.is_workable)
+        });
+        if let Some(Reading::Invalid(invalid)) = found.index.reading(key)
+            && is_unworkable
+        {
+            return Err(CliError::new(Code::Invalid, format!("{invalid}.")));
+        }
+        let selector = set.map(|set| set.selector.clone());
         let selector = selector.unwrap_or_default();
         let labelled = ListParams::default().labels(&selector);
         let sets = whole(&access.client, key);

@@ -11,6 +11,7 @@ use crate::ctl::kinds::whole;
 use crate::ctl::tests::CtlWorld;
 use crate::index::SetKey;
 use crate::k8s::client::Role;
+use crate::sim::cluster::resources::Storage;
 use crate::sim::kubelet::{Behaviour, Outage, Rule};
 use crate::sim::world::start_controller;
 
@@ -352,6 +353,24 @@ async fn what_the_api_server_would_refuse_is_refused_in_its_words() {
         error.text.starts_with("The API server would refuse that: "),
         "{error}"
     );
+}
+
+/// An API server with another definition lets more through than ours does.
+#[tokio::test(start_paused = true)]
+async fn what_has_no_pods_is_refused_with_the_reason() {
+    let world = with_nodes(1, json!({})).await;
+    let set = sets(&world).get("web").await.unwrap();
+    for template in [
+        json!("x"),
+        json!(null),
+        json!({ "metadata": { "labels": "x" }, "spec": "y" }),
+    ] {
+        let mut broken = json!(set);
+        broken["spec"]["template"] = template;
+        world.cluster.restore(Storage::AdvancedDaemonSets, [broken]);
+        let error = world.error("plan ads/web --image web:2 --restart").await;
+        assert_eq!(error.code, Code::Invalid, "{error}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
