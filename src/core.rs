@@ -85,7 +85,9 @@ pub use id::{
 pub use kind::SetKind;
 pub use labels::Labels;
 pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, Preparing};
-pub use plan::{Counts, PauseStand, Phase, Plan, Reversal, Stall, WaveStand, WaveState};
+pub use plan::{
+    Counts, PauseStand, Phase, Plan, PullsAwait, Reversal, Stall, WaveStand, WaveState,
+};
 pub use settings::{
     Disruption, Invalid, Mode, NodeOrder, Note, OnFailure, Pause, Predownload, Reading,
     RollingUpdateType, Scaling, Share, Strategy, Topology, Waves,

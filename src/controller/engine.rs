@@ -505,6 +505,7 @@ impl Engine {
             let desired = DesiredPulls {
                 uid: set.uid.clone(),
                 generation: set.generation,
+                timeout: set.pull_timeout(),
                 pulls,
             };
             self.parts.puller.set_desired(key, desired);

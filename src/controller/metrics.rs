@@ -374,6 +374,7 @@ mod tests {
             recreates: None,
             verdicts: Vec::new(),
             pulls: Vec::new(),
+            pulls_await: None,
             counts: Counts {
                 targeted: 9,
                 allowed: 1,

@@ -26,6 +26,7 @@ mod request;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::{mpsc, watch};
@@ -46,6 +47,8 @@ pub(super) struct DesiredPulls {
     pub(super) uid: Arc<str>,
     /// Generation of the DaemonSet whose template is meant.
     pub(super) generation: i64,
+    /// How long one of them may take.
+    pub(super) timeout: Duration,
     /// The desired pulls, in the order of nodes.
     pub(super) pulls: Vec<Pull>,
 }

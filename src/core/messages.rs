@@ -59,7 +59,7 @@ use super::id::NodeName;
 use super::instant;
 use super::lifecycle::PreDelete;
 use super::names::{INVALID_SETTINGS, PROGRESSING};
-use super::plan::{Phase, Plan, Stall};
+use super::plan::{Phase, Plan, PullsAwait, Stall};
 use super::remedy::way_on;
 use super::verdict::{Guarded, Stopped, Verdict};
 use super::words::named;
@@ -241,7 +241,10 @@ impl RolloutStatus<'_> {
         }
         if plan.is_pull_pending() {
             let words = "waiting for nodes to pull its images (predownload: required)";
-            return StatusSentence::of("PullPending", words);
+            return StatusSentence {
+                asides: self.pulls_aside(),
+                ..StatusSentence::of("PullPending", words)
+            };
         }
         if plan.blocked {
             let words = format!("waiting: {}", plan.blocked_words(self.fleet));
@@ -259,9 +262,15 @@ impl RolloutStatus<'_> {
                 format!("; the next node is replaced at {at} (min-interval)")
             });
         StatusSentence {
-            asides: paced + &self.failed_aside() + &self.hooks_aside(),
+            asides: paced + &self.pulls_aside() + &self.failed_aside() + &self.hooks_aside(),
             ..StatusSentence::of(PROGRESSING, "being rolled out")
         }
+    }
+
+    /// That nobody pulls ahead yet, to follow a sentence; empty where somebody does, or nobody is to.
+    fn pulls_aside(&self) -> String {
+        let awaits = self.plan.pulls_await.as_ref();
+        awaits.map_or_else(String::new, PullsAwait::aside)
     }
 
     /// That the guard stopped the revision which is paused, and what follows when it is resumed; empty when it did not.

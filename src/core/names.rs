@@ -54,8 +54,12 @@ pub const IN_PLACE_UPDATE_READY: &str = "InPlaceUpdateReady";
 pub const KRUISE_IN_PLACE_STATE: &str = "apps.kruise.io/inplace-update-state";
 /// On an Advanced DaemonSet: `partition` limits the first creation of pods too; refused on a native one (Kruise).
 pub const PROGRESSIVE_CREATE_POD: &str = "daemonset.kruise.io/progressive-create-pod";
-/// On an Advanced DaemonSet what `image-predownload-parallelism` is here; warned of on a native one (Kruise).
-pub const KRUISE_PREDOWNLOAD_PARALLELISM: &str = "apps.kruise.io/image-predownload-parallelism";
+/// On an Advanced DaemonSet what the settings of these names are here; warned of on a native one (Kruise).
+pub const KRUISE_PREDOWNLOADS: [&str; 3] = [
+    "apps.kruise.io/image-predownload-parallelism",
+    "apps.kruise.io/image-predownload-timeout-seconds",
+    "apps.kruise.io/image-predownload-min-updated-ready-pods",
+];
 
 /// Label of a pre-pull Job and of its pod: the UID of the DaemonSet's pod whose node is to pull.
 pub const PRE_PULL_POD: &str = "apps.openyurt.io/image-pre-pull";

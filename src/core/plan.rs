@@ -2,6 +2,7 @@
 
 mod holds;
 mod pause_stand;
+mod pulls_await;
 mod reversal;
 
 use k8s_openapi::jiff::Timestamp;
@@ -13,6 +14,7 @@ use super::settings::Invalid;
 use super::verdict::{Guarded, Progress, PullStage, Verdict, WaveShut};
 
 pub use pause_stand::PauseStand;
+pub use pulls_await::PullsAwait;
 pub use reversal::Reversal;
 
 /// What to do now, what every node is told, and when to look again.
@@ -26,6 +28,8 @@ pub struct Plan {
     pub recreates: Option<Recreate>,
     /// Images that are asked for ahead of the update, in the order of nodes.
     pub pulls: Vec<Pull>,
+    /// What it takes before more are asked for; `None`: it is there, or nobody is left to be asked.
+    pub pulls_await: Option<PullsAwait>,
     /// Numbers over the verdicts.
     pub counts: Counts,
     /// The state of the rollout as a whole.

@@ -15,7 +15,9 @@ mod error;
 pub mod failure_threshold;
 pub mod failure_window;
 pub mod fields;
+pub mod image_predownload_min_updated_ready_pods;
 pub mod image_predownload_parallelism;
+pub mod image_predownload_timeout_seconds;
 mod kruise;
 pub mod lifecycle;
 pub mod maintenance_window;
@@ -61,6 +63,8 @@ pub use approved_waves::Approval;
 pub use disruption::Disruption;
 pub use error::{Expected, Flaw, Invalid, Note};
 pub use fields::{AdvancedSpec, DecidingFields, FieldSettings, Scaling, path_of};
+pub use image_predownload_timeout_seconds::DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT;
+pub use kruise::our_setting;
 pub use max_unavailable::DEFAULT_MAX_UNAVAILABLE;
 pub use mode::Mode;
 pub use on_failure::OnFailure;
@@ -99,6 +103,8 @@ pub const SETTINGS: &[Setting] = &[
     maintenance_window::SETTING,
     image_predownload_parallelism::SETTING,
     predownload::SETTING,
+    image_predownload_timeout_seconds::SETTING,
+    image_predownload_min_updated_ready_pods::SETTING,
     rolling_update_type::SETTING,
     lifecycle::SETTING,
     disruption::SETTING,
@@ -144,6 +150,11 @@ pub struct Strategy {
     pub image_predownload_parallelism: Option<Share>,
     /// Whether a replacement waits for the images of its node; `None`: not said.
     pub predownload: Option<Predownload>,
+    /// How long a node may pull the new images in one attempt, whoever asked for it.
+    pub image_predownload_timeout: Duration,
+    /// How many targeted nodes (percentages are rounded up) have to run a Ready pod of the new revision before others pull its
+    /// images ahead.
+    pub image_predownload_min_updated_ready_pods: Share,
     /// Pools of nodes that are rolled out one after the other; `None`: all at once.
     pub waves: Option<Arc<Waves>>,
     /// In how many failure domains something may be under way at once; `None`: in all.
@@ -193,6 +204,8 @@ impl Strategy {
             window: None,
             image_predownload_parallelism: None,
             predownload: None,
+            image_predownload_timeout: DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT,
+            image_predownload_min_updated_ready_pods: Share::NONE,
             waves: None,
             topology: None,
             rolling_update_type: RollingUpdateType::Standard,
@@ -255,6 +268,10 @@ impl NodeOrder {
 
 /// What the annotations of a DaemonSet say.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one per DaemonSet, and those that matter are strategies"
+)]
 pub enum Reading {
     /// No update-strategy: not ours.
     NotOurs,
@@ -361,6 +378,17 @@ fn strategy(reader: &mut Reader<'_>) -> Result<Strategy, Invalid> {
             default.image_predownload_parallelism,
         )?,
         predownload: predownload::SETTING.read(reader, predownload::read, default.predownload)?,
+        image_predownload_timeout: image_predownload_timeout_seconds::SETTING.read(
+            reader,
+            image_predownload_timeout_seconds::read,
+            default.image_predownload_timeout,
+        )?,
+        image_predownload_min_updated_ready_pods: image_predownload_min_updated_ready_pods::SETTING
+            .read(
+                reader,
+                image_predownload_min_updated_ready_pods::read,
+                default.image_predownload_min_updated_ready_pods,
+            )?,
         rolling_update_type: rolling_update_type::SETTING.read(
             reader,
             rolling_update_type::read,

@@ -154,6 +154,9 @@ pub enum PullStage {
         /// When the next one may begin.
         retry: Timestamp,
     },
+    /// Nobody is asked before more pods of the current revision are Ready (`image-predownload-min-updated-ready-pods`), and enough
+    /// nodes are on their way without.
+    AwaitingReady,
 }
 
 impl PullStage {
@@ -162,6 +165,7 @@ impl PullStage {
         match self {
             Self::Queued { failed: tried } | Self::UnderWay { again: tried } => tried,
             Self::Failed { .. } => true,
+            Self::AwaitingReady => false,
         }
     }
 }

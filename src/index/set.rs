@@ -34,7 +34,7 @@ use crate::core::revision::{
     RevisionFacts, TemplateFingerprint, current, earlier, judge, number_of,
 };
 use crate::core::selector::Selector;
-use crate::core::settings::read;
+use crate::core::settings::{DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT, read};
 use crate::core::{
     Action, DaemonSetCounts, Evictions, FailureRecord, Node, NodeName, OnFailure, PauseRecord, Pod,
     PodName, PodRef, PodRevision, PodUid, Pods, Predownloading, Reading, Refusal, Refusals,
@@ -761,6 +761,14 @@ impl SetRecord {
     /// Whether the template was that of the newest revision when a fleet was made last.
     pub fn is_template_current(&self) -> bool {
         self.confirmed == Some(self.template)
+    }
+
+    /// How long one of its nodes may pull images.
+    pub fn pull_timeout(&self) -> Duration {
+        match &self.reading {
+            Reading::Strategy { strategy, .. } => strategy.image_predownload_timeout,
+            Reading::Invalid(_) | Reading::NotOurs => DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT,
+        }
     }
 
     /// Whether its nodes pull images ahead of their replacement.

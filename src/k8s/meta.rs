@@ -10,17 +10,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
 use serde::{Deserialize, Deserializer};
 
 use crate::core::names::{
-    ANNOTATION_PREFIX, KRUISE_IN_PLACE_STATE, KRUISE_PREDOWNLOAD_PARALLELISM, LIFECYCLE_TIMESTAMP,
+    ANNOTATION_PREFIX, KRUISE_IN_PLACE_STATE, KRUISE_PREDOWNLOADS, LIFECYCLE_TIMESTAMP,
     PROGRESSIVE_CREATE_POD, TEMPLATE_GENERATION_ANNOTATION,
 };
 
 /// Annotations of others that the engine knows.
-const KNOWN: [&str; 5] = [
+const KNOWN: [&str; 4] = [
     KRUISE_IN_PLACE_STATE,
     TEMPLATE_GENERATION_ANNOTATION,
     LIFECYCLE_TIMESTAMP,
     PROGRESSIVE_CREATE_POD,
-    KRUISE_PREDOWNLOAD_PARALLELISM,
 ];
 
 #[derive(Deserialize, Default)]
@@ -118,7 +117,9 @@ fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, 
 
 /// Whether the engine knows this annotation.
 pub(crate) fn is_known(key: &str) -> bool {
-    key.starts_with(ANNOTATION_PREFIX) || KNOWN.contains(&key)
+    key.starts_with(ANNOTATION_PREFIX)
+        || KNOWN.contains(&key)
+        || KRUISE_PREDOWNLOADS.contains(&key)
 }
 
 /// `null` and absent alike mean the default.

@@ -226,6 +226,37 @@ scenarios! {
         vec![partition, selector, paused]
     }
 
+    fn pull_given_a_minimum_of_ready_pods_then_that_many_go_first_without_images(pace) {
+        let slow = pulled_in(pace.pick(120, 6));
+        let awaits = "no node pulls its images ahead before 1 pod of the new revision is Ready";
+        let daemon = Daemon::new()
+            .max_unavailable("2")
+            .annotate("image-predownload-parallelism", "2")
+            .annotate("predownload", "required")
+            .annotate("image-predownload-min-updated-ready-pods", "1");
+        Story::on(3)
+            .with(daemon)
+            .writing(Writes::Conditions)
+            .allowed(2)
+            .behave(NEW, slow)
+            .image(NEW)
+            .until(condition("Progressing", "True", awaits))
+            .expect(deletions(1).and(jobs(0, 0)))
+            .until_within(replaced([1]).and(image_ready([2, 3], "False", "WaitPullImage")), pace.pick(200, 60))
+            .expect(deletions(1))
+            .until_within(converged(), pace.pick(400, 120))
+            .expect(pulled_at_once(2).and(deletions(3)))
+    }
+
+    fn pull_given_a_timeout_then_a_slow_registry_fails_within_it_and_is_asked_again(pace) {
+        pulling(1, "1", "required")
+            .annotate("image-predownload-timeout-seconds", &pace.pick(60, 5).to_string())
+            .behave(NEW, pulled_in(pace.pick(600, 60)))
+            .image(NEW)
+            .until_within(image_ready([1], "False", "PullImageFail"), pace.pick(90, 30))
+            .expect(untouched([1]).and(condition("Stalled", "True", "it was not done within")))
+    }
+
     fn pull_given_settings_that_cannot_be_used_then_nothing_is_touched(pace) {
         let refused = |at_once: &str, predownload: &str, says: &'static str| {
             pulling(2, at_once, predownload)

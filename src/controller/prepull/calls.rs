@@ -94,7 +94,7 @@ impl Calls {
             &name,
             namespace,
             daemonset,
-            &request.pull,
+            (&request.pull, request.timeout),
             template,
             &images,
         );

@@ -9,7 +9,7 @@ use std::time::Duration;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-use super::manifest::{CONTAINER_PREFIX, DEADLINE_SECONDS};
+use super::manifest::CONTAINER_PREFIX;
 
 /// Reasons to wait that come after the pull.
 const AFTER_THE_PULL: [&str; 7] = [
@@ -117,8 +117,8 @@ pub(super) fn judge(job: &Job, pod: Option<&Pod>) -> PullJudgement {
         (_, Some(end @ (PullJudgement::Pulled | PullJudgement::Failed(_)))) => end,
         (Some(end), _) if end.reason.as_deref() == Some("DeadlineExceeded") => {
             PullJudgement::Failed(format!(
-                "it was not done within {} minutes; what was downloaded stays, ask again to go on",
-                DEADLINE_SECONDS / 60
+                "it was not done within {}; what was downloaded stays, ask again to go on",
+                limit(job)
             ))
         }
         (Some(end), _) => {
@@ -131,6 +131,15 @@ pub(super) fn judge(job: &Job, pod: Option<&Pod>) -> PullJudgement {
             "no pod was made for it: is the Job controller running?".to_owned(),
         ),
     }
+}
+
+/// How long the Job might run.
+fn limit(job: &Job) -> humantime::FormattedDuration {
+    let spec = job.spec.as_ref();
+    let seconds = spec.and_then(|spec| spec.active_deadline_seconds);
+    humantime::format_duration(Duration::from_secs(
+        seconds.unwrap_or_default().unsigned_abs(),
+    ))
 }
 
 fn of_pod(pod: &Pod) -> PullJudgement {

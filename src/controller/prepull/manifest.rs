@@ -1,6 +1,7 @@
 //! The Job of a pre-pull: which images, and a pod that has them pulled on one node and does nothing else.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
@@ -10,10 +11,6 @@ use crate::core::names::{PRE_PULL_DAEMONSET, PRE_PULL_POD, PRE_PULL_REVISION};
 
 /// What the containers of the Job's pod are called, followed by a number.
 pub(super) const CONTAINER_PREFIX: &str = "prepull-";
-
-/// How long a pull may take: 450 MB over 1 Mbit/s, and what was downloaded stays for the next attempt. Images that cannot
-/// be had are found out much earlier; only a registry that takes connections and never answers looks like a slow one.
-pub(super) const DEADLINE_SECONDS: u32 = 3600;
 
 /// How long a Job that ended stays when nobody removes it: the controller does so within a second of the result.
 const TIME_TO_LIVE_SECONDS: u32 = 3600;
@@ -107,7 +104,7 @@ fn images_of(pod: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// The Job that pulls `images` on the node of a pod.
+/// The Job that pulls `images` on the node of a pod, and is ended when that takes longer than it may.
 ///
 /// - It belongs to the pod and goes when the pod goes; `blockOwnerDeletion` would need a permission for finalizers.
 /// - `nodeName` passes the scheduler by, so that a cordoned or full node pulls as well; against eviction it tolerates
@@ -122,7 +119,7 @@ pub(super) fn job(
     name: &str,
     namespace: &str,
     daemonset: &str,
-    pull: &Pull,
+    (pull, timeout): (&Pull, Duration),
     template: &Value,
     images: &[Image],
 ) -> Value {
@@ -151,7 +148,7 @@ pub(super) fn job(
             "parallelism": 1,
             "completions": 1,
             "backoffLimit": 0,
-            "activeDeadlineSeconds": DEADLINE_SECONDS,
+            "activeDeadlineSeconds": timeout.as_secs(),
             "ttlSecondsAfterFinished": TIME_TO_LIVE_SECONDS,
             "template": {
                 "metadata": {

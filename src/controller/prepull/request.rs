@@ -1,6 +1,7 @@
 //! What is asked of those who pull, the steps to it, and what comes of each.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
 
@@ -18,6 +19,8 @@ pub(super) struct PullRequest {
     pub(super) set_uid: Arc<str>,
     /// The generation whose template is meant.
     pub(super) generation: i64,
+    /// How long it may take.
+    pub(super) timeout: Duration,
     /// The pod, its node and the revision.
     pub(super) pull: Pull,
 }
@@ -28,6 +31,7 @@ impl PullRequest {
             key: key.clone(),
             set_uid: desired.uid.clone(),
             generation: desired.generation,
+            timeout: desired.timeout,
             pull: pull.clone(),
         }
     }

@@ -64,6 +64,7 @@ fn plan(phase: Phase, verdicts: Vec<Verdict>, outdated: usize) -> Plan {
         recreates: None,
         verdicts,
         pulls: Vec::new(),
+        pulls_await: None,
         counts,
         phase,
         tells_opening: false,

@@ -31,7 +31,7 @@ use crate::core::fleet::Fleet;
 use crate::core::fleet::in_place::Recreate;
 use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::instant::later;
-use crate::core::plan::{PauseStand, Phase, Plan, Reversal, Stall};
+use crate::core::plan::{PauseStand, Phase, Plan, PullsAwait, Reversal, Stall};
 use crate::core::settings::{Invalid, Mode, Strategy};
 use crate::core::verdict::{Progress, Verdict};
 
@@ -164,6 +164,8 @@ struct PlanDraft<'a> {
     /// Why pods are made anew although an update in place was asked for.
     recreates: Option<Recreate>,
     pulls: Vec<Pull>,
+    /// What it takes before more nodes are asked to pull.
+    pulls_await: Option<PullsAwait>,
     /// When a node may be asked again to pull its images.
     pulls_again: Option<Timestamp>,
     /// How far a stopped revision is taken back.
@@ -184,6 +186,7 @@ impl<'a> PlanDraft<'a> {
             domains: Vec::new(),
             recreates: None,
             pulls: Vec::new(),
+            pulls_await: None,
             pulls_again: None,
             reversal: None,
             reverts_again: None,

@@ -12,6 +12,9 @@
 //! Nodes are asked in the order of replacements, those that failed before after all others. Who will not be replaced is
 //! not asked, and who cannot be any more is asked no longer. Maintenance windows govern replacements and not pulls: what
 //! is pulled ahead of a window leaves the window to the replacements.
+//!
+//! With `image-predownload-min-updated-ready-pods` nobody is asked before so many nodes run a Ready pod of the new revision. The
+//! first ones are its forerunners: they are replaced without their images, where those are required as well, and no others are.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,6 +28,7 @@ use crate::core::fleet::refusals::RefusedWrite;
 use crate::core::fleet::{Fleet, Node, Pod, PullFailure};
 use crate::core::id::{PodRevision, Revision, RevisionState};
 use crate::core::instant::later;
+use crate::core::plan::PullsAwait;
 use crate::core::settings::{Mode, Predownload, RollingUpdateType, Share, Strategy};
 use crate::core::verdict::{PullStage, Verdict};
 
@@ -41,6 +45,8 @@ pub struct Predownloading {
     pub required: bool,
     /// Whether nodes are asked only where the kubelet would pull while the pod is down: where it gets images in place.
     pub only_in_place: bool,
+    /// How many of the targeted nodes have to run a Ready pod of the new revision before anybody is asked.
+    pub min_updated_ready: Share,
 }
 
 impl Predownloading {
@@ -59,6 +65,7 @@ impl Predownloading {
             parallelism,
             required,
             only_in_place: asked.is_none(),
+            min_updated_ready: strategy.image_predownload_min_updated_ready_pods,
         })
     }
 }
@@ -105,6 +112,10 @@ pub(super) struct Images<'a> {
     now: Timestamp,
     /// By position in the fleet.
     stands: Vec<ImageState>,
+    /// How many nodes are targeted.
+    targeted: usize,
+    /// How many of them run a Ready pod of the current revision.
+    ready: usize,
 }
 
 /// Whom to ask, and whose request stands.
@@ -118,6 +129,8 @@ pub(super) struct PullsAhead {
     pub(super) asked: BTreeSet<usize>,
     /// When a node may be asked again.
     pub(super) wake: Option<Timestamp>,
+    /// That somebody would be asked if more pods of the current revision were Ready.
+    pub(super) awaits: Option<PullsAwait>,
 }
 
 impl<'a> Images<'a> {
@@ -134,17 +147,49 @@ impl<'a> Images<'a> {
             fleet,
             now,
             stands: Vec::with_capacity(fleet.nodes.len()),
+            targeted: 0,
+            ready: 0,
         })
     }
 
     /// Notes how the next node stands, the one of `class`.
     pub(super) fn note(&mut self, node: &Node, class: &Class) {
+        self.targeted += usize::from(class.is_targeted());
+        self.ready += usize::from(class.is_targeted() && is_updated_ready(node));
         let concerns = || self.settings.concerns(self.strategy, self.fleet, node);
         self.stands.push(match class {
             Class::Done => ImageState::Settled,
             _ if concerns() => stand(node, self.target),
             _ => ImageState::Settled,
         });
+    }
+
+    /// How many pods of the current revision have to be Ready before anybody is asked, while fewer are.
+    fn awaits(&self) -> Option<PullsAwait> {
+        let needed = self.settings.min_updated_ready.resolve(self.targeted);
+        (self.ready < needed).then_some(PullsAwait {
+            ready: self.ready,
+            needed,
+        })
+    }
+
+    /// How many nodes may be replaced now without images that are required.
+    pub(super) fn forerunners(&self, classes: &[Class]) -> usize {
+        let Some(awaits) = self.awaits() else {
+            return 0;
+        };
+        let nodes = self.fleet.nodes.iter().zip(classes);
+        let begun = nodes.filter(|(node, class)| class.is_in_flight() && !is_updated_ready(node));
+        (awaits.needed - awaits.ready).saturating_sub(begun.count())
+    }
+
+    /// Whether the node at `position` can be replaced only as a forerunner: nobody asks it for images that are required.
+    pub(super) fn needs_forerunning(&self, position: usize) -> bool {
+        let unasked = matches!(
+            self.stands[position],
+            ImageState::Unasked | ImageState::Failed { .. }
+        );
+        self.settings.required && unasked && self.awaits().is_some()
     }
 
     /// What the replacement of the node at `position` waits for, if it does.
@@ -154,6 +199,7 @@ impl<'a> Images<'a> {
         }
         match self.stands[position] {
             ImageState::Settled => None,
+            _ if self.needs_forerunning(position) => None,
             ImageState::Unasked => Some(PullStage::Queued { failed: false }),
             ImageState::Asked { again } => Some(PullStage::UnderWay { again }),
             ImageState::Failed { retry } if retry <= self.now => {
@@ -188,6 +234,14 @@ impl<'a> Images<'a> {
                 pulling += usize::from(pull.is_some() && !is_unwritten);
                 asking.pulls.extend(pull);
             }
+        }
+        if let Some(awaits) = self.awaits() {
+            let is_left = |(stand, verdict): (&ImageState, &Verdict)| {
+                matches!(stand, ImageState::Unasked | ImageState::Failed { .. }) && waits(verdict)
+            };
+            let is_any_left = self.stands.iter().zip(verdicts).any(is_left);
+            asking.awaits = Some(awaits).filter(|_| is_any_left);
+            return asking;
         }
         let mut room = limit.saturating_sub(pulling).min(BATCH);
         asking.wake = self.next_retry(classes);
@@ -293,6 +347,14 @@ fn waits(verdict: &Verdict) -> bool {
             | Verdict::PullPending(_)
             | Verdict::OutOfWindow { .. }
     )
+}
+
+/// Whether a node runs a Ready pod of the current revision.
+fn is_updated_ready(node: &Node) -> bool {
+    let is_ready = |pod: &Pod| {
+        !pod.terminating && pod.revision == PodRevision::Current && pod.ready_since.is_some()
+    };
+    node.is_ready() && node.pods.iter().any(is_ready)
 }
 
 fn stand(node: &Node, target: &Revision) -> ImageState {

@@ -9,9 +9,12 @@ use crate::core::engine::predownload::Predownloading;
 use crate::core::fleet::Node;
 use crate::core::instant;
 use crate::core::names::{POD_IMAGE_READY, PRE_PULL_POD, PULL_IMAGE_FAIL};
+use crate::core::plan::PullsAwait;
+use crate::core::settings::image_predownload_min_updated_ready_pods::IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS;
 use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
 use crate::core::settings::predownload::PREDOWNLOAD;
 use crate::core::verdict::PullStage;
+use crate::core::words::plural;
 
 /// What a node waits for that needs its images first: a word, and the end of "node NAME …".
 pub(super) fn pending(
@@ -31,6 +34,13 @@ pub(super) fn pending(
             "Queued",
             format!(
                 "is outdated and waits for its turn to pull its images{again} ({IMAGE_PREDOWNLOAD_PARALLELISM}: {limit})"
+            ),
+        ),
+        PullStage::AwaitingReady => (
+            "AwaitingReady",
+            format!(
+                "is outdated and waits for others, which go first without their images{}",
+                early(rollout)
             ),
         ),
         PullStage::UnderWay { .. } => (
@@ -81,7 +91,32 @@ pub(super) fn aside(rollout: &RolloutView<'_>, node: &Node) -> String {
         Some(image) if image.status => "; its images are there".to_owned(),
         Some(image) if image.waits => "; it pulls its images meanwhile".to_owned(),
         Some(_) => format!("; its images could not be pulled{}", why(node)),
-        None => String::new(),
+        None => early(rollout),
+    }
+}
+
+/// That nobody is asked yet, and what that takes, to follow a sentence; empty where it is not so.
+fn early(rollout: &RolloutView<'_>) -> String {
+    let told = |awaits: PullsAwait| {
+        let share = rollout.strategy.image_predownload_min_updated_ready_pods;
+        format!(
+            "{}, {} now ({IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS}: {share})",
+            awaits.aside(),
+            awaits.ready
+        )
+    };
+    rollout.plan.pulls_await.map_or_else(String::new, told)
+}
+
+impl PullsAwait {
+    /// That nobody is asked yet, to follow a sentence. How many are Ready changes with every pod, and is not told.
+    pub(super) fn aside(&self) -> String {
+        format!(
+            "; no node pulls its images ahead before {} {} of the new revision {} Ready",
+            self.needed,
+            plural(self.needed, "pod", "pods"),
+            plural(self.needed, "is", "are")
+        )
     }
 }
 
@@ -101,6 +136,10 @@ pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node, stage: PullStage) -
     match stage {
         PullStage::Queued { .. } => format!(
             "It goes on by itself. To have more nodes pull at once, raise the annotation {IMAGE_PREDOWNLOAD_PARALLELISM}"
+        ),
+        PullStage::AwaitingReady => format!(
+            "It goes on by itself when so many are Ready. To have nodes pull earlier, lower the annotation \
+             {IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS}"
         ),
         PullStage::UnderWay { .. } => format!(
             "It goes on by itself when they are there. Who pulls: kubectl -n {namespace} get pods -l {PRE_PULL_POD}={uid}"

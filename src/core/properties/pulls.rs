@@ -121,6 +121,27 @@ proptest! {
     }
 
     #[test]
+    fn before_enough_pods_are_ready_nobody_is_asked_and_no_more_than_that_many_go_without_images(
+        strategy in pulling(), fleet in fleets(), min_ready in shares(),
+    ) {
+        let strategy = Strategy {
+            predownload: Some(Predownload::Required),
+            image_predownload_min_updated_ready_pods: min_ready,
+            ..strategy
+        };
+        let without = Strategy { image_predownload_min_updated_ready_pods: Share::Number(0), ..strategy.clone() };
+        let (plan, other) = (decide(&strategy, &fleet, now()), decide(&without, &fleet, now()));
+        let Some(awaits) = plan.pulls_await else {
+            return Ok(());
+        };
+        let asks = |action: &Action| matches!(action, Action::AskForImages { .. });
+        prop_assert!(!plan.actions.iter().any(asks));
+        let before = begun(&fleet, &other);
+        let forerunners = begun(&fleet, &plan).into_iter().filter(|pod| !before.contains(pod)).count();
+        prop_assert!(forerunners <= awaits.needed - awaits.ready, "{forerunners} {awaits:?}");
+    }
+
+    #[test]
     fn where_it_is_not_required_the_same_nodes_are_replaced(
         strategy in pulling(), fleet in fleets(),
     ) {

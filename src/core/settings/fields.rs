@@ -6,7 +6,7 @@
 //! | `….maxSurge`, `….partition`, `….selector`, `….paused` | those of that name |
 //! | `….rollingUpdateType` | `rolling-update-type`; `Surging` is a `max-surge` of 1 beside a `max-unavailable` of 0 |
 //! | `spec.lifecycle` | `lifecycle` |
-//! | annotation `apps.kruise.io/image-predownload-parallelism` | `image-predownload-parallelism` |
+//! | annotations `apps.kruise.io/image-predownload-…` | `image-predownload-…` |
 //!
 //! A field decides before the annotation of the same meaning, which counts where the field is absent: whoever makes an
 //! Advanced DaemonSet of a native one keeps what was set.
@@ -19,9 +19,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::error::{Invalid, Note, quoted};
+use super::kruise;
 use super::value::Share;
 use crate::core::names::{
-    ANNOTATION_PREFIX, KRUISE_PREDOWNLOAD_PARALLELISM, PROGRESSIVE_CREATE_POD, REVISION_HASH_LABEL,
+    ANNOTATION_PREFIX, KRUISE_PREDOWNLOADS, PROGRESSIVE_CREATE_POD, REVISION_HASH_LABEL,
     TEMPLATE_GENERATION_LABEL,
 };
 use crate::core::selector::Selector;
@@ -50,8 +51,6 @@ const FIELDS: [(&str, &str); 6] = [
 ];
 const ROLLING_UPDATE_TYPE: &str = "rollingUpdateType";
 const LIFECYCLE: (&str, &str) = ("lifecycle", "spec.lifecycle");
-/// Of the setting that Kruise has in an annotation of its own.
-const PREDOWNLOAD: &str = "imagePredownloadParallelism";
 const BURST_FIELD: &str = "spec.burstReplicas";
 const HISTORY_FIELD: &str = "spec.revisionHistoryLimit";
 
@@ -78,7 +77,7 @@ pub struct AdvancedSpec<'a> {
 /// What the fields of an Advanced DaemonSet say, as texts that the settings read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSettings {
-    /// By the name of the field: where it stands, and what is written there.
+    /// By the name of the field, or of an annotation of Kruise: where it stands, and what is written there.
     written: BTreeMap<&'static str, (&'static str, String)>,
     /// What cannot be used of the fields that are no settings of the rollout.
     invalid: Option<Invalid>,
@@ -156,12 +155,13 @@ impl FieldSettings {
         if let Some(lifecycle) = spec.lifecycle.filter(|value| !value.is_null()) {
             fields.write(LIFECYCLE.0, LIFECYCLE.1, lifecycle);
         }
-        // A percentage means nothing to Kruise.
-        let parallelism = spec.annotations.get(KRUISE_PREDOWNLOAD_PARALLELISM);
-        let mut keys = spec.annotations.keys();
-        if let Some(text) = parallelism.filter(|_| !keys.any(|key| is_field_of(PREDOWNLOAD, key))) {
-            let written = (KRUISE_PREDOWNLOAD_PARALLELISM, text.clone());
-            fields.written.insert(PREDOWNLOAD, written);
+        // A parallelism in percent means nothing to Kruise.
+        for place in KRUISE_PREDOWNLOADS {
+            let (name, mut keys) = (kruise::name(place), spec.annotations.keys());
+            let text = spec.annotations.get(place);
+            if let Some(text) = text.filter(|_| !keys.any(|key| is_field_of(name, key))) {
+                fields.written.insert(name, (place, text.clone()));
+            }
         }
         let annotated = || {
             let text = spec.annotations.get(PROGRESSIVE_CREATE_POD);
@@ -286,13 +286,14 @@ pub fn path_of(key: &str) -> Option<&'static str> {
     found.map(|(_, path)| *path)
 }
 
-/// Whether the field of that name is the setting of that key: `maxUnavailable`, `apps.openyurt.io/max-unavailable`.
+/// Whether the field of that name is the setting of that key: `maxUnavailable`, `apps.openyurt.io/max-unavailable`. An annotation
+/// of Kruise has its very name.
 fn is_field_of(field: &str, key: &str) -> bool {
     let Some(name) = key.strip_prefix(ANNOTATION_PREFIX) else {
         return false;
     };
     let plain = name.chars().filter(|letter| *letter != '-');
-    plain.eq(field.chars().map(|letter| letter.to_ascii_lowercase()))
+    field == name || plain.eq(field.chars().map(|letter| letter.to_ascii_lowercase()))
 }
 
 /// Whether the pods of `template` are found by `selector`, whatever their revision.

@@ -2,6 +2,7 @@
 
 use super::error::Invalid;
 use super::max_unavailable::shares;
+use super::mode::Mode;
 use super::predownload::{PREDOWNLOAD, Predownload};
 use super::reader::Reader;
 use super::rolling_update_type::is_in_place;
@@ -31,13 +32,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Share>, Invalid> {
         if reader.source.fields.is_some() && predownload.is_none() {
             return Ok(Some(Share::NONE)); // an Advanced DaemonSet pulls ahead only if it says so (Kruise)
         }
-        if predownload.is_some() && !is_in_place(reader) {
-            let text = format!(
-                "{} has no effect without {} (or an update in place): set how many nodes pull at once",
-                reader.name(PREDOWNLOAD),
-                reader.name(IMAGE_PREDOWNLOAD_PARALLELISM)
-            );
-            reader.is_without_effect(PREDOWNLOAD, text);
+        if predownload.is_some() {
+            tell_if_off(reader, PREDOWNLOAD);
         }
         return Ok(None);
     };
@@ -49,4 +45,25 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Share>, Invalid> {
         )));
     }
     Ok(Some(share))
+}
+
+/// Tells that the setting `key`, which is about images that are pulled ahead, does nothing where none are. Under another mode
+/// somebody else asks for them.
+pub(super) fn tell_if_off(reader: &mut Reader<'_>, key: &'static str) {
+    let parallelism = reader.name(IMAGE_PREDOWNLOAD_PARALLELISM);
+    let is_advanced = reader.source.fields.is_some();
+    let or = match is_advanced && reader.written(PREDOWNLOAD).is_none() {
+        true => "", // such a DaemonSet pulls nothing ahead in place either
+        false if is_in_place(reader) => return,
+        false => " (or an update in place)",
+    };
+    let is_asked = reader.written(IMAGE_PREDOWNLOAD_PARALLELISM).is_some();
+    if is_asked || reader.mode != Mode::AdvancedRollingUpdate {
+        return;
+    }
+    let key_here = reader.name(key);
+    let text = format!(
+        "{key_here} has no effect without {parallelism}{or}: set how many nodes pull at once"
+    );
+    reader.is_without_effect(key, text);
 }

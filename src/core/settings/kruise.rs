@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::error::{Invalid, Note};
-use super::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
-use crate::core::names::{KRUISE_PREDOWNLOAD_PARALLELISM, PROGRESSIVE_CREATE_POD};
+use crate::core::names::{ANNOTATION_PREFIX, KRUISE_PREDOWNLOADS, PROGRESSIVE_CREATE_POD};
 
 /// Refuses what cannot hold: the native controller makes a pod on every node at once, whatever is asked for.
 pub(super) fn refuse(annotations: &BTreeMap<String, String>) -> Result<(), Invalid> {
@@ -21,13 +20,26 @@ pub(super) fn refuse(annotations: &BTreeMap<String, String>) -> Result<(), Inval
 }
 
 /// What does nothing here under that name.
-pub(super) fn advice(annotations: &BTreeMap<String, String>) -> Option<Note> {
-    let asked = annotations.contains_key(KRUISE_PREDOWNLOAD_PARALLELISM)
-        && !annotations.contains_key(IMAGE_PREDOWNLOAD_PARALLELISM);
-    asked.then(|| {
-        Note::warning(format!(
-            "{KRUISE_PREDOWNLOAD_PARALLELISM} has no effect on a native DaemonSet; {IMAGE_PREDOWNLOAD_PARALLELISM} may be \
-             meant"
-        ))
+pub(super) fn advice(annotations: &BTreeMap<String, String>) -> impl Iterator<Item = Note> {
+    let set = KRUISE_PREDOWNLOADS.into_iter();
+    let set = set.filter(|key| annotations.contains_key(*key));
+    set.filter_map(|key| {
+        let ours = our_setting(key);
+        let is_meant = !annotations.contains_key(&ours);
+        is_meant.then(|| {
+            Note::warning(format!(
+                "{key} has no effect on a native DaemonSet; {ours} may be meant"
+            ))
+        })
     })
+}
+
+/// The annotation of ours that is the setting of that name.
+pub fn our_setting(key: &'static str) -> String {
+    format!("{ANNOTATION_PREFIX}{}", name(key))
+}
+
+/// The name of an annotation, which a setting here has as well.
+pub(super) fn name(key: &'static str) -> &'static str {
+    key.split_once('/').map_or(key, |(_, name)| name)
 }

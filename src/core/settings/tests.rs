@@ -12,7 +12,9 @@ use super::*;
 use crate::core::settings::SettingsSource as Source;
 use crate::core::settings::approved_waves::APPROVED_WAVES;
 use crate::core::settings::disruption::DISRUPTION;
+use crate::core::settings::image_predownload_min_updated_ready_pods::IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS;
 use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
+use crate::core::settings::image_predownload_timeout_seconds::IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS;
 use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
 use crate::core::settings::max_domains::MAX_DOMAINS;
 use crate::core::settings::max_surge::MAX_SURGE;
@@ -1162,16 +1164,45 @@ fn what_kruise_asks_for_on_its_own_daemonsets_is_refused_or_warned_of_here() {
         (progressive, "true"),
     ]));
     assert!(ota.text.ends_with("(OTA does not use it)"), "{}", ota.text);
+    for name in ["parallelism", "timeout-seconds", "min-updated-ready-pods"] {
+        let key = format!("apps.kruise.io/image-predownload-{name}");
+        let note = only_note(read_annotations(&[auto, (&key, "2")]));
+        let meant = format!("apps.openyurt.io/image-predownload-{name} may be meant");
+        assert!(note.warning && note.text.contains(&meant), "{}", note.text);
+    }
     let predownload = ("apps.kruise.io/image-predownload-parallelism", "2");
-    let note = only_note(read_annotations(&[auto, predownload]));
-    assert!(
-        note.warning
-            && note
-                .text
-                .contains("apps.openyurt.io/image-predownload-parallelism may be meant")
-    );
     let both = (IMAGE_PREDOWNLOAD_PARALLELISM, "2");
     without_notes(read_annotations(&[auto, predownload, both]));
+}
+
+#[test]
+fn a_pull_is_bounded_and_may_wait_for_ready_pods() {
+    let pulls = (IMAGE_PREDOWNLOAD_PARALLELISM, "1");
+    let timeout = (IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS, "90");
+    let min_ready = (IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS, "2");
+    let strategy = without_notes(rolling(&[pulls, timeout, min_ready]));
+    assert_eq!(strategy.image_predownload_timeout, Duration::from_secs(90));
+    let ready = strategy.image_predownload_min_updated_ready_pods;
+    assert_eq!(ready, Share::Number(2));
+    let endless = (IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS, "99999999999999999999");
+    let strategy = without_notes(rolling(&[pulls, endless]));
+    let longest = Duration::from_secs(u32::MAX.into());
+    assert_eq!(strategy.image_predownload_timeout, longest);
+    // In place images are pulled ahead anyway, and under OTA owners ask for them.
+    let in_place = (ROLLING_UPDATE_TYPE, "InPlaceIfPossible");
+    without_notes(rolling(&[in_place, timeout, min_ready]));
+    without_notes(read_annotations(&[(UPDATE_STRATEGY, "OTA"), timeout]));
+    for setting in [timeout, min_ready] {
+        let note = only_note(rolling(&[setting]));
+        let says = "has no effect without apps.openyurt.io/image-predownload-parallelism (or";
+        assert!(note.warning && note.text.contains(says), "{}", note.text);
+    }
+    let refused = refusal(rolling(&[pulls, (IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS, "5m")]));
+    assert_eq!(
+        refused.to_string(),
+        "apps.openyurt.io/image-predownload-timeout-seconds is \"5m\", which is not known here; use a whole number of seconds \
+         from 1 upward, such as 300"
+    );
 }
 
 #[test]

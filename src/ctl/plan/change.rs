@@ -6,9 +6,8 @@ use serde_json::{Value, json};
 
 use crate::cli::ctl::PlanArgs;
 use crate::core::SetKind;
-use crate::core::names::{ANNOTATION_PREFIX, KRUISE_PREDOWNLOAD_PARALLELISM};
-use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
-use crate::core::settings::{is_setting, keys, path_of};
+use crate::core::names::{ANNOTATION_PREFIX, KRUISE_PREDOWNLOADS};
+use crate::core::settings::{is_setting, keys, our_setting, path_of};
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::near::{near, suggestion};
@@ -102,10 +101,10 @@ impl PlannedChange {
                 .split('.')
                 .fold(&mut patch, |part, name| &mut part[name]) = json!(field);
         }
-        if kind == SetKind::Advanced
-            && self.settings.get(IMAGE_PREDOWNLOAD_PARALLELISM) == Some(&None)
-        {
-            patch["metadata"]["annotations"][KRUISE_PREDOWNLOAD_PARALLELISM] = Value::Null;
+        let is_removed = |key: &&'static str| self.settings.get(&our_setting(key)) == Some(&None);
+        let foreign = KRUISE_PREDOWNLOADS.into_iter().filter(is_removed);
+        for key in foreign.filter(|_| kind == SetKind::Advanced) {
+            patch["metadata"]["annotations"][key] = Value::Null;
         }
         patch
     }

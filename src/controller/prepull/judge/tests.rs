@@ -141,11 +141,15 @@ fn every_image_has_to_be_there_and_one_that_cannot_be_had_is_enough_to_fail() {
 fn a_job_that_ended_speaks_for_itself_where_its_pod_does_not() {
     let ended = |kind: &str, reason: &str| -> Job {
         let conditions = [json!({ "type": kind, "status": "True", "reason": reason })];
-        serde_json::from_value(json!({ "status": { "conditions": conditions } })).unwrap()
+        let job = json!({
+            "spec": { "activeDeadlineSeconds": 90, "template": {} },
+            "status": { "conditions": conditions },
+        });
+        serde_json::from_value(job).unwrap()
     };
     assert_eq!(judge(&ended("Complete", ""), None), PullJudgement::Pulled);
     let late = judge(&ended("Failed", "DeadlineExceeded"), None);
-    assert_failed(late, "not done within 60 minutes");
+    assert_failed(late, "not done within 1m 30s");
     let gone = judge(&ended("Failed", "BackoffLimitExceeded"), None);
     assert_problem(gone, PullProblem::Ended, "its pod is gone");
     let pod = pod(

@@ -128,7 +128,7 @@ fn the_job_is_what_the_daemonset_needs_and_no_more() {
         "image-pre-pull-web-x-abc",
         "shop",
         "web",
-        &pull(),
+        (&pull(), Duration::from_secs(300)),
         &template,
         &[image],
     );
@@ -150,7 +150,7 @@ fn the_job_is_what_the_daemonset_needs_and_no_more() {
         },
         "spec": {
             "parallelism": 1, "completions": 1, "backoffLimit": 0,
-            "activeDeadlineSeconds": 3600, "ttlSecondsAfterFinished": 3600,
+            "activeDeadlineSeconds": 300, "ttlSecondsAfterFinished": 3600,
             "template": {
                 "metadata": {
                     "labels": { "apps.openyurt.io/image-pre-pull": "u1" },

@@ -34,6 +34,7 @@ fn desired(of: &[(&str, Vec<Pull>)]) -> AllDesiredPulls {
         let desired = DesiredPulls {
             uid: (*set).into(),
             generation: 1,
+            timeout: Duration::from_secs(3600),
             pulls: pulls.clone(),
         };
         (SetKey::new("shop", set), Arc::new(desired))

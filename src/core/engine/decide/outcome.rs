@@ -96,6 +96,7 @@ impl PlanDraft<'_> {
             recreates: self.recreates,
             verdicts: self.verdicts,
             pulls: self.pulls,
+            pulls_await: self.pulls_await,
             counts,
             phase,
             opens: self.opens,

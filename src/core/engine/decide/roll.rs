@@ -9,12 +9,13 @@ use crate::core::engine::class::Class;
 use crate::core::engine::domains::Domains;
 use crate::core::engine::order::{Order, Turn};
 use crate::core::engine::pace::Pace;
+use crate::core::engine::predownload::Images;
 use crate::core::engine::replacement::{self, UpdateMethod};
 use crate::core::engine::revert::RevertTurn;
 use crate::core::engine::{ota, removal, revert, surge};
 use crate::core::fleet::Pod;
 use crate::core::id::{PodUid, RevisionState};
-use crate::core::verdict::{Progress, Revert, Verdict};
+use crate::core::verdict::{Progress, PullStage, Revert, Verdict};
 
 impl PlanDraft<'_> {
     /// Replaces what the budget allows, in the stated order; says whether it would have gone on if more of those that wait
@@ -53,6 +54,8 @@ impl PlanDraft<'_> {
             &queue,
         );
         self.domains = domains.names();
+        let images = self.judged.gates.images.as_ref();
+        let mut forerunners = images.map_or(0, |images| images.forerunners(&self.judged.classes));
         let mut wants_more = false;
         for turn in queue {
             if left == 0 || slots.is_empty() {
@@ -67,18 +70,22 @@ impl PlanDraft<'_> {
                 SlotKind::Delete => self.judged.may_delete(turn.position),
                 SlotKind::Surge => self.judged.gates.may_surge(turn.position),
             };
+            let images = self.judged.gates.images.as_ref();
+            let forerunning = images.is_some_and(|images| images.needs_forerunning(turn.position));
             if *in_time > 0
+                && (!forerunning || forerunners > 0)
                 && domains.may_begin(&self.judged.fleet.nodes[turn.position])
                 && let Some(manner) = slots.take(in_wave, turn.available, may)
             {
                 self.replace(turn.position, manner);
                 *in_time -= 1;
                 left -= 1;
+                forerunners -= usize::from(forerunning);
             }
         }
         let is_more_waiting = self.judged.fleet.crowd.waiting > 0;
         wants_more |= is_more_waiting && left > 0 && slots.has_for_available();
-        self.tell_shut();
+        self.tell_shut(forerunners == 0);
         let asked = self.ask_for_images();
         if self.judged.summary.is_announced {
             self.withdraw(&asked);
@@ -308,21 +315,28 @@ impl PlanDraft<'_> {
         let asking = images.ask(classes, verdicts, self.judged.budget.base, queue, may);
         self.actions.extend(asking.actions);
         self.pulls = asking.pulls;
+        self.pulls_await = asking.awaits;
         self.pulls_again = asking.wake;
         asking.asked
     }
 
-    /// Says of the nodes that would be next what they wait for.
-    fn tell_shut(&mut self) {
+    /// Says of the nodes that would be next what they wait for; whether others go before them without images is settled.
+    fn tell_shut(&mut self, have_forerunners: bool) {
         for (position, class) in self.judged.classes.iter().enumerate() {
             if !matches!(class, Class::Outdated { settling: None, .. }) {
                 continue;
             }
-            let blocked = || {
-                let waits = matches!(self.verdicts[position], Verdict::Budget { .. });
-                self.judged.gates.blocked_at(position).filter(|_| waits)
+            let gates = &self.judged.gates;
+            let waits = matches!(self.verdicts[position], Verdict::Budget { .. });
+            let follows = |images: &&Images<'_>| {
+                waits && have_forerunners && images.needs_forerunning(position)
             };
-            if let Some(verdict) = self.judged.gates.shut_at(position).or_else(blocked) {
+            let behind = || {
+                let images = gates.images.as_ref().filter(follows);
+                images.map(|_| Verdict::PullPending(PullStage::AwaitingReady))
+            };
+            let blocked = || gates.blocked_at(position).filter(|_| waits);
+            if let Some(verdict) = gates.shut_at(position).or_else(behind).or_else(blocked) {
                 let is_back = revert::is_back(self.judged.strategy, self.judged.fleet, position);
                 self.verdicts[position] = match is_back {
                     true => Verdict::Revert(Revert::Done),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::core::fleet::OtaCondition;
 use crate::core::testing::{self, at};
-use crate::core::{Phase, Plan, Readiness, Stall, decide};
+use crate::core::{Phase, Plan, PullsAwait, Readiness, Stall, decide};
 
 fn required(nodes: u32) -> Strategy {
     Strategy {
@@ -102,6 +102,7 @@ fn nothing_is_pulled_ahead_unless_asked_for() {
             parallelism: Share::Number(2),
             required,
             only_in_place: false,
+            min_updated_ready: Share::Number(0),
         })
     };
     assert_eq!(of(&required(2)), settings(true));
@@ -278,4 +279,88 @@ fn without_the_annotation_what_is_left_of_it_goes() {
     };
     let plan = decided(&off, &[None, asks(), pulled()], 100);
     assert_eq!(written(&plan), [NOBODY, vec!["a"], vec!["b", "c"]]);
+}
+
+/// Nodes with old pods after so many with these, of which so many have to be Ready before anybody pulls.
+fn awaiting(first: Vec<Pod>, old: usize, ready: u32, strategy: Strategy) -> (Strategy, Fleet) {
+    let olds = std::iter::repeat_with(|| testing::old(1)).take(old);
+    let names = ["a", "b", "c", "d", "e", "f"].into_iter();
+    let nodes = names.zip(first.into_iter().chain(olds));
+    let nodes = nodes.map(|(name, pod)| testing::node(name, pod)).collect();
+    let strategy = Strategy {
+        image_predownload_min_updated_ready_pods: Share::Number(ready),
+        ..strategy
+    };
+    (strategy, testing::fleet(nodes))
+}
+
+#[test]
+fn nobody_is_asked_before_so_many_pods_of_the_new_revision_are_ready() {
+    let plan = |first: Vec<Pod>, ready| {
+        let (strategy, fleet) = awaiting(first, 3, ready, best_effort(2));
+        decide(&strategy, &fleet, at(100))
+    };
+    let ready = || testing::current(2);
+    let early = plan(vec![ready()], 2);
+    assert_eq!(written(&early), [NOBODY, vec!["b"], NOBODY]);
+    let awaits = |ready, needed| Some(PullsAwait { ready, needed });
+    assert_eq!(early.pulls_await, awaits(1, 2));
+    // The second one is on its way.
+    let starting = plan(vec![ready(), ready().broken()], 2);
+    assert_eq!(written(&starting), [NOBODY, NOBODY, NOBODY]);
+    assert_eq!(starting.pulls_await, awaits(1, 2));
+    let enough = plan(vec![ready(), ready()], 2);
+    assert_eq!(written(&enough), [vec!["d", "e"], vec!["c"], NOBODY]);
+    assert_eq!(enough.pulls_await, None);
+    // Percentages are those of the targeted nodes, rounded up: 2 of 4.
+    let (strategy, fleet) = awaiting(vec![ready()], 3, 0, best_effort(2));
+    let strategy = Strategy {
+        image_predownload_min_updated_ready_pods: Share::Percent(26),
+        ..strategy
+    };
+    assert_eq!(decide(&strategy, &fleet, at(100)).pulls_await, awaits(1, 2));
+}
+
+#[test]
+fn where_images_are_required_only_so_many_go_first_without() {
+    let plan = |first: Vec<Pod>, ready| {
+        let (strategy, fleet) = awaiting(first, 3, ready, required(2));
+        decide(&strategy, &fleet, at(100))
+    };
+    let awaiting = Verdict::PullPending(PullStage::AwaitingReady);
+    let first = plan(vec![], 1);
+    assert_eq!(written(&first), [NOBODY, vec!["a"], NOBODY]);
+    assert_eq!(first.verdicts[1..], [awaiting, awaiting]);
+    let starting = plan(vec![testing::current(2).broken()], 1);
+    assert_eq!(written(&starting), [NOBODY, NOBODY, NOBODY]);
+    assert_eq!(starting.verdicts[1..], [awaiting, awaiting, awaiting]);
+    assert_eq!(starting.phase, Phase::Progressing);
+    let enough = plan(vec![testing::current(2)], 1);
+    assert_eq!(written(&enough), [vec!["b", "c"], NOBODY, NOBODY]);
+    // More than there are: nobody would ever be asked, and nobody waits for that.
+    let all = plan(vec![], 9);
+    assert_eq!(written(&all), [NOBODY, vec!["a", "b", "c"], NOBODY]);
+}
+
+#[test]
+fn who_was_lost_or_has_the_images_takes_no_place_from_the_first() {
+    let lost = |pod: Pod| {
+        let (strategy, mut fleet) = awaiting(vec![pod], 3, 1, required(2));
+        fleet.nodes[0].readiness = Readiness::NotReady { since: None };
+        decide(&strategy, &fleet, at(100))
+    };
+    for pod in [testing::current(2), testing::current(2).broken()] {
+        assert_eq!(written(&lost(pod)), [NOBODY, vec!["b"], NOBODY]);
+    }
+    let (strategy, mut fleet) = awaiting(vec![], 3, 1, required(2));
+    fleet.nodes[0].has_images = true;
+    let plan = decide(&strategy, &fleet, at(100));
+    assert_eq!(written(&plan), [NOBODY, vec!["a", "b"], NOBODY]);
+    // What was asked before goes on, and is waited for.
+    let mut asked = testing::old(1);
+    asked.image_ready = asks().map(Box::new);
+    let (strategy, fleet) = awaiting(vec![asked], 2, 1, required(2));
+    let plan = decide(&strategy, &fleet, at(100));
+    assert_eq!(written(&plan), [NOBODY, vec!["b"], NOBODY]);
+    assert!(plan.pulls.iter().all(|pull| pull.begins));
 }

@@ -3,7 +3,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
+use crate::core::settings::image_predownload_min_updated_ready_pods::IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS;
 use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
+use crate::core::settings::image_predownload_timeout_seconds::IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS;
 use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
 use crate::core::settings::mode::Mode;
 use crate::core::settings::partition::PARTITION;
@@ -461,7 +463,7 @@ fn a_field_decides_before_the_annotation_of_the_same_meaning() {
 
 #[test]
 fn nothing_is_pulled_ahead_unless_somebody_asks_for_it() {
-    let kruise = KRUISE_PREDOWNLOAD_PARALLELISM;
+    let kruise = "apps.kruise.io/image-predownload-parallelism";
     let pulls = |annotations: &[(&str, &str)]| {
         let given = Given::rolling(json!({ "rollingUpdateType": "InPlaceIfPossible" }));
         given
@@ -478,4 +480,57 @@ fn nothing_is_pulled_ahead_unless_somebody_asks_for_it() {
         .annotated(&[(kruise, "many")])
         .refused();
     assert_eq!(refused.key, kruise);
+}
+
+#[test]
+fn how_images_are_pulled_ahead_is_read_from_the_annotations_of_kruise_unless_ours_say_it() {
+    let key = |name: &str| format!("apps.kruise.io/image-predownload-{name}");
+    let (parallelism, timeout) = (key("parallelism"), key("timeout-seconds"));
+    let min_ready = key("min-updated-ready-pods");
+    let parallelism = (parallelism.as_str(), "1");
+    let read = |annotations: &[(&str, &str)]| {
+        let given = Given::rolling(json!({})).annotated(&[parallelism]);
+        let strategy = given.annotated(annotations).strategy();
+        (
+            strategy.image_predownload_timeout.as_secs(),
+            strategy.image_predownload_min_updated_ready_pods,
+        )
+    };
+    assert_eq!(read(&[]), (3600, Share::Number(0)));
+    let theirs = [(timeout.as_str(), "300"), (min_ready.as_str(), "10%")];
+    assert_eq!(read(&theirs), (300, Share::Percent(10)));
+    let ours = [
+        (IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS, "60"),
+        (IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS, "2"),
+    ];
+    let both = [theirs, ours].concat();
+    assert_eq!(read(&both), (60, Share::Number(2)));
+    let refused = |key: &str, value: &str, expected: &str| {
+        let invalid = Given::spec(json!({})).annotated(&[(key, value)]).refused();
+        assert_eq!((&*invalid.key, &*invalid.value), (key, value));
+        assert!(invalid.why.contains(expected), "{invalid}");
+    };
+    for value in ["5m", "0", "-1", "1.5", ""] {
+        refused(
+            &timeout,
+            value,
+            "use a whole number of seconds from 1 upward, such as 300",
+        );
+    }
+    for value in ["many", "-1", "1.5"] {
+        refused(
+            &min_ready,
+            value,
+            "use a number of nodes such as 3 or a percentage such as 10%",
+        );
+    }
+    // Nothing is pulled ahead: that it has no effect is told.
+    for (key, value) in theirs {
+        let (_, notes) = Given::spec(json!({})).annotated(&[(key, value)]).noted();
+        let [note] = notes.as_slice() else {
+            panic!("{notes:?}");
+        };
+        let says = "has no effect without apps.openyurt.io/image-predownload-parallelism: set how";
+        assert!(note.starts_with(key) && note.contains(says), "{note}");
+    }
 }

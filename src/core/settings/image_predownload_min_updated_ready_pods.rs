@@ -1,0 +1,29 @@
+//! `image-predownload-min-updated-ready-pods`: how many pods of the new revision have to be Ready before other nodes pull its images.
+
+use super::error::Invalid;
+use super::image_predownload_parallelism::tell_if_off;
+use super::reader::Reader;
+use super::setting::Setting;
+use super::value::Share;
+
+/// How many pods of the new revision (integer or percent of the targeted nodes) have to be Ready before nodes pull its images
+/// ahead (Kruise).
+pub const IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS: &str =
+    "apps.openyurt.io/image-predownload-min-updated-ready-pods";
+
+pub(super) const SETTING: Setting = Setting {
+    key: IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS,
+    summary: "how many pods of the new revision, or on how many of the targeted nodes, have to be Ready before other nodes pull its \
+              images; so many are replaced without",
+    default: "`0`",
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Share, Invalid> {
+    let share: Option<Share> = reader.parse(IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS)?;
+    if share.is_some() {
+        tell_if_off(reader, IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS);
+    }
+    Ok(share.unwrap_or(Share::NONE))
+}
