@@ -207,6 +207,20 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
+    /// As Kruise: whoever let the pod go counts on a new one.
+    fn hook_given_a_marked_pod_that_could_be_updated_in_place_by_now_then_it_waits_and_goes_all_the_same(pace) {
+        let story = waiting(2)
+            .annotate("image-predownload-parallelism", "0")
+            .annotate("rolling-update-type", "InPlaceIfPossible")
+            .throughout(preparing([1]).and(untouched(1..=2)), pace.pick(60, 5))
+            .pod_writes(1);
+        release(story, 1)
+            .until(replaced([1]))
+            // The second one was not marked.
+            .until(converged().and(untouched([2])))
+            .expect(deletions(1).and(renewals(1)))
+    }
+
     fn hook_given_a_hook_that_is_never_released_then_it_is_told_once_and_nothing_is_forced(_pace) {
         let story = waiting(3)
             .throughout(untouched(1..=3), 590)

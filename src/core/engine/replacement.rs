@@ -21,6 +21,10 @@ pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> UpdateMethod {
     if strategy.rolling_update_type == RollingUpdateType::Standard {
         return UpdateMethod::Recreate(None);
     }
+    // Whoever lets it go counts on a new one: what they took off this one nobody would put back.
+    if pod.exit.preparing.is_some() {
+        return UpdateMethod::Recreate(Some(Recreate::Leaving));
+    }
     let found = pod
         .in_place
         .revision

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::fleet::Fleet;
+use crate::core::lifecycle::Preparing;
 use crate::core::settings::{RollingUpdateType, Strategy};
 use crate::core::testing::{at, fleet, node, old};
 use crate::core::{Action, Mode, Share, decide};
@@ -283,6 +284,11 @@ fn a_pod_that_is_not_what_its_revision_says_is_made_anew() {
         |fleet| fleet.nodes[0].pods[0].in_place.is_over = true,
         Recreate::Over,
     );
+    let mark = |fleet: &mut Fleet| {
+        let preparing = Some(Preparing { since: None });
+        fleet.nodes[0].pods[0].exit.preparing = preparing;
+    };
+    case(mark, Recreate::Leaving);
     case(
         |fleet| fleet.nodes[0].pods[0].in_place.revision = None,
         Recreate::UnknownRevision,

@@ -59,6 +59,8 @@ pub enum Recreate {
     OtherImages,
     /// The pod is over.
     Over,
+    /// The pod was marked to be deleted for an earlier change, and whoever was asked for that may be at it.
+    Leaving,
     /// The API server does not let the pod be changed so.
     Refused,
 }
@@ -78,6 +80,7 @@ impl Recreate {
             Self::UnknownRevision => "the pod's revision is not in the history of the DaemonSet",
             Self::OtherImages => "the pod does not name the images of its revision",
             Self::Over => "the pod has ended",
+            Self::Leaving => "the pod was marked to be deleted before (PreparingDelete)",
             Self::Refused => "the API server does not let the pod be changed so",
         }
     }
