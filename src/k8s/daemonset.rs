@@ -338,4 +338,22 @@ mod tests {
             assert_ne!(told(spec.clone()), "", "{spec}");
         }
     }
+
+    #[test]
+    fn annotations_of_kruise_that_are_settings_come_through() {
+        for key in crate::core::names::KRUISE_PREDOWNLOADS {
+            let object = json!({
+                "metadata": { "namespace": "shop", "name": "agent", "uid": "u", "annotations": { key: "x" } },
+                "spec": {
+                    "selector": { "matchLabels": { "a": "b" } },
+                    "template": { "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } },
+                },
+            });
+            let set: AdvancedDaemonSet = serde_json::from_value(object).expect("a whole object");
+            let Reading::Invalid(invalid) = read(&DaemonSet::from(set).settings()) else {
+                panic!("{key} is not read");
+            };
+            assert_eq!(invalid.key, key);
+        }
+    }
 }
