@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The verdicts are those of the controller: the same index, the same `decide`. Nothing is written but one annotation,
-//! by `pause`, `resume` and `approve`, the template that `undo` brings back, and what `eject` takes back. Every outcome has an exit code of its own, [`Code`].
+//! by `pause`, `resume` and `approve`, the template that `undo` brings back, what `eject` takes back, and the DaemonSet of the other
+//! kind that `migrate` makes. Every outcome has an exit code of its own, [`Code`].
 //!
 //! On a node, [`edge`] asks the node's own server instead, and needs no cluster.
 
@@ -23,6 +24,7 @@ mod groups;
 mod kinds;
 mod list;
 mod lookup;
+mod migrate;
 mod near;
 mod pause;
 
@@ -121,6 +123,7 @@ pub async fn perform(
         Verb::Undo(args) => undo::undo(context, args, screen).await?,
         Verb::Approve(args) => approve::approve(context, args, screen).await?,
         Verb::Eject(args) => eject::eject(context, args, screen).await?,
+        Verb::Migrate(args) => migrate::migrate(context, args, screen).await?,
         Verb::Edge(verb) => {
             let edge = Edge::to(verb.server())?.in_namespace(context.namespace.clone());
             return edge::perform_edge(verb, &edge, screen, &context.clock).await;

@@ -6,6 +6,7 @@
 pub mod client;
 mod condition;
 mod daemonset;
+mod go_json;
 mod meta;
 mod node;
 pub mod permission;
@@ -20,6 +21,7 @@ pub use condition::Condition;
 pub use daemonset::{
     AdvancedDaemonSet, AdvancedStatus, DaemonSet, DaemonSetSpec, DaemonSetStatus, UpdateStrategy,
 };
+pub use go_json::go_json;
 pub use node::{Node, NodeSpec, NodeStatus, NodeTaint};
 pub use pod::{Container, ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, StateDetail};
 pub use revision::{ControllerRevision, Template};

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use k8s_openapi::jiff::Timestamp;
 
 use super::Output;
 use super::edge::EdgeVerb;
+use crate::core::SetKind;
 
 /// Flags and verbs of `yurt-ds ctl`.
 #[derive(Clone, Debug, Args)]
@@ -80,12 +81,20 @@ pub enum Verb {
     Approve(ApproveArgs),
     /// Hand a DaemonSet back to Kubernetes' own RollingUpdate; no pod is restarted
     ///
-    /// Of an Advanced DaemonSet it only says what to do instead.
+    /// An Advanced DaemonSet is made a native one first, as by `migrate`.
     ///
     /// Sets updateStrategy to RollingUpdate with the same max-unavailable and removes the annotations of yurt-ds in one
     /// write, then the conditions. While a node runs an old revision this is refused (exit code 9), because the native
     /// controller would replace its pod at once.
     Eject(EjectArgs),
+    /// Make of a native DaemonSet an Advanced one (apps.kruise.io), or the other way round; no pod is restarted
+    ///
+    /// Deletes the DaemonSet without its pods, and makes one of the other kind with the same name, which adopts pods and revisions.
+    /// Settings move between annotations and fields; what has no counterpart is named. All of it is tried on the API server
+    /// before anything is deleted (exit code 9 or 6 says why not). Interrupted, it is finished by the same command.
+    ///
+    /// Of eds/NAME, an ExtendedDaemonSet of Datadog, it prints the manifest, and writes nothing.
+    Migrate(MigrateArgs),
     /// What asks the node itself.
     #[command(flatten)]
     Edge(EdgeVerb),
@@ -268,6 +277,39 @@ pub struct EjectArgs {
     /// Say what would be done, and write nothing
     #[arg(long, env = "YURT_DS_DRY_RUN", hide_env = true)]
     pub dry_run: bool,
+}
+
+/// Flags of `yurt-ds ctl migrate`.
+#[derive(Clone, Debug, Args)]
+pub struct MigrateArgs {
+    /// The DaemonSet; eds/NAME is an ExtendedDaemonSet
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    pub daemonset: String,
+    /// The kind that it becomes
+    #[arg(long, env = "YURT_DS_TO", hide_env = true)]
+    pub to: KindName,
+    /// Say what would be done, print the manifest, and write nothing
+    #[arg(long, env = "YURT_DS_DRY_RUN", hide_env = true)]
+    pub dry_run: bool,
+}
+
+/// A kind of DaemonSet, as it is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KindName {
+    /// Of Kubernetes: apps/v1
+    Native,
+    /// Of OpenKruise: apps.kruise.io
+    Advanced,
+}
+
+impl KindName {
+    /// The kind.
+    pub fn kind(self) -> SetKind {
+        match self {
+            Self::Native => SetKind::Native,
+            Self::Advanced => SetKind::Advanced,
+        }
+    }
 }
 
 /// Flags of `yurt-ds ctl completions`.

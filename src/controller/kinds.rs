@@ -11,6 +11,16 @@ pub struct Kinds {
     pub advanced: bool,
 }
 
+/// That kind alone.
+impl From<SetKind> for Kinds {
+    fn from(kind: SetKind) -> Self {
+        Self {
+            native: kind == SetKind::Native,
+            advanced: kind == SetKind::Advanced,
+        }
+    }
+}
+
 /// What is waited for at the start, by the kind of DaemonSets.
 pub(super) fn resource_of(kind: SetKind) -> &'static str {
     match kind {

@@ -7,7 +7,7 @@ mod query;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub use query::is_label_key;
 
@@ -180,6 +180,12 @@ impl Selector {
         &self.0
     }
 
+    /// The LabelSelector that says the same, for a field; what only node affinity knows (`Gt`, `Lt`) is in none.
+    pub fn to_json(&self) -> Value {
+        let expressions: Vec<Value> = self.0.iter().map(Requirement::to_json).collect();
+        json!({ "matchExpressions": expressions })
+    }
+
     /// The value of `labelSelector` in a list or watch request, before it is percent-encoded.
     pub fn to_query(&self) -> String {
         self.to_string()
@@ -233,6 +239,19 @@ impl Requirement {
         };
         let key = key.into();
         Ok(Self { key, test })
+    }
+
+    /// `{key, operator, values}`, as [`Requirement::from_json`] reads it.
+    fn to_json(&self) -> Value {
+        let (operator, values) = match &self.test {
+            Test::In(values) => ("In", values.clone()),
+            Test::NotIn(values) => ("NotIn", values.clone()),
+            Test::Exists => ("Exists", Vec::new()),
+            Test::DoesNotExist => ("DoesNotExist", Vec::new()),
+            Test::Gt(bound) => ("Gt", vec![bound.to_string().into()]),
+            Test::Lt(bound) => ("Lt", vec![bound.to_string().into()]),
+        };
+        json!({ "key": self.key, "operator": operator, "values": values })
     }
 
     /// The label that it is about.
@@ -345,6 +364,15 @@ mod tests {
 
     fn selector(selector: Value) -> Selector {
         Selector::from_json(&selector).unwrap()
+    }
+
+    #[test]
+    fn a_selector_in_the_form_of_kubectl_is_written_for_a_field_without_another_meaning() {
+        let read = Selector::from_query("pool=canary,zone in (a,b),tier!=x,gpu,!old").unwrap();
+        assert_eq!(
+            Selector::from_written_json(&read.to_json()).as_ref(),
+            Ok(&read)
+        );
     }
 
     /// Looks labels up in pairs.

@@ -53,7 +53,7 @@ fn with_tables(verb: Command) -> Command {
     };
     match verb.get_name() {
         "status" => verb.after_help(Code::help()).after_long_help(long_help()),
-        "why" | "undo" | "approve" | "eject" => verb.after_long_help(long_help()),
+        "why" | "undo" | "approve" | "eject" | "migrate" => verb.after_long_help(long_help()),
         "plan" => verb.after_long_help(plan_help()),
         "settings" => verb.after_long_help(settings_help()),
         "pods" => on_the_node(verb, help::PODS),

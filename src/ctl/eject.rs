@@ -8,8 +8,10 @@
 //!
 //! The one write removes our annotations and sets `RollingUpdate`: before it only this controller may replace pods, after
 //! it only the native one. It holds only for the specification and the annotations that were looked at, so nothing else was
-//! decided meanwhile. The pause before it needs no such care: it is right whatever else was written.
+//! decided meanwhile. The pause before it needs no such care: it is right whatever else was written. An Advanced DaemonSet is made a
+//! native one first, as by `ctl migrate`.
 
+mod advanced;
 mod standing;
 mod words;
 
@@ -20,6 +22,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
 use serde_json::{Value, json};
 
+use self::advanced::make_native;
 use self::standing::{EjectCandidate, OldNodes, native};
 use super::code::Code;
 use super::context::Context;
@@ -55,9 +58,13 @@ pub(super) async fn eject(
     screen: &mut Screen<'_>,
 ) -> Result<(), CliError> {
     let key = lookup::target(context, &args.daemonset).await?;
-    if key.is_advanced() {
-        return Err(CliError::new(Code::Refused, words::of_advanced(&key)));
-    }
+    let key = match key.is_advanced() {
+        false => key,
+        true => match make_native(context, args, &key, screen).await? {
+            Some(native) => native,
+            None => return Ok(()),
+        },
+    };
     let mut was_paused = false;
     for _ in 0..ATTEMPTS {
         let standing = EjectCandidate::look(context, &key).await?;
@@ -126,9 +133,10 @@ impl EjectCandidate {
 
     /// Under RollingUpdate the native controller replaces whatever is outdated, wherever it is.
     fn refuse_unfinished(&self) -> Result<(), CliError> {
-        // It acts on them already.
         let is_over = self.old.known && self.old.nodes + self.old.ending == 0;
-        if !self.is_on_delete() || is_over {
+        // Then Kubernetes does all that already.
+        let acts_already = !self.is_on_delete() && !self.key.is_advanced();
+        if acts_already || is_over {
             return Ok(());
         }
         Err(CliError::new(Code::Refused, self.refusal()))

@@ -78,6 +78,11 @@ impl TypedName {
         }
     }
 
+    /// Namespace and name.
+    pub(super) fn key(&self) -> &SetKey {
+        &self.key
+    }
+
     /// The DaemonSet that is meant. Where no kind was typed it is the native one, unless there is an Advanced one of that name.
     ///
     /// # Errors

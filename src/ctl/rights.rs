@@ -12,6 +12,8 @@ own ClusterRole view lacks the nodes). What may not be read is said, and never g
   approve, eject     the same, and get daemonsets; where no controller runs, eject also patches daemonsets/status and
                      pods/status
   undo               get, list and patch daemonsets, list controllerrevisions
+  migrate            the same as status, get and delete daemonsets of the one kind, create, get and patch those of the other,
+                     get, create and delete controllerrevisions; eject of an Advanced one, too
 Of Advanced DaemonSets the same daemonsets in the group apps.kruise.io (manifests/components/advanced/people.yaml), and to know
 whether Kruise's manager runs, list the Lease kruise-manager. Whoever may not see these, or has none, works with native ones as ever";
 
@@ -65,17 +67,29 @@ mod tests {
         rules.iter().flat_map(of_rule).collect()
     }
 
-    /// Of Advanced DaemonSets people may do what they may do to native ones; only eject writes more.
+    const ADVANCED: &str = include_str!("../../manifests/components/advanced/people.yaml");
+
+    /// Of Advanced DaemonSets people may do what they may do to native ones; only eject writes more. Migrating needs the rest.
     #[test]
     fn the_roles_beside_them_grant_the_same_of_advanced_daemonsets() {
-        let file = include_str!("../../manifests/components/advanced/people.yaml");
-        for name in ["yurt-ds-viewer", "yurt-ds-operator"] {
+        let right = |(verb, what): (&str, &str)| (verb.to_owned(), what.to_owned());
+        let migrating = [
+            ("create", "daemonsets"),
+            ("delete", "daemonsets"),
+            ("create", "controllerrevisions"),
+            ("delete", "controllerrevisions"),
+        ];
+        for (name, more) in [
+            ("yurt-ds-viewer", &[][..]),
+            ("yurt-ds-operator", &migrating),
+        ] {
             let mut native = granted(name);
             native.retain(|(_, what)| what == "daemonsets");
-            native.insert(("list".to_owned(), "leases".to_owned()));
-            assert_eq!(granted_by(file, &format!("{name}-advanced")), native);
+            native.insert(right(("list", "leases")));
+            native.extend(more.iter().copied().map(right));
+            assert_eq!(granted_by(ADVANCED, &format!("{name}-advanced")), native);
         }
-        assert!(file.matches("apiGroups: [apps.kruise.io]").count() == 2);
+        assert!(ADVANCED.matches("apiGroups: [apps.kruise.io]").count() == 2);
     }
 
     /// What the commands asked for so far.
@@ -130,5 +144,32 @@ mod tests {
         let operator = granted("yurt-ds-operator");
         assert_eq!(asked(&world).difference(&operator).next(), None);
         assert_eq!(viewer.difference(&operator).next(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_roles_of_both_kinds_grant_what_migrate_asks_for() {
+        let world = CtlWorld::with_nodes(2).await;
+        world.cluster.install_advanced();
+        let _collector = crate::sim::gc::start(world.cluster.client("gc"));
+        for line in ["migrate web --to advanced", "migrate web --to native"] {
+            world.run(line).await.1.unwrap();
+        }
+        let advanced = granted_by(ADVANCED, "yurt-ds-operator-advanced");
+        let both: Granted = granted("yurt-ds-operator")
+            .union(&advanced)
+            .cloned()
+            .collect();
+        let asked = asked(&world);
+        assert!(asked.len() > 8, "{asked:?}");
+        assert_eq!(asked.difference(&both).next(), None);
+        let granted_more: Granted = advanced
+            .difference(&granted("yurt-ds-operator"))
+            .cloned()
+            .collect();
+        assert_eq!(
+            granted_more.difference(&asked).next(),
+            None,
+            "granted, and never asked for"
+        );
     }
 }

@@ -117,9 +117,7 @@ fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, 
 
 /// Whether the engine knows this annotation.
 pub(crate) fn is_known(key: &str) -> bool {
-    key.starts_with(ANNOTATION_PREFIX)
-        || KNOWN.contains(&key)
-        || KRUISE_PREDOWNLOADS.contains(&key)
+    key.starts_with(ANNOTATION_PREFIX) || KNOWN.contains(&key) || KRUISE_PREDOWNLOADS.contains(&key)
 }
 
 /// `null` and absent alike mean the default.

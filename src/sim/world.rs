@@ -114,11 +114,11 @@ impl World {
     }
 }
 
-/// Starts the yurt-ds controller on a client of an embedded cluster, for DaemonSets of that kind.
+/// Starts the yurt-ds controller on a client of an embedded cluster, for DaemonSets of these kinds.
 pub(crate) fn start_controller(
     client: Client,
     clock: Clock,
-    kind: SetKind,
+    kinds: impl Into<controller::Kinds>,
 ) -> (shutdown::Trigger, JoinHandle<()>) {
     let (end, shutdown) = shutdown::channel();
     let config = controller::ControllerConfig {
@@ -135,10 +135,7 @@ pub(crate) fn start_controller(
         metrics: metrics::Metrics::new(),
         readiness: ReadinessHandle::default(),
         gathering: controller::Gathering::default(),
-        kinds: controller::Kinds {
-            native: kind == SetKind::Native,
-            advanced: kind == SetKind::Advanced,
-        },
+        kinds: kinds.into(),
     };
     (end, tokio::spawn(controller::run(config, shutdown)))
 }

@@ -213,7 +213,7 @@ impl Writer {
             let hash = hash_of(&template, collisions);
             let object = manifest(sync, set, (&template, &hash, number));
             let requests = requests::<k8s::ControllerRevision>(&sync.key.namespace);
-            let request = requests.create(&parameters, object.to_string().into_bytes());
+            let request = requests.create(&parameters, k8s::go_json(&object).into_bytes());
             let refusal = match self.send("create", "controllerrevisions", request).await {
                 Ok(answer) => {
                     return Ok((

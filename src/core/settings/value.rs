@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use super::error::{Expected, Flaw, Invalid};
 use crate::core::selector::{Selector, is_label_key};
 
@@ -83,6 +85,14 @@ impl Share {
     /// Whether it is a share of nothing.
     pub fn is_zero(self) -> bool {
         matches!(self, Self::Number(0) | Self::Percent(0))
+    }
+
+    /// The same as a field of Kubernetes or Kruise has it, which takes no more than 100 %.
+    pub fn to_field(self) -> Value {
+        match self {
+            Self::Number(nodes) => json!(nodes.min(i32::MAX.unsigned_abs())),
+            Self::Percent(percent) => json!(format!("{}%", percent.min(100))),
+        }
     }
 
     /// Reads one that may not be zero.

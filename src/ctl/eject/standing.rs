@@ -6,7 +6,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use serde_json::{Value, json};
 
 use crate::core::names::ON_DELETE;
-use crate::core::settings::{Share, Strategy};
+use crate::core::settings::Strategy;
 use crate::core::{Node, PodRevision, RevisionState, Verdict};
 use crate::ctl::snapshot::RolloutSnapshot;
 use crate::index::SetKey;
@@ -78,15 +78,7 @@ impl EjectCandidate {
 /// what is kept.
 pub(super) fn native(strategy: &Strategy) -> Value {
     match strategy.max_surge.is_zero() {
-        true => json!({ "maxUnavailable": native_share(strategy.max_unavailable) }),
-        false => json!({ "maxSurge": native_share(strategy.max_surge), "maxUnavailable": 0 }),
-    }
-}
-
-/// The API server takes no more than 100 %.
-fn native_share(share: Share) -> Value {
-    match share {
-        Share::Number(nodes) => json!(nodes.min(i32::MAX.unsigned_abs())),
-        Share::Percent(percent) => json!(format!("{}%", percent.min(100))),
+        true => json!({ "maxUnavailable": strategy.max_unavailable.to_field() }),
+        false => json!({ "maxSurge": strategy.max_surge.to_field(), "maxUnavailable": 0 }),
     }
 }

@@ -4,7 +4,7 @@ use super::standing::{EjectCandidate, native};
 use crate::core::names::ANNOTATION_PREFIX;
 use crate::core::settings::setting;
 use crate::core::words::plural;
-use crate::core::{Mode, Share};
+use crate::core::{Mode, Share, Strategy};
 use crate::index::SetKey;
 
 impl EjectCandidate {
@@ -138,11 +138,7 @@ impl EjectCandidate {
         let strategy = match self.is_on_delete() {
             true => format!(
                 "updateStrategy {is} RollingUpdate with {}.",
-                native(&self.snapshot.strategy)
-                    .to_string()
-                    .replace(['{', '}', '"'], "")
-                    .replace(':', " ")
-                    .replace(',', " and ")
+                native_words(&self.snapshot.strategy)
             ),
             false => "updateStrategy stays RollingUpdate, as it is.".to_owned(),
         };
@@ -192,16 +188,19 @@ pub(super) fn released(announced: usize, by_controller: bool) -> String {
     format!("{who} the conditions of yurt-ds on the DaemonSet{pods}.\n")
 }
 
-/// Why an Advanced DaemonSet is not handed back, and what to do instead.
-pub(super) fn of_advanced(key: &SetKey) -> String {
-    let (namespace, name) = (&key.namespace, &key.name);
+/// What a dry run says of an Advanced DaemonSet after what it says of the native one that it would be first.
+pub(super) fn would_follow(key: &SetKey, strategy: &Strategy) -> String {
     format!(
-        "{key} is an Advanced DaemonSet, which Kubernetes has no controller for, so it cannot be handed back; nothing was \
-         changed. To go on with OpenKruise, stop yurt-ds (or start it with --controllers native) and start Kruise's \
-         controller: it takes the pods as they are and restarts none. To go on with Kubernetes' own kind: kubectl -n \
-         {namespace} delete {} {name} --cascade=orphan, which leaves the pods running, then apply a DaemonSet of apps/v1 with \
-         the same selector and template and updateStrategy.type: OnDelete: its controller adopts them, and under RollingUpdate \
-         would replace those whose revision it does not know.",
-        key.kind.resource()
+        "---\nThen {key} would be handed back to Kubernetes: updateStrategy RollingUpdate with {}, and no annotation of yurt-ds.\n",
+        native_words(strategy)
     )
+}
+
+/// What the native RollingUpdate is to do.
+fn native_words(strategy: &Strategy) -> String {
+    native(strategy)
+        .to_string()
+        .replace(['{', '}', '"'], "")
+        .replace(':', " ")
+        .replace(',', " and ")
 }

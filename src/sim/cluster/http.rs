@@ -330,12 +330,14 @@ impl ApiServer {
             }
             ("patch", _) => patch_object(&mut store, parsed, target, content, body, &writing),
             ("delete", _) => {
-                let options = delete_options(&parsed.query, &decode_options(content, body)?)?;
-                verbs::delete(&mut store, target, &options, &writing)
+                let asked = decode_options(content, body)?;
+                let options = delete_options(&parsed.query, &asked)?;
+                verbs::delete(&mut store, target, &options, &as_asked(writing, &asked))
             }
             ("deletecollection", _) => {
-                let options = delete_options(&parsed.query, &decode_options(content, body)?)?;
-                let filter = filter(&parsed.query, target)?;
+                let asked = decode_options(content, body)?;
+                let options = delete_options(&parsed.query, &asked)?;
+                let (filter, writing) = (filter(&parsed.query, target)?, as_asked(writing, &asked));
                 let gone =
                     verbs::delete_collection(&mut store, target, &filter, &options, &writing)?;
                 let items: Vec<&Stored> = gone.iter().map(AsRef::as_ref).collect();
@@ -508,6 +510,14 @@ fn decode_options(content: &str, body: &Bytes) -> Result<Value, ApiFailure> {
         return Ok(Value::Null);
     }
     decode_body(content, body)
+}
+
+/// A deletion says in its body, too, that it is only tried.
+fn as_asked(writing: WriteContext, body: &Value) -> WriteContext {
+    WriteContext {
+        dry_run: writing.dry_run || body["dryRun"] == json!(["All"]),
+        ..writing
+    }
 }
 
 fn delete_options(query: &Query, body: &Value) -> Result<DeleteOptions, ApiFailure> {

@@ -1,0 +1,137 @@
+//! A native DaemonSet as an Advanced one: what a field says becomes that field, every other annotation of OpenYurt's upgrade model
+//! stays, for it means the same there.
+
+use serde_json::{Value, json};
+
+use super::translation::Translation;
+use crate::core::names::{ON_DELETE, UPDATE_STRATEGY_TYPE_FIELD};
+use crate::core::settings::fields::path_of;
+use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
+use crate::core::settings::lifecycle::LIFECYCLE;
+use crate::core::settings::max_surge::MAX_SURGE;
+use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
+use crate::core::settings::partition::PARTITION;
+use crate::core::settings::paused::PAUSED;
+use crate::core::settings::rolling_update_type::ROLLING_UPDATE_TYPE;
+use crate::core::settings::selector::SELECTOR;
+use crate::core::settings::update_strategy::{UPDATE_STRATEGY, UPGRADE_STRATEGY};
+use crate::core::settings::{is_setting, setting};
+use crate::core::{Mode, Pause, RollingUpdateType, SetKind, Strategy};
+
+/// A native DaemonSet with these settings as an Advanced one; `None`: it has none, and Kubernetes alone rolls it out.
+pub(super) fn to_advanced(source: &Value, strategy: Option<&Strategy>) -> Translation {
+    let mut made = Translation::begin(source, SetKind::Advanced);
+    match strategy {
+        None => of_kubernetes(&mut made, &source["spec"]["updateStrategy"]),
+        Some(strategy) if strategy.mode == Mode::AdvancedRollingUpdate => {
+            made.object["spec"]["updateStrategy"] = json!({ "type": "RollingUpdate" });
+            for key in [UPDATE_STRATEGY, UPGRADE_STRATEGY] {
+                if let Some(value) = made.take(key) {
+                    made.moved.push(format!(
+                        "{key}: {value} becomes {UPDATE_STRATEGY_TYPE_FIELD}: RollingUpdate"
+                    ));
+                }
+            }
+            fields(&mut made, strategy);
+        }
+        // Its annotation goes on deciding.
+        Some(_) => made.object["spec"]["updateStrategy"] = json!({ "type": ON_DELETE }),
+    }
+    made
+}
+
+/// What Kubernetes' own strategy is. Settings of ours that stand beside it have no effect, and are not to get one.
+fn of_kubernetes(made: &mut Translation, native: &Value) {
+    let mut strategy = json!({ "type": native["type"].as_str().unwrap_or("RollingUpdate") });
+    if let Some(rolling) = native["rollingUpdate"].as_object() {
+        strategy["rollingUpdate"] = json!(rolling);
+    }
+    made.object["spec"]["updateStrategy"] = strategy;
+    for key in made.annotated() {
+        if is_setting(&key)
+            && let Some(value) = made.take(&key)
+        {
+            made.lost.push(format!(
+                "{key}: {value} has no effect without {UPDATE_STRATEGY}, and would get one: it is left out."
+            ));
+        }
+    }
+}
+
+fn fields(made: &mut Translation, strategy: &Strategy) {
+    let (unavailable, surge) = (strategy.max_unavailable, strategy.max_surge);
+    match (unavailable.is_zero(), surge.is_zero()) {
+        (_, true) => put(made, MAX_UNAVAILABLE, unavailable.to_field()),
+        (true, false) => {
+            for key in keys(MAX_UNAVAILABLE) {
+                made.take(key);
+            }
+            put(made, MAX_SURGE, surge.to_field());
+        }
+        // The fields go together in no object, the annotations do.
+        (false, false) => {
+            made.annotate(MAX_UNAVAILABLE, &unavailable.to_string());
+            made.annotate(MAX_SURGE, &surge.to_string());
+        }
+    }
+    match strategy.partition.is_zero() {
+        true => drop(made.take(PARTITION)),
+        false => put(made, PARTITION, strategy.partition.to_field()),
+    }
+    if let Some(selector) = &strategy.selector {
+        put(made, SELECTOR, selector.to_json());
+    }
+    match strategy.pause {
+        Some(Pause::Indefinite) => put(made, PAUSED, json!(true)),
+        // The field knows no time.
+        Some(Pause::Until(_)) => {}
+        None => drop(made.take(PAUSED)),
+    }
+    made.take(ROLLING_UPDATE_TYPE);
+    if strategy.rolling_update_type == RollingUpdateType::InPlaceIfPossible {
+        put(made, ROLLING_UPDATE_TYPE, json!("InPlaceIfPossible"));
+        // Here images of updates in place are pulled ahead unless somebody says no, there only if somebody says so.
+        if strategy.image_predownload_parallelism.is_none() {
+            made.annotate(IMAGE_PREDOWNLOAD_PARALLELISM, &unavailable.to_string());
+        }
+    }
+    let hook = made
+        .annotation(LIFECYCLE)
+        .map(serde_json::from_str::<Value>);
+    if let Some(Ok(hook)) = hook {
+        put(made, LIFECYCLE, hook);
+    }
+}
+
+/// Sets the field of that setting in place of its annotation.
+fn put(made: &mut Translation, key: &'static str, value: Value) {
+    let Some(path) = path_of(key) else { return };
+    let was: Vec<String> = keys(key)
+        .filter_map(|key| made.take(key).map(|value| format!("{key}: {value}")))
+        .collect();
+    let was = match was.is_empty() {
+        true => format!("{key}, which is not said,"),
+        false => was.join(", "),
+    };
+    made.moved
+        .push(format!("{was} becomes {path}: {}", plain(&value)));
+    let mut place = &mut made.object;
+    for part in path.split('.') {
+        place = &mut place[part];
+    }
+    *place = value;
+}
+
+/// Every annotation that is that setting.
+fn keys(key: &'static str) -> impl Iterator<Item = &'static str> {
+    setting(key).into_iter().flat_map(|setting| setting.keys())
+}
+
+fn plain(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! Datadog's ExtendedDaemonSet as a DaemonSet of either kind: a manifest with the settings that have a counterpart, and the names of
+//! those that have none.
+//!
+//! It is only printed. The pods of an ExtendedDaemonSet belong to one ExtendedDaemonSetReplicaSet for each template, and carry no hash
+//! of a ControllerRevision, so whoever adopts them cannot know what they run, and replaces each once.
+
+use kube::api::{ApiResource, DynamicObject};
+use kube::{Api, core::GroupVersionKind};
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+use super::native::to_native;
+use super::translation::Translation;
+use super::words;
+use crate::cli::Output;
+use crate::core::settings::failure_threshold::FAILURE_THRESHOLD;
+use crate::core::settings::ramp_up::RAMP_UP;
+use crate::core::settings::read;
+use crate::core::settings::waves::WAVES;
+use crate::core::{Reading, SetKind};
+use crate::ctl::code::Code;
+use crate::ctl::context::Context;
+use crate::ctl::error::CliError;
+use crate::ctl::lookup::TypedName;
+use crate::ctl::print::document;
+use crate::ctl::screen::Screen;
+use crate::index::SetKey;
+use crate::k8s::{AdvancedDaemonSet, DaemonSet};
+
+const GROUP: &str = "datadoghq.com";
+/// Prefix of its annotations.
+const PREFIX: &str = "extendeddaemonset.datadoghq.com/";
+/// Annotations that stop it: whole rollouts, canaries.
+const STOPS: [&str; 3] = ["rolling-update-paused", "rollout-frozen", "canary-paused"];
+
+/// What follows the kind, if that is what was typed.
+pub(super) fn typed(name: &str) -> Option<&str> {
+    let (kind, rest) = name.split_once('/')?;
+    let kind = kind.to_ascii_lowercase();
+    let plain = kind.split('.').next().unwrap_or(&kind);
+    ["eds", "extendeddaemonset", "extendeddaemonsets"]
+        .contains(&plain)
+        .then_some(rest)
+}
+
+/// Prints what it becomes.
+pub(super) async fn show(
+    context: &Context,
+    name: &str,
+    kind: SetKind,
+    screen: &mut Screen<'_>,
+) -> Result<(), CliError> {
+    let key = TypedName::read(context, name)?.key().clone();
+    let access = &context.access;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(
+        GROUP,
+        "v1alpha1",
+        "ExtendedDaemonSet",
+    ));
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(access.client.clone(), &key.namespace, &resource);
+    let doing = format!("read ExtendedDaemonSet {key}");
+    let found = access.find(&doing, api.get(&key.name)).await?;
+    let found = found.and_then(|found| serde_json::to_value(found).ok());
+    let found = found.ok_or_else(|| {
+        let text = format!(
+            "There is no ExtendedDaemonSet {} in namespace {}.",
+            key.name, key.namespace
+        );
+        CliError::new(Code::NotFound, text)
+    })?;
+    let made = translate(&key, &found, kind)?;
+    let manifest = document(&made.object, Output::Yaml)?;
+    let heading: String = words::of_extended(&key, kind, &made)
+        .lines()
+        .map(|line| format!("# {line}\n"))
+        .collect();
+    let _ = screen.print(&format!("{heading}{manifest}"));
+    Ok(())
+}
+
+/// The DaemonSet of that kind with its settings.
+fn translate(key: &SetKey, extended: &Value, kind: SetKind) -> Result<Translation, CliError> {
+    let made = to_advanced(extended);
+    if kind == SetKind::Advanced {
+        return Ok(made);
+    }
+    let unreadable =
+        |why: String| CliError::new(Code::Invalid, format!("{key} cannot be read: {why}"));
+    let set: DaemonSet = AdvancedDaemonSet::deserialize(&made.object)
+        .map_err(|error| unreadable(error.to_string()))?
+        .into();
+    let scaling = set.spec.fields.as_ref().map(|fields| fields.scaling);
+    match read(&set.settings()) {
+        Reading::Strategy { strategy, .. } => {
+            let native = to_native(&made.object, &strategy, scaling.unwrap_or_default());
+            Ok(Translation {
+                object: native.object,
+                moved: made.moved,
+                lost: made.lost.into_iter().chain(native.lost).collect(),
+            })
+        }
+        Reading::Invalid(invalid) => Err(unreadable(format!("{invalid}."))),
+        Reading::NotOurs => Err(unreadable("it has no settings.".to_owned())),
+    }
+}
+
+/// The Advanced DaemonSet with its settings.
+fn to_advanced(extended: &Value) -> Translation {
+    let mut made = Translation::begin(extended, SetKind::Advanced);
+    if made.object["spec"]["selector"].is_null() {
+        let labels = &extended["spec"]["template"]["metadata"]["labels"];
+        made.object["spec"]["selector"] = json!({ "matchLabels": labels });
+    }
+    let strategy = &extended["spec"]["strategy"];
+    rolling(&mut made, &strategy["rollingUpdate"]);
+    if strategy["canary"].is_object() {
+        canary(&mut made, &strategy["canary"]);
+    }
+    if !strategy["reconcileFrequency"].is_null() {
+        made.lost
+            .push("reconcileFrequency: nothing is polled here.".to_owned());
+    }
+    for key in made.annotated() {
+        let Some(name) = key.strip_prefix(PREFIX) else {
+            continue;
+        };
+        let value = made.take(&key).unwrap_or_default();
+        if STOPS.contains(&name) && value == "true" {
+            made.object["spec"]["updateStrategy"]["rollingUpdate"]["paused"] = json!(true);
+            made.moved.push(format!("{key}: true becomes paused: true"));
+        }
+    }
+    made
+}
+
+fn rolling(made: &mut Translation, rolling: &Value) {
+    let unavailable = match &rolling["maxUnavailable"] {
+        Value::Null => json!(1),
+        written => written.clone(),
+    };
+    made.moved
+        .push(format!("maxUnavailable: {} stays", plain(&unavailable)));
+    made.object["spec"]["updateStrategy"] =
+        json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": unavailable } });
+    let parallel = &rolling["maxParallelPodCreation"];
+    if !parallel.is_null() {
+        made.moved.push(format!(
+            "maxParallelPodCreation: {} becomes burstReplicas",
+            plain(parallel)
+        ));
+        made.object["spec"]["burstReplicas"] = parallel.clone();
+    }
+    let increase = &rolling["slowStartAdditiveIncrease"];
+    if !increase.is_null() {
+        let increase = plain(increase);
+        made.moved.push(format!(
+            "slowStartAdditiveIncrease: {increase} becomes {RAMP_UP}: it begins with so many nodes, and doubles while all goes well"
+        ));
+        made.annotate(RAMP_UP, &increase);
+    }
+    if !rolling["slowStartIntervalDuration"].is_null() {
+        made.lost.push(
+            "slowStartIntervalDuration: the next nodes have their turn when those before are well, not after a time.".to_owned(),
+        );
+    }
+    if !rolling["maxPodSchedulerFailure"].is_null() {
+        made.lost.push(
+            "maxPodSchedulerFailure: a pod that is not scheduled keeps its slot of maxUnavailable; nodes that are offline take none."
+                .to_owned(),
+        );
+    }
+}
+
+/// A canary is a wave of its own; where it is said only how many nodes it has, somebody has to say which.
+fn canary(made: &mut Translation, canary: &Value) {
+    let is_manual = canary["validationMode"] == "manual";
+    let mut wave = json!({ "name": "canary", "selector": canary["nodeSelector"] });
+    if is_manual {
+        wave["approve"] = json!("manual");
+    } else {
+        let soak = canary["duration"].as_str().unwrap_or("10m");
+        wave["soak"] = json!(soak);
+    }
+    let waves = json!([wave]).to_string();
+    match canary["nodeSelector"].is_object() {
+        true => {
+            made.moved.push(format!("canary becomes {WAVES}: {waves}"));
+            made.annotate(WAVES, &waves);
+            if !canary["replicas"].is_null() {
+                made.lost.push(format!(
+                    "canary.replicas: {}: all nodes of its nodeSelector are the canary.",
+                    plain(&canary["replicas"])
+                ));
+            }
+        }
+        false => {
+            wave["selector"] = json!("yurt-ds-canary=true");
+            made.lost.push(format!(
+                "canary.replicas without nodeSelector: nobody chooses nodes here. Label the nodes that are to be first, as \
+                 yurt-ds-canary=true, and set {WAVES}: {}",
+                json!([wave])
+            ));
+        }
+    }
+    let is_on = |name: &str| canary[name]["enabled"] != false;
+    if is_on("autoPause") || is_on("autoFail") {
+        made.moved.push(format!(
+            "canary.autoPause, canary.autoFail become {FAILURE_THRESHOLD}: 0: the first node that fails stops the revision, in every \
+             wave; the guard judges by crashes, images that do not come and nodes that are lost"
+        ));
+        made.annotate(FAILURE_THRESHOLD, "0");
+        made.lost.push(
+            "canary.autoFail: the template is not put back by itself; yurt-ds ctl undo does."
+                .to_owned(),
+        );
+    }
+    for key in ["noRestartsDuration", "nodeAntiAffinityKeys"] {
+        if !canary[key].is_null() {
+            made.lost
+                .push(format!("canary.{key}: {}.", plain(&canary[key])));
+        }
+    }
+    for block in ["autoPause", "autoFail"] {
+        let fields = canary[block].as_object();
+        let limits = fields
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| *key != "enabled");
+        for (key, value) in limits {
+            made.lost
+                .push(format!("canary.{block}.{key}: {}.", plain(value)));
+        }
+    }
+}
+
+fn plain(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! Whether a DaemonSet can be made one of the other kind now, and what it becomes.
+
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use super::Purpose;
+use super::advanced::to_advanced;
+use super::native::to_native;
+use super::steps::{Migration, text};
+use super::translation::Translation;
+use super::words;
+use crate::core::names::GUARD;
+use crate::core::settings::paused::PAUSED;
+use crate::core::settings::read;
+use crate::core::settings::update_strategy::UPDATE_STRATEGY;
+use crate::core::{Mode, Reading, Scaling, SetKind, Strategy};
+use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
+use crate::ctl::liveness::is_kruise_running;
+use crate::ctl::lookup;
+use crate::ctl::snapshot::RolloutSnapshot;
+use crate::k8s::{AdvancedDaemonSet, DaemonSet};
+
+impl Migration<'_> {
+    /// Says why not, or what is to be made.
+    pub(super) async fn judge(&self, source: &Value) -> Result<Translation, CliError> {
+        self.judge_object(source)?;
+        let (strategy, scaling) = self.settings(source)?;
+        if strategy.is_some() {
+            self.judge_pods().await?;
+        }
+        let (access, now) = (&self.context.access, self.context.clock.now());
+        match (self.target.kind, strategy) {
+            (SetKind::Advanced, strategy) => match is_kruise_running(access, now).await {
+                true => Err(self.no(words::kruise_runs())),
+                false => Ok(to_advanced(source, strategy.as_ref())),
+            },
+            (SetKind::Native, Some(strategy)) => {
+                if scaling.partitioned && !strategy.partition.is_zero() {
+                    return Err(self.no(words::partitioned()));
+                }
+                let mut made = to_native(source, &strategy, scaling);
+                if self.purpose == Purpose::Eject {
+                    hold(&mut made);
+                }
+                Ok(made)
+            }
+            // An Advanced DaemonSet always has settings.
+            (SetKind::Native, None) => Err(self.no("it cannot be read.".to_owned())),
+        }
+    }
+
+    fn no(&self, why: String) -> CliError {
+        let text = format!(
+            "{} is not migrated, and nothing was changed: {why}",
+            self.source
+        );
+        CliError::new(Code::Refused, text)
+    }
+
+    /// What of the object itself speaks against it.
+    fn judge_object(&self, source: &Value) -> Result<(), CliError> {
+        let meta = &source["metadata"];
+        if !meta["deletionTimestamp"].is_null() {
+            let text = format!("DaemonSet {} is being deleted.", self.source);
+            return Err(CliError::new(Code::NotFound, text));
+        }
+        let finalizers = meta["finalizers"].as_array();
+        let finalizers: Vec<&str> = finalizers
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        if !finalizers.is_empty() {
+            return Err(self.no(words::finalizers(&finalizers)));
+        }
+        let owners = meta["ownerReferences"].as_array();
+        let mut owners = owners.into_iter().flatten();
+        if let Some(owner) = owners.find(|owner| owner["controller"] == true) {
+            let owner = format!("{} {}", text(&owner["kind"]), text(&owner["name"]));
+            return Err(self.no(words::controlled(&owner)));
+        }
+        let conditions = source["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        match conditions.any(|told| told["type"] == GUARD && told["status"] == "True") {
+            true => Err(self.no(words::stopped(&self.source))),
+            false => Ok(()),
+        }
+    }
+
+    /// Its settings, as this controller reads them; `None`: it has none.
+    fn settings(&self, source: &Value) -> Result<(Option<Strategy>, Scaling), CliError> {
+        let unreadable = |error: serde_json::Error| {
+            CliError::new(
+                Code::Failed,
+                format!("{} cannot be read: {error}.", self.source),
+            )
+        };
+        let set: DaemonSet = match self.source.kind {
+            SetKind::Native => DaemonSet::deserialize(source).map_err(unreadable)?,
+            SetKind::Advanced => AdvancedDaemonSet::deserialize(source)
+                .map_err(unreadable)?
+                .into(),
+        };
+        let scaling = set.spec.fields.as_ref().map(|fields| fields.scaling);
+        let strategy = match read(&set.settings()) {
+            Reading::NotOurs => None,
+            Reading::Strategy { strategy, .. } => Some(strategy),
+            Reading::Invalid(invalid) => {
+                let text = words::invalid(&self.source, &invalid);
+                return Err(CliError::new(Code::Invalid, text));
+            }
+        };
+        Ok((strategy, scaling.unwrap_or_default()))
+    }
+
+    /// What is half done with its pods only who began it can finish.
+    async fn judge_pods(&self) -> Result<(), CliError> {
+        let (access, now) = (&self.context.access, self.context.clock.now());
+        let (_, snapshot) = lookup::snapshot(access, &self.source, now).await?;
+        match half_done(&snapshot) {
+            0 => Ok(()),
+            nodes => Err(self.no(words::half_done(&self.source, nodes))),
+        }
+    }
+}
+
+/// On how many nodes a second pod is beside the old one, or containers are exchanged in place.
+fn half_done(snapshot: &RolloutSnapshot) -> usize {
+    let nodes = snapshot.fleet.nodes.iter();
+    let is_half_done = |pods: &crate::core::fleet::Pods| {
+        let living = || {
+            pods.iter()
+                .filter(|pod| !pod.terminating && !pod.has_ended())
+        };
+        living().count() > 1 || living().any(|pod| pod.surge || pod.in_place.is_under_way())
+    };
+    nodes.filter(|node| is_half_done(&node.pods)).count()
+}
+
+/// Nobody replaces a pod before it is handed back.
+fn hold(made: &mut Translation) {
+    if made.annotation(UPDATE_STRATEGY).is_none() {
+        made.annotate(UPDATE_STRATEGY, &Mode::AdvancedRollingUpdate.to_string());
+    }
+    made.annotate(PAUSED, "true");
+}

@@ -1,0 +1,140 @@
+//! An Advanced DaemonSet as a native one: its fields become annotations under `OnDelete`, so that this controller goes on rolling
+//! it out, and Kubernetes replaces nothing by itself.
+
+use serde_json::{Value, json};
+
+use super::translation::Translation;
+use crate::core::names::{
+    KRUISE_PREDOWNLOADS, ON_DELETE, PROGRESSIVE_CREATE_POD, UPDATE_STRATEGY_TYPE_FIELD,
+};
+use crate::core::settings::fields::{DEFAULT_BURST, path_of};
+use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
+use crate::core::settings::lifecycle::LIFECYCLE;
+use crate::core::settings::max_surge::MAX_SURGE;
+use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
+use crate::core::settings::our_setting;
+use crate::core::settings::partition::PARTITION;
+use crate::core::settings::paused::PAUSED;
+use crate::core::settings::rolling_update_type::ROLLING_UPDATE_TYPE;
+use crate::core::settings::selector::SELECTOR;
+use crate::core::settings::update_strategy::{UPDATE_STRATEGY, UPGRADE_STRATEGY};
+use crate::core::{Mode, Pause, RollingUpdateType, Scaling, SetKind, Strategy};
+
+/// Settings that an Advanced DaemonSet has in fields.
+const IN_FIELDS: [&str; 7] = [
+    MAX_UNAVAILABLE,
+    MAX_SURGE,
+    PARTITION,
+    SELECTOR,
+    PAUSED,
+    ROLLING_UPDATE_TYPE,
+    LIFECYCLE,
+];
+
+/// An Advanced DaemonSet with these settings as a native one.
+pub(super) fn to_native(source: &Value, strategy: &Strategy, scaling: Scaling) -> Translation {
+    let mut made = Translation::begin(source, SetKind::Native);
+    made.object["spec"]["updateStrategy"] = json!({ "type": ON_DELETE });
+    match strategy.mode {
+        Mode::AdvancedRollingUpdate => {
+            made.take(UPGRADE_STRATEGY);
+            if made.annotation(UPDATE_STRATEGY).is_none() {
+                let mode = strategy.mode.to_string();
+                made.moved.push(format!(
+                    "{UPDATE_STRATEGY_TYPE_FIELD}: RollingUpdate becomes {UPDATE_STRATEGY}: {mode}"
+                ));
+                made.annotate(UPDATE_STRATEGY, &mode);
+            }
+            annotations(&mut made, source, strategy);
+        }
+        // Their annotations say it, or nothing has an effect.
+        Mode::Ota | Mode::OnDelete => {
+            let rolling = &source["spec"]["updateStrategy"]["rollingUpdate"];
+            if rolling.as_object().is_some_and(|fields| !fields.is_empty()) {
+                made.lost.push(format!(
+                    "spec.updateStrategy.rollingUpdate has no effect under {}: it is left out.",
+                    strategy.mode
+                ));
+            }
+        }
+    }
+    for key in KRUISE_PREDOWNLOADS {
+        let ours = our_setting(key);
+        if let Some(value) = made.take(key) {
+            made.moved.push(format!("{key}: {value} becomes {ours}"));
+            if made.annotation(&ours).is_none() {
+                made.annotate(&ours, &value);
+            }
+        }
+    }
+    made.take(PROGRESSIVE_CREATE_POD);
+    if scaling.partitioned {
+        made.lost.push(
+            "partitionedScaling: Kubernetes makes a pod on every new node at once, whatever partition says.".to_owned(),
+        );
+    }
+    if scaling.burst != DEFAULT_BURST {
+        made.lost.push(format!(
+            "spec.burstReplicas: {}: Kubernetes makes {DEFAULT_BURST} pods at once.",
+            scaling.burst
+        ));
+    }
+    made
+}
+
+fn annotations(made: &mut Translation, source: &Value, strategy: &Strategy) {
+    // Beside its field an annotation has no effect, and is not to get one.
+    for key in IN_FIELDS {
+        if strategy.name_of(key) != key {
+            made.take(key);
+        }
+    }
+    let (unavailable, surge) = (strategy.max_unavailable, strategy.max_surge);
+    if surge.is_zero() || !unavailable.is_zero() {
+        put(made, strategy, MAX_UNAVAILABLE, &unavailable.to_string());
+    }
+    if !surge.is_zero() {
+        put(made, strategy, MAX_SURGE, &surge.to_string());
+    }
+    if !strategy.partition.is_zero() {
+        put(made, strategy, PARTITION, &strategy.partition.to_string());
+    }
+    let rolling = &source["spec"]["updateStrategy"]["rollingUpdate"];
+    if strategy.selector.is_some() {
+        put(made, strategy, SELECTOR, &rolling["selector"].to_string());
+    }
+    if strategy.pause == Some(Pause::Indefinite) {
+        put(made, strategy, PAUSED, "true");
+    }
+    let is_in_place = strategy.rolling_update_type == RollingUpdateType::InPlaceIfPossible;
+    if is_in_place {
+        put(made, strategy, ROLLING_UPDATE_TYPE, "InPlaceIfPossible");
+    }
+    if strategy.pre_delete.is_some() {
+        put(
+            made,
+            strategy,
+            LIFECYCLE,
+            &source["spec"]["lifecycle"].to_string(),
+        );
+    }
+    // Under a native DaemonSet, nothing said is yes for updates in place, and no for all else.
+    let parallelism = strategy.image_predownload_parallelism;
+    if let Some(parallelism) = parallelism.filter(|share| is_in_place || !share.is_zero()) {
+        made.annotate(IMAGE_PREDOWNLOAD_PARALLELISM, &parallelism.to_string());
+    }
+}
+
+/// Sets the annotation of that setting where a field says it so far, or nothing does.
+fn put(made: &mut Translation, strategy: &Strategy, key: &'static str, value: &str) {
+    if strategy.name_of(key) == key {
+        return;
+    }
+    if let Some(path) = path_of(key) {
+        made.moved.push(format!("{path} becomes {key}: {value}"));
+    }
+    made.annotate(key, value);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! What Advanced DaemonSets become.
+
+use serde::Deserialize as _;
+
+use super::*;
+use crate::core::Reading;
+use crate::core::settings::read;
+use crate::k8s::{AdvancedDaemonSet, DaemonSet};
+
+fn migrated(annotations: &Value, spec: &Value) -> Translation {
+    let mut set = json!({
+        "apiVersion": "apps.kruise.io/v1beta1",
+        "kind": "DaemonSet",
+        "metadata": { "name": "web", "namespace": "default", "annotations": annotations },
+        "spec": {
+            "selector": { "matchLabels": { "app": "web" } },
+            "template": {
+                "metadata": { "labels": { "app": "web" } },
+                "spec": { "containers": [{ "name": "c", "image": "web:1" }] },
+            },
+        },
+    });
+    json_patch::merge(&mut set["spec"], spec);
+    let read_of = |set: &DaemonSet| match read(&set.settings()) {
+        Reading::Strategy { strategy, .. } => strategy,
+        other => panic!("{other:?}"),
+    };
+    let advanced: DaemonSet = AdvancedDaemonSet::deserialize(&set).unwrap().into();
+    let scaling = advanced.spec.fields.as_ref().unwrap().scaling;
+    let made = to_native(&set, &read_of(&advanced), scaling);
+    assert_eq!(
+        made.object["spec"]["updateStrategy"],
+        json!({ "type": "OnDelete" })
+    );
+    made
+}
+
+#[test]
+fn fields_become_annotations_that_say_the_same() {
+    let rolling = json!({
+        "maxUnavailable": "20%", "partition": 3, "paused": true, "rollingUpdateType": "InPlaceIfPossible",
+        "selector": { "matchLabels": { "pool": "a" } },
+    });
+    let hook = json!({ "preDelete": { "finalizersHandler": ["example.io/wait"] } });
+    let made = migrated(
+        &json!({ "apps.kruise.io/image-predownload-parallelism": "2", "apps.openyurt.io/partition": "9" }),
+        &json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": rolling }, "lifecycle": hook }),
+    );
+    assert_eq!(
+        made.object["metadata"]["annotations"],
+        json!({
+            "apps.openyurt.io/update-strategy": "AdvancedRollingUpdate",
+            "apps.openyurt.io/max-unavailable": "20%",
+            "apps.openyurt.io/partition": "3",
+            "apps.openyurt.io/paused": "true",
+            "apps.openyurt.io/rolling-update-type": "InPlaceIfPossible",
+            "apps.openyurt.io/selector": r#"{"matchLabels":{"pool":"a"}}"#,
+            "apps.openyurt.io/lifecycle": hook.to_string(),
+            "apps.openyurt.io/image-predownload-parallelism": "2",
+        })
+    );
+    assert_eq!(made.lost, [""; 0]);
+}
+
+#[test]
+fn what_holds_unsaid_is_said_where_something_else_would_hold() {
+    let made = migrated(&json!({}), &json!({}));
+    let annotations = &made.object["metadata"]["annotations"];
+    assert_eq!(annotations["apps.openyurt.io/max-unavailable"], "1");
+    let in_place = json!({ "rollingUpdate": { "rollingUpdateType": "InPlaceIfPossible" } });
+    let made = migrated(&json!({}), &json!({ "updateStrategy": in_place }));
+    let annotations = &made.object["metadata"]["annotations"];
+    assert_eq!(
+        annotations["apps.openyurt.io/image-predownload-parallelism"],
+        "0"
+    );
+    let surging = json!({ "rollingUpdate": { "rollingUpdateType": "Surging" } });
+    let made = migrated(&json!({}), &json!({ "updateStrategy": surging }));
+    assert_eq!(
+        made.object["metadata"]["annotations"],
+        json!({ "apps.openyurt.io/update-strategy": "AdvancedRollingUpdate", "apps.openyurt.io/max-surge": "1" })
+    );
+}
+
+#[test]
+fn what_has_no_counterpart_is_named() {
+    let spec = json!({
+        "burstReplicas": "5%",
+        "scaleStrategy": { "partitionedScaling": true },
+        "updateStrategy": { "type": "OnDelete", "rollingUpdate": { "maxUnavailable": 2 } },
+    });
+    let made = migrated(&json!({ "apps.openyurt.io/waves": "[]" }), &spec);
+    let lost = made.lost.join("\n");
+    for words in [
+        "burstReplicas: 5%",
+        "partitionedScaling",
+        "rollingUpdate has no effect under OnDelete",
+    ] {
+        assert!(lost.contains(words), "{words}: {lost}");
+    }
+    // Nobody rolls it out there either.
+    assert_eq!(
+        made.object["metadata"]["annotations"],
+        json!({ "apps.openyurt.io/waves": "[]" })
+    );
+}

@@ -1,0 +1,108 @@
+//! ControllerRevisions as Kubernetes' own controller would have written them.
+//!
+//! That controller takes a revision for the current one if its data is byte for byte what it would write itself: the template as
+//! the API server stores it, keys in order, `$patch: replace` beside it (`pkg/controller/daemon/update.go`, `getPatch` and `Match`).
+//! yurt-ds and Kruise write what was applied, without defaults. So each revision is written anew in Kubernetes' words, under its
+//! name, its number and its hash, before the native DaemonSet is made: then pods go on carrying the hash of a revision that it knows.
+
+use serde_json::{Value, json};
+
+use crate::core::revision::TemplateFingerprint;
+use crate::k8s::go_json;
+
+/// The data of the native revision that holds this template, as the API server stores it.
+pub(super) fn data(stored: &Value) -> Value {
+    let mut template = stored.clone();
+    template["$patch"] = json!("replace");
+    json!({ "spec": { "template": template } })
+}
+
+/// The template in a revision; `None`: it holds none.
+pub(super) fn template(revision: &Value) -> Option<&Value> {
+    revision.pointer("/data/spec/template")
+}
+
+/// The template in a revision as a DaemonSet has it.
+pub(super) fn plain_template(revision: &Value) -> Option<Value> {
+    let mut template = template(revision)?.clone();
+    template.as_object_mut()?.remove("$patch");
+    Some(template)
+}
+
+/// A revision with this data, without an owner: whoever selects it takes it over.
+pub(super) fn rewritten(revision: &Value, data: &Value) -> Value {
+    let meta = &revision["metadata"];
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": meta["name"],
+            "namespace": meta["namespace"],
+            "labels": meta["labels"],
+            "annotations": meta["annotations"],
+        },
+        "revision": revision["revision"],
+        "data": data,
+    })
+}
+
+/// Whether a revision certainly holds this data in the very bytes of Go: what has no character that is escaped is written alike by
+/// all, of other data the API server shows the same whatever it stores.
+pub(super) fn is_written(revision: &Value, data: &Value) -> bool {
+    let text = data.to_string();
+    revision["data"] == *data && go_json(data) == text
+}
+
+/// Its number.
+pub(super) fn number(revision: &Value) -> i64 {
+    revision["revision"].as_i64().unwrap_or(0)
+}
+
+/// Its name.
+pub(super) fn name(revision: &Value) -> &str {
+    revision["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+/// Whether somebody with this UID controls it.
+pub(super) fn is_controlled_by(revision: &Value, uid: &str) -> bool {
+    let owners = revision["metadata"]["ownerReferences"].as_array();
+    let mut owners = owners.into_iter().flatten();
+    owners.any(|owner| owner["controller"] == true && owner["uid"] == uid)
+}
+
+/// Whether both hold templates that make the same pods.
+pub(super) fn are_alike(one: &Value, other: &Value) -> bool {
+    let fingerprint = |revision| template(revision).map(TemplateFingerprint::of);
+    fingerprint(one).is_some() && fingerprint(one) == fingerprint(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_is_written_in_the_bytes_of_kubernetes() {
+        let stored = json!({
+            "spec": { "containers": [{ "name": "a", "args": ["a<b"] }] },
+            "metadata": { "labels": { "b": "1", "a": "2" }, "creationTimestamp": null },
+        });
+        assert_eq!(
+            go_json(&data(&stored)),
+            concat!(
+                r#"{"spec":{"template":{"$patch":"replace","metadata":{"creationTimestamp":null,"labels":{"a":"2","b":"1"}},"#,
+                r#""spec":{"containers":[{"args":["a\u003cb"],"name":"a"}]}}}}"#
+            )
+        );
+    }
+
+    #[test]
+    fn only_what_everybody_writes_alike_counts_as_written() {
+        let is_kept = |argument: &str| {
+            let data = data(&json!({ "spec": { "args": [argument] } }));
+            is_written(&json!({ "data": data }), &data)
+        };
+        assert!(is_kept("plain"));
+        assert!(!is_kept("a > b"));
+        assert!(!is_written(&json!({ "data": {} }), &data(&json!({}))));
+    }
+}

@@ -1,0 +1,403 @@
+//! What a migration asks of the API server, one function for each step.
+
+use std::time::Duration;
+
+use kube::Resource as _;
+use kube::api::{DeleteParams, ListParams, PostParams, Preconditions, PropagationPolicy};
+use kube::core::Request;
+use serde_json::{Value, json};
+
+use super::adoption::Adoption;
+use super::journal::{Journal, create_revision, delete_revision, path, send};
+use super::revisions::{
+    are_alike, data, is_controlled_by, is_written, name, number, plain_template, rewritten,
+};
+use super::translation::Translation;
+use super::{GLANCE, PATIENCE, PATIENCE_WITH_OURS, Purpose, words};
+use crate::core::names::{TEMPLATE_GENERATION_ANNOTATION, TEMPLATE_GENERATION_LABEL};
+use crate::core::selector::Selector;
+use crate::core::settings::paused::PAUSED;
+use crate::core::settings::update_strategy::UPDATE_STRATEGY;
+use crate::core::{Mode, SetKind};
+use crate::ctl::code::Code;
+use crate::ctl::context::Context;
+use crate::ctl::error::CliError;
+use crate::ctl::kinds::{api_in, whole};
+use crate::ctl::list::list;
+use crate::ctl::pause::annotate;
+use crate::ctl::screen::Screen;
+use crate::ctl::write::FIELD_MANAGER;
+use crate::index::SetKey;
+use crate::k8s::client::{Failure, within};
+use crate::k8s::{AdvancedDaemonSet, DaemonSet, Pod};
+
+/// How often it is tried to delete exactly what was looked at, beside writes of its status.
+const ATTEMPTS: usize = 20;
+/// One call to the API server; a person waits for it.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// How long the garbage collector gets to let go of the pods: it writes each, a thousand in a minute.
+const LETTING_GO: Duration = Duration::from_secs(600);
+/// Two ControllerRevisions that are made so far apart have times that differ.
+const APART: Duration = Duration::from_millis(1100);
+
+/// A DaemonSet on its way from one kind to the other.
+pub(super) struct Migration<'a> {
+    pub(super) context: &'a Context,
+    /// What it is.
+    pub(super) source: SetKey,
+    /// What it becomes.
+    pub(super) target: SetKey,
+    pub(super) purpose: Purpose,
+}
+
+impl<'a> Migration<'a> {
+    pub(super) fn new(context: &'a Context, key: &SetKey, to: SetKind, purpose: Purpose) -> Self {
+        let of = |kind: SetKind| SetKey {
+            kind,
+            ..key.clone()
+        };
+        let from = match to {
+            SetKind::Native => SetKind::Advanced,
+            SetKind::Advanced => SetKind::Native,
+        };
+        Self {
+            context,
+            source: of(from),
+            target: of(to),
+            purpose,
+        }
+    }
+
+    /// Both DaemonSets of that name, as far as there are any.
+    pub(super) async fn look(&self) -> Result<(Option<Value>, Option<Value>), CliError> {
+        Ok((
+            self.read(&self.source).await?,
+            self.read(&self.target).await?,
+        ))
+    }
+
+    async fn read(&self, key: &SetKey) -> Result<Option<Value>, CliError> {
+        let access = &self.context.access;
+        let doing = format!("read DaemonSet {key}");
+        let found = access
+            .find(&doing, whole(&access.client, key).get(&key.name))
+            .await?;
+        Ok(found.and_then(|found| serde_json::to_value(found).ok()))
+    }
+
+    /// Says why not, or what is to be made; tries on the API server what can be tried.
+    pub(super) async fn prepare(&self, source: &Value) -> Result<(Journal, Translation), CliError> {
+        let translation = self.judge(source).await?;
+        let stored = self.try_create(&translation.object).await?;
+        self.try_delete(source).await?;
+        let mut journal = Journal {
+            from: text(&source["metadata"]["uid"]),
+            revisions: Vec::new(),
+            object: translation.object.clone(),
+        };
+        if self.target.kind == SetKind::Native {
+            let generation = self.next_generation(source).await?;
+            journal.object["metadata"]["annotations"][TEMPLATE_GENERATION_ANNOTATION] =
+                json!(generation.to_string());
+            journal.revisions = self.in_native_words(source, &stored).await?;
+        }
+        Ok((journal, translation))
+    }
+
+    /// Lets the API server check what is to be made, and answers with what it would store.
+    async fn try_create(&self, object: &Value) -> Result<Value, CliError> {
+        let key = &self.target;
+        let doing = format!(
+            "create the DaemonSet {key} of {} (dry run)",
+            key.kind.api_version()
+        );
+        let access = &self.context.access;
+        let request =
+            Request::new(self.path()).create(&posted(true), object.to_string().into_bytes());
+        let stored = access.find(&doing, send(access, request)).await?;
+        stored.ok_or_else(|| CliError::new(Code::Refused, words::not_served(key)))
+    }
+
+    fn path(&self) -> String {
+        let namespace = Some(&*self.target.namespace);
+        match self.target.kind {
+            SetKind::Native => DaemonSet::url_path(&(), namespace),
+            SetKind::Advanced => AdvancedDaemonSet::url_path(&(), namespace),
+        }
+    }
+
+    async fn try_delete(&self, source: &Value) -> Result<(), CliError> {
+        let access = &self.context.access;
+        let doing = format!("delete the DaemonSet {} (dry run)", self.source);
+        // The status may have changed since.
+        let params = DeleteParams {
+            dry_run: true,
+            preconditions: None,
+            ..orphaning(source)
+        };
+        let api = whole(&access.client, &self.source);
+        let call = api.delete(&self.source.name, &params);
+        access.call(&doing, call).await.map(drop)
+    }
+
+    /// A template generation that no pod carries: pods of an older native DaemonSet would be up to date by it, whatever they run.
+    async fn next_generation(&self, source: &Value) -> Result<i64, CliError> {
+        let access = &self.context.access;
+        let api = api_in::<Pod>(access, Some(&self.source.namespace));
+        let params = ListParams::default().labels(&selector(source));
+        let doing = format!("list the pods of {}", self.source);
+        let (pods, _) = list(access, &doing, &api, params).await?;
+        let carried = pods.iter().filter_map(|pod| {
+            let label = pod
+                .metadata
+                .labels
+                .as_ref()?
+                .get(TEMPLATE_GENERATION_LABEL)?;
+            label.parse::<i64>().ok()
+        });
+        Ok(carried.max().unwrap_or(0).max(0) + 1)
+    }
+
+    /// The revisions that are to be written anew, the oldest first. `stored`: the native DaemonSet as the API server would store it.
+    async fn in_native_words(
+        &self,
+        source: &Value,
+        stored: &Value,
+    ) -> Result<Vec<Value>, CliError> {
+        let uid = text(&source["metadata"]["uid"]);
+        let mut owned = self.revisions(&selector(source)).await?;
+        owned.retain(|revision| is_controlled_by(revision, &uid));
+        owned.sort_by_key(|revision| std::cmp::Reverse(number(revision)));
+        let present = json!({ "data": data(&source["spec"]["template"]) });
+        let mut taken: Vec<Value> = Vec::new();
+        let mut anew = Vec::new();
+        for revision in owned {
+            let template = match are_alike(&revision, &present) {
+                true => Some(stored["spec"]["template"].clone()),
+                false => self.stored_template(stored, &revision).await,
+            };
+            let Some(wanted) = template.map(|template| data(&template)) else {
+                continue;
+            };
+            // Of several that say the same Kubernetes takes the pods of all for those of the newest.
+            if taken.contains(&wanted) {
+                continue;
+            }
+            if !is_written(&revision, &wanted) {
+                let made = text(&revision["metadata"]["creationTimestamp"]);
+                anew.push((made, rewritten(&revision, &wanted)));
+            }
+            taken.push(wanted);
+        }
+        anew.sort_by_key(|(made, revision)| (made.clone(), number(revision)));
+        Ok(anew.into_iter().map(|(_, revision)| revision).collect())
+    }
+
+    /// The template of an older revision as the API server would store it; `None`: it takes it no more.
+    async fn stored_template(&self, stored: &Value, revision: &Value) -> Option<Value> {
+        let mut object = stored.clone();
+        object["spec"]["template"] = plain_template(revision)?;
+        for key in [
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "managedFields",
+            "generation",
+        ] {
+            object["metadata"].as_object_mut()?.remove(key);
+        }
+        let stored = self.try_create(&object).await.ok()?;
+        Some(stored["spec"]["template"].clone())
+    }
+
+    async fn revisions(&self, selector: &str) -> Result<Vec<Value>, CliError> {
+        let access = &self.context.access;
+        let doing = format!(
+            "list controllerrevisions in namespace {}",
+            self.source.namespace
+        );
+        let params = ListParams::default().labels(selector);
+        let request = Request::new(path(&self.source)).list(&params);
+        let list = access.call(&doing, send(access, request)).await?;
+        Ok(list["items"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// Deletes the DaemonSet that was looked at, and leaves what it owns.
+    pub(super) async fn orphan(&self, seen: &Value) -> Result<(), CliError> {
+        let access = &self.context.access;
+        let key = &self.source;
+        let doing = format!("delete DaemonSet {key}");
+        let api = whole(&access.client, key);
+        for _ in 0..ATTEMPTS {
+            let now = self.read(key).await?.unwrap_or_default();
+            let same = |path: &str| now.pointer(path) == seen.pointer(path);
+            // Its status may change meanwhile, as often as it likes.
+            let all = [
+                "/metadata/uid",
+                "/metadata/annotations",
+                "/metadata/labels",
+                "/spec",
+            ];
+            if !all.into_iter().all(same) {
+                break;
+            }
+            let params = orphaning(&now);
+            let error = match within(DEADLINE, api.delete(&key.name, &params)).await {
+                Ok(_) => return Ok(()),
+                Err(error) => error,
+            };
+            if error.failure() != Failure::Conflict {
+                return Err(access.explain(&doing, &error));
+            }
+        }
+        Err(CliError::new(
+            Code::Failed,
+            format!("{key} kept changing while it was looked at; nothing was changed. Try again."),
+        ))
+    }
+
+    /// Waits until the DaemonSet with that UID is gone.
+    pub(super) async fn await_gone(
+        &self,
+        uid: &str,
+        screen: &mut Screen<'_>,
+    ) -> Result<(), CliError> {
+        let begun = tokio::time::Instant::now();
+        let mut is_told = false;
+        loop {
+            let found = self.read(&self.source).await?;
+            if found.is_none_or(|found| found["metadata"]["uid"] != *uid) {
+                return Ok(());
+            }
+            if begun.elapsed() >= LETTING_GO {
+                return Err(CliError::new(
+                    Code::Failed,
+                    format!(
+                        "Kubernetes' garbage collector has not let go of the pods of {} for {}; look whether \
+                         kube-controller-manager runs.",
+                        self.source,
+                        humantime::format_duration(LETTING_GO)
+                    ),
+                ));
+            }
+            if !is_told && begun.elapsed() >= GLANCE * 6 {
+                let _ = screen.print("Waiting until Kubernetes has let go of its pods.\n");
+                is_told = true;
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+
+    /// Writes the revisions anew, each in the place of the old one.
+    pub(super) async fn write_revisions(&self, journal: &Journal) -> Result<(), CliError> {
+        let access = &self.context.access;
+        let numbers: Vec<i64> = journal.revisions.iter().map(number).collect();
+        // Who went back to an older revision gave it a greater number, and only their times tell.
+        let is_turned = !numbers.is_sorted();
+        for (at, revision) in journal.revisions.iter().enumerate() {
+            if is_turned && at > 0 {
+                tokio::time::sleep(APART).await;
+            }
+            delete_revision(
+                access,
+                &self.target,
+                name(revision),
+                &DeleteParams::default(),
+            )
+            .await?;
+            create_revision(access, &self.target, revision).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the new DaemonSet.
+    pub(super) async fn create(&self, journal: &Journal) -> Result<Value, CliError> {
+        let access = &self.context.access;
+        let mut object = journal.object.clone();
+        if self.is_held(journal) {
+            object["metadata"]["annotations"][PAUSED] = json!("true");
+        }
+        let doing = format!("create DaemonSet {}", self.target);
+        let request =
+            Request::new(self.path()).create(&posted(false), object.to_string().into_bytes());
+        access.call(&doing, send(access, request)).await
+    }
+
+    /// Whether the new DaemonSet is paused at first, beyond what its owner asked for.
+    pub(super) fn is_held(&self, journal: &Journal) -> bool {
+        let annotations = &journal.object["metadata"]["annotations"];
+        let mode = annotations[UPDATE_STRATEGY]
+            .as_str()
+            .map(str::parse::<Mode>);
+        self.target.kind == SetKind::Native
+            && mode == Some(Ok(Mode::AdvancedRollingUpdate))
+            && annotations[PAUSED].is_null()
+    }
+
+    /// Ends that pause.
+    pub(super) async fn let_go_on(&self, made: &Value) -> Result<(), CliError> {
+        let uid = text(&made["metadata"]["uid"]);
+        annotate(self.context, &self.target, &uid, PAUSED, None).await
+    }
+
+    /// Waits until its controller has looked at the new DaemonSet, and says what that made of its revisions.
+    pub(super) async fn await_adoption(&self, made: &Value) -> Result<Adoption, CliError> {
+        let patience = match self.target.kind {
+            SetKind::Native => PATIENCE,
+            SetKind::Advanced => PATIENCE_WITH_OURS,
+        };
+        let end = tokio::time::Instant::now() + patience;
+        let uid = text(&made["metadata"]["uid"]);
+        loop {
+            let now = self.read(&self.target).await?.unwrap_or_default();
+            if now["metadata"]["uid"] != *uid {
+                return Ok(Adoption::Unseen);
+            }
+            let observed = now["status"]["observedGeneration"].as_i64();
+            if observed.is_some_and(|observed| observed > 0) {
+                return self.adoption(made, &uid).await;
+            }
+            if tokio::time::Instant::now() >= end {
+                return Ok(Adoption::Unseen);
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+
+    async fn adoption(&self, made: &Value, uid: &str) -> Result<Adoption, CliError> {
+        let mut owned = self.revisions(&selector(made)).await?;
+        owned.retain(|revision| is_controlled_by(revision, uid));
+        Ok(Adoption::of(owned))
+    }
+}
+
+/// Its pods go on without it.
+fn orphaning(set: &Value) -> DeleteParams {
+    let meta = &set["metadata"];
+    DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Orphan),
+        preconditions: Some(Preconditions {
+            uid: meta["uid"].as_str().map(str::to_owned),
+            resource_version: meta["resourceVersion"].as_str().map(str::to_owned),
+        }),
+        ..DeleteParams::default()
+    }
+}
+
+fn posted(dry_run: bool) -> PostParams {
+    PostParams {
+        dry_run,
+        field_manager: Some(FIELD_MANAGER.into()),
+    }
+}
+
+/// The label selector of its pods and revisions, as a query.
+pub(super) fn selector(set: &Value) -> String {
+    let selector = Selector::from_json(&set["spec"]["selector"]);
+    selector.unwrap_or_default().to_query()
+}
+
+/// A text of an object, or nothing.
+pub(super) fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

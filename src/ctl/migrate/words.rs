@@ -1,0 +1,281 @@
+//! What `ctl migrate` says: why not, what would be, what was done, and how to finish what was begun.
+
+use serde_json::Value;
+
+use super::adoption::Adoption;
+use super::journal::Journal;
+use super::translation::Translation;
+use crate::cli::Output;
+use crate::core::settings::paused::PAUSED;
+use crate::core::words::plural;
+use crate::core::{Invalid, SetKind};
+use crate::ctl::error::CliError;
+use crate::ctl::kinds::unmistakable;
+use crate::ctl::print::document;
+use crate::index::SetKey;
+
+/// Who applies objects again and again, by what is found on them.
+const APPLIERS: [(&str, &str); 5] = [
+    ("argocd.argoproj.io/tracking-id", "Argo CD"),
+    ("argocd.argoproj.io/instance", "Argo CD"),
+    ("kustomize.toolkit.fluxcd.io/name", "Flux"),
+    ("helm.toolkit.fluxcd.io/name", "Flux"),
+    ("meta.helm.sh/release-name", "Helm"),
+];
+
+fn kind_words(kind: SetKind) -> String {
+    match kind {
+        SetKind::Native => "a DaemonSet of Kubernetes (apps/v1)".to_owned(),
+        SetKind::Advanced => format!("an Advanced DaemonSet ({})", kind.api_version()),
+    }
+}
+
+fn flag(kind: SetKind) -> &'static str {
+    match kind {
+        SetKind::Native => "native",
+        SetKind::Advanced => "advanced",
+    }
+}
+
+/// The command that finishes it.
+fn command(target: &SetKey) -> String {
+    format!("yurt-ds ctl migrate {target} --to {}", flag(target.kind))
+}
+
+/// That there is nothing to do.
+pub(super) fn already(target: &SetKey) -> String {
+    format!(
+        "{target} is {} already; nothing was changed.\n",
+        kind_words(target.kind)
+    )
+}
+
+/// That both kinds have one of that name.
+pub(super) fn both_exist(target: &SetKey) -> String {
+    format!(
+        "{target} is not migrated, and nothing was changed: there is {} of that name already. Delete the one that is not \
+         wanted; its pods go with it, unless that is done with --cascade=orphan.",
+        kind_words(target.kind)
+    )
+}
+
+/// That an attempt in the other direction is unfinished.
+pub(super) fn other_way(target: &SetKey) -> String {
+    let other = match target.kind {
+        SetKind::Native => SetKind::Advanced,
+        SetKind::Advanced => SetKind::Native,
+    };
+    let other = SetKey {
+        kind: other,
+        ..target.clone()
+    };
+    format!(
+        "{target} was on its way to {}, and that is not finished. Finish it first: {}",
+        kind_words(other.kind),
+        command(&other)
+    )
+}
+
+/// What a dry run says of an attempt that is not finished.
+pub(super) fn unfinished(target: &SetKey) -> String {
+    format!(
+        "{target} is on its way to {} already, and that is not finished. Finish it: {}",
+        kind_words(target.kind),
+        command(target)
+    )
+}
+
+/// That it is finished now.
+pub(super) fn goes_on(target: &SetKey) -> String {
+    format!(
+        "{target} was on its way to {} already: that goes on.\n",
+        kind_words(target.kind)
+    )
+}
+
+/// What has no controller here.
+pub(super) fn not_served(target: &SetKey) -> String {
+    format!(
+        "{target} is not migrated, and nothing was changed: the API server knows no {}, or there is no namespace {}. Install the \
+         kind: kubectl apply -k manifests/components/advanced",
+        target.kind.api_version(),
+        target.namespace
+    )
+}
+
+/// Settings that cannot be used.
+pub(super) fn invalid(source: &SetKey, invalid: &Invalid) -> String {
+    format!(
+        "{source} is not migrated, and nothing was changed: what its settings mean is not clear: {invalid}. Correct that, or \
+         remove it, first."
+    )
+}
+
+/// Somebody wants to do something before it goes.
+pub(super) fn finalizers(finalizers: &[&str]) -> String {
+    format!(
+        "{} {} would keep it from going. Take {} away first, if whoever set {} can do without.",
+        plural(finalizers.len(), "the finalizer", "the finalizers"),
+        finalizers.join(", "),
+        plural(finalizers.len(), "it", "them"),
+        plural(finalizers.len(), "it", "them"),
+    )
+}
+
+/// Somebody else makes it.
+pub(super) fn controlled(owner: &str) -> String {
+    format!(
+        "{owner} makes it, and would make it anew. Let that make the other kind, or release it first."
+    )
+}
+
+/// The guard stopped its revision, which the new object would not know.
+pub(super) fn stopped(source: &SetKey) -> String {
+    format!(
+        "the guard has stopped its revision, and would forget that. Go back first (yurt-ds ctl undo {source}), or let it go on \
+         (yurt-ds ctl resume {source})."
+    )
+}
+
+/// Kruise would take it over.
+pub(super) fn kruise_runs() -> String {
+    "OpenKruise's manager runs (its Lease kruise-system/kruise-manager is renewed): it would take the DaemonSet over, and replace \
+     pods whose revision it does not know. Stop it first; docs/coming-from-kruise.md says how."
+        .to_owned()
+}
+
+/// Nodes that are empty on purpose would get a pod.
+pub(super) fn partitioned() -> String {
+    "its partition also keeps nodes from getting their first pod (partitionedScaling), and Kubernetes makes one on every node at \
+     once. Set partition to 0 and let it end, or partitionedScaling to false, first."
+        .to_owned()
+}
+
+/// Surge and updates in place are finished by who began them.
+pub(super) fn half_done(source: &SetKey, nodes: usize) -> String {
+    format!(
+        "on {nodes} {} a second pod is beside the old one, or containers are being exchanged in place, and only who began that can \
+         finish it. Pause it (yurt-ds ctl pause {source}), and try again in a moment.",
+        plural(nodes, "node", "nodes")
+    )
+}
+
+/// What is done with settings, one a line.
+pub(super) fn translated(translation: &Translation) -> String {
+    let moved = translation.moved.iter().map(|line| format!("  {line}\n"));
+    let lost = translation
+        .lost
+        .iter()
+        .map(|line| format!("  lost: {line}\n"));
+    moved.chain(lost).collect()
+}
+
+/// What `--dry-run` says.
+pub(super) fn would(
+    to: &SetKey,
+    source: &Value,
+    translation: &Translation,
+) -> Result<String, CliError> {
+    let manifest = document(&translation.object, Output::Yaml)?;
+    Ok(format!(
+        "{to} would become {}; nothing was written, and the API server would take it. No pod would be restarted.\n{}{}\
+         ---\n{manifest}",
+        kind_words(to.kind),
+        translated(translation),
+        to_change(source, to.kind),
+    ))
+}
+
+/// Where else it has to be changed.
+fn to_change(object: &Value, kind: SetKind) -> String {
+    let meta = &object["metadata"];
+    let has = |key: &str| !meta["annotations"][key].is_null() || !meta["labels"][key].is_null();
+    let applier = APPLIERS
+        .iter()
+        .find(|(key, _)| has(key))
+        .map(|(_, who)| *who);
+    match applier {
+        Some(who) => format!(
+            "{who} applies it: change the manifest there to {} before it is applied again, or there are two DaemonSets, each \
+             with a pod on every node.\n",
+            kind.api_version()
+        ),
+        None => format!(
+            "Change the manifest that it is applied from to {} too: the next apply of the old one makes a second DaemonSet, with \
+             a second pod on every node.\n",
+            kind.api_version()
+        ),
+    }
+}
+
+/// How to finish after the old one was deleted.
+pub(super) fn to_finish(target: &SetKey) -> String {
+    let journal = Journal::name(target);
+    format!(
+        "The old DaemonSet goes, and its pods run on without it. What is to be made is kept in the ControllerRevision {journal}. \
+         To finish: {}\nWithout yurt-ds: kubectl -n {ns} get controllerrevision {journal} -o jsonpath='{{.data}}' | kubectl -n {ns} \
+         create -f -",
+        command(target),
+        ns = target.namespace,
+    )
+}
+
+/// That Kubernetes has not taken over what was made, or not as it should.
+pub(super) fn not_adopted(target: &SetKey, adoption: &Adoption, is_held: bool) -> String {
+    let made = format!("{target} is {} now", kind_words(target.kind));
+    let held = match is_held {
+        true => format!(" It is paused ({PAUSED}) until that is clear."),
+        false => String::new(),
+    };
+    match adoption {
+        Adoption::Foreign { ours, theirs } => format!(
+            "{made}, and no pod was restarted, but Kubernetes made a revision of its own ({theirs}) for the template that revision \
+             {ours} holds: pods of {ours} count as outdated.{held} To have them replaced within the budget: yurt-ds ctl resume \
+             {target}"
+        ),
+        Adoption::Unseen | Adoption::Known => format!(
+            "{made}, but {} has not looked at it for a minute; look whether {} runs.{held} To go on: {}",
+            target.kind.controller(),
+            target.kind.process(),
+            command(target)
+        ),
+    }
+}
+
+/// What is said in the end.
+pub(super) fn done(target: &SetKey, journal: &Journal, adoption: &Adoption) -> String {
+    let taken = match adoption {
+        Adoption::Unseen => format!(
+            "{} has not looked at it yet: until it does, nobody makes pods for it. Look whether it runs, with \
+             --controllers native,advanced.\n",
+            capital(target.kind.controller())
+        ),
+        Adoption::Foreign { .. } | Adoption::Known => String::new(),
+    };
+    format!(
+        "{target} is {} now; no pod was restarted for it. {} is its name from now on.\n{taken}{}",
+        kind_words(target.kind),
+        unmistakable(target),
+        to_change(&journal.object, target.kind)
+    )
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
+}
+
+/// What goes before the manifest that an ExtendedDaemonSet becomes.
+pub(super) fn of_extended(key: &SetKey, kind: SetKind, made: &Translation) -> String {
+    let ns = &key.namespace;
+    format!(
+        "ExtendedDaemonSet {key} as {}; nothing was written.\n{}It is not taken over by itself: its pods carry no hash of a revision, so \
+         each is replaced once, within maxUnavailable. To do that:\n  kubectl -n {ns} delete extendeddaemonset {name} --cascade=orphan\n  \
+         kubectl -n {ns} delete extendeddaemonsetreplicasets -l extendeddaemonset.datadoghq.com/name={name} --cascade=orphan\n  kubectl \
+         create -f THIS\nThe selector has to match the labels of the pods that run.\n",
+        kind_words(kind),
+        translated(made),
+        name = key.name,
+    )
+}
