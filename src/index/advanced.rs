@@ -173,6 +173,13 @@ impl AdvancedRecord {
         self.creating.extend(nodes.map(|node| (node.clone(), now)));
     }
 
+    /// This one was made, or nobody knows: what does not show is waited for from now on, however long its turn took.
+    pub fn await_creation(&mut self, node: &NodeName, now: Timestamp) {
+        if let Some(at) = self.creating.get_mut(node) {
+            *at = now;
+        }
+    }
+
     /// That one was answered: it shows, or it was not made.
     pub fn end_creation(&mut self, node: &NodeName) {
         self.creating.remove(node);

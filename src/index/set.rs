@@ -986,7 +986,7 @@ impl SetRecord {
         };
         let mut pods: Pods = known.on_mut(node).iter_mut().map(judge).collect();
         if self.advanced.is_some() && known.on(node).len() > 1 {
-            let spare = spare(&pods);
+            let spare = pods.spare().map(|pod| pod.uid.clone());
             for pod in pods.iter_mut() {
                 pod.surge = spare.as_ref() == Some(&pod.uid);
             }
@@ -1075,21 +1075,5 @@ impl SetRecord {
     fn missing_since(&self) -> Option<Timestamp> {
         let since = self.stalled_since(Stall::PodsNotCreated)?;
         Some(instant::earlier(since, MISSING_GRACE))
-    }
-}
-
-/// Of the pods of an Advanced DaemonSet on a node the one that stands beside the other, if there are two such: the new one of a
-/// new and an old one; of old ones alone the youngest.
-fn spare(pods: &Pods) -> Option<PodUid> {
-    let alive = || {
-        let alive = pods.iter().filter(|pod| !pod.terminating);
-        alive.filter(|pod| !pod.in_place.is_over)
-    };
-    let is_new = |pod: &&Pod| pod.revision == PodRevision::Current;
-    let (new, old) = (alive().filter(is_new).count(), alive().count());
-    match (new, old - new) {
-        (0, 2..) => alive().next_back().map(|pod| pod.uid.clone()),
-        (1, 1..) => alive().find(is_new).map(|pod| pod.uid.clone()),
-        _ => None,
     }
 }

@@ -143,22 +143,7 @@ impl Engine {
         for (node, uid) in &managed.over {
             self.tell_over(key, node, uid, fleet, now);
         }
-        let is_free = |action: &Action| !managed.leaving.contains(&action.pod().uid);
-        let rolled = actions.into_iter().filter(is_free);
-        let mine = |action| match action {
-            // Whoever makes pods needs nobody to hand them over to.
-            Action::Retire {
-                pod, evict: false, ..
-            } => Some(Action::Delete(pod)),
-            Action::Retire { pod, .. } => Some(Action::Evict(pod)),
-            Action::HandOver(_) => None,
-            action => Some(action),
-        };
-        managed
-            .actions
-            .into_iter()
-            .chain(rolled.filter_map(mine))
-            .collect()
+        managed.with_rollout(actions)
     }
 
     /// Makes pods on these nodes, unless the API server refused some a moment ago.
@@ -243,8 +228,9 @@ impl Engine {
             };
             let set = self.index.set_mut(key);
             if let Some(advanced) = set.and_then(|set| set.advanced.as_mut()) {
-                if ended {
-                    advanced.end_creation(node);
+                match ended {
+                    true => advanced.end_creation(node),
+                    false => advanced.await_creation(node, now),
                 }
                 if let Some(refused) = refused {
                     advanced.note_creation(node, refused);

@@ -6,7 +6,7 @@
 //! | a pod belongs there, and there is none | one is made |
 //! | no pod belongs there (an untolerated `NoExecute` taint, other labels) | every pod goes |
 //! | pods that are over (`Failed`, `Succeeded`) | they go, the next of a node after a pause that doubles |
-//! | more than one pod | the oldest stays; of an old and a new one both do, for they are a surge ([`surge`](super::surge)) |
+//! | more than one pod | the oldest stays; of an old and a new one both do, for they are a surge ([`surge`](super::surge)), and of several old or new ones the oldest that is Ready |
 //! | the Node is gone, and the pod was never started | it goes; what ran there is the pod garbage collector's |
 //!
 //! Pods are made with the current revision always. Nothing of this waits for a rollout, and a pause does not hold it up. What
@@ -127,7 +127,8 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
         if !fits {
             over.retain(|(_, uid)| *uid != action.pod().uid);
             // The rest follows when these are done, which wakes whoever asks.
-            *wake = wake.or(Some(later(terms.now, FIRST_PAUSE)));
+            let soon = later(terms.now, FIRST_PAUSE);
+            *wake = Some(wake.map_or(soon, |until| until.min(soon)));
         }
         fits
     });
@@ -144,6 +145,27 @@ fn runs(node: &Node) -> bool {
 }
 
 impl Manage {
+    /// What is written to pods in all, where a rollout asks for `rolled`: it leaves alone who goes anyway.
+    pub fn with_rollout(self, rolled: Vec<Action>) -> Vec<Action> {
+        let Self {
+            mut actions,
+            leaving,
+            ..
+        } = self;
+        let free = rolled.into_iter();
+        let free = free.filter(|action| !leaving.contains(&action.pod().uid));
+        actions.extend(free.filter_map(|action| match action {
+            // Whoever makes pods needs nobody to hand them over to.
+            Action::Retire {
+                pod, evict: false, ..
+            } => Some(Action::Delete(pod)),
+            Action::Retire { pod, .. } => Some(Action::Evict(pod)),
+            Action::HandOver(_) => None,
+            action => Some(action),
+        }));
+        actions
+    }
+
     fn look_at(&mut self, node: &Node, terms: ManageTerms<'_>) {
         let alive = || node.pods.iter().filter(|pod| !pod.terminating);
         match (node.readiness, node.native) {
@@ -153,14 +175,15 @@ impl Manage {
             }
             (_, Targeting::No) => alive().for_each(|pod| self.remove(pod, terms)),
             (_, targeting) => {
-                let running = self.triage(node, terms);
+                self.triage(node, terms);
                 let stays = |pod: &Pod| match terms.surges() {
+                    // Nobody knows whether it goes.
+                    _ if pod.in_doubt => true,
                     // Beside one that is over and waits for its pause no other is made.
                     true => !pod.terminating,
                     false => !pod.has_ended(),
                 };
-                let is_empty = running == 0 && !node.pods.iter().any(stays);
-                if is_empty
+                if !node.pods.iter().any(stays)
                     && targeting == Targeting::Run
                     && !terms.creating.contains_key(&node.name)
                 {
@@ -170,8 +193,8 @@ impl Manage {
         }
     }
 
-    /// Has superfluous pods go; how many are left that run or are about to.
-    fn triage(&mut self, node: &Node, terms: ManageTerms<'_>) -> usize {
+    /// Has superfluous pods go.
+    fn triage(&mut self, node: &Node, terms: ManageTerms<'_>) {
         let mut running: Vec<&Pod> = Vec::new();
         for pod in node.pods.iter().filter(|pod| !pod.terminating) {
             if !pod.in_place.is_over {
@@ -192,21 +215,27 @@ impl Manage {
             }
         }
         if running.len() < 2 {
-            return running.len();
+            return;
         }
         running.sort_by(|a, b| rank(a).cmp(&rank(b)));
-        let is_new = |pod: &&&Pod| pod.revision == PodRevision::Current;
-        let kept = match terms.surges() || running.iter().any(|pod| pod.surge) {
-            true => [
-                running.iter().find(is_new),
-                running.iter().find(|pod| !is_new(pod)),
-            ],
+        let is_pair = terms.surges() || running.iter().any(|pod| pod.surge);
+        let is_unknown = |pod: &&Pod| pod.revision == PodRevision::Unknown;
+        if is_pair && running.iter().any(is_unknown) {
+            return; // any of them may be the new one
+        }
+        // One that serves is not taken away for one that does not.
+        let first = |is_new: bool| {
+            let alike = |pod: &&&Pod| (pod.revision == PodRevision::Current) == is_new;
+            let alike = running.iter().filter(alike);
+            alike.min_by_key(|pod| pod.ready_since.is_none())
+        };
+        let kept = match is_pair {
+            true => [first(true), first(false)],
             false => [running.first(), None],
         };
         let kept: BTreeSet<&PodUid> = kept.into_iter().flatten().map(|pod| &pod.uid).collect();
         let surplus = running.iter().filter(|pod| !kept.contains(&pod.uid));
         surplus.for_each(|pod| self.remove(pod, terms));
-        kept.len()
     }
 
     /// Has a pod go, once its hook agrees.
@@ -220,7 +249,7 @@ impl Manage {
     }
 
     /// With `partitionedScaling` only so many get their pods that `partition` nodes are left without a new one; those that
-    /// lost theirs to the rollout come first.
+    /// lost theirs to the rollout come first, and those that are about to lose it have their place already.
     fn limit_to_partition(&mut self, fleet: &Fleet, terms: ManageTerms<'_>, targeted: usize) {
         let rolls = terms
             .strategy
@@ -234,11 +263,16 @@ impl Manage {
             .map(|node| &node.name)
             .collect();
         let is_new = |pod: &&Pod| !pod.terminating && pod.revision == PodRevision::Current;
-        let holds_new = |node: &&Node| runs(node) && node.pods.iter().filter(is_new).count() == 1;
-        let new = fleet.nodes.iter().filter(holds_new).count() + terms.creating.len();
+        let has_place = |node: &&Node| {
+            let holds_new = node.pods.iter().filter(is_new).count() == 1;
+            // Its old pod is still there, and nothing can be made yet.
+            let comes = node.emptied && !self.create.contains(&node.name);
+            runs(node) && (holds_new || comes || terms.creating.contains_key(&node.name))
+        };
+        let taken = fleet.nodes.iter().filter(has_place).count();
         self.create.sort_by_key(|name| !emptied.contains(name));
         self.create
-            .truncate(targeted.saturating_sub(new).saturating_sub(partition));
+            .truncate(targeted.saturating_sub(taken).saturating_sub(partition));
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Pod;
+use crate::core::id::PodRevision;
 
 /// The pods of a node, the oldest first. A clone shares them; one that is changed is copied first.
 #[derive(Clone, Default)]
@@ -51,6 +52,22 @@ impl Pods {
     /// The same to change them.
     pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Pod> + ExactSizeIterator {
         self.slice_mut().iter_mut().map(Arc::make_mut)
+    }
+
+    /// Of the pods of an Advanced DaemonSet the one that stands beside the other, if there are two such: the new one of a new and
+    /// an old one; of old ones alone the youngest.
+    pub fn spare(&self) -> Option<&Pod> {
+        let alive = || {
+            let alive = self.iter().filter(|pod| !pod.terminating);
+            alive.filter(|pod| !pod.in_place.is_over)
+        };
+        let is_new = |pod: &&Pod| pod.revision == PodRevision::Current;
+        let (new, old) = (alive().filter(is_new).count(), alive().count());
+        match (new, old - new) {
+            (0, 2..) => alive().next_back(),
+            (1, 1..) => alive().find(is_new),
+            _ => None,
+        }
     }
 
     /// How many.

@@ -246,3 +246,22 @@ fn what_was_asked_for_is_expected_until_a_list_that_began_late_enough_does_not_h
     record.end_creation(&"n2".into());
     assert_eq!((creating(&record).len(), record.creation_due()), (0, None));
 }
+
+#[test]
+fn what_had_its_turn_late_is_waited_for_since_then() {
+    let mut record = record(done());
+    let asked: [NodeName; 2] = ["n1".into(), "n2".into()];
+    record.begin_creation(asked.iter(), at(100));
+    // One shows before its answer comes, the other one is not answered.
+    record.end_creation(&asked[0]);
+    asked
+        .iter()
+        .for_each(|node| record.await_creation(node, at(120)));
+    assert_eq!(record.creation_due(), Some(at(135)));
+    let reading = Reading::NotOurs;
+    let creating = |record: &AdvancedRecord| record.terms(&reading, at(130)).creating.len();
+    record.retain_creations(Some(at(130)));
+    assert_eq!(creating(&record), 1);
+    record.retain_creations(Some(at(135)));
+    assert_eq!(creating(&record), 0);
+}

@@ -52,17 +52,18 @@ impl Given {
         }
     }
 
+    fn terms(&self) -> ManageTerms<'_> {
+        ManageTerms {
+            strategy: self.strategy.as_ref(),
+            scaling: self.scaling,
+            creating: &self.creating,
+            backoff: &self.backoff,
+            now: at(self.now),
+        }
+    }
+
     fn manage(&self, nodes: Vec<Node>) -> Manage {
-        manage(
-            &fleet(nodes),
-            ManageTerms {
-                strategy: self.strategy.as_ref(),
-                scaling: self.scaling,
-                creating: &self.creating,
-                backoff: &self.backoff,
-                now: at(self.now),
-            },
-        )
+        manage(&fleet(nodes), self.terms())
     }
 }
 
@@ -175,6 +176,15 @@ fn every_row_of_the_table_is_as_it_is_written_down() {
         // What is over and on its way out holds nobody up (kubernetes#118587).
         case(given, node("a", over(terminating(old(1)))), true, &[]);
     }
+    // Nobody knows whether it goes; the next is made when that shows.
+    let in_doubt = |pod| Pod {
+        in_doubt: true,
+        ..terminating(pod)
+    };
+    for given in [&plain, &surging] {
+        case(given, node("a", in_doubt(old(1))), false, &[]);
+        case(given, node("a", in_doubt(over(old(1)))), false, &[]);
+    }
     // Without surge the next is made when every pod is gone, with it at once.
     case(&plain, node("a", terminating(old(1))), false, &[]);
     case(&surging, node("a", terminating(old(1))), true, &[]);
@@ -225,6 +235,30 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
     case(&surging, three(), &["r"]);
     case(&surging, vec![("p", old(1)), ("q", old(1))], &["q"]);
     case(&surging, vec![("p", current(2)), ("q", current(2))], &["q"]);
+    // Both are old since the template changed again: one that serves stays.
+    case(
+        &surging,
+        vec![("p", old(1).broken()), ("q", old(1))],
+        &["p"],
+    );
+    case(
+        &surging,
+        vec![("p", old(1)), ("q", old(1).broken())],
+        &["q"],
+    );
+    case(
+        &surging,
+        vec![("p", old(1).broken()), ("q", old(1).broken())],
+        &["q"],
+    );
+    // Which of them is new is not known for a moment.
+    let unknown = |pod| Pod {
+        revision: PodRevision::Unknown,
+        ..pod
+    };
+    let both = || vec![("p", unknown(old(1))), ("q", unknown(current(2)))];
+    case(&surging, both(), &[]);
+    case(&plain, both(), &["q"]);
     // A pair that is left when the settings change is one still.
     let beside = Pod {
         surge: true,
@@ -325,6 +359,105 @@ fn of_two_that_are_over_only_those_are_told_whose_turn_has_come() {
     let done = given.manage(vec![node("a", over(old(1))), node("b", over(old(1)))]);
     assert_eq!(deleted(&done), ["a"]);
     assert_eq!(done.over, [("a".into(), "a".into())]);
+}
+
+#[test]
+fn who_has_no_turn_is_told_neither_and_the_first_of_several_pauses_wakes() {
+    let mut backoff = FailedPodsBackoff::default();
+    let (a, b): (NodeName, NodeName) = ("a".into(), "b".into());
+    backoff.note(&a, at(99));
+    backoff.note(&a, at(100));
+    backoff.note(&b, at(100));
+    let given = Given {
+        backoff,
+        ..Given::hooked()
+    };
+    let asked = Exit {
+        preparing: Some(Preparing { since: None }),
+        ..(*old(1).labelled("drain", "true").exit).clone()
+    };
+    let asked = Pod {
+        exit: asked.into(),
+        ..over(old(1))
+    };
+    // Those of two nodes wait for their pauses, that of the third goes, that of the last one for its hook.
+    let done = given.manage(vec![
+        node("a", over(old(1))),
+        node("b", over(old(1))),
+        node("c", over(old(1))),
+        node("d", asked),
+    ]);
+    assert_eq!((deleted(&done), done.wake), (vec!["c"], Some(at(101))));
+    assert_eq!(done.over, [("c".into(), "c".into())]);
+    // A long pause holds up no other.
+    let mut backoff = FailedPodsBackoff::default();
+    (0..3).for_each(|_| backoff.note(&a, at(100)));
+    let given = Given {
+        backoff,
+        scaling: Scaling {
+            burst: Share::Number(1),
+            ..Scaling::default()
+        },
+        ..Given::default()
+    };
+    let done = given.manage(vec![
+        node("a", over(old(1))),
+        node("b", over(old(1))),
+        node("c", over(old(1))),
+    ]);
+    assert_eq!((deleted(&done), done.wake), (vec!["b"], Some(at(101))));
+}
+
+#[test]
+fn a_share_of_the_nodes_is_one_of_all_also_of_those_that_are_only_counted() {
+    let given = Given {
+        scaling: Scaling {
+            burst: Share::Percent(50),
+            ..Scaling::default()
+        },
+        ..Given::default()
+    };
+    let fleet = Fleet {
+        crowd: crate::core::Crowd {
+            done: 4,
+            ..Default::default()
+        },
+        ..fleet(["a", "b", "c", "d"].map(empty).into())
+    };
+    assert_eq!(manage(&fleet, given.terms()).create.len(), 4);
+}
+
+#[test]
+fn what_is_written_in_all_leaves_alone_who_goes_and_hands_nothing_over() {
+    let reference = |name: &str| {
+        node(name, old(1))
+            .pods
+            .iter()
+            .next()
+            .expect("a pod")
+            .reference()
+    };
+    let retired = |name: &str, evict| Action::Retire {
+        pod: reference(name),
+        successor: reference("new"),
+        evict,
+    };
+    let misplaced = on(Targeting::No, node("a", old(1)));
+    let done = Given::default().manage(vec![misplaced]);
+    let rolled = vec![
+        Action::Evict(reference("a")),
+        retired("b", false),
+        retired("c", true),
+        Action::HandOver(reference("d")),
+        Action::Delete(reference("e")),
+    ];
+    let expected = [
+        Action::Delete(reference("a")),
+        Action::Delete(reference("b")),
+        Action::Evict(reference("c")),
+        Action::Delete(reference("e")),
+    ];
+    assert_eq!(done.with_rollout(rolled), expected);
 }
 
 #[test]
@@ -524,6 +657,24 @@ fn whoever_lost_its_pod_to_the_rollout_gets_one_before_others() {
         ]
     };
     assert_eq!(created(&given.manage(nodes())), ["d"]);
+    // It has its place before its old pod is gone.
+    let leaves = Node {
+        emptied: true,
+        ..node("d", terminating(old(1)))
+    };
+    let first = vec![empty("a"), node("b", old(1)), node("c", current(2)), leaves];
+    assert_eq!(created(&given.manage(first)), [""; 0]);
+    // Where none belongs (any more) nobody has one, nor by a new pod that goes.
+    let others = || {
+        let gone = Node {
+            readiness: Readiness::Gone,
+            ..node("e", current(2))
+        };
+        let misplaced = on(Targeting::Keep, node("f", current(2)));
+        let going = node("g", terminating(current(2)));
+        [nodes(), vec![gone, misplaced, going]].concat()
+    };
+    assert_eq!(created(&given.manage(others())), ["d", "a"]);
     // Whose pod was asked for counts as one that has it.
     let given = Given {
         creating: BTreeMap::from([("d".into(), at(99))]),
