@@ -13,9 +13,12 @@
 //! - `rules`: the fleet of a test; `state`: the cluster; `canonical`: equal situations as equal values.
 //! - `steps`: what can happen; `view`: what our controller sees; `judge`: what it decides, and whether it may; `writes`: what
 //!   becomes of that; `search`: how far it is explored.
+//! - `upkeep`: what our controller does where it makes the pods itself, those of an Advanced DaemonSet: nodes that join, leave, fit no
+//!   longer and fit again, pods that fail, are refused, not answered for, not seen yet, or adopted.
 //! - `evictions`: a disruption budget that refuses; `denials`: a policy that refuses; `reversal`: pods that are taken back.
-//! - `plain`, `surge`, `place`, `order`, `guard`, `evict`, `refuse`, `revert`: the tests.
+//! - `plain`, `surge`, `place`, `order`, `guard`, `evict`, `refuse`, `revert`, `advanced`: the tests.
 
+mod advanced;
 mod canonical;
 mod denials;
 mod evict;
@@ -33,5 +36,6 @@ mod search;
 mod state;
 mod steps;
 mod surge;
+mod upkeep;
 mod view;
 mod writes;

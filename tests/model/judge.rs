@@ -12,7 +12,7 @@ use super::writes::sheet_of;
 
 impl State {
     /// The settings as our controller sees them.
-    fn strategy(&self, rules: &Rules) -> Strategy {
+    pub(crate) fn strategy(&self, rules: &Rules) -> Strategy {
         let set = self.seen_set();
         Strategy {
             pause: set.paused.then_some(Pause::Indefinite),
@@ -29,7 +29,12 @@ impl State {
 
     /// Our controller decides.
     pub(crate) fn decide(&mut self, rules: &Rules) {
-        let (plan, fleet) = (self.plan(rules), self.fleet(rules));
+        let (mut plan, fleet) = (self.plan(rules), self.fleet(rules));
+        let managed = rules.is_advanced.then(|| self.managed(&fleet, rules));
+        if let Some(managed) = &managed {
+            let goes = |action: &Action| managed.leaving.contains(&action.pod().uid);
+            plan.actions.retain(|action| !goes(action));
+        }
         if plan.next_wake.is_some_and(|wake| wake <= now()) {
             self.violate(Violation::WakePassed);
         }
@@ -48,7 +53,12 @@ impl State {
             }
             self.telling = Some(told);
         }
-        self.intend(&plan.actions);
+        if let Some(mut managed) = managed {
+            self.tend(&managed, &fleet, rules);
+            self.intend(&std::mem::take(&mut managed.actions), true);
+            plan.actions = managed.with_rollout(plan.actions);
+        }
+        self.intend(&plan.actions, false);
     }
 
     pub(crate) fn violate(&mut self, violation: Violation) {
@@ -71,7 +81,7 @@ impl State {
         let holder = |node: &&Node| node.pods.iter().any(|pod| found(&pod));
         let node = fleet.nodes.iter().find(holder).expect("a node");
         let pod = node.pods.iter().find(found).expect("its pod");
-        let place = usize::from(node_of(&node.name));
+        let place = node_of(&node.name);
         // What is done with a pod that was made beside an old one takes nothing away.
         let replaces = action.begins() && !pod.surge;
         let goes_on = node.pods.iter().any(|pod| pod.surge);
@@ -146,9 +156,15 @@ impl State {
         let is_spare = |pod: &Pod| pod.spare && !pod.terminating;
         // Where nobody else can come, a pod that is alone stays alone.
         let may_be_two = |node: &state::Node| !node.tainted || node.pods.len() > 1;
-        let surging = self.nodes.iter().enumerate().filter(|(n, node)| {
-            is_seen_ready(*n) && may_be_two(node) && node.pods.iter().any(is_spare)
-        });
+        let is_doubled = |node: &state::Node| match rules.is_advanced {
+            true => node.counted() > 1,
+            false => node.pods.iter().any(is_spare),
+        };
+        let surging = self
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(n, node)| is_seen_ready(*n) && may_be_two(node) && is_doubled(node));
         let together = made + surging.count();
         if made > 0 && together > rules.surge() {
             self.violate(Violation::SurgeExceeded);
@@ -197,11 +213,16 @@ impl State {
     /// not open any more, when its pod has taken longer to start than anybody waits for.
     pub(crate) fn forgive(&mut self, rules: &Rules) {
         let waits = rules.strategy.waves.is_some();
-        for node in &mut self.nodes {
+        for (n, node) in self.nodes.iter_mut().enumerate() {
             let is_stuck = |pod: &Pod| waits && !pod.terminating && pod.created <= -STARTING;
-            node.down &=
-                node.ready && !node.tainted && !node.pods.iter().any(|pod| rules.is_available(pod));
+            node.down &= node.ready
+                && !node.tainted
+                && !node.unfit
+                && !node.pods.iter().any(|pod| rules.is_available(pod));
             node.down &= !node.pods.iter().any(is_stuck);
+            // That it fits again is news.
+            let seen = self.view.nodes.as_ref();
+            node.down &= seen.is_none_or(|nodes| !nodes[n].unfit);
             node.raced &= node.alive() > 1;
         }
     }

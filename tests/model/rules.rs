@@ -6,7 +6,8 @@ use std::time::Duration;
 use yurt_ds::core::selector::Selector;
 use yurt_ds::core::settings::{Approval, Wave};
 use yurt_ds::core::{
-    Disruption, Mode, OnFailure, PreDelete, RefusedWrite, RollingUpdateType, Share, Strategy, Waves,
+    Disruption, Mode, OnFailure, PreDelete, RefusedWrite, RollingUpdateType, Scaling, Share,
+    Strategy, Waves,
 };
 
 use super::denials::Policy;
@@ -45,6 +46,14 @@ pub(crate) struct Rules {
     pub(crate) disordered: bool,
     /// Our controller takes it for one that learns of everything in its order.
     pub(crate) trusted: bool,
+    /// Our controller makes the pods: it is an Advanced DaemonSet.
+    pub(crate) is_advanced: bool,
+    /// How it makes them.
+    pub(crate) scaling: Scaling,
+    /// So many of the first nodes are not there yet.
+    pub(crate) joining: usize,
+    /// There are no pods yet.
+    pub(crate) is_empty: bool,
     /// By which budget it is judged, if not by its own: a smaller one has to be found exceeded.
     pub(crate) judged_by: Option<usize>,
 }
@@ -71,6 +80,10 @@ impl Rules {
             min_ready_pods: 0,
             disordered: false,
             trusted: true,
+            is_advanced: false,
+            scaling: Scaling::default(),
+            joining: 0,
+            is_empty: false,
             judged_by: None,
         }
     }
@@ -197,6 +210,36 @@ impl Rules {
     /// How many nodes may have two pods.
     pub(crate) fn surge(&self) -> usize {
         number(self.strategy.max_surge)
+    }
+
+    /// An Advanced DaemonSet.
+    pub(crate) fn advanced(self) -> Self {
+        Self {
+            is_advanced: true,
+            ..self
+        }
+    }
+
+    /// Its pods are made so.
+    pub(crate) fn scaling(self, scaling: Scaling) -> Self {
+        let rules = Self { scaling, ..self };
+        rules.with(|strategy| strategy.partitioned = scaling.partitioned)
+    }
+
+    /// So many of the first nodes join later.
+    pub(crate) fn joining(self, nodes: usize) -> Self {
+        Self {
+            joining: nodes,
+            ..self
+        }
+    }
+
+    /// Every pod is still to be made.
+    pub(crate) fn empty(self) -> Self {
+        Self {
+            is_empty: true,
+            ..self
+        }
     }
 
     /// With a native controller that learns of changes out of order.

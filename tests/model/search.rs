@@ -93,7 +93,9 @@ impl State {
             Verdict::Refused { .. } => {
                 plan.next_wake.is_some() && self.policy.is_some_and(|policy| policy.node == n)
             }
-            Verdict::UntoleratedTaint | Verdict::NotTargeted => self.nodes[n].tainted,
+            Verdict::UntoleratedTaint | Verdict::NotTargeted => {
+                self.nodes[n].tainted || self.nodes[n].unfit
+            }
             Verdict::Partition => rules.kept(self.nodes.len()) > 0,
             Verdict::NotSelected => rules.strategy.selector.is_some(),
             Verdict::Paused { .. } => self.set.paused,
@@ -125,12 +127,14 @@ impl State {
         // How long a budget refuses is no part of this model.
         let is_blocked = |verdict: &Verdict| matches!(verdict, Verdict::BlockedByPdb { .. });
         let waits_for_budget = plan.verdicts.iter().any(is_blocked);
-        let mut verdicts = plan.verdicts.iter().enumerate();
+        let there = (0..self.nodes.len()).filter(|n| !self.nodes[*n].gone);
+        let mut verdicts = there.zip(&plan.verdicts);
         self.view == View::default()
             && (plan.phase != Phase::Progressing || waits_for_budget)
-            && plan.actions.is_empty()
+            && self.has_nothing_to_do(&plan, rules)
             && verdicts.all(excused)
             && (waits || online.all(is_tidy))
+            && (!rules.is_advanced || self.is_manned(waits, rules))
             && self.is_taken_back(is_spent, rules)
     }
 }

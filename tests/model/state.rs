@@ -7,6 +7,7 @@ use yurt_ds::core::Stopped;
 use super::denials::{Denial, Policy};
 use super::evictions::Answers;
 use super::rules::Rules;
+use super::upkeep::Upkeep;
 use super::writes::Pending;
 
 /// An instant, in ticks before now; never positive.
@@ -40,6 +41,8 @@ pub(crate) struct State {
     pub(crate) policy: Option<Policy>,
     /// What of that our controller has met.
     pub(crate) denials: Vec<Denial>,
+    /// What it remembers of the pods that it makes itself.
+    pub(crate) upkeep: Upkeep,
     /// What the guard is about to tell.
     pub(crate) telling: Option<Sheet>,
     /// What may still go wrong.
@@ -65,6 +68,10 @@ pub(crate) struct Node {
     pub(crate) gone: bool,
     /// It has a taint that its pods do not tolerate: who is there stays, and nobody comes.
     pub(crate) tainted: bool,
+    /// Its labels are not those that the DaemonSet asks for: no pod belongs there.
+    pub(crate) unfit: bool,
+    /// A pod was adopted on it where another one stands or comes, and with it two are sorted out now.
+    pub(crate) claimed: bool,
     /// Something holds its pods that are being deleted.
     pub(crate) hung: bool,
 }
@@ -100,6 +107,10 @@ pub(crate) struct Pod {
     pub(crate) marked: bool,
     /// The native controller takes an older pod of the node for alive that is not.
     pub(crate) haunted: bool,
+    /// It has failed, and runs never again.
+    pub(crate) over: bool,
+    /// Nobody controls it.
+    pub(crate) orphan: bool,
 }
 
 /// A DaemonSet with its revisions.
@@ -180,6 +191,7 @@ pub(crate) struct Seen {
     pub(crate) ready: bool,
     pub(crate) since: Ago,
     pub(crate) tainted: bool,
+    pub(crate) unfit: bool,
 }
 
 /// Whether the API server refused it because our view of the pod was old.
@@ -223,6 +235,16 @@ pub(crate) struct Faults {
     pub(crate) hangs: u8,
     /// Nodes that get a taint, or lose it.
     pub(crate) taints: u8,
+    /// Nodes that get other labels, or their own again.
+    pub(crate) misfits: u8,
+    /// Pods that fail for good.
+    pub(crate) failures: u8,
+    /// Pods that somebody makes, and nobody controls.
+    pub(crate) orphans: u8,
+    /// Pods of ours that the API server refuses to make.
+    pub(crate) refusals: u8,
+    /// The same, without an answer.
+    pub(crate) silences: u8,
 }
 
 /// What must never happen.
@@ -264,6 +286,14 @@ pub(crate) enum Violation {
     TaintedTouched,
     /// An eviction that was refused takes a slot.
     RefusalSpent,
+    /// A pod was asked for where none belongs.
+    Misplaced,
+    /// A pod was made beside one that was there.
+    MadeBeside,
+    /// A node has more pods than belong there.
+    TooMany,
+    /// The only pod of a node was taken away, and not for a rollout.
+    OnlyOneTaken,
 }
 
 impl State {
@@ -280,6 +310,13 @@ impl State {
             for pod in state.nodes.iter_mut().flat_map(|node| &mut node.pods) {
                 (pod.template, pod.created) = (1, 0);
                 (pod.started, pod.ready_since) = (Some(0), Some(0));
+            }
+        }
+        for (n, node) in state.nodes.iter_mut().enumerate() {
+            node.gone = n < rules.joining;
+            node.ready = !node.gone;
+            if node.gone || rules.is_empty {
+                node.pods.clear();
             }
         }
         state.canonical(rules)
@@ -301,6 +338,8 @@ impl State {
             raced: false,
             gone: false,
             tainted: false,
+            unfit: false,
+            claimed: false,
             hung: false,
         };
         let state = Self {
@@ -320,6 +359,7 @@ impl State {
             answers: Answers::default(),
             policy: None,
             denials: Vec::new(),
+            upkeep: Upkeep::default(),
             telling: None,
             faults: rules.faults,
             violation: None,
@@ -379,7 +419,7 @@ impl State {
 impl Pod {
     /// Whether its kubelet has to start its container (again).
     pub(crate) fn is_to_start(&self) -> bool {
-        self.ready_since.is_none() || self.changing
+        (self.ready_since.is_none() || self.changing) && !self.over
     }
 
     pub(crate) fn new(template: Template, created: Ago) -> Self {
@@ -401,6 +441,8 @@ impl Pod {
             hooked: false,
             marked: false,
             haunted: false,
+            over: false,
+            orphan: false,
         }
     }
 
@@ -438,6 +480,7 @@ impl Node {
             ready: self.ready,
             since: self.since,
             tainted: self.tainted,
+            unfit: self.unfit,
         }
     }
 

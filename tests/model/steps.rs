@@ -7,6 +7,7 @@ use super::denials::Policy;
 use super::evictions::Answers;
 use super::rules::Rules;
 use super::state::{Node, Pod, State, Template, Violation, Watch};
+use super::upkeep::{Answer, Upkeep};
 use super::writes::Pending;
 
 /// Something that happens.
@@ -69,6 +70,18 @@ pub(crate) enum Step {
     LetGo(usize),
     /// A node gets a taint, or loses it.
     Taint(usize),
+    /// A pod that our controller asked for is made, or not.
+    Make(usize, Answer),
+    /// A pod that nobody controls is adopted.
+    Adopt(usize, usize),
+    /// Somebody leaves such a pod.
+    Orphan(usize),
+    /// A pod fails for good.
+    Fail(usize, usize),
+    /// A node gets other labels, or its own again.
+    Relabel(usize),
+    /// A node joins, maybe again.
+    Join(usize),
 }
 
 const WATCHES: [Watch; 3] = [Watch::Pods, Watch::Nodes, Watch::Set];
@@ -99,12 +112,16 @@ impl State {
             if node.hung && !rules.lasting {
                 steps.push(Step::LetGo(n));
             }
+            if rules.is_advanced {
+                continue;
+            }
             if node.own().next().is_none() && !node.tainted {
                 steps.push(Step::Create(n));
             } else if node.alive() > 1 || node.is_haunted() {
                 steps.push(Step::Prune(n));
             }
         }
+        steps.extend(self.upkeep_progress());
         if self.set.observed != self.set.wanted {
             steps.push(Step::Observe);
         } else if rules.asks() && self.set.approved != Some(self.set.wanted) {
@@ -152,6 +169,9 @@ impl State {
                 }
             }
         }
+        if rules.is_advanced {
+            steps.extend(self.upkeep_faults());
+        }
         if faults.templates > 0 {
             let others = (0..3).filter(|template| *template != self.set.wanted);
             // Versions are as good as each other: a new one is the next that nobody knows.
@@ -180,6 +200,9 @@ impl State {
         let mut next = self.clone();
         next.take(step, rules);
         next.forgive(rules);
+        if rules.is_advanced {
+            next.judge_nodes(rules);
+        }
         next.set.opened |= next.is_first_wave_complete(rules);
         if next.nodes.iter().filter(|node| node.down).count() > rules.allowed() {
             next.violation.get_or_insert(Violation::BudgetExceeded);
@@ -194,9 +217,10 @@ impl State {
                 self.wait_for_budget(rules);
                 self.wait_for_policy();
                 // What was written and stays unseen is looked up (`Doubt::patience`).
-                if !self.view.overlay.is_empty() {
+                if !self.view.overlay.is_empty() || self.upkeep.is_waiting() {
                     self.thaw(Watch::Pods);
                 }
+                self.upkeep.tick();
             }
             Step::Start(n, p) => {
                 let pod = &mut self.nodes[n].pods[p];
@@ -250,6 +274,7 @@ impl State {
                 self.telling = None;
                 self.answers = Answers::default();
                 self.denials.clear();
+                self.upkeep = Upkeep::default();
                 WATCHES.into_iter().for_each(|watch| self.thaw(watch));
             }
             Step::Unhook(n, p) => {
@@ -283,6 +308,19 @@ impl State {
             Step::Taint(n) => {
                 self.faults.taints -= 1;
                 self.nodes[n].tainted ^= true;
+            }
+            Step::Make(n, answer) => self.make_asked(n, answer, rules),
+            Step::Adopt(n, p) => self.adopt(n, p),
+            Step::Orphan(n) => self.orphan(n),
+            Step::Fail(n, p) => self.fail(n, p),
+            Step::Relabel(n) => {
+                self.faults.misfits -= 1;
+                self.nodes[n].unfit ^= true;
+            }
+            Step::Join(n) => {
+                let node = &mut self.nodes[n];
+                (node.gone, node.ready, node.since) = (false, true, 0);
+                (node.unfit, node.tainted, node.hung) = (false, false, false);
             }
             Step::Thaw(watch) => self.thaw(watch),
             Step::Freeze(watch) => {
@@ -371,7 +409,9 @@ impl State {
     fn thaw(&mut self, watch: Watch) {
         match watch {
             Watch::Pods => {
-                self.view.pods = None;
+                if let Some(before) = self.view.pods.take() {
+                    self.show_new(&before);
+                }
                 let pending: Vec<u8> = self.pending.iter().flat_map(Pending::uids).collect();
                 self.view.overlay.retain(|(uid, ..)| pending.contains(uid));
             }

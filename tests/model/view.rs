@@ -11,8 +11,8 @@ use yurt_ds::core::fleet::in_place::{
 };
 use yurt_ds::core::{
     Exit, FailureRecord, Fleet, Labels, Leaving, Node, NodeName, OtaCondition, Pod, PodProblem,
-    PodRef, PodRevision, Preparing, Readiness, Revision, RevisionState, RevisionUnknown,
-    RollingUpdateType, Targeting,
+    PodRef, PodRevision, Pods, Preparing, Readiness, Revision, RevisionState, RevisionUnknown,
+    RollingUpdateType, SetKind, Targeting,
 };
 
 use super::rules::Rules;
@@ -55,18 +55,18 @@ pub(crate) fn number(pod: &PodRef) -> u8 {
 }
 
 /// The number in the name of a node.
-pub(crate) fn node_of(name: &NodeName) -> u8 {
+pub(crate) fn node_of(name: &NodeName) -> usize {
     let number = name.as_str().strip_prefix('n');
     number.and_then(|n| n.parse().ok()).expect("a name of ours")
 }
 
-fn name_of(node: u8) -> NodeName {
+pub(crate) fn name_of(node: usize) -> NodeName {
     format!("n{node}").into()
 }
 
 /// The record of which the model keeps this.
 fn record_of(sheet: &Sheet) -> Option<FailureRecord> {
-    let names = |nodes: &BTreeSet<u8>| nodes.iter().map(|node| name_of(*node)).collect();
+    let names = |nodes: &BTreeSet<u8>| nodes.iter().map(|node| name_of((*node).into())).collect();
     (*sheet != Sheet::default()).then(|| FailureRecord {
         stopped: sheet.stopped.map(Into::into),
         before: sheet.before.map(hash),
@@ -104,7 +104,10 @@ impl State {
             rollback_targets: self.rollback_targets(&set, rules),
             record: record_of(&self.sheet),
             pause: None,
-            kind: Default::default(),
+            kind: match rules.is_advanced {
+                true => SetKind::Advanced,
+                false => SetKind::Native,
+            },
             not_created: None,
             not_ready: Default::default(),
             in_order: rules.trusted,
@@ -121,21 +124,27 @@ impl State {
         let seen = self.view.nodes.as_ref().map(|nodes| nodes[position]);
         let seen = seen.unwrap_or_else(|| node.seen());
         let pods = self.view.pods.as_ref().map(|nodes| &nodes[position]);
+        let pods = pods.unwrap_or(&node.pods).iter();
+        let own = pods.filter(|pod| !pod.orphan);
+        let mut pods: Pods = own.map(|pod| self.pod(pod, rules)).collect();
+        if let Some(spare) = pods.spare().filter(|_| rules.is_advanced) {
+            let spare = spare.uid.clone();
+            pods.iter_mut().for_each(|pod| pod.surge = pod.uid == spare);
+        }
+        let targeting = match (seen.unfit, seen.tainted) {
+            (true, _) => Targeting::No,
+            (false, true) => Targeting::Keep,
+            (false, false) => Targeting::Run,
+        };
         Node {
-            name: format!("n{position}").into(),
+            name: name_of(position),
             labels: [("zone", rules.zone_of(position))]
                 .into_iter()
                 .collect::<Labels>(),
             hold: None,
             window: None,
-            targeting: match seen.tainted {
-                true => Targeting::Keep,
-                false => Targeting::Run,
-            },
-            native: match seen.tainted {
-                true => Targeting::Keep,
-                false => Targeting::Run,
-            },
+            targeting,
+            native: targeting,
             readiness: match seen.ready {
                 true => Readiness::Ready {
                     since: at(seen.since),
@@ -144,13 +153,9 @@ impl State {
                     since: Some(at(seen.since)),
                 },
             },
-            pods: pods
-                .unwrap_or(&node.pods)
-                .iter()
-                .map(|pod| self.pod(pod, rules))
-                .collect(),
+            pods,
             disrupted_at: None,
-            emptied: false,
+            emptied: rules.scaling.partitioned && node.down,
             podless_since: None,
             has_images: false,
         }
@@ -180,7 +185,7 @@ impl State {
             in_place: InPlace {
                 revision: Some(hash(pod.template)),
                 containers: Arc::new([container(pod.template)]),
-                is_over: false,
+                is_over: pod.over,
                 update: (pod.changing || pod.taken_back.is_some()).then_some(InPlaceUpdate {
                     is_carried_out: !pod.changing,
                     ..under_way()
@@ -253,6 +258,7 @@ impl State {
 
 fn revision_of(template: Template, set: &Set) -> PodRevision {
     match template {
+        _ if set.observed != set.wanted => PodRevision::Unknown,
         template if template == set.wanted => PodRevision::Current,
         template if set.knows(template) => PodRevision::Outdated,
         _ => PodRevision::Unknown,

@@ -6,8 +6,10 @@
 //!                 └──Die──► nothing of it
 //! ```
 
+use std::collections::BTreeSet;
+
 use yurt_ds::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
-use yurt_ds::core::{Action, FailureRecord, RefusedWrite};
+use yurt_ds::core::{Action, FailureRecord, NodeName, RefusedWrite};
 
 use super::rules::Rules;
 use super::state::{Pod, Sheet, State, Template, Write};
@@ -32,6 +34,8 @@ pub(crate) struct Pending {
 enum Deed {
     /// To delete the pod, or to evict it, and then to hand that one over to the DaemonSet.
     Delete { heir: Option<u8>, evicts: bool },
+    /// To delete a pod that goes whatever its revision.
+    Remove,
     /// To hand the pod over.
     HandOver,
     /// To make a pod beside it.
@@ -70,7 +74,7 @@ impl Pending {
     /// The kind of write.
     pub(crate) fn is(&self) -> RefusedWrite {
         match self.deed {
-            Deed::Delete { evicts: false, .. } => RefusedWrite::Delete,
+            Deed::Delete { evicts: false, .. } | Deed::Remove => RefusedWrite::Delete,
             Deed::Delete { evicts: true, .. } => RefusedWrite::Evict,
             Deed::HandOver => RefusedWrite::HandOver,
             Deed::Make(_) => RefusedWrite::Create,
@@ -95,17 +99,21 @@ impl Pending {
 
     /// Whether the API server refuses it when the pod is another version than was seen.
     fn rests_on_version(&self) -> bool {
-        matches!(self.deed, Deed::Delete { .. } | Deed::Renew(..))
+        matches!(
+            self.deed,
+            Deed::Delete { .. } | Deed::Remove | Deed::Renew(..)
+        )
     }
 }
 
 impl State {
-    /// What our controller is about to write from now on.
-    pub(crate) fn intend(&mut self, actions: &[Action]) {
+    /// What our controller is about to write from now on; `is_upkeep`: whatever the revision of the pods is.
+    pub(crate) fn intend(&mut self, actions: &[Action], is_upkeep: bool) {
         for action in actions {
             let uid = number(action.pod());
             let node = self.seen_place(uid);
             let deed = match action {
+                Action::Delete(_) if is_upkeep => Deed::Remove,
                 Action::Delete(_) | Action::Evict(_) => Deed::Delete {
                     heir: None,
                     evicts: matches!(action, Action::Evict(_)),
@@ -166,7 +174,7 @@ impl State {
     /// What is asked for is remembered until it can be seen.
     fn lay_over(&mut self, write: &Pending) {
         let laid = match write.deed {
-            Deed::Delete { .. } => Write::Deletion,
+            Deed::Delete { .. } | Deed::Remove => Write::Deletion,
             Deed::Renew(_, None) => Write::Renewal,
             Deed::Renew(to, Some(from)) => Write::Reversal { to, from },
             Deed::Mark(true) => Write::Preparing,
@@ -206,6 +214,7 @@ impl State {
             Deed::Delete { heir, evicts } => {
                 let pod = &self.nodes[n].pods[p];
                 let beside = heir.is_some() || pod.spare || rules.disordered;
+                let beside = beside || rules.is_advanced && rules.surge() > 0;
                 let is_race = write.raced && beside;
                 match evicts {
                     true => self.note_evicted(write.uid),
@@ -222,6 +231,7 @@ impl State {
                     ..write.clone()
                 }));
             }
+            Deed::Remove => self.terminate(n, p),
             Deed::HandOver => {
                 (pod.spare, pod.beside) = (false, None);
                 self.nodes[n].raced |= write.raced || write.stale;
@@ -262,8 +272,8 @@ impl State {
         }
         let pod = Pod {
             uid: self.fresh_uid(),
-            spare: true,
-            beside: Some(beside),
+            spare: !rules.is_advanced,
+            beside: Some(beside).filter(|_| !rules.is_advanced),
             hooked: rules.hooked(),
             ..Pod::new(template, 0)
         };
@@ -287,11 +297,15 @@ pub(crate) fn sheet_of(record: Option<&FailureRecord>) -> Sheet {
     let Some(record) = record else {
         return Sheet::default();
     };
+    let numbers = |nodes: &BTreeSet<NodeName>| {
+        let numbers = nodes.iter().map(node_of).map(u8::try_from);
+        numbers.map(|node| node.expect("few nodes")).collect()
+    };
     Sheet {
         template: template_of(&record.revision),
         stopped: record.stopped.map(Into::into),
         before: record.before.as_ref().map(template_of),
-        failed: record.failed.iter().map(node_of).collect(),
-        broken_before: record.broken_before.iter().map(node_of).collect(),
+        failed: numbers(&record.failed),
+        broken_before: numbers(&record.broken_before),
     }
 }

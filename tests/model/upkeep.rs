@@ -1,0 +1,337 @@
+//! What our controller does for an Advanced DaemonSet beside its rollout: it makes pods where they belong, and takes those away
+//! that do not.
+//!
+//! ```text
+//! Decide ──► pods asked for ──Make──► made ──► seen: another one may be asked for
+//!                 │             ├────► refused: not this node again before time passes
+//!                 │             └────► no answer: expected until the pods are listed anew
+//!                 └──Die──► nothing of it
+//! ```
+//!
+//! Here requests for pods hold up no decision, other than in the loop of the controller: that a pod is expected has to be enough to
+//! keep a second one from being made.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use yurt_ds::core::{
+    FailedPodsBackoff, Fleet, Manage, ManageTerms, Node as SeenNode, NodeName, Plan, PodRevision,
+    RevisionState, Targeting, manage,
+};
+
+use super::rules::Rules;
+use super::state::{Node, Pod, State, Template, Violation};
+use super::steps::Step;
+use super::view::{name_of, node_of, now, template_of};
+
+/// What our controller remembers of the pods that it makes and takes away.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Upkeep {
+    /// Requests for pods that are under way: on which node, of which template; in order.
+    asked: Vec<(usize, Template)>,
+    /// Nodes whose pod was asked for and does not show yet.
+    expected: BTreeSet<usize>,
+    /// Nodes whose pod was refused a moment ago.
+    refused: BTreeSet<usize>,
+    /// Nodes where a pod that was over went a moment ago.
+    failed: BTreeSet<usize>,
+}
+
+/// How a request for a pod ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Answer {
+    /// The pod is made.
+    Made,
+    /// It is not.
+    Refused,
+    /// It is not, and nobody says so.
+    Lost,
+}
+
+impl Upkeep {
+    /// Whether a pod may still come of what was asked for.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.expected.is_empty()
+    }
+
+    /// Whether nothing is under way or remembered.
+    fn is_over(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// A pod shows on that node that did not before.
+    pub(crate) fn show(&mut self, n: usize) {
+        self.expected.remove(&n);
+    }
+
+    /// Time passes: who was refused is tried again, pauses are over, and the pods were listed anew.
+    pub(crate) fn tick(&mut self) {
+        let is_asked = |n: &usize| self.asked.iter().any(|(asked, _)| asked == n);
+        self.expected.retain(is_asked);
+        self.refused.clear();
+        self.failed.clear();
+    }
+}
+
+impl Pod {
+    /// Whether it is one of those that the DaemonSet counts.
+    fn counts(&self) -> bool {
+        !self.terminating && !self.over && !self.orphan
+    }
+}
+
+impl Node {
+    /// How many pods the DaemonSet counts on it.
+    pub(crate) fn counted(&self) -> usize {
+        self.pods.iter().filter(|pod| pod.counts()).count()
+    }
+
+    /// Whether a pod belongs on it.
+    fn is_fit(&self) -> bool {
+        !self.gone && !self.unfit && !self.tainted
+    }
+}
+
+impl State {
+    /// What happens sooner or later to the pods that our controller makes.
+    pub(crate) fn upkeep_progress(&self) -> Vec<Step> {
+        let asked = self.upkeep.asked.iter();
+        let mut steps: Vec<Step> = asked.map(|(n, _)| Step::Make(*n, Answer::Made)).collect();
+        let nodes = self.nodes.iter().enumerate();
+        for (n, node) in nodes.filter(|(_, node)| !node.gone && self.view.pods.is_none()) {
+            let pods = node.pods.iter().enumerate();
+            let free = pods.filter(|(_, pod)| pod.orphan && !pod.terminating);
+            steps.extend(free.map(|(p, _)| Step::Adopt(n, p)));
+        }
+        steps
+    }
+
+    /// What may go wrong where our controller makes the pods.
+    pub(crate) fn upkeep_faults(&self) -> Vec<Step> {
+        let (faults, mut steps) = (self.faults, Vec::new());
+        for (n, _) in &self.upkeep.asked {
+            if faults.refusals > 0 {
+                steps.push(Step::Make(*n, Answer::Refused));
+            }
+            if faults.silences > 0 {
+                steps.push(Step::Make(*n, Answer::Lost));
+            }
+        }
+        for (n, node) in self.nodes.iter().enumerate() {
+            if node.gone {
+                steps.push(Step::Join(n));
+                continue;
+            }
+            if faults.misfits > 0 {
+                steps.push(Step::Relabel(n));
+            }
+            if faults.orphans > 0 {
+                steps.push(Step::Orphan(n));
+            }
+            let pods = node.pods.iter().enumerate();
+            let fails = |pod: &Pod| node.ready && !pod.over && !pod.terminating;
+            let pods = pods.filter(|(_, pod)| faults.failures > 0 && fails(pod));
+            steps.extend(pods.map(|(p, _)| Step::Fail(n, p)));
+        }
+        steps
+    }
+
+    /// What is made and what goes, whatever its revision.
+    pub(crate) fn managed(&self, fleet: &Fleet, rules: &Rules) -> Manage {
+        let expected = self.upkeep.expected.iter();
+        let creating: BTreeMap<NodeName, _> = expected.map(|n| (name_of(*n), now())).collect();
+        let mut backoff = FailedPodsBackoff::default();
+        let failed = self.upkeep.failed.iter();
+        failed.for_each(|n| backoff.note(&name_of(*n), now()));
+        let strategy = self.strategy(rules);
+        let terms = ManageTerms {
+            strategy: Some(&strategy),
+            scaling: rules.scaling,
+            creating: &creating,
+            backoff: &backoff,
+            now: now(),
+        };
+        let mut managed = manage(fleet, terms);
+        let is_held = |n: usize| self.upkeep.refused.contains(&n) || self.is_claimable(n);
+        let is_known = matches!(fleet.revision, RevisionState::Current(_));
+        (managed.create).retain(|name| is_known && !is_held(node_of(name)));
+        managed
+    }
+
+    /// Whether our controller sees a pod on the node that it is about to adopt.
+    fn is_claimable(&self, n: usize) -> bool {
+        let seen = self.view.pods.as_ref().map(|nodes| &nodes[n]);
+        let mut pods = seen.unwrap_or(&self.nodes[n].pods).iter();
+        pods.any(|pod| pod.orphan && !pod.terminating)
+    }
+
+    /// Our controller has pods made, and what is made and what goes is judged.
+    pub(crate) fn tend(&mut self, managed: &Manage, fleet: &Fleet, rules: &Rules) {
+        for action in &managed.actions {
+            let is_only = |node: &SeenNode| {
+                let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
+                let is_it = |pod: &yurt_ds::core::Pod| pod.uid == action.pod().uid;
+                alive.all(|pod| is_it(pod) && !pod.in_place.is_over) && node.pods.iter().any(is_it)
+            };
+            let mut belongs = fleet.nodes.iter();
+            if belongs.any(|node| node.native != Targeting::No && is_only(node)) {
+                self.violate(Violation::OnlyOneTaken);
+            }
+        }
+        let over = managed.over.iter().map(|(name, _)| node_of(name));
+        self.upkeep.failed.extend(over);
+        let RevisionState::Current(revision) = &fleet.revision else {
+            return;
+        };
+        let targeted = fleet
+            .nodes
+            .iter()
+            .filter(|node| node.native == Targeting::Run);
+        let kept = rules.kept(targeted.clone().count());
+        let is_new =
+            |pod: &yurt_ds::core::Pod| !pod.terminating && pod.revision == PodRevision::Current;
+        let is_updated = |node: &&SeenNode| node.pods.iter().any(is_new);
+        let updated = targeted.clone().filter(is_updated).count() + self.upkeep.expected.len();
+        let is_beyond = targeted.count() < kept + updated + managed.create.len();
+        if rules.scaling.partitioned && !managed.create.is_empty() && is_beyond {
+            self.violate(Violation::PartitionUndercut);
+        }
+        for name in &managed.create {
+            let n = node_of(name);
+            if self.view.nodes.is_none() && !self.nodes[n].is_fit() {
+                self.violate(Violation::Misplaced);
+            }
+            self.upkeep.asked.push((n, template_of(revision)));
+            self.upkeep.expected.insert(n);
+        }
+        self.upkeep.asked.sort_unstable();
+    }
+
+    /// A request for a pod on a node is carried out, or not.
+    pub(crate) fn make_asked(&mut self, n: usize, answer: Answer, rules: &Rules) {
+        let asked = self.upkeep.asked.iter().position(|(node, _)| *node == n);
+        let (_, template) = self.upkeep.asked.remove(asked.expect("a request"));
+        match answer {
+            Answer::Lost => self.faults.silences -= 1,
+            Answer::Refused => {
+                self.faults.refusals -= 1;
+                self.upkeep.expected.remove(&n);
+                self.upkeep.refused.insert(n);
+            }
+            // Nothing starts it there, and it goes with the others.
+            Answer::Made if self.nodes[n].gone => self.upkeep.show(n),
+            Answer::Made => {
+                self.judge_creation(n, rules);
+                let pod = Pod {
+                    uid: self.fresh_uid(),
+                    hooked: rules.hooked(),
+                    ..Pod::new(template, 0)
+                };
+                self.nodes[n].pods.push(pod);
+                self.overtake(n, None);
+                if self.view.pods.is_none() {
+                    self.upkeep.show(n);
+                }
+            }
+        }
+    }
+
+    /// Nobody makes a pod beside one that counts, nor, without surge, beside one that is still ending.
+    fn judge_creation(&mut self, n: usize, rules: &Rules) {
+        let node = &self.nodes[n];
+        let is_there = |pod: &Pod| match rules.surge() {
+            0 => !(pod.orphan || pod.terminating && pod.over),
+            _ => pod.counts(),
+        };
+        if !node.claimed && node.pods.iter().any(is_there) {
+            self.violate(Violation::MadeBeside);
+        }
+    }
+
+    /// Somebody leaves a pod that nobody controls.
+    pub(crate) fn orphan(&mut self, n: usize) {
+        self.faults.orphans -= 1;
+        let pod = Pod {
+            uid: self.fresh_uid(),
+            orphan: true,
+            ..Pod::new(0, 0)
+        };
+        self.nodes[n].pods.push(pod);
+        self.overtake(n, None);
+    }
+
+    /// Such a pod is adopted; where another one stands or comes, one of them goes.
+    pub(crate) fn adopt(&mut self, n: usize, p: usize) {
+        let is_asked = self.upkeep.asked.iter().any(|(asked, _)| *asked == n);
+        let node = &mut self.nodes[n];
+        node.claimed |= is_asked || node.counted() > 0;
+        let pod = &mut node.pods[p];
+        pod.orphan = false;
+        let uid = pod.uid;
+        self.outdate(uid);
+        self.upkeep.show(n);
+    }
+
+    /// A pod is over: its kubelet evicted it, or did not take it.
+    pub(crate) fn fail(&mut self, n: usize, p: usize) {
+        self.faults.failures -= 1;
+        let pod = &mut self.nodes[n].pods[p];
+        (pod.over, pod.ready_since, pod.changing) = (true, None, false);
+        let uid = pod.uid;
+        self.outdate(uid);
+    }
+
+    /// Pods that our controller sees now and did not a moment ago, when it saw `before`, are expected no longer.
+    pub(crate) fn show_new(&mut self, before: &[Vec<Pod>]) {
+        for (n, (node, seen)) in self.nodes.iter().zip(before).enumerate() {
+            let is_seen = |pod: &Pod| seen.iter().any(|known| known.uid == pod.uid);
+            let mut own = node.pods.iter().filter(|pod| !pod.orphan);
+            if own.any(|pod| !is_seen(pod)) {
+                self.upkeep.show(n);
+            }
+        }
+    }
+
+    /// Whether there are more pods on a node than the DaemonSet counts at most.
+    pub(crate) fn judge_nodes(&mut self, rules: &Rules) {
+        let most = 1 + usize::from(rules.surge() > 0);
+        for (n, node) in self.nodes.iter_mut().enumerate() {
+            let is_asked = self.upkeep.asked.iter().any(|(asked, _)| *asked == n);
+            node.claimed &= node.counted() > 1 || is_asked;
+        }
+        let mut nodes = self.nodes.iter();
+        if nodes.any(|node| !node.claimed && node.counted() > most) {
+            self.violate(Violation::TooMany);
+        }
+    }
+
+    /// Whether nothing is to be written.
+    pub(crate) fn has_nothing_to_do(&self, plan: &Plan, rules: &Rules) -> bool {
+        let rolled = plan.actions.clone();
+        if !rules.is_advanced {
+            return rolled.is_empty();
+        }
+        let managed = self.managed(&self.fleet(rules), rules);
+        managed.create.is_empty() && managed.with_rollout(rolled).is_empty()
+    }
+
+    /// Whether every node has the pods that belong there, and nobody is about to do anything; `waits`: a rollout stands still, which
+    /// leaves two pods where it made the second one.
+    pub(crate) fn is_manned(&self, waits: bool, rules: &Rules) -> bool {
+        let at_most = 1 + usize::from(waits && rules.surge() > 0);
+        let has_its_pods = |node: &&Node| match (node.unfit, node.tainted) {
+            (true, _) => node.pods.is_empty(),
+            (false, true) => node.pods.len() <= 1,
+            (false, false) => {
+                node.counted() == node.pods.len() && (1..=at_most).contains(&node.counted())
+            }
+        };
+        let there = || self.nodes.iter().filter(|node| node.ready);
+        let manned = there().filter(has_its_pods).count();
+        let targeted = self.nodes.iter().filter(|node| node.is_fit()).count();
+        let empty = match rules.scaling.partitioned {
+            true => rules.kept(targeted),
+            false => 0,
+        };
+        manned + empty >= there().count() && self.upkeep.is_over()
+    }
+}
