@@ -13,6 +13,8 @@
 //! `CHAOS_SECONDS` (600), `CHAOS_SEED` (from the clock), `CHAOS_NODES` (200), `CHAOS_DAEMONSETS` (12), `CHAOS_STEPS` (25 per
 //! story), `CHAOS_REPLAYS` (4). With `CHAOS_SEED=SEED/STORY` that one story is played and no other.
 
+#[path = "support/history.rs"]
+mod history;
 #[path = "chaos/judge.rs"]
 mod judge;
 #[path = "chaos/monitor.rs"]

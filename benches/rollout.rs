@@ -3,16 +3,19 @@
 //! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`) with fake kubelets, puts one DaemonSet on many
 //! nodes, and rolls out a new image at 10 %: first by the native controller, then by `yurt-ds controller`: by deletion, the same
 //! with every setting that judges and writes nothing itself, in place, with a surge of 10 %, and by deletion with a fifth of the
-//! nodes offline. Prints a table: wall time, requests of the controller by the API server's own audit log, writes per replaced
-//! pod, CPU time and peak memory of its process; for the rollout by deletion also its connections to the API server and its
-//! decisions by its own metrics. Behind `--`:
+//! nodes offline; then an Advanced DaemonSet on the same nodes by a controller that serves no other kind: its first pods, by
+//! deletion, and with a fifth of the nodes offline. Prints a table: wall time, requests of the controller by the API server's own
+//! audit log, writes per replaced pod, CPU time and peak memory of its process; for rollouts by deletion also writes of the status,
+//! its connections to the API server and its decisions by its own metrics. Behind `--`:
 //!
 //! ```text
 //! --nodes N[,N...]   how many nodes (1000); 200 for a quick look; several sizes also say how memory grows with nodes
 //! --daemonsets D     D DaemonSets on all nodes (1), rolled out at once by yurt-ds
+//! --advanced         Advanced DaemonSets in place of native ones
 //! --against PATH     another binary of yurt-ds, measured in turns with this build on the same cluster: medians, and their ratio
 //! --runs R           how often each binary is measured (5 with --against, else 1)
 //! --at-rest          no rollout: a start on those DaemonSets and nodes, and a minute at rest
+//! --churn            as many nodes join and leave, in all, while a rollout runs; fails when the rollout breaks a promise
 //! --revisions        no rollout: the memory of a start without and with 100 ControllerRevisions of 1 MB of another owner
 //! --memory           no other flag: the memory with 10,000 nodes and 100,000 pods of other owners (takes a quarter of an hour)
 //! ```
@@ -27,12 +30,18 @@
 mod at_rest;
 #[path = "rollout/cases.rs"]
 mod cases;
+#[path = "rollout/churn.rs"]
+mod churn;
 #[path = "rollout/compare.rs"]
 mod compare;
 #[path = "support/connections.rs"]
 mod connections;
 #[path = "rollout/controller.rs"]
 mod controller;
+#[path = "support/history.rs"]
+mod history;
+#[path = "rollout/kind.rs"]
+mod kind;
 #[path = "rollout/memory.rs"]
 mod memory;
 #[path = "rollout/nodes.rs"]
@@ -57,6 +66,7 @@ use kube::Client;
 
 use self::compare::{Medians, in_turns};
 use self::controller::Controller;
+use self::kind::Kind;
 use self::options::{Measurement, Options};
 use self::plane::Plane;
 use self::replacing::{RESIDENT, Rollout};
@@ -73,7 +83,7 @@ async fn main() -> Result<()> {
         return memory::memory(&plane, &client).await;
     }
     nodes::make_nodes(&client, options.nodes[0]).await?; // before the DaemonSets: quicker
-    let sets = Sets::create(&client, options.daemonsets).await?;
+    let sets = Sets::create(&client, options.kind, options.daemonsets).await?;
     let bench = Bench {
         options,
         plane,
@@ -96,6 +106,7 @@ impl Bench {
         match self.options.measurement {
             Measurement::Cases => self.cases().await,
             Measurement::Revisions => self.revisions().await,
+            Measurement::Churn => self.churn().await,
             _ => self.sizes().await,
         }
     }
@@ -141,7 +152,7 @@ impl Bench {
         in_turns(binaries, *runs, async |binary| {
             let version = format!("v{}", versions.next().unwrap_or_default());
             self.sets.forget_reports().await?;
-            let controller = Controller::start(binary, &self.plane).await?;
+            let controller = Controller::start(binary, &self.plane, self.sets.kind).await?;
             self.sets.wait_for_reports().await?;
             let rollout = Rollout::of(&controller, &self.sets, &version, nodes).await?;
             rollout.figures(&controller).await
@@ -165,16 +176,37 @@ impl Bench {
         Ok(())
     }
 
+    async fn churn(&self) -> Result<()> {
+        let nodes = self.options.nodes[0];
+        self.grow(nodes).await?;
+        self.sets.take_over().await?;
+        let binary = &self.options.binaries[0];
+        churn::churn(binary, &self.plane, &self.client, &self.sets, nodes).await
+    }
+
     /// Makes nodes until there are that many, each with its pods.
     async fn grow(&self, nodes: usize) -> Result<()> {
         nodes::make_nodes(&self.client, nodes).await?;
-        self.sets.wait_for_pods(nodes).await
+        let maker = match self.sets.kind {
+            Kind::Native => None, // Kubernetes makes them
+            Kind::Advanced => {
+                let binary = &self.options.binaries[0];
+                Some(Controller::start(binary, &self.plane, Kind::Advanced).await?)
+            }
+        };
+        self.sets.wait_for_pods(nodes).await?;
+        drop(maker);
+        Ok(())
     }
 
     fn title(&self, nodes: usize) -> String {
         let Options {
             daemonsets, runs, ..
         } = &self.options;
-        format!("{daemonsets} DaemonSet(s), {nodes} nodes, {runs} run(s)")
+        let kind = match self.sets.kind {
+            Kind::Native => "",
+            Kind::Advanced => "Advanced ",
+        };
+        format!("{daemonsets} {kind}DaemonSet(s), {nodes} nodes, {runs} run(s)")
     }
 }

@@ -21,7 +21,7 @@ pub(crate) async fn at_rest(binary: &Path, plane: &Plane, sets: &Sets) -> Result
     let list = plain_list(plane).await?;
     let before = api_server_cpu(plane)?;
     let began = now();
-    let controller = Controller::start(binary, plane).await?;
+    let controller = Controller::start(binary, plane, sets.kind).await?;
     let ready = began.elapsed().as_secs_f64();
     let (_, connections) = controller.watched(sets.wait_for_reports()).await?;
     let reported = began.elapsed().as_secs_f64();

@@ -1,4 +1,4 @@
-//! Rollouts of one DaemonSet: by the native controller, and by ours with one setting after the other.
+//! Rollouts of one DaemonSet: by the native controller, by ours with one setting after the other, and of an Advanced one.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::compare::Medians;
 use super::controller::Controller;
-use super::nodes::take_offline;
+use super::kind::Kind;
+use super::nodes::{bring_back, take_offline};
 use super::plane::{Plane, now};
 use super::replacing::Rollout;
 use super::sets::Sets;
@@ -41,21 +42,26 @@ pub(crate) async fn cases(
     sets: &Sets,
     nodes: usize,
 ) -> Result<()> {
+    let away = nodes / 5;
     let native = native(sets, nodes).await?;
     sets.take_over().await?;
-    let controller = Controller::start(binary, plane).await?;
-    sets.wait_for_reports().await?;
-    let stage = Stage {
-        controller,
-        sets,
-        nodes,
-    };
+    let stage = Stage::start(binary, plane, sets, nodes).await?;
     let plain = stage.plain(native).await?;
     stage.at_rest(plane).await?;
     stage.judged(&plain).await?;
     stage.in_place().await?;
     stage.surge().await?;
-    take_offline(client, nodes / 5).await?;
+    take_offline(client, away).await?;
+    stage.offline().await?;
+    drop(stage);
+    bring_back(client, away).await?;
+    let sets = Sets::create(client, Kind::Advanced, 1).await?;
+    advanced_pods(binary, plane, &sets, nodes).await?;
+    sets.take_over().await?;
+    let stage = Stage::start(binary, plane, &sets, nodes).await?;
+    stage.plain(native).await?;
+    stage.at_rest(plane).await?;
+    take_offline(client, away).await?;
     stage.offline().await
 }
 
@@ -82,17 +88,39 @@ async fn native(sets: &Sets, nodes: usize) -> Result<f64> {
     Ok(wall)
 }
 
-/// One controller for all cases.
+/// What it takes to make the first pods of an Advanced DaemonSet.
+async fn advanced_pods(binary: &Path, plane: &Plane, sets: &Sets, nodes: usize) -> Result<()> {
+    let controller = Controller::start(binary, plane, sets.kind).await?;
+    let made = Rollout::until(&controller, sets.wait_for_pods(nodes)).await?;
+    made.print(&format!("advanced, {nodes} first pods"));
+    Ok(())
+}
+
+/// One controller for all cases of a kind.
 struct Stage<'a> {
     controller: Controller<'a>,
     sets: &'a Sets,
     nodes: usize,
 }
 
-impl Stage<'_> {
+impl<'a> Stage<'a> {
+    async fn start(binary: &Path, plane: &'a Plane, sets: &'a Sets, nodes: usize) -> Result<Self> {
+        let controller = Controller::start(binary, plane, sets.kind).await?;
+        sets.wait_for_reports().await?;
+        Ok(Self {
+            controller,
+            sets,
+            nodes,
+        })
+    }
+
     async fn plain(&self, native: f64) -> Result<Rollout> {
         let ours = self.roll_out("v3").await?;
-        ours.print(&format!("yurt-ds, {} nodes, 10 %", self.nodes));
+        ours.print(&format!(
+            "{}, {} nodes, 10 %",
+            self.sets.kind.title(),
+            self.nodes
+        ));
         println!(
             "{:<34} {:>9.3}",
             "  wall, to the native controller",
@@ -158,7 +186,10 @@ impl Stage<'_> {
 
     async fn offline(&self) -> Result<()> {
         let offline = self.roll_out("v6").await?;
-        offline.print("yurt-ds, a fifth offline, 10 %");
+        offline.print(&format!(
+            "{}, a fifth offline, 10 %",
+            self.sets.kind.title()
+        ));
         println!(
             "{:<34} {:>9}",
             "  replaced", offline.usage.requests.deletions

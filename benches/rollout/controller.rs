@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::connections::{server_port, to_port};
+use super::kind::Kind;
 use super::page::{Decisions, free_address, is_ready};
 use super::plane::{Plane, Requests, now, wait};
 use super::process::Process;
@@ -37,11 +38,12 @@ pub(crate) struct Usage {
 }
 
 impl<'a> Controller<'a> {
-    /// Starts that binary and waits until it is ready.
-    pub(crate) async fn start(binary: &Path, plane: &'a Plane) -> Result<Self> {
+    /// Starts that binary for DaemonSets of one kind, and waits until it is ready.
+    pub(crate) async fn start(binary: &Path, plane: &'a Plane, kind: Kind) -> Result<Self> {
         let address = free_address()?;
         let listen = format!("--listen={address}");
-        let arguments = ["controller", &listen, "--leader-elect=false"];
+        let usual = ["controller", &listen, "--leader-elect=false"];
+        let arguments = [&usual, kind.flags()].concat();
         let kubeconfig = plane.kubeconfig();
         let controller = Self {
             plane,

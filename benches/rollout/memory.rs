@@ -9,6 +9,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::json;
 
+use super::kind::Kind;
 use super::nodes::{make_nodes, name};
 use super::plane::Plane;
 use super::process::Process;
@@ -22,7 +23,7 @@ const CONTROLLER: [&str; 3] = ["controller", "--listen=127.0.0.1:0", "--leader-e
 pub(crate) async fn memory(plane: &Plane, client: &Client) -> Result<()> {
     make_nodes(client, NODES).await?;
     make_foreign_pods(client).await?;
-    let sets = Sets::create(client, 1).await?;
+    let sets = Sets::create(client, Kind::Native, 1).await?;
     sets.wait_for_pods(NODES).await?;
     sets.take_over().await?;
     let controller = Process::start(&CONTROLLER, &plane.kubeconfig())?;

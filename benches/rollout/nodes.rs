@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::plane::wait_within;
 
@@ -28,19 +28,14 @@ pub(crate) async fn make_nodes(client: &Client, count: usize) -> Result<()> {
         }
     });
     results.buffer_unordered(32).try_collect::<()>().await?;
-    let (limit, pause) = (Duration::from_secs(600), Duration::from_millis(500));
-    wait_within(limit, pause, "the nodes", || async {
-        let nodes = api.list(&ListParams::default()).await?.items;
-        Ok(nodes.iter().filter(|node| is_ready(node)).count() == count)
-    })
-    .await
+    wait_for_ready(&api).await
 }
 
 /// As a cut connection looks like: the fake kubelet leaves node and pods alone, and the node is not Ready.
 pub(crate) async fn take_offline(client: &Client, count: usize) -> Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
-    let annotation = Patch::Merge(json!({"metadata": {"annotations": {"offline": "true"}}}));
+    let annotation = marked(&json!("true"));
     for pod in pods.list(&ListParams::default()).await? {
         let on = pod.spec.and_then(|spec| spec.node_name).unwrap_or_default();
         let number: usize = on.trim_start_matches("node-").parse().unwrap_or(usize::MAX);
@@ -65,12 +60,39 @@ pub(crate) async fn take_offline(client: &Client, count: usize) -> Result<()> {
     Ok(())
 }
 
+/// The end of that. Pods that were there meanwhile stay as they are.
+pub(crate) async fn bring_back(client: &Client, count: usize) -> Result<()> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    for number in 0..count {
+        let (name, annotation) = (name(number), marked(&Value::Null));
+        nodes
+            .patch(&name, &PatchParams::default(), &annotation)
+            .await?;
+    }
+    wait_for_ready(&nodes).await
+}
+
+/// With this annotation the fake kubelet leaves a node or a pod alone.
+fn marked(offline: &Value) -> Patch<Value> {
+    Patch::Merge(json!({"metadata": {"annotations": {"offline": offline}}}))
+}
+
+/// Waits until all nodes are Ready.
+async fn wait_for_ready(nodes: &Api<Node>) -> Result<()> {
+    let (limit, pause) = (Duration::from_secs(600), Duration::from_millis(500));
+    wait_within(limit, pause, "the nodes", || async {
+        let nodes = nodes.list(&ListParams::default()).await?.items;
+        Ok(nodes.iter().all(is_ready))
+    })
+    .await
+}
+
 /// The name of a node.
 pub(crate) fn name(number: usize) -> String {
     format!("node-{number:05}")
 }
 
-fn node(number: usize) -> Node {
+pub(crate) fn node(number: usize) -> Node {
     let name = name(number);
     let room = json!({"cpu": "32", "memory": "256Gi", "pods": ROOM});
     serde_json::from_value(json!({"metadata": {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"},

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::kind::Kind;
 use super::process::own_binary;
 
-const EXPECTED: &str = "expected --nodes N[,N...], --daemonsets D, --against PATH, --runs R, --at-rest, --revisions or --memory";
+const EXPECTED: &str = "expected --nodes N[,N...], --daemonsets D, --advanced, --against PATH, --runs R, --at-rest, --churn, \
+                        --revisions or --memory";
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub(crate) enum Measurement {
     Rollout,
     /// A start and a minute at rest.
     AtRest,
+    /// One rollout while nodes join and leave.
+    Churn,
     /// The memory of a start, with and without large ControllerRevisions of other owners.
     Revisions,
     /// The memory with pods of other owners.
@@ -30,6 +34,8 @@ pub(crate) struct Options {
     pub(crate) nodes: Vec<usize>,
     /// How many DaemonSets have a pod on each of them.
     pub(crate) daemonsets: usize,
+    /// Which DaemonSets they are.
+    pub(crate) kind: Kind,
     /// The binaries that are compared: this build's, then the other one, if any.
     pub(crate) binaries: Vec<PathBuf>,
     /// How often each binary is measured.
@@ -43,6 +49,7 @@ pub(crate) struct Options {
 struct Flags {
     nodes: Vec<usize>,
     daemonsets: Option<usize>,
+    advanced: bool,
     against: Option<PathBuf>,
     runs: Option<usize>,
     measurement: Option<Measurement>,
@@ -65,6 +72,11 @@ impl Options {
                 flags.nodes
             },
             daemonsets: flags.daemonsets.unwrap_or(1),
+            kind: if flags.advanced {
+                Kind::Advanced
+            } else {
+                Kind::Native
+            },
             binaries: std::iter::once(own_binary()).chain(flags.against).collect(),
             runs: flags.runs.unwrap_or(if other { 5 } else { 1 }),
             measurement,
@@ -85,7 +97,9 @@ impl Flags {
                 "--daemonsets" => flags.daemonsets = Some(number("--daemonsets", &value()?)?),
                 "--runs" => flags.runs = Some(number("--runs", &value()?)?),
                 "--against" => flags.against = Some(binary(&value()?)?),
+                "--advanced" => flags.advanced = true,
                 "--at-rest" => flags.measure(Measurement::AtRest)?,
+                "--churn" => flags.measure(Measurement::Churn)?,
                 "--revisions" => flags.measure(Measurement::Revisions)?,
                 "--memory" => flags.measure(Measurement::Memory)?,
                 "--bench" => {}
@@ -98,10 +112,13 @@ impl Flags {
     /// Refuses what a measurement would not heed.
     fn check(&self, measurement: Measurement) -> Result<()> {
         let sizes = self.nodes.len();
-        let others = self.daemonsets.or(self.runs).is_some() || self.against.is_some();
+        let others = self.compares() || self.advanced;
         match measurement {
             Measurement::Revisions if sizes > 1 => {
                 bail!("--nodes: expected one number with --revisions")
+            }
+            Measurement::Churn if sizes > 1 || self.compares() => {
+                bail!("--churn: expected --advanced and one number of --nodes beside it")
             }
             Measurement::Memory if sizes > 0 || others => {
                 bail!("--memory: expected no other flag beside it")
@@ -110,19 +127,23 @@ impl Flags {
         }
     }
 
+    /// Whether it is said how much is measured of which binaries.
+    fn compares(&self) -> bool {
+        self.daemonsets.or(self.runs).is_some() || self.against.is_some()
+    }
+
     fn measure(&mut self, measurement: Measurement) -> Result<()> {
         let before = self.measurement.replace(measurement);
         ensure!(
             before.is_none_or(|before| before == measurement),
-            "expected one of --at-rest, --revisions and --memory"
+            "expected one of --at-rest, --churn, --revisions and --memory"
         );
         Ok(())
     }
 
     /// What is measured when no flag names it: the cases, unless something was asked for that they do not have.
     fn measurement(&self) -> Measurement {
-        let compares = self.against.is_some() || self.nodes.len() > 1;
-        let rollout = compares || self.daemonsets.is_some() || self.runs.is_some();
+        let rollout = self.compares() || self.nodes.len() > 1 || self.advanced;
         self.measurement.unwrap_or(if rollout {
             Measurement::Rollout
         } else {

@@ -28,9 +28,16 @@ impl Rollout {
         version: &str,
         nodes: usize,
     ) -> Result<Self> {
+        Self::until(controller, sets.roll_out(version, nodes)).await
+    }
+
+    /// What a controller takes until this has come to its end.
+    pub(crate) async fn until(
+        controller: &Controller<'_>,
+        end: impl Future<Output = Result<()>>,
+    ) -> Result<Self> {
         let before = controller.usage()?;
-        let rollout = sets.roll_out(version, nodes);
-        let (wall, connections) = controller.watched(rollout).await?;
+        let (wall, connections) = controller.watched(end).await?;
         Ok(Self {
             wall,
             usage: controller.used_since(before)?,
@@ -60,6 +67,16 @@ impl Rollout {
                 "API requests per replaced pod",
                 requests.all as f64 / replaced,
                 3,
+            ),
+            figure(
+                "writes to pods per replaced pod",
+                requests.to_pods as f64 / replaced,
+                3,
+            ),
+            figure(
+                "status writes per second",
+                requests.to_status as f64 / self.wall,
+                2,
             ),
             figure("connections, at most", self.connections as f64, 0),
             figure("connections at rest", controller.connections()? as f64, 0),

@@ -22,7 +22,7 @@ const VARIABLES: usize = 10_000;
 /// The memory of a start of that binary.
 pub(crate) async fn start(binary: &Path, plane: &Plane, sets: &Sets) -> Result<Vec<Figure>> {
     sets.forget_reports().await?;
-    let controller = Controller::start(binary, plane).await?;
+    let controller = Controller::start(binary, plane, sets.kind).await?;
     sets.wait_for_reports().await?;
     tokio::time::sleep(SETTLE).await;
     Ok(vec![

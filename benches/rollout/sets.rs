@@ -5,34 +5,37 @@ use std::time::Duration;
 
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetStatus};
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::apps::v1::DaemonSetStatus;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use yurt_ds::core::names::ANNOTATION_PREFIX;
 
+use super::kind::Kind;
 use super::plane::wait_within;
 
 /// What is written at once.
 const WRITES: usize = 32;
 
-/// All DaemonSets of the cluster.
+/// All DaemonSets of one kind.
 pub(crate) struct Sets {
-    api: Api<DaemonSet>,
+    pub(crate) kind: Kind,
+    api: Api<DynamicObject>,
     count: usize,
 }
 
 impl Sets {
-    /// Makes that many, on the native strategy that replaces nothing by itself.
-    pub(crate) async fn create(client: &Client, count: usize) -> Result<Self> {
+    /// Makes that many, on the strategy that replaces nothing by itself. Somebody has to make the pods of Advanced ones.
+    pub(crate) async fn create(client: &Client, kind: Kind, count: usize) -> Result<Self> {
         let sets = Self {
-            api: Api::default_namespaced(client.clone()),
+            kind,
+            api: kind.api(client).await?,
             count,
         };
         let results = stream::iter(0..count).map(|number| {
             let api = sets.api.clone();
             async move {
-                let set = daemonset(&name(number));
+                let set = daemonset(kind, &kind.name(number));
                 api.create(&PostParams::default(), &set).await.map(drop)
             }
         });
@@ -52,12 +55,7 @@ impl Sets {
 
     /// Has yurt-ds roll them out, at 10 %.
     pub(crate) async fn take_over(&self) -> Result<()> {
-        let native =
-            json!({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}});
-        self.patch(&native).await?;
-        let strategy = ("update-strategy", Some("AdvancedRollingUpdate"));
-        self.annotate(&[strategy, ("max-unavailable", Some("10%"))])
-            .await
+        self.patch(&self.kind.rolled_by_us()).await
     }
 
     /// Sets annotations of ours, or takes them away.
@@ -82,8 +80,8 @@ impl Sets {
         let results = stream::iter(0..self.count).map(|number| {
             let api = self.api.clone();
             async move {
-                let (parameters, patch) = (PatchParams::default(), Patch::Strategic(patch));
-                api.patch(&name(number), &parameters, &patch)
+                let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
+                api.patch(&self.kind.name(number), &parameters, &patch)
                     .await
                     .map(drop)
             }
@@ -99,7 +97,7 @@ impl Sets {
             let (api, patch) = (self.api.clone(), &patch);
             async move {
                 let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
-                api.patch_status(&name(number), &parameters, &patch)
+                api.patch_status(&self.kind.name(number), &parameters, &patch)
                     .await
                     .map(drop)
             }
@@ -128,7 +126,19 @@ impl Sets {
         .await
     }
 
-    /// The same by the native controller.
+    /// Waits until the rollout of each of them is complete, with an available new pod on so many nodes.
+    pub(crate) async fn wait_for_new_pods(&self, nodes: usize) -> Result<()> {
+        self.wait("the new pods", self.count * nodes, |statuses| {
+            statuses.iter().all(|status| {
+                let updated = status.updated_number_scheduled.unwrap_or(0) as usize;
+                let available = status.number_available.unwrap_or(0) as usize;
+                says(status, "True") && updated == nodes && available == nodes
+            })
+        })
+        .await
+    }
+
+    /// A rollout by the native controller.
     pub(crate) async fn roll_out_natively(&self, version: &str, nodes: usize) -> Result<()> {
         self.set_image(version).await?;
         let generations = self.api.list_metadata(&ListParams::default()).await?;
@@ -157,8 +167,7 @@ impl Sets {
         let reached = std::cell::RefCell::new(&mut reached);
         wait_within(limit, pause, what, || async {
             let sets = self.api.list(&ListParams::default()).await?.items;
-            let statuses = sets.into_iter().map(|set| set.status.unwrap_or_default());
-            let statuses = statuses.collect::<Vec<_>>();
+            let statuses = sets.into_iter().map(status).collect::<Result<Vec<_>>>()?;
             Ok((reached.borrow_mut())(&statuses))
         })
         .await
@@ -170,18 +179,22 @@ fn says(status: &DaemonSetStatus, wanted: &str) -> bool {
     conditions.any(|condition| condition.type_ == "RolloutComplete" && condition.status == wanted)
 }
 
-fn name(number: usize) -> String {
-    format!("agent-{number:03}")
-}
-
-fn image(version: &str) -> String {
+/// The image of a version.
+pub(crate) fn image(version: &str) -> String {
     format!("agent:{version}")
 }
 
-fn daemonset(name: &str) -> DaemonSet {
-    serde_json::from_value(json!({"metadata": {"name": name}, "spec": {
+/// Its status, in which both kinds have the same fields.
+fn status(mut set: DynamicObject) -> Result<DaemonSetStatus> {
+    Ok(match set.data["status"].take() {
+        Value::Null => DaemonSetStatus::default(),
+        status => serde_json::from_value(status)?,
+    })
+}
+
+fn daemonset(kind: Kind, name: &str) -> DynamicObject {
+    DynamicObject::new(name, &kind.resource()).data(json!({"spec": {
         "selector": {"matchLabels": {"app": name}}, "updateStrategy": {"type": "OnDelete"},
         "template": {"metadata": {"labels": {"app": name}},
             "spec": {"containers": [{"name": "main", "image": image("v1")}]}}}}))
-    .expect("a DaemonSet")
 }

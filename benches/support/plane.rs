@@ -68,11 +68,17 @@ impl Plane {
             let verb = entry["verb"].as_str().unwrap_or_default();
             let is_write = !["get", "list", "watch"].contains(&verb);
             requests.all += usize::from(verb != "watch");
+            let uri = entry["requestURI"].as_str().unwrap_or_default();
+            let is_list = verb == "list" || uri.contains("sendInitialEvents=true");
+            requests.lists += usize::from(is_list);
             requests.writes += usize::from(is_write);
-            requests.deletions += usize::from(verb == "delete");
-            let to_pods = is_write && entry["objectRef"]["resource"] == "pods";
+            let object = &entry["objectRef"];
+            let to_pods = is_write && object["resource"] == "pods";
             requests.to_pods += usize::from(to_pods);
+            requests.deletions += usize::from(to_pods && verb == "delete");
             requests.creations += usize::from(to_pods && verb == "create");
+            let to_status = object["resource"] == "daemonsets" && object["subresource"] == "status";
+            requests.to_status += usize::from(is_write && to_status);
         }
         Ok(requests)
     }
@@ -91,14 +97,18 @@ impl Drop for Plane {
 pub(crate) struct Requests {
     /// All but watches.
     pub(crate) all: usize,
+    /// Lists, and watches that begin with one; a watch is counted when it has ended.
+    pub(crate) lists: usize,
     /// Whatever changes something.
     pub(crate) writes: usize,
-    /// Deletions among them.
-    pub(crate) deletions: usize,
-    /// Writes to pods among them, deletions included.
+    /// Writes to pods among them.
     pub(crate) to_pods: usize,
+    /// Those of them that delete a pod.
+    pub(crate) deletions: usize,
     /// Those of them that make a pod.
     pub(crate) creations: usize,
+    /// Writes to the status of DaemonSets.
+    pub(crate) to_status: usize,
 }
 
 impl Sub for Requests {
@@ -107,10 +117,12 @@ impl Sub for Requests {
     fn sub(self, before: Self) -> Self {
         Self {
             all: self.all - before.all,
+            lists: self.lists - before.lists,
             writes: self.writes - before.writes,
-            deletions: self.deletions - before.deletions,
             to_pods: self.to_pods - before.to_pods,
+            deletions: self.deletions - before.deletions,
             creations: self.creations - before.creations,
+            to_status: self.to_status - before.to_status,
         }
     }
 }

@@ -5,15 +5,15 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
-use yurt_ds::sim::kubelet::{Behaviour, Outage};
+use yurt_ds::sim::kubelet::{Behaviour, FakeNodeSpec, Outage};
 
 use super::paused::joins;
 use crate::support::checks::*;
-use crate::support::machine::BUSY;
+use crate::support::machine::{BUSY, is_deep};
 use crate::support::objects::*;
 use crate::support::picture::{condition_of, controller_of, hash, uid};
 use crate::support::player::{Stage, from};
@@ -436,6 +436,41 @@ async fn is_left_by_kruise(stage: Stage) -> anyhow::Result<()> {
         let patch = Patch::Strategic(json!({ "status": { "conditions": open } }));
         let patching = PatchParams::default();
         pods.patch_status(&name, &patching, &patch).await?;
+    }
+    Ok(())
+}
+
+/// Half of so many nodes leave one by one, as prime numbers go through them, now and then one that has just joined; for each another
+/// one joins.
+async fn come_and_go(stage: Stage, nodes: usize) -> anyhow::Result<()> {
+    let pause = stage.world.pace.pick(200, 500);
+    for turn in 1..=nodes / 2 {
+        let leaves = match turn % 5 {
+            0 => nodes + turn - 2,
+            _ => turn * 37 % nodes + 1,
+        };
+        let (leaves, joins) = (stage.node(leaves), stage.node(nodes + turn));
+        stage.excuse(&leaves).await;
+        stage.world.kubelets.remove_node(&leaves).await?;
+        let node = FakeNodeSpec::named(joins).label("scenario", &stage.name);
+        stage.world.kubelets.add_nodes(vec![node]).await?;
+        tokio::time::sleep(std::time::Duration::from_millis(pause)).await;
+    }
+    Ok(())
+}
+
+/// What the pod garbage collector of Kubernetes does a minute after a node is gone: its pods go.
+async fn collect_pods(stage: Stage) -> anyhow::Result<()> {
+    let all = ListParams::default();
+    let nodes = Api::<Node>::all(stage.world.client.clone());
+    let nodes: BTreeSet<String> = nodes.list(&all).await?.iter().map(Node::name_any).collect();
+    let pods = stage.api::<Pod>();
+    for pod in pods.list(&all).await? {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+        if node.is_some_and(|node| !nodes.contains(node)) {
+            let at_once = DeleteParams::default().grace_period(0);
+            pods.delete(&pod.name_any(), &at_once).await?;
+        }
     }
     Ok(())
 }
@@ -1051,5 +1086,24 @@ scenarios! {
                 .expect(most_spares(0).and(revisions([1])))
         });
         Scenario::from(stories.collect::<Vec<_>>()).alone()
+    }
+
+    /// As many nodes as there are, in all: some go with an old pod, some with a new one, some in between.
+    fn advanced111_given_nodes_that_come_and_go_all_the_time_then_the_rollout_ends_with_one_new_pod_on_each(pace) {
+        let nodes = pace.pick(if is_deep() { 1_000 } else { 100 }, 60);
+        let daemon = Daemon::advanced().rolling("maxUnavailable", "10%");
+        Story::on(nodes)
+            .with(daemon)
+            .allowed(nodes / 10)
+            .behave(NEW, ready_after(pace.pick(5, 1)))
+            .image(NEW)
+            .until(deletions_begun())
+            .does("nodes come and go", move |stage: Stage| come_and_go(stage, nodes))
+            .until(converged())
+            .does("pods of nodes that are gone go", collect_pods)
+            .until(converged().and(pods(nodes)).and(counted(nodes as u64)))
+            .expect(most_doubled(0).and(condition("RolloutComplete", "True", ": complete")))
+            .throughout(pods(nodes), pace.pick(600, 5))
+            .quiet(600, 5)
     }
 }

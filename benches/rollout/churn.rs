@@ -1,0 +1,265 @@
+//! A rollout while nodes join and leave.
+//!
+//! Half as many nodes as there are leave one by one, those whose pods are old, new or under way, and also some that have just
+//! joined; for each a new one joins. What happened is judged in the order of the API: a node never has two pods that both stay,
+//! and never lack more nodes a pod that we took than `maxUnavailable` allows. Nodes that have just joined lack one for another
+//! reason. At the end each node has one pod, a new one, no pod is left where no node is, and the controller has listed nothing
+//! again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+
+use super::compare::{Medians, figure};
+use super::controller::Controller;
+use super::history::{Entry, History, is_ready, node_of};
+use super::nodes::{name, node};
+use super::plane::{Plane, now, wait_within};
+use super::replacing::Rollout;
+use super::sets::{Sets, image};
+
+const VERSION: &str = "v2";
+/// Between two nodes that leave: with a thousand nodes they leave for as long as the rollout lasts.
+const PAUSE: Duration = Duration::from_millis(40);
+/// Which node leaves next: so many further on, as prime numbers go through all of them without an order.
+const STRIDE: usize = 379;
+/// Every so many times one leaves that has just joined.
+const SHORT_LIVED: usize = 5;
+/// Between two looks at all nodes and pods.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long the API server takes to write down that the watches of a killed controller have ended.
+const ENDED: Duration = Duration::from_secs(3);
+/// How long the pod garbage collector takes at most for the pods of nodes that are gone (Kubernetes: 40 s, and 20 s between looks).
+const COLLECTED: Duration = Duration::from_secs(180);
+
+/// Plays it, and prints what it took.
+///
+/// # Errors
+/// When a promise was broken.
+pub(crate) async fn churn(
+    binary: &Path,
+    plane: &Plane,
+    client: &Client,
+    sets: &Sets,
+    nodes: usize,
+) -> Result<()> {
+    let before = ended_lists(plane).await?;
+    let controller = Controller::start(binary, plane, sets.kind).await?;
+    sets.wait_for_reports().await?;
+    drop(controller);
+    let started = ended_lists(plane).await?;
+    let controller = Controller::start(binary, plane, sets.kind).await?;
+    sets.wait_for_reports().await?;
+    let resident = controller.resident()?;
+    let history = watch(client, sets.kind.name(0));
+    let rollout = Rollout::until(&controller, async {
+        sets.set_image(VERSION).await?;
+        come_and_go(client, nodes).await?;
+        sets.wait_for_new_pods(nodes).await
+    })
+    .await?;
+    let complete = now();
+    wait_within(COLLECTED, LOOK, "one new pod on each node", || {
+        is_settled(client)
+    })
+    .await?;
+    let collected = complete.elapsed().as_secs_f64();
+    let after = controller.resident()?;
+    drop(controller);
+    let again = (ended_lists(plane).await? - started) as f64 - (started - before) as f64;
+    let judge = Judge::of(&history.entries());
+    let requests = rollout.usage.requests;
+    let status = requests.to_status as f64 / rollout.wall;
+    let figures = vec![
+        figure("nodes that left, and as many joined", judge.left as f64, 0),
+        figure("replaced pods", requests.deletions as f64, 0),
+        figure("pods made", requests.creations as f64, 0),
+        figure("most nodes down by us", judge.most_down as f64, 0),
+        figure("wall time, s", rollout.wall, 1),
+        figure("pods of gone nodes went after, s", collected, 0),
+        figure("CPU, s", rollout.usage.cpu, 2),
+        figure("RSS before, MiB", resident, 1),
+        figure("peak RSS, MiB", rollout.peak, 1),
+        figure("RSS after, MiB", after, 1),
+        figure("API requests", requests.all as f64, 0),
+        figure("status writes per second", status, 2),
+        figure("lists beyond those of a start", again, 0),
+    ];
+    let title = format!("{}, {nodes} nodes, 10 %, churn", sets.kind.title());
+    Medians::of_one(figures).print(&title);
+    let broken = judge.broken.join("\n");
+    ensure!(broken.is_empty(), "a promise was broken:\n{broken}");
+    ensure!(again == 0.0, "the controller has listed something again");
+    Ok(())
+}
+
+/// What controllers have listed so far that have ended by now.
+async fn ended_lists(plane: &Plane) -> Result<usize> {
+    tokio::time::sleep(ENDED).await;
+    Ok(plane.requests("controller", "")?.lists)
+}
+
+/// Half of so many nodes leave, and as many join.
+async fn come_and_go(client: &Client, nodes: usize) -> Result<()> {
+    let api: Api<Node> = Api::all(client.clone());
+    for turn in 0..nodes / 2 {
+        let leaves = match turn.checked_sub(SHORT_LIVED) {
+            Some(joined) if turn.is_multiple_of(SHORT_LIVED) => nodes + joined,
+            _ => turn * STRIDE % nodes,
+        };
+        api.delete(&name(leaves), &DeleteParams::default()).await?;
+        api.create(&PostParams::default(), &node(nodes + turn))
+            .await?;
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// Whether each node has one pod, which is new and Ready, and no pod is elsewhere.
+async fn is_settled(client: &Client) -> Result<bool> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let nodes = nodes.list_metadata(&ListParams::default()).await?.items;
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let pods = pods.list(&ListParams::default()).await?.items;
+    let new = image(VERSION);
+    let is_new = |pod: &Pod| {
+        let spec = pod.spec.as_ref();
+        spec.is_some_and(|spec| spec.containers[0].image.as_ref() == Some(&new))
+    };
+    let good = pods.iter().filter(|pod| is_new(pod) && is_ready(pod));
+    let served: BTreeSet<String> = good.filter_map(node_of).collect();
+    let is_served = |name: String| served.contains(&name);
+    Ok(pods.len() == nodes.len() && nodes.iter().map(ResourceExt::name_any).all(is_served))
+}
+
+/// What changed.
+#[derive(Clone)]
+enum Fact {
+    Node(String),
+    NodeGone(String),
+    Pod(PodFact),
+    PodGone(String),
+}
+
+#[derive(Clone)]
+struct PodFact {
+    uid: String,
+    node: String,
+    ready: bool,
+    terminating: bool,
+}
+
+/// Watches the nodes, and the pods with this label.
+fn watch(client: &Client, app: String) -> History<Fact> {
+    let mut history = History::new();
+    history.watch(Api::all(client.clone()), |node: &Node, gone| {
+        let name = node.name_any();
+        Some(match gone {
+            true => Fact::NodeGone(name),
+            false => Fact::Node(name),
+        })
+    });
+    history.watch(
+        Api::default_namespaced(client.clone()),
+        move |pod: &Pod, gone| {
+            let uid = pod.uid()?;
+            if gone {
+                return Some(Fact::PodGone(uid));
+            }
+            let node = node_of(pod).filter(|_| pod.labels().get("app") == Some(&app))?;
+            Some(Fact::Pod(PodFact {
+                uid,
+                node,
+                ready: is_ready(pod),
+                terminating: pod.metadata.deletion_timestamp.is_some(),
+            }))
+        },
+    );
+    history
+}
+
+/// Goes through what happened.
+#[derive(Default)]
+struct Judge {
+    nodes: BTreeSet<String>,
+    pods: BTreeMap<String, PodFact>,
+    /// Nodes whose Ready pod began to go while they were there, until they have one again or go themselves. Nobody but the
+    /// controller deletes a pod there.
+    taken: BTreeSet<String>,
+    /// When it was heard what is gone through.
+    at: Duration,
+    left: usize,
+    most_down: usize,
+    broken: Vec<String>,
+}
+
+impl Judge {
+    fn of(entries: &[Entry<Fact>]) -> Self {
+        let mut judge = Self::default();
+        for entry in entries {
+            judge.at = entry.at;
+            judge.take(&entry.fact);
+        }
+        judge
+    }
+
+    fn take(&mut self, fact: &Fact) {
+        match fact {
+            Fact::Node(name) => {
+                self.nodes.insert(name.clone());
+            }
+            Fact::NodeGone(name) => {
+                self.left += usize::from(self.nodes.remove(name));
+                self.taken.remove(name);
+            }
+            Fact::Pod(pod) => {
+                let before = self.pods.insert(pod.uid.clone(), pod.clone());
+                if pod.terminating {
+                    self.note_end(before);
+                }
+                self.look_at(&pod.node);
+            }
+            Fact::PodGone(uid) => {
+                let before = self.pods.remove(uid);
+                self.note_end(before);
+            }
+        }
+    }
+
+    /// A pod that was like this ends, or is gone.
+    fn note_end(&mut self, before: Option<PodFact>) {
+        let Some(pod) = before.filter(|pod| pod.ready && !pod.terminating) else {
+            return;
+        };
+        if !self.nodes.contains(&pod.node) {
+            return;
+        }
+        self.taken.insert(pod.node);
+        let (down, allowed) = (self.taken.len(), self.nodes.len().div_ceil(10));
+        self.most_down = self.most_down.max(down);
+        if down > allowed {
+            let said = format!("{down} nodes have no pod by our doing, {allowed} may");
+            self.broken
+                .push(format!("after {:.1} s {said}", self.at.as_secs_f64()));
+        }
+    }
+
+    /// A pod of this node changed.
+    fn look_at(&mut self, node: &str) {
+        let here = self.pods.values().filter(|pod| pod.node == node);
+        let staying: Vec<&PodFact> = here.filter(|pod| !pod.terminating).collect();
+        if staying.len() > 1 {
+            let said = format!("{node} has {} pods that stay", staying.len());
+            self.broken
+                .push(format!("after {:.1} s {said}", self.at.as_secs_f64()));
+        }
+        if staying.iter().any(|pod| pod.ready) {
+            self.taken.remove(node);
+        }
+    }
+}
