@@ -3,8 +3,8 @@
 //! Half as many nodes as there are leave one by one, those whose pods are old, new or under way, and also some that have just
 //! joined; for each a new one joins. What happened is judged in the order of the API: a node never has two pods that both stay,
 //! and never lack more nodes a pod that we took than `maxUnavailable` allows. Nodes that have just joined lack one for another
-//! reason. At the end each node has one pod, a new one, no pod is left where no node is, and the controller has listed nothing
-//! again.
+//! reason. At the end each node has one pod, a new one, no pod is left where no node is, and the controller has listed neither
+//! nodes nor pods again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -88,13 +88,16 @@ pub(crate) async fn churn(
         figure("RSS after, MiB", after, 1),
         figure("API requests", requests.all as f64, 0),
         figure("status writes per second", status, 2),
-        figure("lists beyond those of a start", again, 0),
+        figure("lists of nodes and pods, beyond a start", again, 0),
     ];
     let title = format!("{}, {nodes} nodes, 10 %, churn", sets.kind.title());
     Medians::of_one(figures).print(&title);
     let broken = judge.broken.join("\n");
     ensure!(broken.is_empty(), "a promise was broken:\n{broken}");
-    ensure!(again == 0.0, "the controller has listed something again");
+    ensure!(
+        again == 0.0,
+        "the controller has listed nodes or pods again"
+    );
     Ok(())
 }
 

@@ -68,11 +68,12 @@ impl Plane {
             let verb = entry["verb"].as_str().unwrap_or_default();
             let is_write = !["get", "list", "watch"].contains(&verb);
             requests.all += usize::from(verb != "watch");
-            let uri = entry["requestURI"].as_str().unwrap_or_default();
-            let is_list = verb == "list" || uri.contains("sendInitialEvents=true");
-            requests.lists += usize::from(is_list);
             requests.writes += usize::from(is_write);
             let object = &entry["objectRef"];
+            let of_fleet = object["resource"] == "pods" || object["resource"] == "nodes";
+            let uri = entry["requestURI"].as_str().unwrap_or_default();
+            let is_list = verb == "list" || uri.contains("sendInitialEvents=true");
+            requests.lists += usize::from(of_fleet && is_list);
             let to_pods = is_write && object["resource"] == "pods";
             requests.to_pods += usize::from(to_pods);
             requests.deletions += usize::from(to_pods && verb == "delete");
@@ -97,7 +98,7 @@ impl Drop for Plane {
 pub(crate) struct Requests {
     /// All but watches.
     pub(crate) all: usize,
-    /// Lists, and watches that begin with one; a watch is counted when it has ended.
+    /// Lists of nodes and pods, and watches that begin with one; a watch is counted when it has ended.
     pub(crate) lists: usize,
     /// Whatever changes something.
     pub(crate) writes: usize,
