@@ -32,8 +32,10 @@ pub struct AdvancedRecord {
     pub is_workable: bool,
     /// Its status as it stands on it, without conditions.
     pub stands: AdvancedStatus,
-    /// Nodes for which a pod was asked, and when, until it shows or nobody expects it any more.
+    /// Nodes for which a pod was asked, and when that was answered, until it shows or nobody expects it any more.
     creating: BTreeMap<NodeName, Timestamp>,
+    /// Those of them that nobody has answered for yet: no list can tell what becomes of them.
+    asked: BTreeSet<NodeName>,
     /// When pods that are over may go.
     backoff: FailedPodsBackoff,
     /// Pods that its selector matches, and nobody controls: those that are to be adopted.
@@ -90,6 +92,7 @@ impl AdvancedRecord {
             is_workable: fields.is_workable(),
             stands: stands(set),
             creating: BTreeMap::new(),
+            asked: BTreeSet::new(),
             backoff: FailedPodsBackoff::default(),
             orphans: BTreeMap::new(),
             free: BTreeMap::new(),
@@ -170,33 +173,45 @@ impl AdvancedRecord {
         nodes: impl Iterator<Item = &'a NodeName>,
         now: Timestamp,
     ) {
-        self.creating.extend(nodes.map(|node| (node.clone(), now)));
+        for node in nodes {
+            self.creating.insert(node.clone(), now);
+            self.asked.insert(node.clone());
+        }
     }
 
-    /// This one was made, or nobody knows: what does not show is waited for from now on, however long its turn took.
-    pub fn await_creation(&mut self, node: &NodeName, now: Timestamp) {
+    /// The API server, or nobody within the deadline, has answered for that one at `now`: from then on it has to show.
+    pub fn answer_creation(&mut self, node: &NodeName, now: Timestamp) {
+        self.asked.remove(node);
         if let Some(at) = self.creating.get_mut(node) {
             *at = now;
         }
     }
 
-    /// That one was answered: it shows, or it was not made.
+    /// Nobody will answer for those that were asked for.
+    pub(super) fn lose_answers(&mut self, now: Timestamp) {
+        for node in std::mem::take(&mut self.asked) {
+            self.answer_creation(&node, now);
+        }
+    }
+
+    /// That one shows, or it was not made.
     pub fn end_creation(&mut self, node: &NodeName) {
         self.creating.remove(node);
     }
 
     /// When the pods have to be listed anew because nobody knows whether one was made.
     pub(super) fn creation_due(&self) -> Option<Timestamp> {
-        self.creating
-            .values()
-            .map(|at| later(*at, UNANSWERED))
-            .min()
+        let answered = self.creating.iter();
+        let answered = answered.filter(|(node, _)| !self.asked.contains(*node));
+        answered.map(|(_, at)| later(*at, UNANSWERED)).min()
     }
 
     /// A complete list of the pods began then.
     pub(super) fn retain_creations(&mut self, began: Option<Timestamp>) {
         let Some(began) = began else { return };
-        self.creating.retain(|_, at| later(*at, UNANSWERED) > began);
+        let asked = &self.asked;
+        self.creating
+            .retain(|node, at| asked.contains(node) || later(*at, UNANSWERED) > began);
     }
 
     /// A pod that is over went.

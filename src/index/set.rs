@@ -493,6 +493,9 @@ impl SetRecord {
     pub fn lose_answers(&mut self, now: Timestamp) {
         self.cache.forget();
         self.pending.lose_answers(now);
+        if let Some(advanced) = &mut self.advanced {
+            advanced.lose_answers(now);
+        }
     }
 
     /// Leaves out of `actions` what was sent already and does not show yet.

@@ -228,9 +228,9 @@ impl Engine {
             };
             let set = self.index.set_mut(key);
             if let Some(advanced) = set.and_then(|set| set.advanced.as_mut()) {
-                match ended {
-                    true => advanced.end_creation(node),
-                    false => advanced.await_creation(node, now),
+                advanced.answer_creation(node, now);
+                if ended {
+                    advanced.end_creation(node);
                 }
                 if let Some(refused) = refused {
                     advanced.note_creation(node, refused);

@@ -228,6 +228,11 @@ fn what_was_asked_for_is_expected_until_a_list_that_began_late_enough_does_not_h
     let asked: [NodeName; 2] = ["n1".into(), "n2".into()];
     record.begin_creation(asked[..1].iter(), at(100));
     record.begin_creation(asked[1..].iter(), at(110));
+    // However long the answers take: until then no list can have the pods.
+    assert_eq!(record.creation_due(), None);
+    record.retain_creations(Some(at(130)));
+    record.answer_creation(&asked[0], at(100));
+    record.answer_creation(&asked[1], at(110));
     assert_eq!(record.creation_due(), Some(at(115)));
     let reading = Reading::NotOurs;
     let creating = |record: &AdvancedRecord| {
@@ -256,7 +261,7 @@ fn what_had_its_turn_late_is_waited_for_since_then() {
     record.end_creation(&asked[0]);
     asked
         .iter()
-        .for_each(|node| record.await_creation(node, at(120)));
+        .for_each(|node| record.answer_creation(node, at(120)));
     assert_eq!(record.creation_due(), Some(at(135)));
     let reading = Reading::NotOurs;
     let creating = |record: &AdvancedRecord| record.terms(&reading, at(130)).creating.len();
@@ -264,4 +269,14 @@ fn what_had_its_turn_late_is_waited_for_since_then() {
     assert_eq!(creating(&record), 1);
     record.retain_creations(Some(at(135)));
     assert_eq!(creating(&record), 0);
+}
+
+#[test]
+fn who_lost_the_answers_expects_the_pods_no_longer_than_those_that_were_answered() {
+    let mut record = record(done());
+    record.begin_creation([NodeName::from("n1")].iter(), at(100));
+    record.lose_answers(at(120));
+    assert_eq!(record.creation_due(), Some(at(135)));
+    record.retain_creations(Some(at(135)));
+    assert_eq!(record.creation_due(), None);
 }
