@@ -122,8 +122,8 @@ pub async fn perform(
         Verb::Resume(args) => pause::resume(context, args, screen).await?,
         Verb::Undo(args) => undo::undo(context, args, screen).await?,
         Verb::Approve(args) => approve::approve(context, args, screen).await?,
-        Verb::Eject(args) => eject::eject(context, args, screen).await?,
-        Verb::Migrate(args) => migrate::migrate(context, args, screen).await?,
+        Verb::Eject(args) => Box::pin(eject::eject(context, args, screen)).await?,
+        Verb::Migrate(args) => Box::pin(migrate::migrate(context, args, screen)).await?,
         Verb::Edge(verb) => {
             let edge = Edge::to(verb.server())?.in_namespace(context.namespace.clone());
             return edge::perform_edge(verb, &edge, screen, &context.clock).await;

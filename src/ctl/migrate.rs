@@ -80,12 +80,12 @@ pub(super) async fn carry_over(
         (Some(_), Some(_), _) => Err(migration.refused(words::both_exist(&migration.target))),
         (Some(source), None, Some(journal)) if journal.is_of_going(&source) => {
             migration.may_finish(dry_run, screen)?;
-            migration.finish(&journal, screen).await
+            Box::pin(migration.finish(&journal, screen)).await
         }
-        (Some(source), None, _) => migration.begin(&source, dry_run, screen).await,
+        (Some(source), None, _) => Box::pin(migration.begin(&source, dry_run, screen)).await,
         (None, None, Some(journal)) => {
             migration.may_finish(dry_run, screen)?;
-            migration.finish(&journal, screen).await
+            Box::pin(migration.finish(&journal, screen)).await
         }
         (None, Some(made), Some(journal)) => {
             migration.may_finish(dry_run, screen)?;
@@ -139,7 +139,7 @@ impl Migration<'_> {
         dry_run: bool,
         screen: &mut Screen<'_>,
     ) -> Result<(), CliError> {
-        let (journal, translation) = self.prepare(source).await?;
+        let (journal, translation) = Box::pin(self.prepare(source)).await?;
         if dry_run {
             let _ = screen.print(&words::would(&self.target, source, &translation)?);
             return Ok(());
@@ -152,7 +152,7 @@ impl Migration<'_> {
             return Err(error);
         }
         let _ = screen.print(&words::translated(&translation));
-        self.finish(&journal, screen).await
+        Box::pin(self.finish(&journal, screen)).await
     }
 
     /// All that follows the deletion.
