@@ -9,7 +9,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::pod_problem::{as_before, is_seen, problem, unscheduled};
-use crate::core::fleet::in_place::{InPlaceState, InPlaceUpdate, RunningContainer};
+use crate::core::fleet::in_place::{
+    InPlaceState, InPlaceUpdate, RunningContainer, is_half_written,
+};
 use crate::core::instant::later;
 use crate::core::names::{
     IN_PLACE_UPDATE_READY, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
@@ -359,6 +361,8 @@ fn in_place(
     };
     let labels = pod.metadata.labels.as_ref();
     let hash = labels.and_then(|labels| labels.get(REVISION_HASH_LABEL));
+    let annotations = pod.metadata.annotations.as_ref();
+    let hash = hash.filter(|_| !annotations.is_some_and(is_half_written));
     let in_place = InPlace {
         revision: hash.map(|hash| hash.as_str().into()),
         is_over: ["Failed", "Succeeded"].contains(&pod.status.phase.as_str()),

@@ -23,13 +23,13 @@ use k8s_openapi::jiff::Timestamp;
 use crate::core::id::Revision;
 
 pub use shape::Shape;
-pub use state::{InPlaceState, PreviousContainer};
+pub use state::{InPlaceState, PreviousContainer, is_half_written};
 pub use transition::{InPlaceChange, InPlaceTransition, InPlaceTransitions, Recreate};
 
 /// What an update in place has to know of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InPlace {
-    /// The revision that the pod names in its label.
+    /// The revision that the pod names in its label; `None` also where Kruise has updated it half way.
     pub revision: Option<Revision>,
     /// Its containers, those of its init containers that ran included.
     pub containers: Arc<[RunningContainer]>,

@@ -54,6 +54,32 @@ fn an_update_in_place_is_under_way_until_the_kubelet_has_carried_it_out() {
     assert_eq!(told.nodes[0].pods[0].problem, None);
 }
 
+/// Kruise names the new revision before it writes the images of containers whose launch priority is lower.
+#[test]
+fn a_pod_that_kruise_left_between_two_batches_is_outdated() {
+    #[track_caller]
+    fn case(next: Value, expected: PodRevision) {
+        let mut index = index_in_place();
+        let mut state = json!({
+            "revision": "bbb",
+            "updateTimestamp": at(200).to_string(),
+            "lastContainerStatuses": { "main": { "imageID": "id-v1" } },
+        });
+        json_patch::merge(&mut state, &next);
+        let mut pod = pod("n1", "bbb").ready(10).version("2");
+        pod.0["metadata"]["annotations"] =
+            json!({ "apps.kruise.io/inplace-update-state": state.to_string() });
+        feed(&mut index, &pod, 201);
+        assert_eq!(fleet(&mut index).nodes[0].pods[0].revision, expected);
+    }
+    case(json!({}), PodRevision::Current);
+    case(json!({ "nextContainerImages": {} }), PodRevision::Current);
+    let rest = json!({ "nextContainerImages": { "side": "side:2" } });
+    case(rest, PodRevision::Outdated);
+    let rest = json!({ "nextContainerRefMetadata": { "side": { "labels": { "a": "b" } } } });
+    case(rest, PodRevision::Outdated);
+}
+
 #[test]
 fn what_is_said_of_the_old_container_is_no_trouble_of_the_new_one() {
     fn case(pod: &PodWords, expected: Option<(&str, u32)>) {

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use super::transition::InPlaceChange;
 use super::{InPlace, InPlaceUpdate, RunningContainer};
@@ -148,6 +149,30 @@ impl InPlaceState {
             before.image_id.as_deref() == Some(image_id) && before.restart_count == restarts
         })
     }
+}
+
+/// What Kruise has not written yet of an update in place: where containers have launch priorities, it goes by them in several steps.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NextBatch {
+    #[serde(deserialize_with = "or_default")]
+    next_container_images: BTreeMap<String, Value>,
+    #[serde(deserialize_with = "or_default")]
+    next_container_ref_metadata: BTreeMap<String, Value>,
+    #[serde(deserialize_with = "or_default")]
+    next_container_resources: BTreeMap<String, Value>,
+}
+
+/// Whether the annotations of a pod tell of an update in place that Kruise did not write to its end: the pod names the new revision, and
+/// is not what that says.
+pub fn is_half_written(annotations: &BTreeMap<String, String>) -> bool {
+    let text = annotations.get(KRUISE_IN_PLACE_STATE);
+    let next: Option<NextBatch> = text.and_then(|text| serde_json::from_str(text).ok());
+    next.is_some_and(|next| {
+        !next.next_container_images.is_empty()
+            || !next.next_container_ref_metadata.is_empty()
+            || !next.next_container_resources.is_empty()
+    })
 }
 
 impl InPlaceState {
