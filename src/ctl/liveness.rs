@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::access::Access;
+use super::error::CliError;
 use crate::clock::Clock;
 use crate::core::names::{KRUISE_LEASE, LEASE};
 use crate::core::remedy::LOOK_FOR_IT;
@@ -120,11 +121,23 @@ pub(super) async fn liveness_of(access: &Access, now: Timestamp) -> ControllerLi
     }
 }
 
-/// Whether Kruise's manager is at work, which makes the pods of Advanced DaemonSets itself; not where its Lease may not be read.
-pub(super) async fn is_kruise_running(access: &Access, now: Timestamp) -> bool {
+/// Whether Kruise's manager is at work, which makes the pods of Advanced DaemonSets itself. One look has to do for a person who waits; the
+/// controller looks twice, and needs no clock.
+///
+/// # Errors
+/// When its Lease may not be read, or nobody answers.
+pub(super) async fn is_kruise_running(access: &Access, now: Timestamp) -> Result<bool, CliError> {
     let (namespace, name) = KRUISE_LEASE;
-    let found = leases(access, Some(namespace), name).await;
-    found.is_ok_and(|(leases, told)| renews(&leases, told.unwrap_or(now)))
+    match leases(access, Some(namespace), name).await {
+        Ok((leases, told)) => Ok(renews(&leases, told.unwrap_or(now))),
+        Err(error) if error.failure() == Failure::Gone => Ok(false),
+        Err(error) => {
+            let doing = format!(
+                "read the Lease {namespace}/{name}, which tells whether Kruise's manager runs"
+            );
+            Err(access.explain(&doing, &error))
+        }
+    }
 }
 
 /// Whether somebody holds one of these Leases of Kruise's manager at `now`.

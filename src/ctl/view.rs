@@ -65,7 +65,7 @@ pub(super) struct ClusterView {
     pub(super) loaded: Timestamp,
     /// The same on the clock that waits.
     pub(super) loaded_at: Instant,
-    /// Whether Kruise's manager was at work then; asked only where there are Advanced DaemonSets.
+    /// Whether Kruise's manager was at work then, as far as its Lease may be read; asked only where there are Advanced DaemonSets.
     kruise_runs: bool,
     budgets: Budgets,
     /// Why the budgets of a namespace are not known.
@@ -155,7 +155,7 @@ impl ClusterView {
         };
         view.load_sets(access, scope).await?;
         if view.managed().any(SetKey::is_advanced) {
-            view.kruise_runs = is_kruise_running(access, now).await;
+            view.kruise_runs = is_kruise_running(access, now).await.unwrap_or(false);
         }
         Ok(view)
     }

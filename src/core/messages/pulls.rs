@@ -98,12 +98,11 @@ pub(super) fn aside(rollout: &RolloutView<'_>, node: &Node) -> String {
 /// That nobody is asked yet, and what that takes, to follow a sentence; empty where it is not so.
 fn early(rollout: &RolloutView<'_>) -> String {
     let told = |awaits: PullsAwait| {
+        let name = rollout
+            .strategy
+            .name_of(IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS);
         let share = rollout.strategy.image_predownload_min_updated_ready_pods;
-        format!(
-            "{}, {} now ({IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS}: {share})",
-            awaits.aside(),
-            awaits.ready
-        )
+        format!("{}, {} now ({name}: {share})", awaits.aside(), awaits.ready)
     };
     rollout.plan.pulls_await.map_or_else(String::new, told)
 }
@@ -135,11 +134,14 @@ pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node, stage: PullStage) -
     let uid = uid.unwrap_or_default();
     match stage {
         PullStage::Queued { .. } => format!(
-            "It goes on by itself. To have more nodes pull at once, raise the annotation {IMAGE_PREDOWNLOAD_PARALLELISM}"
+            "It goes on by itself. To have more nodes pull at once, raise {}",
+            rollout.strategy.place_of(IMAGE_PREDOWNLOAD_PARALLELISM)
         ),
         PullStage::AwaitingReady => format!(
-            "It goes on by itself when so many are Ready. To have nodes pull earlier, lower the annotation \
-             {IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS}"
+            "It goes on by itself when so many are Ready. To have nodes pull earlier, lower {}",
+            rollout
+                .strategy
+                .place_of(IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS)
         ),
         PullStage::UnderWay { .. } => format!(
             "It goes on by itself when they are there. Who pulls: kubectl -n {namespace} get pods -l {PRE_PULL_POD}={uid}"

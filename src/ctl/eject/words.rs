@@ -13,8 +13,9 @@ impl EjectCandidate {
         let key = &self.key;
         if !self.old.known {
             return format!(
-                "{key} is not handed back: Kubernetes' DaemonSet controller has not handled its latest change, so it is \
-                 not known yet which nodes are outdated, and these would be restarted. Try again in a moment."
+                "{key} is not handed back: {} has not handled its latest change, so it is not known yet which nodes are outdated, and \
+                 these would be restarted. Try again in a moment.",
+                key.kind.controller()
             );
         }
         let targeted = self.snapshot.plan.counts.targeted;

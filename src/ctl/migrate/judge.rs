@@ -31,7 +31,7 @@ impl Migration<'_> {
         }
         let (access, now) = (&self.context.access, self.context.clock.now());
         match (self.target.kind, strategy) {
-            (SetKind::Advanced, strategy) => match is_kruise_running(access, now).await {
+            (SetKind::Advanced, strategy) => match is_kruise_running(access, now).await? {
                 true => Err(self.no(words::kruise_runs())),
                 false => Ok(to_advanced(source, strategy.as_ref())),
             },

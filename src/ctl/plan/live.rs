@@ -133,7 +133,7 @@ impl LiveFleet {
             // The plan has its controller, which makes what is missing.
             SetKind::Advanced => {
                 let template = TemplateFingerprint::of(&set.data["spec"]["template"]);
-                holding(&facts(&set, &revisions), &template)
+                newest_with(&facts(&set, &revisions), &template)
             }
         };
         Ok(Ok(Self {
@@ -167,13 +167,13 @@ impl LiveFleet {
         let wanted = TemplateFingerprint::of(template);
         match wanted == TemplateFingerprint::of(self.template()) {
             true => self.current.clone(),
-            false => holding(&facts(&self.set, &self.revisions), &wanted),
+            false => newest_with(&facts(&self.set, &self.revisions), &wanted),
         }
     }
 }
 
 /// The newest revision that holds this template.
-fn holding(revisions: &[RevisionFacts], template: &TemplateFingerprint) -> Option<Revision> {
+fn newest_with(revisions: &[RevisionFacts], template: &TemplateFingerprint) -> Option<Revision> {
     let same = revisions.iter().filter(|known| known.template == *template);
     let newest = same.max_by_key(|known| known.number)?;
     Some(newest.hash.clone())

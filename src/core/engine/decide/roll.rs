@@ -321,7 +321,7 @@ impl PlanDraft<'_> {
     }
 
     /// Says of the nodes that would be next what they wait for; whether others go before them without images is settled.
-    fn tell_shut(&mut self, have_forerunners: bool) {
+    fn tell_shut(&mut self, are_forerunners_chosen: bool) {
         for (position, class) in self.judged.classes.iter().enumerate() {
             if !matches!(class, Class::Outdated { settling: None, .. }) {
                 continue;
@@ -329,7 +329,7 @@ impl PlanDraft<'_> {
             let gates = &self.judged.gates;
             let waits = matches!(self.verdicts[position], Verdict::Budget { .. });
             let follows = |images: &&Images<'_>| {
-                waits && have_forerunners && images.needs_forerunning(position)
+                waits && are_forerunners_chosen && images.needs_forerunning(position)
             };
             let behind = || {
                 let images = gates.images.as_ref().filter(follows);
