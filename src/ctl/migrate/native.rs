@@ -61,9 +61,16 @@ pub(super) fn to_native(source: &Value, strategy: &Strategy, scaling: Scaling) -
     for key in KRUISE_PREDOWNLOADS {
         let ours = our_setting(key);
         if let Some(value) = made.take(key) {
-            made.moved.push(format!("{key}: {value} becomes {ours}"));
-            if made.annotation(&ours).is_none() {
-                made.annotate(&ours, &value);
+            match source["metadata"]["annotations"][&ours].as_str() {
+                None => {
+                    made.moved.push(format!("{key}: {value} becomes {ours}"));
+                    if made.annotation(&ours).is_none() {
+                        made.annotate(&ours, &value);
+                    }
+                }
+                Some(own) => made.lost.push(format!(
+                    "{key}: {value} has no effect beside {ours}: {own}: it is left out."
+                )),
             }
         }
     }

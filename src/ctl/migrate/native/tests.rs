@@ -98,6 +98,18 @@ fn what_has_no_counterpart_is_named() {
     ] {
         assert!(lost.contains(words), "{words}: {lost}");
     }
+    let twice = json!({
+        "apps.kruise.io/image-predownload-parallelism": "2", "apps.openyurt.io/image-predownload-parallelism": "3",
+    });
+    let made_twice = migrated(&twice, &json!({}));
+    let annotations = &made_twice.object["metadata"]["annotations"];
+    assert_eq!(
+        annotations["apps.openyurt.io/image-predownload-parallelism"],
+        "3"
+    );
+    let no_effect = "apps.kruise.io/image-predownload-parallelism: 2 has no effect beside \
+                     apps.openyurt.io/image-predownload-parallelism: 3: it is left out.";
+    assert_eq!(made_twice.lost, [no_effect]);
     // Nobody rolls it out there either.
     assert_eq!(
         made.object["metadata"]["annotations"],
