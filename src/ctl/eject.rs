@@ -29,6 +29,7 @@ use super::context::Context;
 use super::error::CliError;
 use super::liveness::{ControllerLiveness, liveness_of};
 use super::lookup;
+use super::migrate;
 use super::pause::annotate;
 use super::screen::Screen;
 use super::write::{FIELD_MANAGER, remove, set, write_if_unchanged};
@@ -57,23 +58,53 @@ pub(super) async fn eject(
     args: &EjectArgs,
     screen: &mut Screen<'_>,
 ) -> Result<(), CliError> {
-    let key = lookup::target(context, &args.daemonset).await?;
-    let key = match key.is_advanced() {
+    let begun = migrate::begun(context, &args.daemonset).await?;
+    let key = match &begun {
+        Some(native) => native.clone(),
+        None => lookup::target(context, &args.daemonset).await?,
+    };
+    let was_advanced = begun.is_some() || key.is_advanced();
+    let key = match was_advanced {
         false => key,
         true => match make_native(context, args, &key, screen).await? {
             Some(native) => native,
             None => return Ok(()),
         },
     };
+    let handed = hand_back(context, args, &key, screen).await;
+    let handed = handed.map_err(|error| match was_advanced {
+        true => CliError::new(
+            error.code,
+            format!("{error} {}", words::native_by_now(&key)),
+        ),
+        false => error,
+    })?;
+    if let Some(handed) = handed {
+        let left = handed.clean(context).await?;
+        let _ = screen.print(&left);
+    }
+    Ok(())
+}
+
+/// Hands a native DaemonSet back, and says what it was; `None`: that was only to be looked at.
+///
+/// # Errors
+/// Why not; nothing was handed over then.
+async fn hand_back(
+    context: &Context,
+    args: &EjectArgs,
+    key: &SetKey,
+    screen: &mut Screen<'_>,
+) -> Result<Option<EjectCandidate>, CliError> {
     let mut was_paused = false;
     for _ in 0..ATTEMPTS {
-        let standing = EjectCandidate::look(context, &key).await?;
+        let standing = EjectCandidate::look(context, key).await?;
         if !args.now {
             standing.refuse_unfinished()?;
         }
         if args.dry_run {
             let _ = screen.print(&standing.would());
-            return Ok(());
+            return Ok(None);
         }
         if standing.is_replacing() {
             standing.pause(context).await?;
@@ -84,9 +115,7 @@ pub(super) async fn eject(
         }
         if standing.hand_over(context).await? {
             let _ = screen.print(&standing.done());
-            let left = standing.clean(context).await?;
-            let _ = screen.print(&left);
-            return Ok(());
+            return Ok(Some(standing));
         }
     }
     let paused = match was_paused {

@@ -21,13 +21,11 @@ mod steps;
 mod translation;
 mod words;
 
-use std::time::Duration;
-
 use serde_json::Value;
 
 use self::adoption::Adoption;
 use self::journal::Journal;
-use self::steps::Migration;
+use self::steps::{Migration, Undeleted};
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
@@ -75,6 +73,13 @@ pub(super) async fn carry_over(
     let migration = Migration::new(context, key, to, purpose);
     let (source, target) = migration.look().await?;
     let journal = Journal::find(&context.access, key).await?;
+    // Its deletion was tried, and never happened.
+    let is_void = |journal: &Journal| {
+        target
+            .as_ref()
+            .is_some_and(|set| journal.is_of_staying(set))
+    };
+    let journal = journal.filter(|journal| !is_void(journal));
     let journal = journal.map(|journal| migration.own(journal)).transpose()?;
     match (source, target, journal) {
         (Some(_), Some(_), _) => Err(migration.refused(words::both_exist(&migration.target))),
@@ -103,11 +108,33 @@ pub(super) async fn carry_over(
     }
 }
 
+/// The native key of a DaemonSet whose migration, either way, an earlier command left unfinished; `None`: there is none.
+///
+/// # Errors
+/// When the API server does not say.
+pub(super) async fn begun(context: &Context, typed: &str) -> Result<Option<SetKey>, CliError> {
+    let key = lookup::TypedName::read(context, typed)?.key().clone();
+    let Some(journal) = Journal::find(&context.access, &key).await? else {
+        return Ok(None);
+    };
+    let migration = Migration::new(context, &key, journal.kind(), journal.purpose);
+    let (source, _) = migration.look().await?;
+    let is_begun = source.is_none_or(|source| journal.is_of_going(&source));
+    Ok(is_begun.then_some(SetKey {
+        kind: SetKind::Native,
+        ..key
+    }))
+}
+
 impl Journal {
-    /// Whether `source` is the DaemonSet that it tells of, on its way out.
-    fn is_of_going(&self, source: &Value) -> bool {
-        let meta = &source["metadata"];
-        meta["uid"] == *self.from && !meta["deletionTimestamp"].is_null()
+    /// Whether `set` is the DaemonSet that it tells of, on its way out.
+    fn is_of_going(&self, set: &Value) -> bool {
+        self.is_from(set) && !set["metadata"]["deletionTimestamp"].is_null()
+    }
+
+    /// Whether `set` is the DaemonSet that it tells of, and nobody deletes it.
+    fn is_of_staying(&self, set: &Value) -> bool {
+        self.is_from(set) && set["metadata"]["deletionTimestamp"].is_null()
     }
 }
 
@@ -116,14 +143,14 @@ impl Migration<'_> {
     fn own(&self, journal: Journal) -> Result<Journal, CliError> {
         match journal.kind() == self.target.kind {
             true => Ok(journal),
-            false => Err(self.refused(words::other_way(&self.target))),
+            false => Err(self.refused(words::other_way(&self.source, journal.purpose))),
         }
     }
 
     /// An earlier attempt is finished, and not only looked at.
     fn may_finish(&self, dry_run: bool, screen: &mut Screen<'_>) -> Result<(), CliError> {
         if dry_run {
-            return Err(self.refused(words::unfinished(&self.target)));
+            return Err(self.refused(words::unfinished(&self.target, self.purpose)));
         }
         let _ = screen.print(&words::goes_on(&self.target));
         Ok(())
@@ -139,20 +166,45 @@ impl Migration<'_> {
         dry_run: bool,
         screen: &mut Screen<'_>,
     ) -> Result<(), CliError> {
-        let (journal, translation) = Box::pin(self.prepare(source)).await?;
+        let prepared = Box::pin(self.prepare(source)).await;
+        let (journal, translation) = prepared.map_err(|error| self.as_refusal(error))?;
         if dry_run {
             let _ = screen.print(&words::would(&self.target, source, &translation)?);
             return Ok(());
         }
         let access = &self.context.access;
-        journal.keep(access, &self.target).await?;
-        if let Err(error) = self.orphan(source).await {
-            // Nothing has happened yet.
-            journal.forget(access, &self.target).await?;
-            return Err(error);
+        let kept = journal.keep(access, &self.target).await;
+        kept.map_err(|error| self.as_refusal(error))?;
+        match Box::pin(self.delete(source)).await {
+            Ok(()) => {}
+            Err(Undeleted::Certainly(error)) => {
+                // What is left of it does no harm: the next attempt writes its own.
+                let _ = journal.forget(access, &self.target).await;
+                return Err(self.as_refusal(error));
+            }
+            Err(Undeleted::Perhaps(error)) => {
+                let next = words::perhaps_begun(&self.target, self.purpose);
+                return Err(CliError::new(error.code, format!("{error} {next}")));
+            }
         }
         let _ = screen.print(&words::translated(&translation));
         Box::pin(self.finish(&journal, screen)).await
+    }
+
+    /// Deletes it, unless something was begun with its pods while the API server was asked what it would take.
+    async fn delete(&self, source: &Value) -> Result<(), Undeleted> {
+        let (strategy, _) = self.settings(source).map_err(Undeleted::Certainly)?;
+        let judged = self.judge_pods(strategy.as_ref()).await;
+        judged.map_err(Undeleted::Certainly)?;
+        self.orphan(source).await
+    }
+
+    /// What the API server does not take is refused, before anything was changed.
+    fn as_refusal(&self, error: CliError) -> CliError {
+        match error.code {
+            Code::Failed => self.no(error.text),
+            _ => error,
+        }
     }
 
     /// All that follows the deletion.
@@ -164,8 +216,8 @@ impl Migration<'_> {
             self.create(journal).await
         };
         let made = made.await.map_err(|error| {
-            let text = format!("{error} {}", words::to_finish(&self.target));
-            CliError::new(error.code, text)
+            let next = words::to_finish(&self.target, journal, self.purpose);
+            CliError::new(error.code, format!("{error} {next}"))
         })?;
         self.conclude(journal, &made, screen).await
     }
@@ -177,28 +229,43 @@ impl Migration<'_> {
         made: &Value,
         screen: &mut Screen<'_>,
     ) -> Result<(), CliError> {
-        let adoption = self.await_adoption(made).await?;
-        if let (SetKind::Native, Adoption::Unseen | Adoption::Foreign { .. }) =
-            (self.target.kind, &adoption)
-        {
-            let text = words::not_adopted(&self.target, &adoption, self.is_held(journal));
+        let unfinished = |error: CliError, is_paused: bool| {
+            let next = words::to_conclude(&self.target, self.purpose, is_paused);
+            CliError::new(error.code, format!("{error} {next}"))
+        };
+        let access = &self.context.access;
+        let mut is_paused = journal.is_paused();
+        let adoption = self.await_adoption(made).await;
+        let adoption = adoption.map_err(|error| unfinished(error, is_paused))?;
+        let is_over = match adoption {
+            Adoption::Known => true,
+            // Its own controller restarts nobody, whenever it comes.
+            Adoption::Unseen | Adoption::Foreign { .. } => self.target.kind == SetKind::Advanced,
+            Adoption::Replaced => false,
+        };
+        if !is_over {
+            if let Adoption::Foreign { .. } = adoption {
+                // All that it holds has been made.
+                let forgotten = journal.forget(access, &self.target).await;
+                forgotten.map_err(|error| unfinished(error, is_paused))?;
+            }
+            let text = words::not_adopted(&self.target, self.purpose, &adoption, is_paused);
             return Err(CliError::new(Code::Failed, text));
         }
-        if self.is_held(journal) && self.purpose == Purpose::GoOn {
-            self.let_go_on(made).await?;
+        if journal.held && self.purpose == Purpose::GoOn {
+            let resumed = self.let_go_on(made).await;
+            resumed.map_err(|error| unfinished(error, is_paused))?;
+            is_paused = false;
         }
-        journal.forget(&self.context.access, &self.target).await?;
+        let forgotten = journal.forget(access, &self.target).await;
+        forgotten.map_err(|error| unfinished(error, is_paused))?;
         let _ = screen.print(&words::done(&self.target, journal, &adoption));
+        if journal.purpose == Purpose::Eject && self.purpose == Purpose::GoOn {
+            let _ = screen.print(&words::to_eject(&self.target));
+        }
         Ok(())
     }
 }
-
-/// How long Kubernetes gets to look at what was made: before that it is not certain that nobody is restarted.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The same of this controller, which restarts nobody, and may not run.
-const PATIENCE_WITH_OURS: Duration = Duration::from_secs(10);
-/// How often that is looked at.
-const GLANCE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests;

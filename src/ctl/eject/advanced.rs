@@ -14,7 +14,7 @@ use crate::ctl::migrate::{Purpose, carry_over};
 use crate::ctl::screen::Screen;
 use crate::index::SetKey;
 
-/// Makes a native DaemonSet of it, and says which; `None`: that was only to be looked at.
+/// Makes a native DaemonSet of it, and says which; `None`: that was only to be looked at. A native `key` was on its way already.
 ///
 /// # Errors
 /// While nodes run an old revision, and when it cannot be made a native one.
@@ -24,6 +24,11 @@ pub(super) async fn make_native(
     key: &SetKey,
     screen: &mut Screen<'_>,
 ) -> Result<Option<SetKey>, CliError> {
+    let kind = SetKind::Native;
+    if !key.is_advanced() {
+        carry_over(context, key, kind, Purpose::Eject, args.dry_run, screen).await?;
+        return Ok(Some(key.clone()));
+    }
     let (_, snapshot) = lookup::snapshot(&context.access, key, context.clock.now()).await?;
     let candidate = EjectCandidate {
         key: key.clone(),
@@ -35,7 +40,6 @@ pub(super) async fn make_native(
     if !args.now {
         candidate.refuse_unfinished()?;
     }
-    let kind = SetKind::Native;
     carry_over(context, key, kind, Purpose::Eject, args.dry_run, screen).await?;
     if args.dry_run {
         let _ = screen.print(&words::would_follow(key, &candidate.snapshot.strategy));

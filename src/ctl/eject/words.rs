@@ -197,6 +197,14 @@ pub(super) fn would_follow(key: &SetKey, strategy: &Strategy) -> String {
     )
 }
 
+/// What became of an Advanced DaemonSet that is not handed back in the end.
+pub(super) fn native_by_now(key: &SetKey) -> String {
+    format!(
+        "{key} is a DaemonSet of Kubernetes (apps/v1) by now, and paused until it is handed back: yurt-ds ctl eject {key}\nTo let \
+         yurt-ds go on with it instead: yurt-ds ctl resume {key}"
+    )
+}
+
 /// What the native RollingUpdate is to do.
 fn native_words(strategy: &Strategy) -> String {
     native(strategy)

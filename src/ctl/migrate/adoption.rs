@@ -10,6 +10,8 @@ use crate::core::names::REVISION_HASH_LABEL;
 pub(super) enum Adoption {
     /// Its controller has not looked at it in time.
     Unseen,
+    /// It was deleted meanwhile, or another one has its name.
+    Replaced,
     /// It goes on with a revision that was there.
     Known,
     /// It made a revision of its own although one with the same template was there.

@@ -9,19 +9,29 @@ use kube::api::{DeleteParams, PostParams};
 use kube::core::Request;
 use serde_json::{Value, json};
 
+use super::Purpose;
 use super::revisions::name;
 use crate::core::SetKind;
+use crate::core::settings::paused::PAUSED;
 use crate::ctl::access::Access;
 use crate::ctl::error::CliError;
 use crate::ctl::write::FIELD_MANAGER;
 use crate::index::SetKey;
 use crate::k8s::{ControllerRevision, go_json};
 
+/// A purpose, as it is written.
+const MIGRATE: &str = "migrate";
+const EJECT: &str = "eject";
+
 /// What is still to be made.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Journal {
     /// The UID of the DaemonSet that goes.
     pub(super) from: String,
+    /// What for.
+    pub(super) purpose: Purpose,
+    /// Whether `object` is paused beyond what its owner asked for: a pause that ends with the migration.
+    pub(super) held: bool,
     /// Revisions that are to be written anew, the oldest first.
     pub(super) revisions: Vec<Value>,
     /// The DaemonSet that comes.
@@ -37,6 +47,16 @@ impl Journal {
     /// The kind of the DaemonSet that comes.
     pub(super) fn kind(&self) -> SetKind {
         SetKind::of_api_version(self.object["apiVersion"].as_str().unwrap_or_default())
+    }
+
+    /// Whether the DaemonSet that comes is paused at first, whoever asked for it.
+    pub(super) fn is_paused(&self) -> bool {
+        !self.object["metadata"]["annotations"][PAUSED].is_null()
+    }
+
+    /// Whether `set` is the DaemonSet that it tells of.
+    pub(super) fn is_from(&self, set: &Value) -> bool {
+        set["metadata"]["uid"] == *self.from
     }
 
     /// Reads that of a DaemonSet.
@@ -55,6 +75,11 @@ impl Journal {
         let (object, revisions) = data["items"].as_array()?.split_last()?;
         Some(Self {
             from: data["from"].as_str()?.to_owned(),
+            purpose: match data["purpose"] == EJECT {
+                true => Purpose::Eject,
+                false => Purpose::GoOn,
+            },
+            held: data["held"] == true,
             revisions: revisions.to_vec(),
             object: object.clone(),
         })
@@ -63,7 +88,18 @@ impl Journal {
     /// What it holds, in a form that `kubectl create -f -` takes, too.
     fn data(&self) -> Value {
         let items: Vec<&Value> = self.revisions.iter().chain([&self.object]).collect();
-        json!({ "apiVersion": "v1", "kind": "List", "from": self.from, "items": items })
+        let purpose = match self.purpose {
+            Purpose::GoOn => MIGRATE,
+            Purpose::Eject => EJECT,
+        };
+        json!({
+            "apiVersion": "v1",
+            "kind": "List",
+            "from": self.from,
+            "purpose": purpose,
+            "held": self.held,
+            "items": items,
+        })
     }
 
     /// Keeps it in the cluster, in place of what an earlier attempt left.

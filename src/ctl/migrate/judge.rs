@@ -26,9 +26,7 @@ impl Migration<'_> {
     pub(super) async fn judge(&self, source: &Value) -> Result<Translation, CliError> {
         self.judge_object(source)?;
         let (strategy, scaling) = self.settings(source)?;
-        if strategy.is_some() {
-            self.judge_pods().await?;
-        }
+        self.judge_pods(strategy.as_ref()).await?;
         let (access, now) = (&self.context.access, self.context.clock.now());
         match (self.target.kind, strategy) {
             (SetKind::Advanced, strategy) => match is_kruise_running(access, now).await? {
@@ -50,7 +48,8 @@ impl Migration<'_> {
         }
     }
 
-    fn no(&self, why: String) -> CliError {
+    /// Why it is not migrated.
+    pub(super) fn no(&self, why: String) -> CliError {
         let text = format!(
             "{} is not migrated, and nothing was changed: {why}",
             self.source
@@ -89,12 +88,10 @@ impl Migration<'_> {
     }
 
     /// Its settings, as this controller reads them; `None`: it has none.
-    fn settings(&self, source: &Value) -> Result<(Option<Strategy>, Scaling), CliError> {
+    pub(super) fn settings(&self, source: &Value) -> Result<(Option<Strategy>, Scaling), CliError> {
         let unreadable = |error: serde_json::Error| {
-            CliError::new(
-                Code::Failed,
-                format!("{} cannot be read: {error}.", self.source),
-            )
+            let text = words::unreadable(&self.source, &error);
+            CliError::new(Code::Invalid, text)
         };
         let set: DaemonSet = match self.source.kind {
             SetKind::Native => DaemonSet::deserialize(source).map_err(unreadable)?,
@@ -115,7 +112,11 @@ impl Migration<'_> {
     }
 
     /// What is half done with its pods only who began it can finish.
-    async fn judge_pods(&self) -> Result<(), CliError> {
+    pub(super) async fn judge_pods(&self, strategy: Option<&Strategy>) -> Result<(), CliError> {
+        // Kubernetes' own updates leave nothing half done that it could not finish in either kind.
+        if strategy.is_none() {
+            return Ok(());
+        }
         let (access, now) = (&self.context.access, self.context.clock.now());
         let (_, snapshot) = lookup::snapshot(access, &self.source, now).await?;
         match half_done(&snapshot) {

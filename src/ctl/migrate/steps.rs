@@ -13,7 +13,7 @@ use super::revisions::{
     are_alike, data, is_controlled_by, is_written, name, number, plain_template, rewritten,
 };
 use super::translation::Translation;
-use super::{GLANCE, PATIENCE, PATIENCE_WITH_OURS, Purpose, words};
+use super::{Purpose, words};
 use crate::core::names::{TEMPLATE_GENERATION_ANNOTATION, TEMPLATE_GENERATION_LABEL};
 use crate::core::selector::Selector;
 use crate::core::settings::paused::PAUSED;
@@ -28,17 +28,50 @@ use crate::ctl::pause::annotate;
 use crate::ctl::screen::Screen;
 use crate::ctl::write::FIELD_MANAGER;
 use crate::index::SetKey;
-use crate::k8s::client::{Failure, within};
+use crate::k8s::client::{CallError, Failure, within};
 use crate::k8s::{AdvancedDaemonSet, DaemonSet, Pod};
 
 /// How often it is tried to delete exactly what was looked at, beside writes of its status.
 const ATTEMPTS: usize = 20;
+/// How long Kubernetes gets to look at what was made: before that it is not certain that nobody is restarted.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// The same of this controller, which restarts nobody, and may not run.
+const PATIENCE_WITH_OURS: Duration = Duration::from_secs(10);
+/// How often that is looked at.
+const GLANCE: Duration = Duration::from_millis(500);
 /// One call to the API server; a person waits for it.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// How long the garbage collector gets to let go of the pods: it writes each, a thousand in a minute.
 const LETTING_GO: Duration = Duration::from_secs(600);
+/// Of the metadata what nobody else may set.
+const SET_BY_SERVER: [&str; 5] = [
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "managedFields",
+    "generation",
+];
 /// Two ControllerRevisions that are made so far apart have times that differ.
 const APART: Duration = Duration::from_millis(1100);
+
+/// What of the DaemonSet that was looked at has to be the same when it is deleted; its status may change as often as it likes.
+const LOOKED_AT: [&str; 6] = [
+    "/metadata/uid",
+    "/metadata/deletionTimestamp",
+    "/metadata/finalizers",
+    "/metadata/annotations",
+    "/metadata/labels",
+    "/spec",
+];
+
+/// Why the old DaemonSet was not deleted.
+#[derive(Debug)]
+pub(super) enum Undeleted {
+    /// It is as it was.
+    Certainly(CliError),
+    /// The answer was lost: it may be deleted, or may be yet.
+    Perhaps(CliError),
+}
 
 /// A DaemonSet on its way from one kind to the other.
 pub(super) struct Migration<'a> {
@@ -88,10 +121,13 @@ impl<'a> Migration<'a> {
     /// Says why not, or what is to be made; tries on the API server what can be tried.
     pub(super) async fn prepare(&self, source: &Value) -> Result<(Journal, Translation), CliError> {
         let translation = self.judge(source).await?;
-        let stored = self.try_create(&translation.object).await?;
+        let stored = self.try_create(&translation.object).await;
+        let stored = stored.map_err(|error| self.not_taken(&error))?;
         self.try_delete(source).await?;
         let mut journal = Journal {
             from: text(&source["metadata"]["uid"]),
+            purpose: self.purpose,
+            held: self.has_to_be_held(&translation),
             revisions: Vec::new(),
             object: translation.object.clone(),
         };
@@ -99,23 +135,32 @@ impl<'a> Migration<'a> {
             let generation = self.next_generation(source).await?;
             journal.object["metadata"]["annotations"][TEMPLATE_GENERATION_ANNOTATION] =
                 json!(generation.to_string());
+            if journal.held {
+                journal.object["metadata"]["annotations"][PAUSED] = json!("true");
+            }
             journal.revisions = self.in_native_words(source, &stored).await?;
         }
         Ok((journal, translation))
     }
 
     /// Lets the API server check what is to be made, and answers with what it would store.
-    async fn try_create(&self, object: &Value) -> Result<Value, CliError> {
+    async fn try_create(&self, object: &Value) -> Result<Value, CallError> {
+        let request =
+            Request::new(self.path()).create(&posted(true), object.to_string().into_bytes());
+        within(DEADLINE, send(&self.context.access, request)).await
+    }
+
+    /// Why it would not be made.
+    fn not_taken(&self, error: &CallError) -> CliError {
         let key = &self.target;
         let doing = format!(
             "create the DaemonSet {key} of {} (dry run)",
             key.kind.api_version()
         );
-        let access = &self.context.access;
-        let request =
-            Request::new(self.path()).create(&posted(true), object.to_string().into_bytes());
-        let stored = access.find(&doing, send(access, request)).await?;
-        stored.ok_or_else(|| CliError::new(Code::Refused, words::not_served(key)))
+        match error.failure() {
+            Failure::Gone => CliError::new(Code::Refused, words::not_served(key)),
+            _ => self.context.access.explain(&doing, error),
+        }
     }
 
     fn path(&self) -> String {
@@ -174,7 +219,7 @@ impl<'a> Migration<'a> {
         for revision in owned {
             let template = match are_alike(&revision, &present) {
                 true => Some(stored["spec"]["template"].clone()),
-                false => self.stored_template(stored, &revision).await,
+                false => self.stored_template(stored, &revision).await?,
             };
             let Some(wanted) = template.map(|template| data(&template)) else {
                 continue;
@@ -193,21 +238,25 @@ impl<'a> Migration<'a> {
         Ok(anew.into_iter().map(|(_, revision)| revision).collect())
     }
 
-    /// The template of an older revision as the API server would store it; `None`: it takes it no more.
-    async fn stored_template(&self, stored: &Value, revision: &Value) -> Option<Value> {
+    /// The template of an older revision as the API server would store it; `None`: there is none, or it takes it no more.
+    async fn stored_template(
+        &self,
+        stored: &Value,
+        revision: &Value,
+    ) -> Result<Option<Value>, CliError> {
+        let Some(template) = plain_template(revision) else {
+            return Ok(None);
+        };
         let mut object = stored.clone();
-        object["spec"]["template"] = plain_template(revision)?;
-        for key in [
-            "uid",
-            "resourceVersion",
-            "creationTimestamp",
-            "managedFields",
-            "generation",
-        ] {
-            object["metadata"].as_object_mut()?.remove(key);
+        object["spec"]["template"] = template;
+        if let Some(meta) = object["metadata"].as_object_mut() {
+            meta.retain(|key, _| !SET_BY_SERVER.contains(&key.as_str()));
         }
-        let stored = self.try_create(&object).await.ok()?;
-        Some(stored["spec"]["template"].clone())
+        match self.try_create(&object).await {
+            Ok(stored) => Ok(Some(stored["spec"]["template"].clone())),
+            Err(error) if error.failure() == Failure::Refused => Ok(None),
+            Err(error) => Err(self.not_taken(&error)),
+        }
     }
 
     async fn revisions(&self, selector: &str) -> Result<Vec<Value>, CliError> {
@@ -223,22 +272,16 @@ impl<'a> Migration<'a> {
     }
 
     /// Deletes the DaemonSet that was looked at, and leaves what it owns.
-    pub(super) async fn orphan(&self, seen: &Value) -> Result<(), CliError> {
+    pub(super) async fn orphan(&self, seen: &Value) -> Result<(), Undeleted> {
         let access = &self.context.access;
         let key = &self.source;
         let doing = format!("delete DaemonSet {key}");
         let api = whole(&access.client, key);
         for _ in 0..ATTEMPTS {
-            let now = self.read(key).await?.unwrap_or_default();
+            let now = self.read(key).await.map_err(Undeleted::Certainly)?;
+            let now = now.unwrap_or_default();
             let same = |path: &str| now.pointer(path) == seen.pointer(path);
-            // Its status may change meanwhile, as often as it likes.
-            let all = [
-                "/metadata/uid",
-                "/metadata/annotations",
-                "/metadata/labels",
-                "/spec",
-            ];
-            if !all.into_iter().all(same) {
+            if !LOOKED_AT.into_iter().all(same) {
                 break;
             }
             let params = orphaning(&now);
@@ -246,14 +289,16 @@ impl<'a> Migration<'a> {
                 Ok(_) => return Ok(()),
                 Err(error) => error,
             };
-            if error.failure() != Failure::Conflict {
-                return Err(access.explain(&doing, &error));
+            match error.failure() {
+                Failure::Conflict => {}
+                Failure::Unreachable => {
+                    return Err(Undeleted::Perhaps(access.explain(&doing, &error)));
+                }
+                _ => return Err(Undeleted::Certainly(access.explain(&doing, &error))),
             }
         }
-        Err(CliError::new(
-            Code::Failed,
-            format!("{key} kept changing while it was looked at; nothing was changed. Try again."),
-        ))
+        let text = "it changed while it was looked at. Try again.";
+        Err(Undeleted::Certainly(self.no(text.to_owned())))
     }
 
     /// Waits until the DaemonSet with that UID is gone.
@@ -313,25 +358,18 @@ impl<'a> Migration<'a> {
     /// Makes the new DaemonSet.
     pub(super) async fn create(&self, journal: &Journal) -> Result<Value, CliError> {
         let access = &self.context.access;
-        let mut object = journal.object.clone();
-        if self.is_held(journal) {
-            object["metadata"]["annotations"][PAUSED] = json!("true");
-        }
         let doing = format!("create DaemonSet {}", self.target);
-        let request =
-            Request::new(self.path()).create(&posted(false), object.to_string().into_bytes());
+        let object = journal.object.to_string();
+        let request = Request::new(self.path()).create(&posted(false), object.into_bytes());
         access.call(&doing, send(access, request)).await
     }
 
     /// Whether the new DaemonSet is paused at first, beyond what its owner asked for.
-    pub(super) fn is_held(&self, journal: &Journal) -> bool {
-        let annotations = &journal.object["metadata"]["annotations"];
-        let mode = annotations[UPDATE_STRATEGY]
-            .as_str()
-            .map(str::parse::<Mode>);
+    fn has_to_be_held(&self, made: &Translation) -> bool {
+        let mode = made.annotation(UPDATE_STRATEGY).map(str::parse::<Mode>);
         self.target.kind == SetKind::Native
             && mode == Some(Ok(Mode::AdvancedRollingUpdate))
-            && annotations[PAUSED].is_null()
+            && made.annotation(PAUSED).is_none()
     }
 
     /// Ends that pause.
@@ -351,7 +389,7 @@ impl<'a> Migration<'a> {
         loop {
             let now = self.read(&self.target).await?.unwrap_or_default();
             if now["metadata"]["uid"] != *uid {
-                return Ok(Adoption::Unseen);
+                return Ok(Adoption::Replaced);
             }
             let observed = now["status"]["observedGeneration"].as_i64();
             if observed.is_some_and(|observed| observed > 0) {

@@ -1,5 +1,7 @@
 //! Migrations on the embedded cluster, in both directions, with a controller and without one.
 
+mod interrupted;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

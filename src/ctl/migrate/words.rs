@@ -2,8 +2,11 @@
 
 use serde_json::Value;
 
+use super::Purpose;
 use super::adoption::Adoption;
 use super::journal::Journal;
+use super::revisions::name;
+use super::steps::PATIENCE;
 use super::translation::Translation;
 use crate::cli::Output;
 use crate::core::settings::paused::PAUSED;
@@ -38,8 +41,11 @@ fn flag(kind: SetKind) -> &'static str {
 }
 
 /// The command that finishes it.
-fn command(target: &SetKey) -> String {
-    format!("yurt-ds ctl migrate {target} --to {}", flag(target.kind))
+fn command(target: &SetKey, purpose: Purpose) -> String {
+    match purpose {
+        Purpose::GoOn => format!("yurt-ds ctl migrate {target} --to {}", flag(target.kind)),
+        Purpose::Eject => format!("yurt-ds ctl eject {target}"),
+    }
 }
 
 /// That there is nothing to do.
@@ -59,29 +65,21 @@ pub(super) fn both_exist(target: &SetKey) -> String {
     )
 }
 
-/// That an attempt in the other direction is unfinished.
-pub(super) fn other_way(target: &SetKey) -> String {
-    let other = match target.kind {
-        SetKind::Native => SetKind::Advanced,
-        SetKind::Advanced => SetKind::Native,
-    };
-    let other = SetKey {
-        kind: other,
-        ..target.clone()
-    };
+/// That an attempt in the other direction, to `other`, is unfinished.
+pub(super) fn other_way(other: &SetKey, purpose: Purpose) -> String {
     format!(
-        "{target} was on its way to {}, and that is not finished. Finish it first: {}",
+        "{other} was on its way to {}, and that is not finished. Finish it first: {}",
         kind_words(other.kind),
-        command(&other)
+        command(other, purpose)
     )
 }
 
 /// What a dry run says of an attempt that is not finished.
-pub(super) fn unfinished(target: &SetKey) -> String {
+pub(super) fn unfinished(target: &SetKey, purpose: Purpose) -> String {
     format!(
         "{target} is on its way to {} already, and that is not finished. Finish it: {}",
         kind_words(target.kind),
-        command(target)
+        command(target, purpose)
     )
 }
 
@@ -101,6 +99,11 @@ pub(super) fn not_served(target: &SetKey) -> String {
         target.kind.api_version(),
         target.namespace
     )
+}
+
+/// An object that has not the form of its kind.
+pub(super) fn unreadable(source: &SetKey, error: &serde_json::Error) -> String {
+    format!("{source} is not migrated, and nothing was changed: it cannot be read: {error}.")
 }
 
 /// Settings that cannot be used.
@@ -209,21 +212,70 @@ fn to_change(object: &Value, kind: SetKind) -> String {
 }
 
 /// How to finish after the old one was deleted.
-pub(super) fn to_finish(target: &SetKey) -> String {
-    let journal = Journal::name(target);
+pub(super) fn to_finish(target: &SetKey, journal: &Journal, purpose: Purpose) -> String {
+    let (ns, kept) = (&target.namespace, Journal::name(target));
+    let names: Vec<&str> = journal.revisions.iter().map(name).collect();
+    let names = names.join(" ");
+    // Some of them are there in their old words, or in the new ones already.
+    let delete = match names.is_empty() {
+        true => String::new(),
+        false => {
+            format!("kubectl -n {ns} delete controllerrevision {names} --ignore-not-found; ")
+        }
+    };
     format!(
-        "The old DaemonSet goes, and its pods run on without it. What is to be made is kept in the ControllerRevision {journal}. \
-         To finish: {}\nWithout yurt-ds: kubectl -n {ns} get controllerrevision {journal} -o jsonpath='{{.data}}' | kubectl -n {ns} \
-         create -f -",
-        command(target),
-        ns = target.namespace,
+        "The old DaemonSet goes, and its pods run on without it. What is to be made is kept in the ControllerRevision {kept}. \
+         To finish: {}\nWithout yurt-ds: {delete}kubectl -n {ns} get controllerrevision {kept} -o jsonpath='{{.data}}' | kubectl -n \
+         {ns} create -f -{}",
+        command(target, purpose),
+        match journal.is_paused() {
+            true => "\nWhat that makes is paused.",
+            false => "",
+        },
     )
 }
 
-/// That Kubernetes has not taken over what was made, or not as it should.
-pub(super) fn not_adopted(target: &SetKey, adoption: &Adoption, is_held: bool) -> String {
+/// How to go on when the answer to the deletion of the old one was lost.
+pub(super) fn perhaps_begun(target: &SetKey, purpose: Purpose) -> String {
+    format!(
+        "Whether the old DaemonSet is deleted is not known; its pods run on in either case. What is to be made is kept in the \
+         ControllerRevision {}. To go on: {}",
+        Journal::name(target),
+        command(target, purpose)
+    )
+}
+
+/// How to go on after the new one was made.
+pub(super) fn to_conclude(target: &SetKey, purpose: Purpose, is_paused: bool) -> String {
+    let paused = match is_paused {
+        true => ", and paused until this is finished",
+        false => "",
+    };
+    format!(
+        "{target} is {} now{paused}. To finish: {}",
+        kind_words(target.kind),
+        command(target, purpose)
+    )
+}
+
+/// That what was made is paused, for it was to be handed back.
+pub(super) fn to_eject(target: &SetKey) -> String {
+    format!(
+        "It was to be handed back to Kubernetes, and is paused ({PAUSED}). To hand it back: {}\nTo let yurt-ds go on with it: \
+         yurt-ds ctl resume {target}\n",
+        command(target, Purpose::Eject)
+    )
+}
+
+/// That what was made is not taken over, or not as it should be.
+pub(super) fn not_adopted(
+    target: &SetKey,
+    purpose: Purpose,
+    adoption: &Adoption,
+    is_paused: bool,
+) -> String {
     let made = format!("{target} is {} now", kind_words(target.kind));
-    let held = match is_held {
+    let held = match is_paused {
         true => format!(" It is paused ({PAUSED}) until that is clear."),
         false => String::new(),
     };
@@ -233,11 +285,17 @@ pub(super) fn not_adopted(target: &SetKey, adoption: &Adoption, is_held: bool) -
              {ours} holds: pods of {ours} count as outdated.{held} To have them replaced within the budget: yurt-ds ctl resume \
              {target}"
         ),
+        Adoption::Replaced => format!(
+            "{target} was made {}, and somebody deleted it, or made another one of that name, meanwhile; look who. To go on: {}",
+            kind_words(target.kind),
+            command(target, purpose)
+        ),
         Adoption::Unseen | Adoption::Known => format!(
-            "{made}, but {} has not looked at it for a minute; look whether {} runs.{held} To go on: {}",
+            "{made}, but {} has not looked at it for {}; look whether {} runs.{held} To go on: {}",
             target.kind.controller(),
+            humantime::format_duration(PATIENCE),
             target.kind.process(),
-            command(target)
+            command(target, purpose)
         ),
     }
 }
@@ -250,7 +308,7 @@ pub(super) fn done(target: &SetKey, journal: &Journal, adoption: &Adoption) -> S
              --controllers native,advanced.\n",
             capital(target.kind.controller())
         ),
-        Adoption::Foreign { .. } | Adoption::Known => String::new(),
+        Adoption::Replaced | Adoption::Foreign { .. } | Adoption::Known => String::new(),
     };
     format!(
         "{target} is {} now; no pod was restarted for it. {} is its name from now on.\n{taken}{}",

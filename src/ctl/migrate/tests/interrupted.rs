@@ -1,0 +1,420 @@
+//! Migrations whose API server answers at the wrong moment, or not at all, and what somebody else does meanwhile.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kube::api::DeleteParams;
+use tokio::sync::Notify;
+
+use super::*;
+use crate::core::names::{IN_PLACE_STATE, KRUISE_GROUP};
+use crate::ctl::error::CliError;
+
+/// What a fault is for: of the requests of ctl with that verb and resource the one with that number, and those after it.
+#[derive(Clone, Copy)]
+struct From(&'static str, &'static str, usize);
+
+impl Migrating {
+    /// Two nodes, a controller that runs, and an Advanced DaemonSet that has gone through a rollout.
+    async fn advanced_after_a_rollout() -> (Self, (shutdown::Trigger, JoinHandle<()>)) {
+        let cluster = Self::with_nodes(2).await;
+        let controller = cluster.start_controller();
+        cluster.world.text("migrate web --to advanced").await;
+        cluster.set_advanced_image("web:2").await;
+        (cluster, controller)
+    }
+
+    fn fail(&self, From(verb, resource, first): From, fault: Fault) -> FaultGuard {
+        let seen = AtomicUsize::new(0);
+        self.world.cluster.faults().add(move |request| {
+            let is_it = request.user_agent == "ctl"
+                && (request.verb.as_str(), request.resource.as_str()) == (verb, resource);
+            match is_it && seen.fetch_add(1, Ordering::Relaxed) + 1 >= first {
+                true => fault.clone(),
+                false => Fault::Pass,
+            }
+        })
+    }
+
+    /// How a command fails that may have said before what it did.
+    async fn fails(&self, line: &str) -> CliError {
+        self.world.run(line).await.1.unwrap_err()
+    }
+
+    fn all_revisions(&self) -> Api<ControllerRevision> {
+        Api::namespaced(self.world.client.clone(), "default")
+    }
+
+    async fn journal(&self) -> Option<ControllerRevision> {
+        let journal = self.all_revisions().get_opt("web-migration").await;
+        journal.unwrap()
+    }
+
+    async fn journal_data(&self) -> Value {
+        self.journal().await.unwrap().data.unwrap().0
+    }
+
+    /// The native DaemonSet is rolled out again, and nobody was restarted.
+    async fn goes_on_with(&self, pods: &BTreeMap<String, (String, String)>) {
+        tokio::time::sleep(A_MOMENT).await;
+        assert_eq!(self.pods().await, *pods);
+        let set = self.native().await;
+        let annotations = &set["metadata"]["annotations"];
+        assert_eq!(annotations["apps.openyurt.io/paused"], Value::Null);
+        assert_eq!(set["status"]["updatedNumberScheduled"], 2);
+        assert!(self.journal().await.is_none());
+    }
+}
+
+fn contains(text: &str, all: &[&str]) {
+    for words in all {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+/// The first is a dry run.
+const DELETION: From = From("delete", "daemonsets", 2);
+/// Whether the template of an older revision would be taken; the first is about the present one.
+const SECOND_DRY_RUN: From = From("create", "daemonsets", 2);
+/// After those.
+const CREATION: From = From("create", "daemonsets", 3);
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_whose_answer_is_lost_may_have_happened() {
+    for fault in [Fault::ResetAfter, Fault::Status(504, None)] {
+        let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
+        let (world, pods) = (&cluster.world, cluster.pods().await);
+        let guard = cluster.fail(DELETION, fault.clone());
+        let error = cluster.fails("migrate web --to native").await;
+        assert_eq!(error.code, Code::Unreachable, "{error}");
+        let words = [
+            "Whether the old DaemonSet is deleted is not known",
+            "web-migration. To go on: yurt-ds ctl migrate default/web --to native",
+        ];
+        contains(&error.text, &words);
+        drop(guard);
+        assert!(cluster.journal().await.is_some());
+        if fault == Fault::ResetAfter {
+            let error = cluster.fails("migrate web --to advanced").await;
+            contains(&error.text, &["Finish it first"]);
+        } else {
+            let said = world.text("migrate web --to advanced").await;
+            contains(&said, &["already"]);
+        }
+        world.text("migrate web --to native").await;
+        cluster.goes_on_with(&pods).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_is_refused_leaves_nothing_behind() {
+    let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
+    let _guard = cluster.fail(DELETION, Fault::Status(422, None));
+    // That it cannot be removed does not hide why.
+    let _kept = cluster.fail(
+        From("delete", "controllerrevisions", 2),
+        Fault::Status(500, None),
+    );
+    let error = cluster.fails("migrate web --to native").await;
+    assert_eq!(error.code, Code::Refused, "{error}");
+    contains(
+        &error.text,
+        &["nothing was changed: Cannot delete DaemonSet default/web"],
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_kubernetes_makes_itself_ends_the_migration_and_keeps_the_pause() {
+    let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
+    let (world, pods) = (&cluster.world, cluster.pods().await);
+    let guard = cluster.fail(CREATION, Fault::Status(422, None));
+    let error = cluster.fails("migrate web --to native").await;
+    assert_eq!(error.code, Code::Failed, "{error}");
+    drop(guard);
+    // Somebody's words in place of those of Kubernetes.
+    let mut journal = cluster.journal().await.unwrap();
+    let data = journal.data.as_mut().unwrap();
+    for item in data.0["items"].as_array_mut().unwrap() {
+        if item["kind"] == "ControllerRevision" {
+            let template = &mut item["data"]["spec"]["template"];
+            template["spec"]["containers"][0]["imagePullPolicy"] = Value::Null;
+        }
+    }
+    journal.metadata.resource_version = None;
+    let all = cluster.all_revisions();
+    all.delete("web-migration", &Default::default())
+        .await
+        .unwrap();
+    all.create(&Default::default(), &journal).await.unwrap();
+    let error = cluster.fails("migrate web --to native").await;
+    assert_eq!(error.code, Code::Failed, "{error}");
+    let words = [
+        "Kubernetes made a revision of its own",
+        "It is paused (apps.openyurt.io/paused)",
+        "yurt-ds ctl resume default/web",
+    ];
+    contains(&error.text, &words);
+    let said = world.text("migrate web --to native").await;
+    contains(&said, &["already"]);
+    tokio::time::sleep(A_MOMENT).await;
+    assert_eq!(cluster.pods().await, pods);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_eject_is_finished_by_eject() {
+    let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
+    let (world, pods) = (&cluster.world, cluster.pods().await);
+    let guard = cluster.fail(CREATION, Fault::Status(403, None));
+    let error = cluster.fails("eject web").await;
+    assert_eq!(error.code, Code::Unreachable, "{error}");
+    contains(&error.text, &["To finish: yurt-ds ctl eject default/web\n"]);
+    drop(guard);
+    let error = cluster.fails("eject web --dry-run").await;
+    assert_eq!(error.code, Code::Refused, "{error}");
+    let error = cluster.fails("migrate web --to advanced").await;
+    contains(
+        &error.text,
+        &["Finish it first: yurt-ds ctl eject default/web"],
+    );
+    let said = world.text("eject web").await;
+    contains(
+        &said,
+        &[
+            "default/web was on its way",
+            "default/web is handed back to Kubernetes.",
+        ],
+    );
+    cluster.goes_on_with(&pods).await;
+    let set = cluster.native().await;
+    assert_eq!(set["spec"]["updateStrategy"]["type"], "RollingUpdate");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_eject_that_migrate_finishes_stays_paused_and_says_so() {
+    let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
+    let world = &cluster.world;
+    let guard = cluster.fail(CREATION, Fault::Status(403, None));
+    cluster.fails("eject web").await;
+    drop(guard);
+    let said = world.text("migrate web --to native").await;
+    let words = [
+        "is paused (apps.openyurt.io/paused). To hand it back: yurt-ds ctl eject default/web",
+        "yurt-ds ctl resume default/web",
+    ];
+    contains(&said, &words);
+    let set = cluster.native().await;
+    let annotations = &set["metadata"]["annotations"];
+    assert_eq!(annotations["apps.openyurt.io/paused"], "true");
+    let said = world.text("eject web").await;
+    contains(&said, &["default/web is handed back to Kubernetes."]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn eject_says_what_it_has_made_when_it_ends_in_between() {
+    let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
+    let world = &cluster.world;
+    let guard = cluster.fail(From("patch", "daemonsets", 1), Fault::Status(403, None));
+    let error = cluster.fails("eject web").await;
+    assert_eq!(error.code, Code::Unreachable, "{error}");
+    let words = [
+        "Not allowed to hand back DaemonSet",
+        "is a DaemonSet of Kubernetes (apps/v1) by now, and paused until it is handed back: yurt-ds ctl eject default/web",
+        "yurt-ds ctl resume default/web",
+    ];
+    contains(&error.text, &words);
+    drop(guard);
+    let said = world.text("eject web").await;
+    contains(&said, &["default/web is handed back to Kubernetes."]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_is_not_answered_for_is_not_taken_for_one_that_is_refused() {
+    for status in [403, 429, 500] {
+        let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
+        let _guard = cluster.fail(SECOND_DRY_RUN, Fault::Status(status, None));
+        let error = cluster.fails("migrate web --to native").await;
+        assert_eq!(error.code, Code::Unreachable, "{error}");
+        let set = cluster.advanced().get("web").await.unwrap();
+        assert_eq!(set.metadata.deletion_timestamp, None);
+        assert!(cluster.journal().await.is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_does_not_take_is_a_refusal() {
+    let cluster = Migrating::with_nodes(1).await;
+    for verb in ["create", "delete"] {
+        let _guard = cluster.fail(From(verb, "daemonsets", 1), Fault::Status(422, None));
+        let error = cluster.fails("migrate web --to advanced").await;
+        assert_eq!(error.code, Code::Refused, "{error}");
+        contains(
+            &error.text,
+            &["is not migrated, and nothing was changed: Cannot"],
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_made_and_not_looked_at_is_finished_by_the_same_command() {
+    for (failing, paused) in [
+        (
+            From("patch", "daemonsets", 1),
+            "now, and paused until this is finished.",
+        ),
+        // Before it go what is left of an earlier attempt, and the revision that is written anew.
+        (From("delete", "controllerrevisions", 3), "now."),
+    ] {
+        let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
+        let (world, pods) = (&cluster.world, cluster.pods().await);
+        let guard = cluster.fail(failing, Fault::Status(403, None));
+        let error = cluster.fails("migrate web --to native").await;
+        assert_eq!(error.code, Code::Unreachable, "{error}");
+        let command = "To finish: yurt-ds ctl migrate default/web --to native";
+        contains(&error.text, &[&format!("{paused} {command}")]);
+        drop(guard);
+        world.text("migrate web --to native").await;
+        cluster.goes_on_with(&pods).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_yurt_ds_what_is_kept_can_be_made_and_is_paused() {
+    let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
+    let (world, pods) = (&cluster.world, cluster.pods().await);
+    let guard = cluster.fail(CREATION, Fault::Status(403, None));
+    let error = cluster.fails("migrate web --to native").await;
+    drop(guard);
+    let data = cluster.journal_data().await;
+    let items: Vec<Value> = data["items"].as_array().unwrap().clone();
+    let (object, revisions) = items.split_last().unwrap();
+    assert!(!revisions.is_empty());
+    let all = cluster.all_revisions();
+    let mut names = Vec::new();
+    for revision in revisions {
+        let name = revision["metadata"]["name"].as_str().unwrap();
+        all.delete(name, &Default::default()).await.unwrap();
+        let revision = serde_json::from_value(revision.clone()).unwrap();
+        all.create(&Default::default(), &revision).await.unwrap();
+        names.push(name);
+    }
+    let delete = format!(
+        "kubectl -n default delete controllerrevision {} --ignore-not-found; kubectl -n default get",
+        names.join(" ")
+    );
+    contains(&error.text, &[&delete, "What that makes is paused."]);
+    let object = serde_json::from_value(object.clone()).unwrap();
+    let sets = world.sets();
+    sets.create(&Default::default(), &object).await.unwrap();
+    tokio::time::sleep(A_MOMENT).await;
+    assert_eq!(cluster.pods().await, pods);
+    let set = cluster.native().await;
+    let annotations = &set["metadata"]["annotations"];
+    assert_eq!(annotations["apps.openyurt.io/paused"], "true");
+    world.text("migrate web --to native").await;
+    cluster.goes_on_with(&pods).await;
+}
+
+/// Does something while ctl keeps what is to be made: that is the last step before the deletion.
+async fn meanwhile(cluster: &Migrating, act: impl Future<Output = ()>) -> CliError {
+    let keeps = Arc::new(Notify::new());
+    let told = keeps.clone();
+    let _guard = cluster.world.cluster.faults().add(move |request| {
+        let (verb, resource) = (request.verb.as_str(), request.resource.as_str());
+        if request.user_agent != "ctl" || (verb, resource) != ("create", "controllerrevisions") {
+            return Fault::Pass;
+        }
+        told.notify_one();
+        Fault::Delay(Duration::from_millis(100))
+    });
+    let acting = async {
+        keeps.notified().await;
+        act.await;
+    };
+    let (error, ()) = tokio::join!(cluster.fails("migrate web --to advanced"), acting);
+    let set = cluster.native().await;
+    assert_eq!(set["metadata"]["deletionTimestamp"], Value::Null);
+    assert!(cluster.journal().await.is_none());
+    error
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_in_place_that_begins_meanwhile_is_left_to_who_began_it() {
+    let cluster = Migrating::with_nodes(1).await;
+    let pods: Api<Pod> = Api::namespaced(cluster.world.client.clone(), "default");
+    let pod = pods
+        .list(&Default::default())
+        .await
+        .unwrap()
+        .items
+        .remove(0);
+    let error = meanwhile(&cluster, async {
+        let container = &pod
+            .status
+            .as_ref()
+            .unwrap()
+            .container_statuses
+            .as_ref()
+            .unwrap()[0];
+        let state = json!({
+            "revision": pod.labels()[REVISION_HASH_LABEL],
+            "updateTimestamp": "2026-01-01T00:00:00Z",
+            "lastContainerStatuses": { "c": { "imageID": container.image_id, "restartCount": 0 } },
+        });
+        let patch = json!({
+            "metadata": { "annotations": { IN_PLACE_STATE: state.to_string() } },
+            "spec": { "containers": [{ "name": "c", "image": "web:9" }] },
+        });
+        let patch = Patch::Strategic(patch);
+        let (name, params) = (pod.name_any(), PatchParams::default());
+        pods.patch(&name, &params, &patch).await.unwrap();
+    })
+    .await;
+    assert_eq!(error.code, Code::Refused, "{error}");
+    contains(&error.text, &["containers are being exchanged in place"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_is_added_meanwhile_is_looked_at_first() {
+    let cluster = Migrating::with_nodes(1).await;
+    let error = meanwhile(&cluster, async {
+        let patch = json!({ "metadata": { "finalizers": ["example.io/keep"] } });
+        let (sets, params) = (cluster.world.sets(), PatchParams::default());
+        let patch = Patch::Merge(patch);
+        sets.patch("web", &params, &patch).await.unwrap();
+    })
+    .await;
+    assert_eq!(error.code, Code::Refused, "{error}");
+    contains(&error.text, &["changed while it was looked at. Try again."]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_deleted_as_soon_as_it_is_made_is_not_said_to_be_slow() {
+    let cluster = Migrating::with_nodes(1).await;
+    let made = Arc::new(Notify::new());
+    let (told, seen) = (made.clone(), AtomicUsize::new(0));
+    let _guard = cluster.world.cluster.faults().add(move |request| {
+        if request.user_agent != "ctl" || request.group != KRUISE_GROUP {
+            return Fault::Pass;
+        }
+        match request.verb.as_str() {
+            "create" => drop(seen.fetch_add(1, Ordering::Relaxed)),
+            "get" if seen.load(Ordering::Relaxed) > 1 => {
+                told.notify_one();
+                return Fault::Delay(Duration::from_secs(1));
+            }
+            _ => {}
+        }
+        Fault::Pass
+    });
+    let advanced = cluster.advanced();
+    let deleting = async {
+        made.notified().await;
+        let params = DeleteParams::background();
+        advanced.delete("web", &params).await.unwrap();
+    };
+    let (error, ()) = tokio::join!(cluster.fails("migrate web --to advanced"), deleting);
+    assert_eq!(error.code, Code::Failed, "{error}");
+    contains(
+        &error.text,
+        &["somebody deleted it, or made another one of that name"],
+    );
+}
