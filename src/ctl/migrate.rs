@@ -16,6 +16,7 @@ mod extended;
 mod journal;
 mod judge;
 mod native;
+mod pods;
 mod revisions;
 mod steps;
 mod translation;
@@ -87,10 +88,18 @@ pub(super) async fn carry_over(
             migration.may_finish(dry_run, screen)?;
             Box::pin(migration.finish(&journal, screen)).await
         }
+        // What was typed names the kind that it is to become.
+        (Some(_), None, None) if key.kind == to => {
+            let found = lookup::find(&context.access, key, context.clock.now()).await;
+            found.map(drop)
+        }
         (Some(source), None, _) => Box::pin(migration.begin(&source, dry_run, screen)).await,
         (None, None, Some(journal)) => {
             migration.may_finish(dry_run, screen)?;
             Box::pin(migration.finish(&journal, screen)).await
+        }
+        (None, Some(made), Some(journal)) if !journal.is_made(&made) => {
+            Err(migration.refused(words::made_by_others(&migration.target)))
         }
         (None, Some(made), Some(journal)) => {
             migration.may_finish(dry_run, screen)?;
@@ -194,7 +203,7 @@ impl Migration<'_> {
     /// Deletes it, unless something was begun with its pods while the API server was asked what it would take.
     async fn delete(&self, source: &Value) -> Result<(), Undeleted> {
         let (strategy, _) = self.settings(source).map_err(Undeleted::Certainly)?;
-        let judged = self.judge_pods(strategy.as_ref()).await;
+        let judged = self.judge_pods(source, strategy.as_ref()).await;
         judged.map_err(Undeleted::Certainly)?;
         self.orphan(source).await
     }

@@ -9,11 +9,14 @@ use kube::api::{DeleteParams, PostParams};
 use kube::core::Request;
 use serde_json::{Value, json};
 
-use super::Purpose;
 use super::revisions::name;
+use super::{Purpose, words};
 use crate::core::SetKind;
+use crate::core::revision::TemplateFingerprint;
+use crate::core::selector::Selector;
 use crate::core::settings::paused::PAUSED;
 use crate::ctl::access::Access;
+use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::write::FIELD_MANAGER;
 use crate::index::SetKey;
@@ -68,7 +71,30 @@ impl Journal {
         let request = Request::new(path(key)).get(&name, &kube::api::GetParams::default());
         let doing = format!("read controllerrevision {name}");
         let found: Option<Value> = access.find(&doing, send(access, request)).await?;
-        Ok(found.and_then(|found| Self::of(&found["data"])))
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        let journal = Self::of(&found["data"]).filter(|journal| journal.is_about(key));
+        let unknown = || CliError::new(Code::Refused, words::no_journal(&name, &key.namespace));
+        journal.map(Some).ok_or_else(unknown)
+    }
+
+    /// Whether what it holds has that name.
+    fn is_about(&self, key: &SetKey) -> bool {
+        let meta = &self.object["metadata"];
+        (&meta["name"], &meta["namespace"]) == (&json!(&*key.name), &json!(&*key.namespace))
+    }
+
+    /// Whether `made` is the DaemonSet that it holds: with the same selector, and a template that makes the same pods.
+    pub(super) fn is_made(&self, made: &Value) -> bool {
+        let of = |set: &Value| {
+            let selector = Selector::from_json(&set["spec"]["selector"]).unwrap_or_default();
+            (
+                selector.to_query(),
+                TemplateFingerprint::of(&set["spec"]["template"]),
+            )
+        };
+        of(&self.object) == of(made)
     }
 
     fn of(data: &Value) -> Option<Self> {

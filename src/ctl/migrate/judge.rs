@@ -26,7 +26,7 @@ impl Migration<'_> {
     pub(super) async fn judge(&self, source: &Value) -> Result<Translation, CliError> {
         self.judge_object(source)?;
         let (strategy, scaling) = self.settings(source)?;
-        self.judge_pods(strategy.as_ref()).await?;
+        self.judge_pods(source, strategy.as_ref()).await?;
         let (access, now) = (&self.context.access, self.context.clock.now());
         match (self.target.kind, strategy) {
             (SetKind::Advanced, strategy) => match is_kruise_running(access, now).await? {
@@ -112,8 +112,12 @@ impl Migration<'_> {
     }
 
     /// What is half done with its pods only who began it can finish.
-    pub(super) async fn judge_pods(&self, strategy: Option<&Strategy>) -> Result<(), CliError> {
-        // Kubernetes' own updates leave nothing half done that it could not finish in either kind.
+    pub(super) async fn judge_pods(
+        &self,
+        source: &Value,
+        strategy: Option<&Strategy>,
+    ) -> Result<(), CliError> {
+        self.judge_adoption(source).await?;
         if strategy.is_none() {
             return Ok(());
         }
@@ -126,15 +130,14 @@ impl Migration<'_> {
     }
 }
 
-/// On how many nodes a second pod is beside the old one, or containers are exchanged in place.
+/// On how many nodes containers are exchanged in place.
 fn half_done(snapshot: &RolloutSnapshot) -> usize {
     let nodes = snapshot.fleet.nodes.iter();
     let is_half_done = |pods: &crate::core::fleet::Pods| {
-        let living = || {
-            pods.iter()
-                .filter(|pod| !pod.terminating && !pod.has_ended())
-        };
-        living().count() > 1 || living().any(|pod| pod.surge || pod.in_place.is_under_way())
+        let mut living = pods
+            .iter()
+            .filter(|pod| !pod.terminating && !pod.has_ended());
+        living.any(|pod| pod.in_place.is_under_way())
     };
     nodes.filter(|node| is_half_done(&node.pods)).count()
 }

@@ -29,7 +29,7 @@ use crate::ctl::screen::Screen;
 use crate::ctl::write::FIELD_MANAGER;
 use crate::index::SetKey;
 use crate::k8s::client::{CallError, Failure, within};
-use crate::k8s::{AdvancedDaemonSet, DaemonSet, Pod};
+use crate::k8s::{AdvancedDaemonSet, DaemonSet, Pod, go_json};
 
 /// How often it is tried to delete exactly what was looked at, beside writes of its status.
 const ATTEMPTS: usize = 20;
@@ -139,6 +139,9 @@ impl<'a> Migration<'a> {
                 journal.object["metadata"]["annotations"][PAUSED] = json!("true");
             }
             journal.revisions = self.in_native_words(source, &stored).await?;
+            for revision in &journal.revisions {
+                self.try_rewrite(revision).await?;
+            }
         }
         Ok((journal, translation))
     }
@@ -183,6 +186,24 @@ impl<'a> Migration<'a> {
         let api = whole(&access.client, &self.source);
         let call = api.delete(&self.source.name, &params);
         access.call(&doing, call).await.map(drop)
+    }
+
+    /// Lets the API server check that a revision may be written anew: after the deletion of the DaemonSet there is no way back.
+    async fn try_rewrite(&self, revision: &Value) -> Result<(), CliError> {
+        let (access, key) = (&self.context.access, &self.target);
+        let name = name(revision);
+        let doing = format!("write controllerrevision {name} anew (dry run)");
+        let params = DeleteParams {
+            dry_run: true,
+            ..DeleteParams::default()
+        };
+        let deletion = Request::new(path(key)).delete(name, &params);
+        access.call(&doing, send(access, deletion)).await?;
+        // Its own name is taken as long as it is there.
+        let mut anew = revision.clone();
+        anew["metadata"]["name"] = json!(format!("{name}-anew"));
+        let creation = Request::new(path(key)).create(&posted(true), go_json(&anew).into_bytes());
+        access.call(&doing, send(access, creation)).await.map(drop)
     }
 
     /// A template generation that no pod carries: pods of an older native DaemonSet would be up to date by it, whatever they run.

@@ -1,6 +1,7 @@
 //! Migrations on the embedded cluster, in both directions, with a controller and without one.
 
 mod interrupted;
+mod refused;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

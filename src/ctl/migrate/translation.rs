@@ -74,7 +74,8 @@ impl Translation {
 
     /// Takes an annotation away, and says what it was.
     pub(super) fn take(&mut self, key: &str) -> Option<String> {
-        let annotations = self.object["metadata"]["annotations"].as_object_mut()?;
+        let annotations = self.object["metadata"].get_mut("annotations")?;
+        let annotations = annotations.as_object_mut()?;
         let value = annotations.remove(key)?;
         if annotations.is_empty() {
             self.object["metadata"]

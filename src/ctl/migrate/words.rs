@@ -10,7 +10,7 @@ use super::steps::PATIENCE;
 use super::translation::Translation;
 use crate::cli::Output;
 use crate::core::settings::paused::PAUSED;
-use crate::core::words::plural;
+use crate::core::words::{named, plural};
 use crate::core::{Invalid, SetKind};
 use crate::ctl::error::CliError;
 use crate::ctl::kinds::unmistakable;
@@ -157,9 +157,55 @@ pub(super) fn partitioned() -> String {
 /// Surge and updates in place are finished by who began them.
 pub(super) fn half_done(source: &SetKey, nodes: usize) -> String {
     format!(
-        "on {nodes} {} a second pod is beside the old one, or containers are being exchanged in place, and only who began that can \
-         finish it. Pause it (yurt-ds ctl pause {source}), and try again in a moment.",
+        "on {nodes} {} containers are being exchanged in place, and only who began that can finish it. Pause it (yurt-ds ctl pause \
+         {source}), and try again in a moment.",
         plural(nodes, "node", "nodes")
+    )
+}
+
+/// Pods that are ending, on these nodes.
+pub(super) fn ending(nodes: &[String]) -> String {
+    format!(
+        "the pod on {} is still ending: nobody adopts such a pod, and the new DaemonSet would make another one beside it. Try again \
+         when it is gone; pause a rollout that goes on before (where a node is away, its pod ends when it returns).",
+        named(nodes.iter().map(String::as_str), 0)
+    )
+}
+
+/// Second pods, on these nodes.
+pub(super) fn doubled(source: &SetKey, nodes: &[String]) -> String {
+    format!(
+        "on {} a second pod stands beside the old one (surge), and only who began that can end it. Let the rollout end (yurt-ds ctl \
+         status {source}), or go back to the template before, and try again then.",
+        named(nodes.iter().map(String::as_str), 0)
+    )
+}
+
+/// Another DaemonSet that would take the pods.
+pub(super) fn selected(other: &str) -> String {
+    format!(
+        "{other} selects its pods too, and would take them while nobody owns them. Give that one another selector, or remove it, first."
+    )
+}
+
+/// Somebody else has made a DaemonSet in the place of the one that was kept.
+pub(super) fn made_by_others(target: &SetKey) -> String {
+    let journal = Journal::name(target);
+    format!(
+        "{target} was on its way to {}, and somebody made another one of that name meanwhile, which is left as it is. What was to be \
+         made is kept: kubectl -n {ns} get controllerrevision {journal} -o jsonpath='{{.data}}'. When that is needed no more: kubectl -n \
+         {ns} delete controllerrevision {journal}",
+        kind_words(target.kind),
+        ns = target.namespace,
+    )
+}
+
+/// A ControllerRevision with the name of the journal that is none.
+pub(super) fn no_journal(name: &str, namespace: &str) -> String {
+    format!(
+        "The ControllerRevision {name} in namespace {namespace} has the name under which migrate keeps what is to be made, and is nothing \
+         that migrate wrote; nothing was changed. Look at it, and remove it when nobody needs it: kubectl -n {namespace} delete \
+         controllerrevision {name}"
     )
 }
 
