@@ -13,7 +13,9 @@ use crate::core::instant;
 use crate::k8s::client::{self, CallError, Failure, Role, Source};
 
 /// A person waits for it; a server that needs longer is in trouble.
-const CALL_DEADLINE: Duration = Duration::from_secs(30);
+pub(super) const CALL_DEADLINE: Duration = Duration::from_secs(30);
+/// How often something that others do is looked at again.
+pub(super) const GLANCE: Duration = Duration::from_millis(500);
 /// An API server that has not answered for so long is worth a word.
 pub(super) const LONG: Duration = Duration::from_secs(3);
 
@@ -70,7 +72,13 @@ impl Access {
     }
 
     /// Waits for a call, and says so when that takes long.
-    async fn wait<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
+    ///
+    /// # Errors
+    /// Those of the API server, and that it does not answer.
+    pub(super) async fn wait<T>(
+        &self,
+        call: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, CallError> {
         let mut call = pin!(client::within(CALL_DEADLINE, call));
         if let Ok(answer) = tokio::time::timeout(LONG, &mut call).await {
             return answer;

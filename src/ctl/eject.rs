@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 
 use self::advanced::make_native;
 use self::standing::{EjectCandidate, OldNodes, native};
+use super::access::{CALL_DEADLINE, GLANCE};
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
@@ -46,11 +47,8 @@ use crate::k8s::client::{Failure, within};
 
 /// How often it is looked at again when somebody else wrote between the look and the write.
 const ATTEMPTS: usize = 5;
-/// How long a running controller gets to notice a pause or the end, and how often that is looked at.
+/// How long a running controller gets to notice a pause or the end.
 const PATIENCE: Duration = Duration::from_secs(10);
-const GLANCE: Duration = Duration::from_millis(500);
-/// One call to the API server; a person waits for it.
-const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Hands a DaemonSet back.
 pub(super) async fn eject(
@@ -268,7 +266,7 @@ impl EjectCandidate {
             let patch = patch_conditions(&requests, (&name, &uid), FIELD_MANAGER, removals);
             let patch = patch.map_err(|error| missing(&error))?;
             let call = context.access.client.request::<Value>(patch);
-            match within(DEADLINE, call).await {
+            match within(CALL_DEADLINE, call).await {
                 Ok(_) => {}
                 // It went meanwhile, and its conditions with it.
                 Err(error) if error.failure() == Failure::Gone => {}

@@ -1,13 +1,12 @@
 //! Writes that hold only for what was looked at.
 
-use std::time::Duration;
-
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation, TestOperation};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
+use super::access::CALL_DEADLINE;
 use super::context::Context;
 use super::error::CliError;
 use super::kinds::whole;
@@ -16,8 +15,6 @@ use crate::k8s::client::{Failure, within};
 
 /// Who writes, for the API server's records.
 pub(super) const FIELD_MANAGER: &str = "yurt-ds-ctl";
-/// One call to the API server; a person waits for it.
-const DEADLINE: Duration = Duration::from_secs(30);
 /// How often a write is tried again that the API server could not place among those of others (409), which it tries several times
 /// itself.
 const ATTEMPTS: usize = 20;
@@ -73,7 +70,7 @@ pub(super) async fn write_if_unchanged(
     let operations = as_seen.into_iter().flatten().chain(changes).collect();
     let patch = Patch::Json::<()>(json_patch::Patch(operations));
     for _ in 0..ATTEMPTS {
-        let error = match within(DEADLINE, api.patch(&key.name, &params, &patch)).await {
+        let error = match within(CALL_DEADLINE, api.patch(&key.name, &params, &patch)).await {
             Ok(_) => return Ok(true),
             Err(error) => error,
         };

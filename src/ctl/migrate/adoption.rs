@@ -1,9 +1,22 @@
 //! What the controller of the new kind made of the revisions that were there.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::revisions::{are_alike, number};
+use crate::core::SetKind;
 use crate::core::names::REVISION_HASH_LABEL;
+
+/// How long the controller of that kind gets to look at what was made.
+pub(super) fn patience(kind: SetKind) -> Duration {
+    match kind {
+        // Before that it is not certain that nobody is restarted.
+        SetKind::Native => Duration::from_secs(60),
+        // This controller restarts nobody, and may not run.
+        SetKind::Advanced => Duration::from_secs(10),
+    }
+}
 
 /// What became of a DaemonSet that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::translation::Translation;
+use super::translation::{Translation, plain};
 use crate::core::names::{ON_DELETE, UPDATE_STRATEGY_TYPE_FIELD};
 use crate::core::settings::fields::path_of;
 use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
@@ -125,12 +125,6 @@ fn put(made: &mut Translation, key: &'static str, value: Value) {
 /// Every annotation that is that setting.
 fn keys(key: &'static str) -> impl Iterator<Item = &'static str> {
     setting(key).into_iter().flat_map(|setting| setting.keys())
-}
-
-fn plain(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::native::to_native;
-use super::translation::Translation;
+use super::translation::{Translation, plain};
 use super::words;
 use crate::cli::Output;
 use crate::core::settings::failure_threshold::FAILURE_THRESHOLD;
@@ -232,12 +232,6 @@ fn canary(made: &mut Translation, canary: &Value) {
                 .push(format!("canary.{block}.{key}: {}.", plain(value)));
         }
     }
-}
-
-fn plain(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]

@@ -4,13 +4,12 @@
 //! It is a ControllerRevision, for such objects hold any data and whoever may do the rest may make one. It has no labels, so
 //! that nobody takes it for a revision of a DaemonSet.
 
-use kube::Resource as _;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::GetParams;
 use kube::core::Request;
 use serde_json::{Value, json};
 
-use super::revisions::name;
-use super::{Purpose, words};
+use super::Purpose;
+use super::revisions::{create, delete, path, send};
 use crate::core::SetKind;
 use crate::core::revision::TemplateFingerprint;
 use crate::core::selector::Selector;
@@ -18,9 +17,7 @@ use crate::core::settings::paused::PAUSED;
 use crate::ctl::access::Access;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
-use crate::ctl::write::FIELD_MANAGER;
 use crate::index::SetKey;
-use crate::k8s::{ControllerRevision, go_json};
 
 /// A purpose, as it is written.
 const MIGRATE: &str = "migrate";
@@ -68,15 +65,14 @@ impl Journal {
     /// When it may not be read, or nobody answers.
     pub(super) async fn find(access: &Access, key: &SetKey) -> Result<Option<Self>, CliError> {
         let name = Self::name(key);
-        let request = Request::new(path(key)).get(&name, &kube::api::GetParams::default());
+        let request = Request::new(path(key)).get(&name, &GetParams::default());
         let doing = format!("read controllerrevision {name}");
         let found: Option<Value> = access.find(&doing, send(access, request)).await?;
         let Some(found) = found else {
             return Ok(None);
         };
         let journal = Self::of(&found["data"]).filter(|journal| journal.is_about(key));
-        let unknown = || CliError::new(Code::Refused, words::no_journal(&name, &key.namespace));
-        journal.map(Some).ok_or_else(unknown)
+        journal.map(Some).ok_or_else(|| unknown(&name, &key.namespace))
     }
 
     /// Whether what it holds has that name.
@@ -142,7 +138,7 @@ impl Journal {
             "revision": 0,
             "data": self.data(),
         });
-        create_revision(access, key, &object).await
+        create(access, key, &object).await
     }
 
     /// Removes it.
@@ -150,60 +146,16 @@ impl Journal {
     /// # Errors
     /// When it may not be removed.
     pub(super) async fn forget(&self, access: &Access, key: &SetKey) -> Result<(), CliError> {
-        delete_revision(access, key, &Self::name(key), &DeleteParams::default()).await
+        delete(access, key, &Self::name(key)).await
     }
 }
 
-/// Makes a ControllerRevision, in the bytes of Kubernetes' own controllers.
-///
-/// # Errors
-/// When it may not be made.
-pub(super) async fn create_revision(
-    access: &Access,
-    key: &SetKey,
-    object: &Value,
-) -> Result<(), CliError> {
-    let params = PostParams {
-        field_manager: Some(FIELD_MANAGER.into()),
-        ..PostParams::default()
-    };
-    let request = Request::new(path(key)).create(&params, go_json(object).into_bytes());
-    let doing = format!("create controllerrevision {}", name(object));
-    let made: Value = access.call(&doing, send(access, request)).await?;
-    drop(made);
-    Ok(())
-}
-
-/// Deletes a ControllerRevision; one that is gone is no matter.
-///
-/// # Errors
-/// When it may not be deleted.
-pub(super) async fn delete_revision(
-    access: &Access,
-    key: &SetKey,
-    name: &str,
-    params: &DeleteParams,
-) -> Result<(), CliError> {
-    let request = Request::new(path(key)).delete(name, params);
-    let doing = format!("delete controllerrevision {name}");
-    let gone: Option<Value> = access.find(&doing, send(access, request)).await?;
-    drop(gone);
-    Ok(())
-}
-
-/// Where ControllerRevisions of its namespace are found.
-pub(super) fn path(key: &SetKey) -> String {
-    ControllerRevision::url_path(&(), Some(&key.namespace))
-}
-
-/// Sends a request.
-///
-/// # Errors
-/// Those of the API server.
-pub(super) async fn send(
-    access: &Access,
-    request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-) -> kube::Result<Value> {
-    let request = request.map_err(kube::Error::BuildRequest)?;
-    access.client.request(request).await
+/// What has the name of a journal, and is none.
+fn unknown(name: &str, namespace: &str) -> CliError {
+    let text = format!(
+        "The ControllerRevision {name} in namespace {namespace} has the name under which migrate keeps what is to be made, and is nothing \
+         that migrate wrote; nothing was changed. Look at it, and remove it when nobody needs it: kubectl -n {namespace} delete \
+         controllerrevision {name}"
+    );
+    CliError::new(Code::Refused, text)
 }

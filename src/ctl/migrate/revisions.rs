@@ -5,10 +5,17 @@
 //! yurt-ds and Kruise write what was applied, without defaults. So each revision is written anew in Kubernetes' words, under its
 //! name, its number and its hash, before the native DaemonSet is made: then pods go on carrying the hash of a revision that it knows.
 
+use kube::Resource as _;
+use kube::api::{DeleteParams, PostParams};
+use kube::core::Request;
 use serde_json::{Value, json};
 
 use crate::core::revision::TemplateFingerprint;
-use crate::k8s::go_json;
+use crate::ctl::access::Access;
+use crate::ctl::error::CliError;
+use crate::ctl::write::FIELD_MANAGER;
+use crate::index::SetKey;
+use crate::k8s::{ControllerRevision, go_json};
 
 /// The data of the native revision that holds this template, as the API server stores it.
 pub(super) fn data(stored: &Value) -> Value {
@@ -74,6 +81,47 @@ pub(super) fn is_controlled_by(revision: &Value, uid: &str) -> bool {
 pub(super) fn are_alike(one: &Value, other: &Value) -> bool {
     let fingerprint = |revision| template(revision).map(TemplateFingerprint::of);
     fingerprint(one).is_some() && fingerprint(one) == fingerprint(other)
+}
+
+/// Makes a ControllerRevision, in the bytes of Kubernetes' own controllers.
+///
+/// # Errors
+/// When it may not be made.
+pub(super) async fn create(access: &Access, key: &SetKey, object: &Value) -> Result<(), CliError> {
+    let params = PostParams {
+        field_manager: Some(FIELD_MANAGER.into()),
+        ..PostParams::default()
+    };
+    let request = Request::new(path(key)).create(&params, go_json(object).into_bytes());
+    let doing = format!("create controllerrevision {}", name(object));
+    access.call(&doing, send(access, request)).await.map(drop)
+}
+
+/// Deletes a ControllerRevision; one that is gone is no matter.
+///
+/// # Errors
+/// When it may not be deleted.
+pub(super) async fn delete(access: &Access, key: &SetKey, name: &str) -> Result<(), CliError> {
+    let request = Request::new(path(key)).delete(name, &DeleteParams::default());
+    let doing = format!("delete controllerrevision {name}");
+    access.find(&doing, send(access, request)).await.map(drop)
+}
+
+/// Where ControllerRevisions of its namespace are found.
+pub(super) fn path(key: &SetKey) -> String {
+    ControllerRevision::url_path(&(), Some(&key.namespace))
+}
+
+/// Sends a request.
+///
+/// # Errors
+/// Those of the API server.
+pub(super) async fn send(
+    access: &Access,
+    request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+) -> kube::Result<Value> {
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    access.client.request(request).await
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ use kube::api::{DeleteParams, ListParams, PostParams, Preconditions, Propagation
 use kube::core::Request;
 use serde_json::{Value, json};
 
-use super::adoption::Adoption;
-use super::journal::{Journal, create_revision, delete_revision, path, send};
+use super::adoption::{Adoption, patience};
+use super::journal::Journal;
 use super::revisions::{
-    are_alike, data, is_controlled_by, is_written, name, number, plain_template, rewritten,
+    self, are_alike, data, is_controlled_by, is_written, name, number, path, plain_template,
+    rewritten, send,
 };
 use super::translation::Translation;
 use super::{Purpose, words};
@@ -19,6 +20,7 @@ use crate::core::selector::Selector;
 use crate::core::settings::paused::PAUSED;
 use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::core::{Mode, SetKind};
+use crate::ctl::access::GLANCE;
 use crate::ctl::code::Code;
 use crate::ctl::context::Context;
 use crate::ctl::error::CliError;
@@ -28,19 +30,11 @@ use crate::ctl::pause::annotate;
 use crate::ctl::screen::Screen;
 use crate::ctl::write::FIELD_MANAGER;
 use crate::index::SetKey;
-use crate::k8s::client::{CallError, Failure, within};
+use crate::k8s::client::{CallError, Failure};
 use crate::k8s::{AdvancedDaemonSet, DaemonSet, Pod, go_json};
 
 /// How often it is tried to delete exactly what was looked at, beside writes of its status.
 const ATTEMPTS: usize = 20;
-/// How long Kubernetes gets to look at what was made: before that it is not certain that nobody is restarted.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// The same of this controller, which restarts nobody, and may not run.
-const PATIENCE_WITH_OURS: Duration = Duration::from_secs(10);
-/// How often that is looked at.
-const GLANCE: Duration = Duration::from_millis(500);
-/// One call to the API server; a person waits for it.
-const DEADLINE: Duration = Duration::from_secs(30);
 /// How long the garbage collector gets to let go of the pods: it writes each, a thousand in a minute.
 const LETTING_GO: Duration = Duration::from_secs(600);
 /// Of the metadata what nobody else may set.
@@ -150,7 +144,8 @@ impl<'a> Migration<'a> {
     async fn try_create(&self, object: &Value) -> Result<Value, CallError> {
         let request =
             Request::new(self.path()).create(&posted(true), object.to_string().into_bytes());
-        within(DEADLINE, send(&self.context.access, request)).await
+        let access = &self.context.access;
+        access.wait(send(access, request)).await
     }
 
     /// Why it would not be made.
@@ -306,7 +301,7 @@ impl<'a> Migration<'a> {
                 break;
             }
             let params = orphaning(&now);
-            let error = match within(DEADLINE, api.delete(&key.name, &params)).await {
+            let error = match access.wait(api.delete(&key.name, &params)).await {
                 Ok(_) => return Ok(()),
                 Err(error) => error,
             };
@@ -364,14 +359,8 @@ impl<'a> Migration<'a> {
             if is_turned && at > 0 {
                 tokio::time::sleep(APART).await;
             }
-            delete_revision(
-                access,
-                &self.target,
-                name(revision),
-                &DeleteParams::default(),
-            )
-            .await?;
-            create_revision(access, &self.target, revision).await?;
+            revisions::delete(access, &self.target, name(revision)).await?;
+            revisions::create(access, &self.target, revision).await?;
         }
         Ok(())
     }
@@ -401,11 +390,7 @@ impl<'a> Migration<'a> {
 
     /// Waits until its controller has looked at the new DaemonSet, and says what that made of its revisions.
     pub(super) async fn await_adoption(&self, made: &Value) -> Result<Adoption, CliError> {
-        let patience = match self.target.kind {
-            SetKind::Native => PATIENCE,
-            SetKind::Advanced => PATIENCE_WITH_OURS,
-        };
-        let end = tokio::time::Instant::now() + patience;
+        let end = tokio::time::Instant::now() + patience(self.target.kind);
         let uid = text(&made["metadata"]["uid"]);
         loop {
             let now = self.read(&self.target).await?.unwrap_or_default();

@@ -95,3 +95,10 @@ impl Translation {
             .collect()
     }
 }
+
+/// A value as somebody would write it: a text without its quotes.
+pub(super) fn plain(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}

@@ -3,10 +3,9 @@
 use serde_json::Value;
 
 use super::Purpose;
-use super::adoption::Adoption;
+use super::adoption::{Adoption, patience};
 use super::journal::Journal;
 use super::revisions::name;
-use super::steps::PATIENCE;
 use super::translation::Translation;
 use crate::cli::Output;
 use crate::core::settings::paused::PAUSED;
@@ -200,15 +199,6 @@ pub(super) fn made_by_others(target: &SetKey) -> String {
     )
 }
 
-/// A ControllerRevision with the name of the journal that is none.
-pub(super) fn no_journal(name: &str, namespace: &str) -> String {
-    format!(
-        "The ControllerRevision {name} in namespace {namespace} has the name under which migrate keeps what is to be made, and is nothing \
-         that migrate wrote; nothing was changed. Look at it, and remove it when nobody needs it: kubectl -n {namespace} delete \
-         controllerrevision {name}"
-    )
-}
-
 /// What is done with settings, one a line.
 pub(super) fn translated(translation: &Translation) -> String {
     let moved = translation.moved.iter().map(|line| format!("  {line}\n"));
@@ -339,7 +329,7 @@ pub(super) fn not_adopted(
         Adoption::Unseen | Adoption::Known => format!(
             "{made}, but {} has not looked at it for {}; look whether {} runs.{held} To go on: {}",
             target.kind.controller(),
-            humantime::format_duration(PATIENCE),
+            humantime::format_duration(patience(target.kind)),
             target.kind.process(),
             command(target, purpose)
         ),
