@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use kube::api::DeleteParams;
 use tokio::sync::Notify;
 
+use super::super::adoption::Adoption;
+use super::super::{Purpose, words};
 use super::*;
 use crate::core::names::{IN_PLACE_STATE, KRUISE_GROUP};
 use crate::ctl::error::CliError;
@@ -417,4 +419,15 @@ async fn one_that_is_deleted_as_soon_as_it_is_made_is_not_said_to_be_slow() {
         &error.text,
         &["somebody deleted it, or made another one of that name"],
     );
+}
+
+#[test]
+fn one_that_nobody_has_looked_at_is_said_to_be_so_for_as_long_as_was_waited() {
+    let key = crate::index::SetKey::new("default", "web");
+    let told = words::not_adopted(&key, Purpose::GoOn, &Adoption::Unseen, true);
+    let words = [
+        "has not looked at it for 1m;",
+        "To go on: yurt-ds ctl migrate default/web --to native",
+    ];
+    contains(&told, &words);
 }
