@@ -72,7 +72,9 @@ impl Journal {
             return Ok(None);
         };
         let journal = Self::of(&found["data"]).filter(|journal| journal.is_about(key));
-        journal.map(Some).ok_or_else(|| unknown(&name, &key.namespace))
+        journal
+            .map(Some)
+            .ok_or_else(|| unknown(&name, &key.namespace))
     }
 
     /// Whether what it holds has that name.

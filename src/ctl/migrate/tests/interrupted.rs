@@ -113,7 +113,7 @@ async fn a_deletion_that_is_refused_leaves_nothing_behind() {
     let _guard = cluster.fail(DELETION, Fault::Status(422, None));
     // That it cannot be removed does not hide why.
     let _kept = cluster.fail(
-        From("delete", "controllerrevisions", 2),
+        From("delete", "controllerrevisions", 3),
         Fault::Status(500, None),
     );
     let error = cluster.fails("migrate web --to native").await;
@@ -262,8 +262,8 @@ async fn what_was_made_and_not_looked_at_is_finished_by_the_same_command() {
             From("patch", "daemonsets", 1),
             "now, and paused until this is finished.",
         ),
-        // Before it go what is left of an earlier attempt, and the revision that is written anew.
-        (From("delete", "controllerrevisions", 3), "now."),
+        // Before it go a dry run, what is left of an earlier attempt, and the revision that is written anew.
+        (From("delete", "controllerrevisions", 4), "now."),
     ] {
         let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
         let (world, pods) = (&cluster.world, cluster.pods().await);

@@ -33,7 +33,6 @@ async fn beside_a_pod_that_is_ending_no_other_one_is_made() {
     pods.delete(&names[0], &DeleteParams::default())
         .await
         .unwrap();
-    tokio::time::sleep(A_MOMENT).await;
     let words = "is still ending: nobody adopts such a pod";
     refused(world, "migrate web --to advanced --dry-run", words).await;
     refused(world, "migrate web --to advanced", words).await;
