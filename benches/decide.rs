@@ -238,6 +238,7 @@ fn node(i: usize, updated: bool) -> Node {
         pods: [pod(i, updated && !offline)].into(),
         disrupted_at: None,
         emptied: false,
+        had_pod: false,
         podless_since: None,
         has_images: false,
     }

@@ -37,6 +37,7 @@ pub(super) mod pause;
 pub(super) mod phase;
 pub(super) mod pod_summary;
 pub(super) mod predownload;
+pub(super) mod progressive;
 pub(super) mod removal;
 pub mod replacement;
 pub mod revert;

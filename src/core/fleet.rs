@@ -112,6 +112,8 @@ pub struct Node {
     /// Whether we deleted its last pod for the template as it is now, and no successor was Ready since: as far as this process
     /// saw that, or the guard remembers it ([`FailureRecord::touched`]).
     pub emptied: bool,
+    /// Whether a pod of an Advanced DaemonSet was there before and is gone, whoever took it away: as far as this process saw that.
+    pub had_pod: bool,
     /// Whether it is known, without anybody having pulled ahead, that it has every image of the current revision. Only
     /// told where it matters.
     pub has_images: bool,

@@ -371,6 +371,7 @@ fn nodes() -> impl Random<Node> {
                 // A pod that goes was seen to begin with it.
                 disrupted_at: disrupted_at.or(began_to_leave(&pods)),
                 emptied,
+                had_pod: emptied,
                 podless_since: podless.filter(|_| pods.is_empty()),
                 has_images,
                 pods: pods.into(),
@@ -1113,6 +1114,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
         readiness: Readiness::Ready { since: now() },
         disrupted_at: None,
         emptied: false,
+        had_pod: false,
         podless_since: None,
         has_images: false,
         pods: [Pod {

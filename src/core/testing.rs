@@ -71,6 +71,7 @@ pub(crate) fn node(name: &str, pod: Pod) -> Node {
         .into(),
         disrupted_at: None,
         emptied: false,
+        had_pod: false,
         podless_since: None,
         has_images: false,
     }

@@ -48,6 +48,8 @@ pub struct AdvancedRecord {
     strays: BTreeSet<(PodUid, String)>,
     /// How often a revision had to get another name because its own was taken.
     pub collisions: i64,
+    /// Nodes of which a pod is gone; no more than there are nodes.
+    held: BTreeSet<NodeName>,
     /// Nodes for which the API server refused a pod, and how often in a row.
     refused: BTreeMap<NodeName, u32>,
     /// The numbers that were written last, and when.
@@ -104,6 +106,7 @@ impl AdvancedRecord {
                 .as_ref()
                 .and_then(|status| status.collision_count)
                 .unwrap_or(0),
+            held: BTreeSet::new(),
             refused: BTreeMap::new(),
             sent: None,
         }))
@@ -255,6 +258,23 @@ impl AdvancedRecord {
         if self.free.contains_key(&orphan.uid) {
             self.orphans.entry(orphan.uid.clone()).or_insert(orphan);
         }
+    }
+
+    /// A pod of that node is gone.
+    pub(super) fn note_held(&mut self, node: &NodeName) {
+        if !self.held.contains(node) {
+            self.held.insert(node.clone());
+        }
+    }
+
+    /// Whether a pod of that node is.
+    pub(super) fn had_pod(&self, node: &NodeName) -> bool {
+        self.held.contains(node)
+    }
+
+    /// Of the other nodes it is forgotten: they are gone.
+    pub(super) fn keep_held(&mut self, is_there: impl FnMut(&NodeName) -> bool) {
+        self.held.retain(is_there);
     }
 
     /// From now on these pods go whatever the rollout says.

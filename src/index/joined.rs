@@ -199,6 +199,7 @@ struct List {
 impl List {
     /// Every node that should run a pod or holds one.
     fn of_all(set: &mut SetRecord, around: &Surroundings<'_>, crowd: Option<CrowdIndex>) -> Self {
+        set.keep_held(|name| around.nodes.contains_key(name));
         let names = names(set, around);
         let room = if crowd.is_some() { 0 } else { names.len() };
         let mut list = Self {
@@ -266,6 +267,7 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
     } = *around;
     let pods = set.judged_pods(name, &basis.state, revisions);
     let Some(record) = nodes.get(name) else {
+        set.keep_held(|held| held != name);
         let gone = Node {
             name: name.clone(),
             labels: crate::core::Labels::default(),
@@ -278,6 +280,7 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
             podless_since: None,
             disrupted_at: None,
             emptied: false,
+            had_pod: false,
             has_images: false,
         };
         return (!gone.pods.is_empty()).then_some(gone);
@@ -308,6 +311,7 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
         podless_since,
         disrupted_at,
         emptied,
+        had_pod: set.had_pod(name),
         has_images,
     })
 }

@@ -460,6 +460,9 @@ impl SetRecord {
         let node = self.pods.remove(uid);
         if let Some(node) = &node {
             self.cache.mark_dirty(node);
+            if let Some(advanced) = &mut self.advanced {
+                advanced.note_held(node);
+            }
         }
         node.is_some()
     }
@@ -622,6 +625,19 @@ impl SetRecord {
     /// Whether we deleted the last pod of a node for the present template, and no successor was Ready since.
     pub(super) fn is_emptied(&self, node: &NodeName) -> bool {
         self.disruptions.is_ours(node) || self.cache.remembers(node)
+    }
+
+    /// Whether a pod was on a node of an Advanced DaemonSet and is gone.
+    pub(super) fn had_pod(&self, node: &NodeName) -> bool {
+        let advanced = self.advanced.as_ref();
+        advanced.is_some_and(|advanced| advanced.had_pod(node))
+    }
+
+    /// Of the other nodes it is forgotten: they are gone.
+    pub(super) fn keep_held(&mut self, is_there: impl FnMut(&NodeName) -> bool) {
+        if let Some(advanced) = &mut self.advanced {
+            advanced.keep_held(is_there);
+        }
     }
 
     /// What the guard has to remember, as it was told last.
@@ -810,6 +826,12 @@ impl SetRecord {
     /// Names and uids of its pods, with the node of each.
     pub fn pods(&self) -> impl Iterator<Item = (&NodeName, &Pod)> {
         self.pods.iter().map(|(node, record)| (node, &*record.pod))
+    }
+
+    /// One of them, and its node.
+    pub fn pod(&self, uid: &PodUid) -> Option<(&NodeName, &Pod)> {
+        let record = self.pods.get(uid)?;
+        Some((self.pods.place_of(uid)?, &*record.pod))
     }
 
     /// Remembers which template was found in the newest revision.

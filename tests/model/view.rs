@@ -156,6 +156,7 @@ impl State {
             pods,
             disrupted_at: None,
             emptied: rules.scaling.partitioned && node.down,
+            had_pod: false,
             podless_since: None,
             has_images: false,
         }

@@ -797,10 +797,30 @@ scenarios! {
             .delete_pod(1)
             .until(occupied([2, 3, 4]))
             .throughout(occupied([2, 3, 4]).and(untouched([2])), pace.pick(600, 5))
+            .delete_pod(3)
+            .wait(pace.pick(60, 10))
+            .throughout(occupied([2, 3, 4]).and(untouched([2])), pace.pick(600, 5))
             .patch(rolling_patch(json!({ "partition": 1 })))
             .until(replaced([1]))
             .patch(rolling_patch(json!({ "partition": 0 })))
             .until(converged().and(counted(4)))
+    }
+
+    fn advanced33_given_the_partition_is_raised_while_pods_are_replaced_then_these_nodes_get_theirs_and_no_other(pace) {
+        let all = fleet(6, 3);
+        let daemon = all.daemon.clone().field("scaleStrategy", json!({ "partitionedScaling": true }));
+        Story { daemon, ..all }
+            .image(NEW)
+            .until(Check::new("pods are on their way out", |picture| {
+                match picture.pods().any(|pod| pod.metadata.deletion_timestamp.is_some()) {
+                    true => Ok(()),
+                    false => Err("none".to_owned()),
+                }
+            }))
+            .patch(rolling_patch(json!({ "partition": "100%" })))
+            .until(occupied([1, 2, 3, 4, 5, 6]).and(condition("RolloutComplete", "True", "held by partition")))
+            .throughout(occupied([1, 2, 3, 4, 5, 6]).and(condition("Stalled", "False", "")), pace.pick(1200, 5))
+            .expect(untouched(1..=3))
     }
 
     /// 65 to 73: orphans are adopted, others let be.

@@ -63,7 +63,7 @@ impl<'a> JudgedFleet<'a> {
         } = Observation::of(strategy, fleet, now);
         let charges = charge(strategy, fleet, now, &mut classes, &summary);
         revert::mark(strategy, fleet, &mut classes);
-        scope.narrow(strategy, fleet.undone, &summary, &mut classes);
+        scope.narrow(strategy, fleet, &summary, &mut classes);
         let seen = (classes.as_slice(), &summary);
         let wave_progress = WaveProgress::of(strategy, fleet, members, seen, &charges, &scope, now);
         let terms = Terms::of(strategy, fleet, now);

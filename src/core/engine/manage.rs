@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use super::progressive::{runs, withheld};
 use super::removal;
 use crate::core::action::Action;
 use crate::core::fleet::{Fleet, Node, Pod, Readiness, Targeting};
@@ -115,7 +116,7 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
     }
     let counted = fleet.crowd.len();
     let targeted = counted + fleet.nodes.iter().filter(|node| runs(node)).count();
-    manage.limit_to_partition(fleet, terms, targeted);
+    manage.limit_to_partition(fleet, terms);
     let burst = terms.scaling.at_once(targeted);
     manage.create.truncate(burst);
     let mut deletions = 0;
@@ -138,10 +139,6 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
 /// Which of the pods of a node is the first: one that a kubelet has accepted, then by age and name (Kruise).
 fn rank(pod: &Pod) -> (bool, Timestamp, &PodName) {
     (pod.started.is_none(), pod.created, &pod.name)
-}
-
-fn runs(node: &Node) -> bool {
-    node.native == Targeting::Run && node.readiness != Readiness::Gone
 }
 
 impl Manage {
@@ -248,31 +245,20 @@ impl Manage {
         });
     }
 
-    /// With `partitionedScaling` only so many get their pods that `partition` nodes are left without a new one; those that
-    /// lost theirs to the rollout come first, and those that are about to lose it have their place already.
-    fn limit_to_partition(&mut self, fleet: &Fleet, terms: ManageTerms<'_>, targeted: usize) {
+    /// Leaves those out whom `partition` keeps without a pod; who had one comes before all others.
+    fn limit_to_partition(&mut self, fleet: &Fleet, terms: ManageTerms<'_>) {
         let rolls = terms
             .strategy
             .filter(|strategy| strategy.mode == Mode::AdvancedRollingUpdate);
-        let partition = rolls.map_or(0, |strategy| strategy.partition.resolve_down(targeted));
-        if partition == 0 || !terms.scaling.partitioned {
+        let Some(strategy) = rolls.filter(|_| terms.scaling.partitioned) else {
             return;
-        }
-        let emptied: BTreeSet<&NodeName> = (fleet.nodes.iter())
-            .filter(|node| node.emptied)
-            .map(|node| &node.name)
-            .collect();
-        let is_new = |pod: &&Pod| !pod.terminating && pod.revision == PodRevision::Current;
-        let has_place = |node: &&Node| {
-            let holds_new = node.pods.iter().filter(is_new).count() == 1;
-            // Its old pod is still there, and nothing can be made yet.
-            let comes = node.emptied && !self.create.contains(&node.name);
-            runs(node) && (holds_new || comes || terms.creating.contains_key(&node.name))
         };
-        let taken = fleet.nodes.iter().filter(has_place).count();
-        self.create.sort_by_key(|name| !emptied.contains(name));
-        self.create
-            .truncate(targeted.saturating_sub(taken).saturating_sub(partition));
+        let is_asked = |node: &Node| terms.creating.contains_key(&node.name);
+        let withheld = withheld(strategy, fleet, is_asked);
+        let kept: BTreeSet<&NodeName> = (withheld.iter())
+            .map(|position| &fleet.nodes[*position].name)
+            .collect();
+        self.create.retain(|name| !kept.contains(name));
     }
 }
 

@@ -97,11 +97,6 @@ impl<'a> PodSummary<'a> {
         self.nodes[position].targeting == Targeting::Run
     }
 
-    /// Whether we deleted the last pod of the node at `position`.
-    pub(super) fn is_emptied(&self, position: usize) -> bool {
-        self.nodes[position].emptied
-    }
-
     /// Whether two pods are on the node at `position`, which is online.
     pub(super) fn is_doubled(&self, position: usize) -> bool {
         let node = &self.nodes[position];

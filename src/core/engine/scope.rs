@@ -10,7 +10,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::class::{Class, Kept};
 use super::pod_summary::PodSummary;
-use crate::core::fleet::Node;
+use super::progressive;
+use crate::core::fleet::{Fleet, Node};
 use crate::core::settings::{Mode, NodeOrder, Strategy};
 use crate::core::verdict::Progress;
 
@@ -65,11 +66,11 @@ impl RolloutScope {
     /// Turns the classes of the outdated nodes that are left alone into [`Class::Kept`].
     ///
     /// Whether a node is online plays no part: who is kept must not depend on who happens to be there. `partition` keeps
-    /// nobody on the revision `undone` that somebody went back from ([`Fleet::undone`](crate::core::Fleet::undone)).
+    /// nobody on the revision that somebody went back from ([`Fleet::undone`]).
     pub(super) fn narrow(
         &self,
         strategy: &Strategy,
-        undone: Option<i64>,
+        fleet: &Fleet,
         summary: &PodSummary<'_>,
         classes: &mut [Class],
     ) {
@@ -84,9 +85,9 @@ impl RolloutScope {
             }
         }
         if !strategy.partition.is_zero() {
-            keep_partition(strategy, undone, summary, classes);
+            keep_partition(strategy, fleet.undone, summary, classes);
             if strategy.partitioned {
-                keep_empty(strategy, summary, classes);
+                keep_empty(strategy, fleet, classes);
             }
         }
     }
@@ -139,29 +140,14 @@ fn keep_partition(
     }
 }
 
-/// Nodes that never had a pod stay so as long as `partition` is not reached by those that keep an old one: the last ones by
-/// name, for pods are made in that order.
-fn keep_empty(strategy: &Strategy, summary: &PodSummary<'_>, classes: &mut [Class]) {
-    let is_empty = |position: usize, class: &Class| {
-        matches!(class, Class::InProgress(Progress::Missing { .. }))
-            && !summary.is_emptied(position)
-    };
-    let targeted = classes.iter().filter(|class| class.is_targeted()).count();
-    let is_new = |(position, class): (usize, &Class)| {
-        class.is_targeted() && !is_old(summary, position, class) && !matches!(class, Class::Kept(_))
-    };
-    let new = classes
-        .iter()
-        .enumerate()
-        .filter(|entry| is_new(*entry))
-        .count();
-    let kept = strategy.partition.resolve_down(targeted);
-    // Who is neither old nor kept counts as new, the empty ones included.
-    let mut left = new.saturating_sub(targeted.saturating_sub(kept));
-    for (position, class) in classes.iter_mut().enumerate().rev() {
-        if left > 0 && is_empty(position, class) {
-            *class = Class::Kept(Kept::Partition);
-            left -= 1;
+/// Nodes without a pod stay so where none is made.
+fn keep_empty(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
+    for position in progressive::withheld(strategy, fleet, |_| false) {
+        if matches!(
+            classes[position],
+            Class::InProgress(Progress::Missing { .. })
+        ) {
+            classes[position] = Class::Kept(Kept::Partition);
         }
     }
 }

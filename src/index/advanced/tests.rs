@@ -280,3 +280,12 @@ fn who_lost_the_answers_expects_the_pods_no_longer_than_those_that_were_answered
     record.retain_creations(Some(at(135)));
     assert_eq!(record.creation_due(), None);
 }
+
+#[test]
+fn nodes_that_had_a_pod_are_remembered_as_long_as_they_are_there() {
+    let mut record = record(done());
+    let nodes = ["a", "b"].map(NodeName::from);
+    nodes.iter().for_each(|node| record.note_held(node));
+    record.keep_held(|node| *node != nodes[0]);
+    assert_eq!(nodes.map(|node| record.had_pod(&node)), [false, true]);
+}

@@ -1062,6 +1062,7 @@ fn barred(name: &str, pods: Vec<Pod>) -> Node {
         targeting: crate::core::Targeting::Keep,
         disrupted_at: Some(at(1000)),
         emptied: true,
+        had_pod: false,
         podless_since: pods.is_empty().then(|| at(1003)),
         pods: pods.into(),
         ..node(name, old(1))

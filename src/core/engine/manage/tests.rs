@@ -2,6 +2,7 @@ use super::*;
 use crate::core::lifecycle::{Exit, Preparing};
 use crate::core::settings::Share;
 use crate::core::testing::{at, current, fleet, node, old};
+use crate::core::{Phase, Progress, Verdict, decide};
 
 /// What is given beside a fleet.
 struct Given {
@@ -25,6 +26,23 @@ impl Default for Given {
 }
 
 impl Given {
+    /// `partition` counts for the first pods, too.
+    fn partitioned(partition: Share) -> Self {
+        let strategy = Strategy {
+            partition,
+            partitioned: true,
+            ..Strategy::of(Mode::AdvancedRollingUpdate)
+        };
+        Self {
+            strategy: Some(strategy),
+            scaling: Scaling {
+                partitioned: true,
+                ..Scaling::default()
+            },
+            ..Self::default()
+        }
+    }
+
     fn surging() -> Self {
         let strategy = Strategy {
             max_surge: Share::Number(1),
@@ -632,18 +650,7 @@ fn partitioned_scaling_makes_as_many_as_the_partition_leaves() {
 /// Other than in Kruise, where the node of the lowest name gets the pod that the rollout took from another one.
 #[test]
 fn whoever_lost_its_pod_to_the_rollout_gets_one_before_others() {
-    let strategy = Strategy {
-        partition: Share::Percent(50),
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
-    };
-    let given = Given {
-        strategy: Some(strategy),
-        scaling: Scaling {
-            partitioned: true,
-            ..Scaling::default()
-        },
-        ..Given::default()
-    };
+    let given = Given::partitioned(Share::Percent(50));
     let rolled = Node {
         emptied: true,
         ..empty("d")
@@ -664,7 +671,7 @@ fn whoever_lost_its_pod_to_the_rollout_gets_one_before_others() {
     };
     let first = vec![empty("a"), node("b", old(1)), node("c", current(2)), leaves];
     assert_eq!(created(&given.manage(first)), [""; 0]);
-    // Where none belongs (any more) nobody has one, nor by a new pod that goes.
+    // Where none belongs (any more) nobody has one; whose pod goes is next.
     let others = || {
         let gone = Node {
             readiness: Readiness::Gone,
@@ -674,7 +681,7 @@ fn whoever_lost_its_pod_to_the_rollout_gets_one_before_others() {
         let going = node("g", terminating(current(2)));
         [nodes(), vec![gone, misplaced, going]].concat()
     };
-    assert_eq!(created(&given.manage(others())), ["d", "a"]);
+    assert_eq!(created(&given.manage(others())), ["d"]);
     // Whose pod was asked for counts as one that has it.
     let given = Given {
         creating: BTreeMap::from([("d".into(), at(99))]),
@@ -690,6 +697,81 @@ fn whoever_lost_its_pod_to_the_rollout_gets_one_before_others() {
         ..given
     };
     assert_eq!(created(&given.manage(nodes())), ["a"]);
+}
+
+/// Found on a real cluster: the node whose pod somebody deleted stayed empty, and another one got the pod.
+#[test]
+fn whoever_had_a_pod_gets_one_before_nodes_that_never_had_one() {
+    let given = Given::partitioned(Share::Number(3));
+    let had = |name: &str| Node {
+        had_pod: true,
+        podless_since: Some(at(50)),
+        ..empty(name)
+    };
+    let others = || vec![node("b", current(2)), empty("d"), empty("e")];
+    let beside = |last: Node| [others(), vec![last]].concat();
+    assert_eq!(created(&given.manage(beside(had("z")))), [""; 0]);
+    let given = Given::partitioned(Share::Number(2));
+    assert_eq!(created(&given.manage(beside(had("z")))), ["z"]);
+    assert_eq!(created(&given.manage(beside(empty("z")))), ["d"]);
+    // Nobody takes its place who lost a pod before it, and was not served.
+    let before = Node {
+        podless_since: Some(at(40)),
+        ..had("y")
+    };
+    let both = [others(), vec![before, had("z")]].concat();
+    let one = Given::partitioned(Share::Number(3));
+    assert_eq!(created(&one.manage(both)), ["z"]);
+    // Nor while the pod ends, whoever asked for that.
+    let ends = node("z", terminating(current(2)));
+    assert_eq!(created(&given.manage(beside(ends))), [""; 0]);
+    // One that is over has gone, and is made anew at once.
+    let failed = node("z", terminating(over(current(2))));
+    assert_eq!(created(&given.manage(beside(failed))), ["z"]);
+}
+
+/// Found on a real cluster: nodes whose pod the rollout had just deleted got none when `partition` was raised meanwhile, and
+/// were told as missing.
+#[test]
+fn what_the_rollout_took_comes_back_also_when_the_partition_is_raised_meanwhile() {
+    let rolled = |name: &str| Node {
+        emptied: true,
+        had_pod: true,
+        podless_since: Some(at(0)),
+        ..empty(name)
+    };
+    let deleted = Node {
+        had_pod: true,
+        podless_since: Some(at(0)),
+        ..empty("d")
+    };
+    let nodes = || {
+        vec![
+            node("a", current(2)),
+            rolled("b"),
+            rolled("c"),
+            deleted.clone(),
+            node("e", old(1)),
+        ]
+    };
+    for partition in [Share::Number(5), Share::Percent(100)] {
+        let given = Given::partitioned(partition);
+        let told = |nodes| decide(given.strategy.as_ref().unwrap(), &fleet(nodes), at(100_000));
+        assert_eq!(created(&given.manage(nodes())), ["b", "c"]);
+        // What is withheld is told so at once and for ever, and is no pod that does not come.
+        let plan = told(nodes());
+        assert_eq!(plan.verdicts[3..], [Verdict::Partition, Verdict::Partition]);
+        let missing =
+            |verdict: &Verdict| matches!(verdict, Verdict::InProgress(Progress::Missing { .. }));
+        assert!(plan.verdicts[1..3].iter().all(missing));
+        let mut nodes = nodes();
+        (nodes[1], nodes[2]) = (node("b", current(3)), node("c", current(3)));
+        let phase = told(nodes).phase;
+        assert!(
+            matches!(phase, Phase::Complete { kept: 2, .. }),
+            "{phase:?}"
+        );
+    }
 }
 
 #[test]
