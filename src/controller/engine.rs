@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::debug;
 
-use self::advanced::{AllPodEvents, PodEvents, Tended};
+use self::advanced::{AllPodEvents, PodEventsByReason, Tended};
 use super::advanced::RevisionsRead;
 use super::apply::{WriteError, Writer};
 use super::caches::{AdvancedAbsence, Input};
@@ -138,7 +138,7 @@ struct SetState {
     /// Why a pod was not made, as it was told last.
     not_created: Option<String>,
     /// How many Events about single pods may be sent.
-    pod_events: PodEvents,
+    pod_events: PodEventsByReason,
 }
 
 /// An answer that the loop waited for.
@@ -146,6 +146,8 @@ enum Done {
     Acted {
         key: SetKey,
         action: Action,
+        /// What its pod was; `None`: it was gone already.
+        written: Option<answers::WrittenPod>,
         result: Result<(), WriteError>,
         /// What became of handing over the successor of a pod that was retired.
         handed: Option<Result<(), WriteError>>,

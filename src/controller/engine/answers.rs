@@ -12,7 +12,7 @@ use crate::controller::report::Notice;
 use crate::controller::report::refused::WRITE_REFUSED;
 use crate::controller::surge::{SurgeRequest, SurgeResult};
 use crate::controller::write_backoff::WriteBackoff;
-use crate::core::{Action, NodeName, PodRef, PodUid, Refusals, RefusedWrite};
+use crate::core::{Action, NodeName, Pod, PodRef, PodRevision, PodUid, Refusals, RefusedWrite};
 use crate::index::{PodWrite, RequeueDelay, SetKey, SetRecord, WriteAnswer};
 use crate::k8s;
 use crate::k8s::client::Failure;
@@ -59,17 +59,40 @@ pub(super) fn answer(refusal: &WriteError) -> WriteAnswer {
     }
 }
 
+/// What a pod was when a write to it began: by the time of the answer it may be gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct WrittenPod {
+    node: NodeName,
+    /// In the words of the log.
+    was: &'static str,
+}
+
+impl WrittenPod {
+    /// Of a pod on `node`.
+    pub(super) fn of(node: &NodeName, pod: &Pod) -> Self {
+        let was = match pod.revision {
+            _ if pod.in_place.is_over => "a pod that had ended",
+            PodRevision::Current => "a superfluous pod",
+            PodRevision::Outdated | PodRevision::Unknown => "an outdated pod",
+        };
+        Self {
+            node: node.clone(),
+            was,
+        }
+    }
+}
+
 /// The log says what takes a pod down.
-fn log(key: &SetKey, node: &str, pod: &PodRef, write: &PodWrite) {
+fn log(key: &SetKey, WrittenPod { node, was }: &WrittenPod, pod: &PodRef, write: &PodWrite) {
     match write {
         PodWrite::Deletion => {
-            info!(daemonset = %key, %node, pod = %pod.name, "Deleted an outdated pod");
+            info!(daemonset = %key, %node, pod = %pod.name, "Deleted {was}");
         }
         PodWrite::Eviction => {
-            info!(daemonset = %key, %node, pod = %pod.name, "Evicted an outdated pod");
+            info!(daemonset = %key, %node, pod = %pod.name, "Evicted {was}");
         }
         PodWrite::Preparing => {
-            info!(daemonset = %key, %node, pod = %pod.name, "Marked an outdated pod PreparingDelete");
+            info!(daemonset = %key, %node, pod = %pod.name, "Marked {was} PreparingDelete");
         }
         PodWrite::Renewal { to, from: Some(_) } => {
             info!(daemonset = %key, %node, pod = %pod.name, revision = %to, "Took a pod back in place");
@@ -89,10 +112,11 @@ impl Engine {
             Done::Acted {
                 key,
                 action,
+                written,
                 result,
                 handed,
             } => {
-                self.note_acted(&key, &action, &result, now);
+                self.note_acted(&key, (&action, written.as_ref()), &result, now);
                 if let Action::Retire { successor, .. } = action {
                     self.note_handed_over(&key, successor, handed, now);
                 }
@@ -209,7 +233,7 @@ impl Engine {
     fn note_acted(
         &mut self,
         key: &SetKey,
-        action: &Action,
+        (action, written): (&Action, Option<&WrittenPod>),
         result: &Result<(), WriteError>,
         now: Timestamp,
     ) {
@@ -224,9 +248,8 @@ impl Engine {
         if let (PodWrite::Eviction, Ok(()) | Err(Some(_))) = (&write, &answer) {
             set.note_eviction(&pod.uid, answer.err().flatten(), now);
         }
-        if result.is_ok() {
-            let node = set.place_of(&pod.uid).map(ToString::to_string);
-            log(key, &node.unwrap_or_default(), pod, &write);
+        if let (Ok(()), Some(written)) = (result, written) {
+            log(key, written, pod, &write);
         }
         if key.is_advanced() {
             self.tell_of_write(key, (&pod.name, &write), result.is_ok(), now);
@@ -243,7 +266,7 @@ impl Engine {
     ) {
         let action = Action::HandOver(successor);
         match handed {
-            Some(handed) => self.note_acted(key, &action, &handed, now),
+            Some(handed) => self.note_acted(key, (&action, None), &handed, now),
             None => {
                 if let Some(set) = self.index.set_mut(key) {
                     set.end_write(&action, WriteAnswer::Refused, now);
@@ -465,6 +488,24 @@ impl Engine {
             Failure::Forbidden | Failure::Refused | Failure::Throttled | Failure::Unreachable => {
                 warn!(daemonset = %key, verb, resource, %error, "A write failed and is tried again");
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::testing::{current, old};
+
+    /// Found on a real cluster: evicted pods of the current revision were called outdated.
+    #[test]
+    fn the_log_says_what_a_pod_was_that_went() {
+        let was = |pod: &Pod| WrittenPod::of(&"n1".into(), pod).was;
+        assert_eq!(was(&old(1)), "an outdated pod");
+        assert_eq!(was(&current(2)), "a superfluous pod");
+        for mut ended in [old(1), current(2)] {
+            ended.in_place.is_over = true;
+            assert_eq!(was(&ended), "a pod that had ended");
         }
     }
 }

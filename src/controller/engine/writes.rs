@@ -6,6 +6,7 @@ use futures::FutureExt as _;
 use k8s_openapi::jiff::Timestamp;
 use tracing::{info, warn};
 
+use super::answers::WrittenPod;
 use super::{Done, Engine};
 use crate::controller::metrics::SkipReason;
 use crate::controller::owner::DaemonSetOwner;
@@ -103,6 +104,8 @@ impl Engine {
             return;
         };
         let whom = DaemonSetOwner::of(set);
+        let written = set.pod(&action.pod().uid);
+        let written = written.map(|(node, pod)| WrittenPod::of(node, pod));
         set.begin_write(&action, now);
         self.state.sets.entry(key.clone()).or_default().under_way += 1;
         let (writer, key) = (self.parts.writer.clone(), key.clone());
@@ -118,6 +121,7 @@ impl Engine {
             Done::Acted {
                 key,
                 action,
+                written,
                 result,
                 handed,
             }
