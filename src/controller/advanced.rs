@@ -21,6 +21,9 @@ use crate::k8s::client::conditions::patch_conditions;
 
 pub(super) use revisions::{RevisionSync, RevisionsRead};
 
+/// What holds the conditions of an Advanced DaemonSet, as roles name it.
+pub(super) const STATUS: &str = "daemonsets/status.apps.kruise.io";
+
 impl Writer {
     /// Writes all of the status that is ours, and nothing else: conditions of others stay (server-side apply).
     pub(super) async fn apply_status(
@@ -43,8 +46,7 @@ impl Writer {
         let requests = requests::<k8s::AdvancedDaemonSet>(&key.namespace);
         let patch = Patch::Apply(&body);
         let request = requests.patch_subresource("status", &key.name, &parameters, &patch);
-        self.send_briefly("patch", "daemonsets/status.apps.kruise.io", request)
-            .await
+        self.send_briefly("patch", STATUS, request).await
     }
 
     /// Makes the DaemonSet the controller of a pod that nobody controls, once it is certain that it still is there.

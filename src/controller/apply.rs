@@ -32,6 +32,9 @@ pub(super) const PARALLEL: usize = 64;
 /// Attempts to update a pod in place whose kubelet writes to it at the same time (Kruise).
 const CONFLICTS: u32 = 5;
 
+/// What holds the conditions of a native DaemonSet, as roles name it.
+pub(super) const STATUS: &str = "daemonsets/status";
+
 /// How the API server is asked to answer with an object's metadata, where it can (any Kubernetes since 1.15).
 const BRIEFLY: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
@@ -368,8 +371,7 @@ impl Writer {
     ) -> Result<(), WriteError> {
         let requests = requests::<k8s::DaemonSet>(&key.namespace);
         let request = patch_conditions(&requests, (&key.name, uid), CONTROLLER, conditions);
-        self.send_briefly("patch", "daemonsets/status", request)
-            .await
+        self.send_briefly("patch", STATUS, request).await
     }
 
     /// Sends a request of whose answer only the failure matters: the API server leaves the object out, all but its metadata.

@@ -111,7 +111,7 @@ pub enum Severity {
     Warning,
 }
 
-/// By object and reason the note that was said last, and when.
+/// By object and reason with topic the note that was said last, and when.
 type LastNotes = BTreeMap<(String, String), (String, Timestamp)>;
 
 /// The door for Events; cheap to clone, never blocks.
@@ -121,7 +121,7 @@ pub struct Events {
     queue: Sender<Event>,
     /// Those about single pods: they are sent while nothing else is to be.
     asides: Sender<Event>,
-    /// The last note per object and reason, and when somebody wanted to say it last.
+    /// The last note per object, reason and topic, and when somebody wanted to say it last.
     said: Arc<Mutex<LastNotes>>,
     clock: Clock,
     instance: String,
@@ -177,7 +177,18 @@ impl Events {
     /// Says it once: the same note for the same object and reason is not repeated before another one came between, or nobody
     /// wanted to say it for an hour. For what is found out again and again; a change of state is [`announced`](Self::announce).
     pub fn publish(&self, about: &Subject, severity: Severity, reason: &str, note: &str) {
-        let key = (subject_key(about), reason.to_owned());
+        self.publish_on(about, severity, (reason, ""), note);
+    }
+
+    /// The same, where notes of one reason are about several topics: what is said on another one does not come between.
+    pub fn publish_on(
+        &self,
+        about: &Subject,
+        severity: Severity,
+        (reason, topic): (&str, &str),
+        note: &str,
+    ) {
+        let key = (subject_key(about), format!("{reason}/{topic}"));
         let note = cut(note, NOTE_LIMIT);
         let now = self.clock.now();
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -506,6 +517,20 @@ mod tests {
         drop(events);
         sending.finish().await;
         assert_eq!(*notes.lock().unwrap(), ["a", "b", "a", "a"]);
+    }
+
+    /// Found on a real cluster: two rights that were missing were told again and again, in turn.
+    #[tokio::test(start_paused = true)]
+    async fn notes_on_several_topics_do_not_come_between_each_other() {
+        let notes = Notes::default();
+        let (events, sending, _) = begin(&notes, 0);
+        for (topic, note) in [("x", "a"), ("y", "b"), ("x", "a"), ("y", "b"), ("x", "c")] {
+            let reason = ("PermissionMissing", topic);
+            events.publish_on(&agent(), Severity::Warning, reason, note);
+        }
+        drop(events);
+        sending.finish().await;
+        assert_eq!(*notes.lock().unwrap(), ["a", "b", "c"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
+use yurt_ds::k8s::client::Role;
 use yurt_ds::sim::kubelet::{Behaviour, FakeNodeSpec, Outage};
 
 use super::paused::joins;
@@ -1106,6 +1107,17 @@ scenarios! {
                 .expect(most_spares(0).and(revisions([1])))
         });
         Scenario::from(stories.collect::<Vec<_>>()).alone()
+    }
+
+    fn advanced112_given_a_status_that_may_not_be_written_then_one_event_says_that_the_conditions_are_old(_pace) {
+        let story = fleet(3, 1)
+            .does("revoke", |stage| async move { stage.world.backend.permission(Role::Controller, "patch", "daemonsets/status", false).await })
+            .image(NEW)
+            .until(event("Warning", "patch daemonsets/status.apps.kruise.io (HTTP 403)").and(event("Warning", "its conditions are older than the rollout")))
+            .does("grant", |stage| async move { stage.world.backend.permission(Role::Controller, "patch", "daemonsets/status", true).await })
+            .until(converged())
+            .expect(one_event("Warning", "patch daemonsets/status.apps.kruise.io (HTTP 403)"));
+        Scenario::from(story).alone()
     }
 
     /// As many nodes as there are, in all: some go with an old pod, some with a new one, some in between.

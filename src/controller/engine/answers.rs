@@ -5,13 +5,13 @@ use tracing::{debug, error, info, warn};
 
 use super::{Done, Engine};
 use crate::controller::apply::WriteError;
-use crate::controller::permissions;
 use crate::controller::prepull::PullResultWrite;
 use crate::controller::refused::{RefusalMeaning, is_by_webhook, meaning};
 use crate::controller::report::Notice;
 use crate::controller::report::refused::WRITE_REFUSED;
 use crate::controller::surge::{SurgeRequest, SurgeResult};
 use crate::controller::write_backoff::WriteBackoff;
+use crate::controller::{advanced, apply, permissions};
 use crate::core::{Action, NodeName, Pod, PodRef, PodRevision, PodUid, Refusals, RefusedWrite};
 use crate::index::{PodWrite, RequeueDelay, SetKey, SetRecord, WriteAnswer};
 use crate::k8s;
@@ -421,24 +421,28 @@ impl Engine {
             warning: true,
             reason: WRITE_REFUSED,
             note: format!(
-                "the API server refuses to patch the status of the DaemonSet: {}; its conditions are older than the rollout \
-                 until that ends, and ctl status tells how it stands{}",
+                "the API server refuses to patch the status of the DaemonSet: {}{}",
                 rejected.sentence,
-                match self
-                    .index
-                    .set(key)
-                    .is_some_and(SetRecord::is_stopped_unseen)
-                {
-                    true => {
-                        "; until then a restart of the controller forgets that the guard stopped this revision (paused: \"true\" \
-                         does not), and on-failure: RevertInPlace does not begin"
-                    }
-                    false => "",
-                }
+                self.unreported(key)
             ),
             ..Notice::default()
         };
         self.publish(key, &notice);
+    }
+
+    /// What follows while the status cannot be written.
+    fn unreported(&self, key: &SetKey) -> String {
+        let set = self.index.set(key);
+        let forgets = match set.is_some_and(SetRecord::is_stopped_unseen) {
+            true => {
+                "; until then a restart of the controller forgets that the guard stopped this revision (paused: \"true\" \
+                 does not), and on-failure: RevertInPlace does not begin"
+            }
+            false => "",
+        };
+        format!(
+            "; its conditions are older than the rollout until that ends, and ctl status tells how it stands{forgets}"
+        )
     }
 
     /// Says once what a person has to mend.
@@ -472,9 +476,13 @@ impl Engine {
                     (true, "create", "pods") => permissions::ADVANCED_RBAC,
                     _ => permissions::granted_by(verb, resource),
                 };
+                let follows = match *resource {
+                    apply::STATUS | advanced::STATUS => self.unreported(key),
+                    _ => String::new(),
+                };
                 let note = format!(
                     "the API server refuses to {verb} {resource} (HTTP 403): grant it to the controller's role \
-                     ({granted_by})"
+                     ({granted_by}){follows}"
                 );
                 warn!(daemonset = %key, verb, resource, %error, "Not permitted");
                 let notice = Notice {
@@ -483,7 +491,11 @@ impl Engine {
                     note,
                     ..Notice::default()
                 };
-                self.publish(key, &notice);
+                if let Some((about, severity)) = self.event(key, &notice) {
+                    let (events, right) = (&self.parts.events, format!("{verb} {resource}"));
+                    let reason = (notice.reason, right.as_str());
+                    events.publish_on(&about, severity, reason, &notice.note);
+                }
             }
             Failure::Forbidden | Failure::Refused | Failure::Throttled | Failure::Unreachable => {
                 warn!(daemonset = %key, verb, resource, %error, "A write failed and is tried again");
