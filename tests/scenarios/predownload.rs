@@ -240,8 +240,7 @@ scenarios! {
             .allowed(2)
             .behave(NEW, slow)
             .image(NEW)
-            .until(condition("Progressing", "True", awaits))
-            .expect(deletions(1).and(jobs(0, 0)))
+            .until(condition("Progressing", "True", awaits).and(deletions(1)).and(jobs(0, 0)))
             .until_within(replaced([1]).and(image_ready([2, 3], "False", "WaitPullImage")), pace.pick(200, 60))
             .expect(deletions(1))
             .until_within(converged(), pace.pick(400, 120))
@@ -253,8 +252,12 @@ scenarios! {
             .annotate("image-predownload-timeout-seconds", &pace.pick(60, 5).to_string())
             .behave(NEW, pulled_in(pace.pick(600, 60)))
             .image(NEW)
-            .until_within(image_ready([1], "False", "PullImageFail"), pace.pick(90, 30))
-            .expect(untouched([1]).and(condition("Stalled", "True", "it was not done within")))
+            .until_within(
+                image_ready([1], "False", "PullImageFail")
+                    .and(untouched([1]))
+                    .and(condition("Stalled", "True", "it was not done within")),
+                pace.pick(90, 30),
+            )
     }
 
     fn pull_given_settings_that_cannot_be_used_then_nothing_is_touched(pace) {
