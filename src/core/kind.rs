@@ -21,6 +21,14 @@ impl SetKind {
         }
     }
 
+    /// The other one.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Native => Self::Advanced,
+            Self::Advanced => Self::Native,
+        }
+    }
+
     /// Who makes and removes its pods and its revisions, as sentences call it.
     pub fn controller(self) -> &'static str {
         match self {

@@ -13,7 +13,7 @@ use super::kinds::{api_in, kind_of, list_advanced, unmistakable, whole};
 use super::list::list;
 use super::near::{OFFERED, likeness, near, suggestion};
 use super::snapshot::RolloutSnapshot;
-use super::view::{ClusterView, ListScope, key_of};
+use super::view::{ClusterView, ListScope};
 use crate::core::near::distance;
 use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::core::{NodeName, SetKind};
@@ -88,13 +88,12 @@ impl TypedName {
     /// # Errors
     /// When it may be either of two; says how to choose.
     pub(super) async fn resolve(&self, access: &Access) -> Result<SetKey, CliError> {
-        let of = |kind: SetKind| SetKey {
-            kind,
-            ..self.key.clone()
-        };
         match (self.kind, &self.or) {
-            (Some(kind), None) => Ok(of(kind)),
-            (Some(kind), Some(other)) => self.resolve_word(access, of(kind), other).await,
+            (Some(kind), None) => Ok(self.key.as_kind(kind)),
+            (Some(kind), Some(other)) => {
+                let key = self.key.as_kind(kind);
+                self.resolve_word(access, key, other).await
+            }
             (None, _) => one_of(access, &self.key).await,
         }
     }
@@ -128,11 +127,10 @@ impl TypedName {
 
 /// The DaemonSet of that name, of either kind.
 async fn one_of(access: &Access, name: &SetKey) -> Result<SetKey, CliError> {
-    let of = |kind: SetKind| SetKey {
-        kind,
-        ..name.clone()
-    };
-    let (native, advanced) = (of(SetKind::Native), of(SetKind::Advanced));
+    let (native, advanced) = (
+        name.as_kind(SetKind::Native),
+        name.as_kind(SetKind::Advanced),
+    );
     if !is_there(access, &advanced).await? {
         return Ok(native);
     }
@@ -279,7 +277,7 @@ async fn missing(access: &Access, key: &SetKey) -> CliError {
         Some(everywhere) => everywhere,
         None => advanced(home).await.unwrap_or_default(),
     });
-    let keys: Vec<SetKey> = known.iter().filter_map(key_of).collect();
+    let keys: Vec<SetKey> = known.iter().filter_map(SetKey::of_set).collect();
     CliError::new(
         Code::NotFound,
         format!(

@@ -122,17 +122,15 @@ pub(super) async fn carry_over(
 /// # Errors
 /// When the API server does not say.
 pub(super) async fn begun(context: &Context, typed: &str) -> Result<Option<SetKey>, CliError> {
-    let key = lookup::TypedName::read(context, typed)?.key().clone();
-    let Some(journal) = Journal::find(&context.access, &key).await? else {
+    let typed = lookup::TypedName::read(context, typed)?;
+    let key = typed.key();
+    let Some(journal) = Journal::find(&context.access, key).await? else {
         return Ok(None);
     };
-    let migration = Migration::new(context, &key, journal.kind(), journal.purpose);
+    let migration = Migration::new(context, key, journal.kind(), journal.purpose);
     let (source, _) = migration.look().await?;
     let is_begun = source.is_none_or(|source| journal.is_of_going(&source));
-    Ok(is_begun.then_some(SetKey {
-        kind: SetKind::Native,
-        ..key
-    }))
+    Ok(is_begun.then(|| key.as_kind(SetKind::Native)))
 }
 
 impl Journal {

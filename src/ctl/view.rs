@@ -239,7 +239,8 @@ impl ClusterView {
                 paused_field: field.filter(|_| set.is_advanced()).cloned(),
                 on_delete: set.spec.update_strategy.kind.as_deref() == Some(ON_DELETE),
             };
-            self.present.extend(key_of(set).map(|key| (key, present)));
+            self.present
+                .extend(SetKey::of_set(set).map(|key| (key, present)));
         }
     }
 
@@ -577,16 +578,6 @@ fn version<K: Resource>(event: &WatchEvent<K>) -> Option<String> {
         WatchEvent::Bookmark(mark) => Some(mark.metadata.resource_version.clone()),
         WatchEvent::Error(_) => None,
     }
-}
-
-/// The name of a DaemonSet of either kind.
-pub(super) fn key_of(set: &DaemonSet) -> Option<SetKey> {
-    let kind = match set.is_advanced() {
-        true => SetKind::Advanced,
-        false => SetKind::Native,
-    };
-    let key = SetKey::of(&set.metadata)?;
-    Some(SetKey { kind, ..key })
 }
 
 /// Where the revisions of a scope are found. They carry the labels of the template.

@@ -52,6 +52,14 @@ impl SetKey {
         })
     }
 
+    /// The DaemonSet of that kind with the same name.
+    pub fn as_kind(&self, kind: SetKind) -> Self {
+        Self {
+            kind,
+            ..self.clone()
+        }
+    }
+
     /// Whether it is an Advanced DaemonSet.
     pub fn is_advanced(&self) -> bool {
         self.kind == SetKind::Advanced

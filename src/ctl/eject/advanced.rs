@@ -45,8 +45,5 @@ pub(super) async fn make_native(
         let _ = screen.print(&words::would_follow(key, &candidate.snapshot.strategy));
         return Ok(None);
     }
-    Ok(Some(SetKey {
-        kind,
-        ..key.clone()
-    }))
+    Ok(Some(key.as_kind(kind)))
 }

@@ -79,18 +79,10 @@ pub(super) struct Migration<'a> {
 
 impl<'a> Migration<'a> {
     pub(super) fn new(context: &'a Context, key: &SetKey, to: SetKind, purpose: Purpose) -> Self {
-        let of = |kind: SetKind| SetKey {
-            kind,
-            ..key.clone()
-        };
-        let from = match to {
-            SetKind::Native => SetKind::Advanced,
-            SetKind::Advanced => SetKind::Native,
-        };
         Self {
             context,
-            source: of(from),
-            target: of(to),
+            source: key.as_kind(to.other()),
+            target: key.as_kind(to),
             purpose,
         }
     }
