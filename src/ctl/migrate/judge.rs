@@ -50,11 +50,7 @@ impl Migration<'_> {
 
     /// Why it is not migrated.
     pub(super) fn no(&self, why: String) -> CliError {
-        let text = format!(
-            "{} is not migrated, and nothing was changed: {why}",
-            self.source
-        );
-        CliError::new(Code::Refused, text)
+        CliError::new(Code::Refused, words::not_migrated(&self.source, &why))
     }
 
     /// What of the object itself speaks against it.

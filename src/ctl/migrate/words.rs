@@ -47,6 +47,11 @@ fn command(target: &SetKey, purpose: Purpose) -> String {
     }
 }
 
+/// Why it is not migrated, before anything was done.
+pub(super) fn not_migrated(key: &SetKey, why: &str) -> String {
+    format!("{key} is not migrated, and nothing was changed: {why}")
+}
+
 /// That there is nothing to do.
 pub(super) fn already(target: &SetKey) -> String {
     format!(
@@ -57,11 +62,12 @@ pub(super) fn already(target: &SetKey) -> String {
 
 /// That both kinds have one of that name.
 pub(super) fn both_exist(target: &SetKey) -> String {
-    format!(
-        "{target} is not migrated, and nothing was changed: there is {} of that name already. Delete the one that is not \
-         wanted; its pods go with it, unless that is done with --cascade=orphan.",
+    let why = format!(
+        "there is {} of that name already. Delete the one that is not wanted; its pods go with it, unless that is done with \
+         --cascade=orphan.",
         kind_words(target.kind)
-    )
+    );
+    not_migrated(target, &why)
 }
 
 /// That an attempt in the other direction, to `other`, is unfinished.
@@ -92,25 +98,25 @@ pub(super) fn goes_on(target: &SetKey) -> String {
 
 /// What has no controller here.
 pub(super) fn not_served(target: &SetKey) -> String {
-    format!(
-        "{target} is not migrated, and nothing was changed: the API server knows no {}, or there is no namespace {}. Install the \
-         kind: kubectl apply -k manifests/components/advanced",
+    let why = format!(
+        "the API server knows no {}, or there is no namespace {}. Install the kind: kubectl apply -k manifests/components/advanced",
         target.kind.api_version(),
         target.namespace
-    )
+    );
+    not_migrated(target, &why)
 }
 
 /// An object that has not the form of its kind.
 pub(super) fn unreadable(source: &SetKey, error: &serde_json::Error) -> String {
-    format!("{source} is not migrated, and nothing was changed: it cannot be read: {error}.")
+    not_migrated(source, &format!("it cannot be read: {error}."))
 }
 
 /// Settings that cannot be used.
 pub(super) fn invalid(source: &SetKey, invalid: &Invalid) -> String {
-    format!(
-        "{source} is not migrated, and nothing was changed: what its settings mean is not clear: {invalid}. Correct that, or \
-         remove it, first."
-    )
+    let why = format!(
+        "what its settings mean is not clear: {invalid}. Correct that, or remove it, first."
+    );
+    not_migrated(source, &why)
 }
 
 /// Somebody wants to do something before it goes.
