@@ -91,7 +91,7 @@ pub enum Verb {
     ///
     /// Deletes the DaemonSet without its pods, and makes one of the other kind with the same name, which adopts pods and revisions.
     /// Settings move between annotations and fields; what has no counterpart is named. All of it is tried on the API server
-    /// before anything is deleted (exit code 9 or 6 says why not). Interrupted, it is finished by the same command.
+    /// before anything is deleted (exit code 9, 7 or 6 says why not). Interrupted, it is finished by the same command.
     ///
     /// Of eds/NAME, an ExtendedDaemonSet of Datadog, it prints the manifest, and writes nothing.
     Migrate(MigrateArgs),
