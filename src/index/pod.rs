@@ -76,7 +76,9 @@ impl PodRecord {
                 .find(|condition| condition.kind == kind)
         };
         let created = meta.creation_timestamp.as_ref().map_or(now, |time| time.0);
-        let ready = condition("Ready").filter(|condition| condition.status == "True");
+        // Whoever writes that a pod is over may leave the condition as it was; it serves nobody all the same.
+        let ready =
+            condition("Ready").filter(|condition| condition.status == "True" && !pod.is_over());
         let stamped = ready
             .and_then(|condition| condition.last_transition.as_ref())
             .map(|time| time.0);
@@ -365,7 +367,7 @@ fn in_place(
     let hash = hash.filter(|_| !annotations.is_some_and(is_half_written));
     let in_place = InPlace {
         revision: hash.map(|hash| hash.as_str().into()),
-        is_over: ["Failed", "Succeeded"].contains(&pod.status.phase.as_str()),
+        is_over: pod.is_over(),
         update: state.map(|state| state.progress(&containers, is_seen(pod))),
         unfinished: state.map_or_else(Default::default, |state| {
             state.unfinished(&containers, is_seen(pod))

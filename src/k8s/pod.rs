@@ -33,6 +33,13 @@ resource!(
     "pods"
 );
 
+impl Pod {
+    /// Whether no container of it runs any more, nor will.
+    pub fn is_over(&self) -> bool {
+        ["Failed", "Succeeded"].contains(&self.status.phase.as_str())
+    }
+}
+
 /// Where the pod runs, or is to run.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

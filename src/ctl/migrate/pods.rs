@@ -21,7 +21,7 @@ impl OwnPods {
         let ending = self
             .0
             .iter()
-            .filter(|pod| pod.metadata.deletion_timestamp.is_some() && !has_ended(pod));
+            .filter(|pod| pod.metadata.deletion_timestamp.is_some() && !pod.is_over());
         nodes(ending)
     }
 
@@ -30,7 +30,7 @@ impl OwnPods {
         let staying = self
             .0
             .iter()
-            .filter(|pod| pod.metadata.deletion_timestamp.is_none() && !has_ended(pod));
+            .filter(|pod| pod.metadata.deletion_timestamp.is_none() && !pod.is_over());
         let mut all = nodes(staying);
         all.sort();
         let doubled = all.windows(2).filter(|pair| pair[0] == pair[1]);
@@ -100,10 +100,6 @@ impl Migration<'_> {
         }
         Ok(())
     }
-}
-
-fn has_ended(pod: &Pod) -> bool {
-    ["Failed", "Succeeded"].contains(&pod.status.phase.as_str())
 }
 
 fn nodes<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<String> {
