@@ -143,6 +143,7 @@ fn every_event_of_the_table_is_sent() {
         include_str!("controller/report/refused.rs"),
         include_str!("controller/report/reverted.rs"),
         include_str!("core/messages.rs"),
+        include_str!("index.rs"),
         include_str!("core/messages/reasons.rs"),
         include_str!("core/messages/reversal.rs"),
         include_str!("core/verdict.rs"),

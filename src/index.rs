@@ -34,6 +34,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::core::eligibility::Obstacle;
 use crate::core::images::ImageKey;
+use crate::core::messages;
 use crate::core::revision::{RevisionFacts, adopted, hash_of};
 use crate::core::{
     Fleet, InView, NodeName, Reading, Revision, RevisionState, Strategy, Targeting, settings,
@@ -60,7 +61,7 @@ pub struct Index {
     uids: BTreeMap<Arc<str>, SetKey>,
     revisions: BTreeMap<Arc<str>, BTreeMap<Arc<str>, OwnedRevision>>,
     texts: Texts,
-    /// DaemonSets that are not ours although their annotations look as if they should be.
+    /// DaemonSets that are not rolled out although their owners may expect it.
     strays: BTreeMap<SetKey, Stray>,
     /// Images of which it matters whether nodes have them: those of every revision of a DaemonSet that pulls ahead.
     wanted: BTreeSet<ImageKey>,
@@ -74,11 +75,14 @@ struct OwnedRevision {
     facts: RevisionFacts,
 }
 
-/// A DaemonSet that is not ours although its annotations look as if it should be.
+/// A DaemonSet that is not rolled out although its owner may expect it: its annotations only look as if it were ours, or it is being
+/// deleted and does not go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stray {
     /// Its UID.
     pub uid: Arc<str>,
+    /// The reason of the Event that tells of it.
+    pub reason: &'static str,
     /// What is said of it: one sentence.
     pub text: Arc<str>,
 }
@@ -88,7 +92,7 @@ impl Stray {
     pub fn mark(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.text.hash(&mut hasher);
-        format!("unmanaged-{:x}", hasher.finish())
+        format!("{}-{:x}", self.reason.to_lowercase(), hasher.finish())
     }
 }
 
@@ -197,7 +201,11 @@ impl Index {
         if key.namespace.is_empty() || key.name.is_empty() {
             return SetChange::Ignored;
         }
-        match stray(set).filter(|_| record.reading == Reading::NotOurs) {
+        let stray = match record.reading {
+            Reading::NotOurs => unmanaged(set),
+            Reading::Strategy { .. } | Reading::Invalid(_) => undeletable(set),
+        };
+        match stray {
             Some(stray) => drop(self.strays.insert(key.clone(), stray)),
             None => drop(self.strays.remove(&key)),
         }
@@ -338,7 +346,7 @@ impl Index {
         concerned.into_iter().collect()
     }
 
-    /// DaemonSets that are not ours although their annotations look as if they should be.
+    /// DaemonSets that are not rolled out although their owners may expect it.
     pub fn strays(&self) -> impl Iterator<Item = (&SetKey, &Stray)> {
         self.strays.iter()
     }
@@ -510,7 +518,26 @@ impl Index {
     }
 }
 
-fn stray(set: &k8s::DaemonSet) -> Option<Stray> {
+/// The finalizers that the garbage collector sets, and takes away when what the DaemonSet owns is gone or let go.
+const OF_DELETION: [&str; 2] = ["foregroundDeletion", "orphan"];
+
+/// What to say of one that is being deleted, and that finalizers of others keep.
+fn undeletable(set: &k8s::DaemonSet) -> Option<Stray> {
+    let meta = &set.metadata;
+    meta.deletion_timestamp.as_ref()?;
+    let finalizers = meta.finalizers.iter().flatten().map(String::as_str);
+    let others: Vec<&str> = finalizers
+        .filter(|finalizer| !OF_DELETION.contains(finalizer))
+        .collect();
+    (!others.is_empty()).then(|| Stray {
+        uid: meta.uid.as_deref().unwrap_or_default().into(),
+        reason: "BeingDeleted",
+        text: messages::undeletable(&others).into(),
+    })
+}
+
+/// What to say of one that is not ours, and has settings of ours.
+fn unmanaged(set: &k8s::DaemonSet) -> Option<Stray> {
     let meta = &set.metadata;
     let source = set.settings();
     let text = settings::stray(
@@ -520,6 +547,7 @@ fn stray(set: &k8s::DaemonSet) -> Option<Stray> {
     )?;
     Some(Stray {
         uid: meta.uid.as_deref().unwrap_or_default().into(),
+        reason: "Unmanaged",
         text: text.into(),
     })
 }

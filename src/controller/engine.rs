@@ -347,7 +347,7 @@ impl Engine {
         self.state.rested = Some(Instant::now() + rest);
     }
 
-    /// Tells once of each DaemonSet that is not ours although its annotations look as if it should be. Nothing is written on
+    /// Tells once of each DaemonSet that is not rolled out although its owner may expect it. Nothing is written on
     /// it that could be remembered: the Event is the same whoever says it.
     fn tell_strays(&mut self) {
         let strays = self.index.strays();
@@ -365,7 +365,7 @@ impl Engine {
             let about = Subject::daemonset(&key.namespace, &key.name, &stray.uid);
             let mark = stray.mark();
             let event =
-                events.said_once(&about, Severity::Warning, "Unmanaged", &stray.text, &mark);
+                events.said_once(&about, Severity::Warning, stray.reason, &stray.text, &mark);
             self.state.done.spawn(async move {
                 event.await;
                 Done::Told

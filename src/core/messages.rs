@@ -13,6 +13,7 @@
 
 mod blocked;
 mod budgets;
+mod deletion;
 mod groups;
 mod guarded;
 pub mod next;
@@ -38,6 +39,7 @@ pub mod verdict;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
+pub use deletion::undeletable;
 pub use groups::is_about_jobs;
 pub use guarded::{DeletedNode, gone, reversal_words};
 pub use numbers::message;

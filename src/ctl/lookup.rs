@@ -223,10 +223,14 @@ pub(super) async fn find(
     let view = ClusterView::load_settings(access, &ListScope::One(key.clone()), now).await?;
     match view.present.get(key) {
         None => Err(missing(access, key).await),
-        Some(present) if present.deleting => Err(CliError::new(
-            Code::NotFound,
-            format!("DaemonSet {key} is being deleted: nothing is rolled out any more."),
-        )),
+        Some(present) if present.deleting => {
+            let kept = view.index.strays().next().map(|(_, stray)| &*stray.text);
+            let what = kept.unwrap_or("it is being deleted: nothing is rolled out any more");
+            Err(CliError::new(
+                Code::NotFound,
+                format!("DaemonSet {key}: {what}."),
+            ))
+        }
         Some(present) if view.managed().next().is_none() => {
             let mut error = to_hand_over(key, present.on_delete);
             if let Some((_, stray)) = view.index.strays().next() {
