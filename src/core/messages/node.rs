@@ -9,7 +9,7 @@ use super::pods::{
     trouble_word, trouble_words, way_of,
 };
 use super::pulls;
-use super::reasons::behind_words;
+use super::reasons::{behind_words, unrevised};
 use super::rollout::RolloutView;
 use super::since::verdict_since;
 use super::surging::surging;
@@ -336,7 +336,11 @@ pub(super) fn waits_behind(rollout: &RolloutView<'_>) -> String {
         RevisionState::Unknown(behind) => behind,
         RevisionState::Current(_) => RevisionUnknown::NotObserved,
     };
-    format!("waits: {}", behind_words(rollout.fleet.kind, behind))
+    format!(
+        "waits: {}{}",
+        behind_words(rollout.fleet.kind, behind),
+        unrevised(rollout.fleet)
+    )
 }
 
 /// How much a person should look at a node: less is more urgent, `None` not at all.

@@ -1,5 +1,5 @@
-//! Why whoever makes pods could not make one: what its Events say (`FailedCreate`), in the sentence of the condition, from which
-//! `ctl` reads it back.
+//! Why whoever makes pods could not make one, or the ControllerRevision that it is made of: what its Events say (`FailedCreate`),
+//! in the sentence of the condition, from which `ctl` reads it back.
 
 use crate::core::kind::SetKind;
 use crate::core::words::line;
@@ -9,6 +9,11 @@ const PREFIX: &str = "Error creating: ";
 
 const BEFORE: &str = " cannot create pods on ";
 const AFTER: &str = " (Events with reason FailedCreate)";
+
+/// What stands around the answer of the API server to the ControllerRevision.
+const REFUSED: &str = " (the API server refuses it: ";
+
+const TRIED_AGAIN: &str = "; it is tried again)";
 
 /// The characters that Kubernetes adds to the name of a pod after `generateName`.
 const RANDOM: usize = 5;
@@ -43,8 +48,16 @@ pub(super) fn sentence(kind: SetKind, nodes: &str, why: &str) -> String {
     )
 }
 
+/// That the template is in no ControllerRevision because the API server refuses it; to follow what is waited for.
+pub(super) fn unrevised(why: &str) -> String {
+    format!("{REFUSED}{why}{TRIED_AGAIN}")
+}
+
 /// What such a sentence gave as the reason.
 pub fn read(message: &str) -> Option<&str> {
+    if let Some((_, rest)) = message.split_once(REFUSED) {
+        return rest.rsplit_once(TRIED_AGAIN).map(|(why, _)| why);
+    }
     let (_, rest) = message.split_once(BEFORE)?;
     let (_, rest) = rest.split_once(": ")?;
     rest.rsplit_once(AFTER).map(|(why, _)| why)
@@ -74,6 +87,9 @@ mod tests {
                 Some(why.as_str())
             );
         }
+        let behind = format!("waiting: no revision{}", unrevised(&why));
+        assert_eq!(read(&behind), Some(why.as_str()));
+        assert_eq!(read(&format!("{behind}; see the log")), Some(why.as_str()));
         assert_eq!(read("revision 5d4f8: complete"), None);
         assert_eq!(said("\"web-\" \"web-a", "web"), "\"web-\" \"web-a");
     }

@@ -1,5 +1,6 @@
 //! Reasons of conditions and words of phases, from closed lists, and the parts of sentences that several of them share.
 
+use super::not_created;
 use crate::core::fleet::Fleet;
 use crate::core::id::RevisionUnknown;
 use crate::core::kind::SetKind;
@@ -131,7 +132,7 @@ pub fn behind_words(kind: SetKind, behind: RevisionUnknown) -> String {
 pub(super) fn unrevised(fleet: &Fleet) -> String {
     let why = fleet.not_created.as_ref();
     match why.filter(|_| fleet.kind == SetKind::Advanced && fleet.revision_is_unknown()) {
-        Some(why) => format!(" (the API server refuses it: {why})"),
+        Some(why) => not_created::unrevised(why),
         None => String::new(),
     }
 }
@@ -143,8 +144,9 @@ pub fn behind_remedy(kind: SetKind, behind: RevisionUnknown) -> &'static str {
             "see in the log of the yurt-ds controller why it cannot read that revision"
         }
         (_, SetKind::Advanced) => {
-            "see whether the yurt-ds controller runs, and in its log what refuses its writes (a right that it lacks, an admission \
-             policy or webhook on controllerrevisions.apps or daemonsets.apps.kruise.io/status)"
+            "see whether the yurt-ds controller runs and serves Advanced DaemonSets (flag --controllers), and in its log what refuses \
+             its writes (a right that it lacks, an admission policy or webhook on controllerrevisions.apps or \
+             daemonsets.apps.kruise.io/status)"
         }
         (_, SetKind::Native) => {
             "see whether kube-controller-manager runs, and in its log what refuses its writes (an admission policy or webhook on \

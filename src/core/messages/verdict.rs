@@ -16,7 +16,7 @@ use super::node::{
 };
 use super::pause::paused_words;
 use super::pods::{newest, pod_name, trouble_word, trouble_words};
-use super::reasons::behind_remedy;
+use super::reasons::{behind_remedy, unrevised};
 use super::rollout::RolloutView;
 use super::since::verdict_since;
 use super::slots::{self, other_domain, paced_by};
@@ -338,6 +338,9 @@ pub fn remedy(rollout: &RolloutView<'_>, position: usize) -> String {
             };
             match rollout.plan.phase {
                 Phase::Stalled(_) => format!("To end this, {remedy}."),
+                _ if !unrevised(rollout.fleet).is_empty() => {
+                    format!("It goes on by itself when the API server allows that; {remedy}.")
+                }
                 _ => format!("It goes on by itself within seconds. If it does not, {remedy}."),
             }
         }
