@@ -659,7 +659,7 @@ impl SetRecord {
     pub(super) fn not_created(&self) -> Option<Arc<str>> {
         self.not_created.or(|| {
             let mut conditions = self.conditions.iter();
-            let told = conditions.find(|told| told.kind == STALLED && told.status == "True")?;
+            let told = conditions.find(|told| told.kind == PROGRESSING)?;
             not_created::read(&told.message).map(Arc::from)
         })
     }
@@ -1057,6 +1057,14 @@ impl SetRecord {
             false => now,
         };
         Some(*self.podless.entry(node.clone()).or_insert(since))
+    }
+
+    /// A pod was made there and does not show yet: what is waited for from now on is that, not that one is made.
+    pub fn note_made(&mut self, node: &NodeName, now: Timestamp) {
+        if let Some(since) = self.podless.get_mut(node) {
+            *since = now;
+            self.cache.mark_dirty(node);
+        }
     }
 
     /// Notes whether it is known what is rolled out; since when it is not.

@@ -231,8 +231,13 @@ impl Engine {
                     (ended, Some(true))
                 }
             };
-            let set = self.index.set_mut(key);
-            if let Some(advanced) = set.and_then(|set| set.advanced.as_mut()) {
+            let Some(set) = self.index.set_mut(key) else {
+                continue;
+            };
+            if refused == Some(false) {
+                set.note_made(node, now);
+            }
+            if let Some(advanced) = &mut set.advanced {
                 advanced.answer_creation(node, now);
                 if ended {
                     advanced.end_creation(node);
