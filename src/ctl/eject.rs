@@ -23,14 +23,14 @@ use kube::Api;
 use serde_json::{Value, json};
 
 use self::advanced::make_native;
-use self::standing::{EjectCandidate, OldNodes, native};
+use self::standing::{EjectCandidate, OldNodes};
 use super::access::{CALL_DEADLINE, GLANCE};
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
 use super::liveness::{ControllerLiveness, liveness_of};
 use super::lookup;
-use super::migrate;
+use super::migrate::{self, rolling_update};
 use super::pause::annotate;
 use super::screen::Screen;
 use super::write::{FIELD_MANAGER, remove, set, write_if_unchanged};
@@ -200,7 +200,7 @@ impl EjectCandidate {
         let removed = settings.map(|key| remove(&["metadata", "annotations", key]));
         let mut changes: Vec<PatchOperation> = removed.collect();
         if self.is_on_delete() {
-            let native = native(&self.snapshot.strategy);
+            let native = rolling_update(&self.snapshot.strategy);
             let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": native });
             changes.push(set(&["spec", "updateStrategy"], strategy));
         }

@@ -26,6 +26,8 @@ use serde_json::Value;
 
 use self::adoption::Adoption;
 use self::journal::Journal;
+use self::native::handed_back;
+pub(super) use self::native::{nothing_like, rolling_update};
 use self::steps::{Migration, Undeleted};
 use super::code::Code;
 use super::context::Context;
@@ -176,7 +178,11 @@ impl Migration<'_> {
         let prepared = Box::pin(self.prepare(source)).await;
         let (journal, translation) = prepared.map_err(|error| self.as_refusal(error))?;
         if dry_run {
-            let _ = screen.print(&words::would(&self.target, source, &translation)?);
+            let shown = match (self.purpose, self.settings(source)?) {
+                (Purpose::Eject, (Some(strategy), _)) => handed_back(translation, &strategy),
+                _ => translation,
+            };
+            let _ = screen.print(&words::would(&self.target, source, &shown)?);
             return Ok(());
         }
         let access = &self.context.access;

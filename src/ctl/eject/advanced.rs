@@ -4,7 +4,6 @@
 use k8s_openapi::api::apps::v1::DaemonSet;
 
 use super::standing::{EjectCandidate, OldNodes};
-use super::words;
 use crate::cli::ctl::EjectArgs;
 use crate::core::SetKind;
 use crate::ctl::context::Context;
@@ -42,7 +41,6 @@ pub(super) async fn make_native(
     }
     carry_over(context, key, kind, Purpose::Eject, args.dry_run, screen).await?;
     if args.dry_run {
-        let _ = screen.print(&words::would_follow(key, &candidate.snapshot.strategy));
         return Ok(None);
     }
     Ok(Some(key.as_kind(kind)))

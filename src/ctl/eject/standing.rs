@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::apps::v1::DaemonSet;
-use serde_json::{Value, json};
-
 use crate::core::names::ON_DELETE;
-use crate::core::settings::Strategy;
 use crate::core::{Node, PodRevision, RevisionState, Verdict};
 use crate::ctl::snapshot::RolloutSnapshot;
 use crate::index::SetKey;
+use k8s_openapi::api::apps::v1::DaemonSet;
 
 /// A DaemonSet as it stands, and what follows from that.
 pub(super) struct EjectCandidate {
@@ -71,14 +68,5 @@ impl EjectCandidate {
         let spec = self.set.spec.as_ref();
         let strategy = spec.and_then(|spec| spec.update_strategy.as_ref());
         strategy.and_then(|strategy| strategy.type_.as_deref()) == Some(ON_DELETE)
-    }
-}
-
-/// The settings of the native RollingUpdate that mean the same. It refuses both values above zero; then surge is
-/// what is kept.
-pub(super) fn native(strategy: &Strategy) -> Value {
-    match strategy.max_surge.is_zero() {
-        true => json!({ "maxUnavailable": strategy.max_unavailable.to_field() }),
-        false => json!({ "maxSurge": strategy.max_surge.to_field(), "maxUnavailable": 0 }),
     }
 }

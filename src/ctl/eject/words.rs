@@ -1,10 +1,9 @@
 //! What `ctl eject` says: why not, what would be, what was done.
 
-use super::standing::{EjectCandidate, native};
-use crate::core::names::ANNOTATION_PREFIX;
-use crate::core::settings::setting;
+use super::standing::EjectCandidate;
 use crate::core::words::plural;
 use crate::core::{Mode, Share, Strategy};
+use crate::ctl::migrate::{nothing_like, rolling_update};
 use crate::index::SetKey;
 
 impl EjectCandidate {
@@ -144,18 +143,8 @@ impl EjectCandidate {
             false => "updateStrategy stays RollingUpdate, as it is.".to_owned(),
         };
         let keys: Vec<&str> = self.settings.keys().map(String::as_str).collect();
-        let is_lost = |key: &&&str| !setting(key).is_some_and(|setting| setting.is_native);
-        let lost = keys.iter().filter(is_lost);
-        let lost: Vec<&str> = lost
-            .map(|key| key.trim_start_matches(ANNOTATION_PREFIX))
-            .collect();
-        let lost = match lost.is_empty() {
-            true => String::new(),
-            false => format!(
-                "The native RollingUpdate has nothing like: {}.\n",
-                lost.join(", ")
-            ),
-        };
+        let lost = nothing_like(keys.iter().copied());
+        let lost = lost.map_or_else(String::new, |lost| format!("{lost}\n"));
         format!(
             "{pods}\n{strategy}\nRemoved: {}.\n{lost}Change the manifest that it is applied from in the same way, or the \
              next apply undoes this.\n",
@@ -189,14 +178,6 @@ pub(super) fn released(announced: usize, by_controller: bool) -> String {
     format!("{who} the conditions of yurt-ds on the DaemonSet{pods}.\n")
 }
 
-/// What a dry run says of an Advanced DaemonSet after what it says of the native one that it would be first.
-pub(super) fn would_follow(key: &SetKey, strategy: &Strategy) -> String {
-    format!(
-        "---\nThen {key} would be handed back to Kubernetes: updateStrategy RollingUpdate with {}, and no annotation of yurt-ds.\n",
-        native_words(strategy)
-    )
-}
-
 /// What became of an Advanced DaemonSet that is not handed back in the end.
 pub(super) fn native_by_now(key: &SetKey) -> String {
     format!(
@@ -207,7 +188,7 @@ pub(super) fn native_by_now(key: &SetKey) -> String {
 
 /// What the native RollingUpdate is to do.
 fn native_words(strategy: &Strategy) -> String {
-    native(strategy)
+    rolling_update(strategy)
         .to_string()
         .replace(['{', '}', '"'], "")
         .replace(':', " ")

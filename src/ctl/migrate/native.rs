@@ -5,19 +5,20 @@ use serde_json::{Value, json};
 
 use super::translation::Translation;
 use crate::core::names::{
-    KRUISE_PREDOWNLOADS, ON_DELETE, PROGRESSIVE_CREATE_POD, UPDATE_STRATEGY_TYPE_FIELD,
+    ANNOTATION_PREFIX, KRUISE_PREDOWNLOADS, ON_DELETE, PROGRESSIVE_CREATE_POD,
+    UPDATE_STRATEGY_TYPE_FIELD,
 };
 use crate::core::settings::fields::{DEFAULT_BURST, path_of};
 use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
 use crate::core::settings::lifecycle::LIFECYCLE;
 use crate::core::settings::max_surge::MAX_SURGE;
 use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
-use crate::core::settings::our_setting;
 use crate::core::settings::partition::PARTITION;
 use crate::core::settings::paused::PAUSED;
 use crate::core::settings::rolling_update_type::ROLLING_UPDATE_TYPE;
 use crate::core::settings::selector::SELECTOR;
 use crate::core::settings::update_strategy::{UPDATE_STRATEGY, UPGRADE_STRATEGY};
+use crate::core::settings::{is_setting, our_setting, setting};
 use crate::core::{Mode, Pause, RollingUpdateType, Scaling, SetKind, Strategy};
 
 /// Settings that an Advanced DaemonSet has in fields.
@@ -86,6 +87,45 @@ pub(super) fn to_native(source: &Value, strategy: &Strategy, scaling: Scaling) -
             scaling.burst
         ));
     }
+    made
+}
+
+/// The settings of the native RollingUpdate that mean the same. It refuses both values above zero; then surge is
+/// what is kept.
+pub(in crate::ctl) fn rolling_update(strategy: &Strategy) -> Value {
+    match strategy.max_surge.is_zero() {
+        true => json!({ "maxUnavailable": strategy.max_unavailable.to_field() }),
+        false => json!({ "maxSurge": strategy.max_surge.to_field(), "maxUnavailable": 0 }),
+    }
+}
+
+/// Which of these settings of ours Kubernetes' own rolling update has no counterpart of, in a sentence; `None`: it has all.
+pub(in crate::ctl) fn nothing_like<'a>(keys: impl Iterator<Item = &'a str>) -> Option<String> {
+    let lost = keys.filter(|key| !setting(key).is_some_and(|setting| setting.is_native));
+    let lost: Vec<&str> = lost
+        .map(|key| key.trim_start_matches(ANNOTATION_PREFIX))
+        .collect();
+    let lost = (!lost.is_empty()).then(|| lost.join(", "));
+    lost.map(|lost| format!("The native RollingUpdate has nothing like: {lost}."))
+}
+
+/// The same native DaemonSet once it is handed back to Kubernetes.
+pub(super) fn handed_back(mut made: Translation, strategy: &Strategy) -> Translation {
+    made.moved.clear();
+    made.object["spec"]["updateStrategy"] =
+        json!({ "type": "RollingUpdate", "rollingUpdate": rolling_update(strategy) });
+    let settings = made.annotated().into_iter().filter(|key| is_setting(key));
+    let settings: Vec<String> = settings.collect();
+    // It is set to hold the rollout until then.
+    let own = settings
+        .iter()
+        .map(String::as_str)
+        .filter(|key| *key != PAUSED);
+    let lost = nothing_like(own);
+    for key in &settings {
+        made.take(key);
+    }
+    made.lost.extend(lost);
     made
 }
 
