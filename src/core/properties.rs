@@ -17,6 +17,7 @@ mod sequence;
 mod still;
 mod story;
 mod surge;
+mod upkeep;
 mod world;
 
 use std::collections::BTreeSet;

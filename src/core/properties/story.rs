@@ -48,7 +48,7 @@ fn events() -> impl Random<Vec<(i64, Event)>> {
     vec((1..END, event), 0..40)
 }
 
-fn paces() -> impl Random<Vec<Pace>> {
+pub(super) fn paces() -> impl Random<Vec<Pace>> {
     let pace = (
         0..5_i64,
         0..4_i64,
@@ -64,7 +64,7 @@ fn paces() -> impl Random<Vec<Pace>> {
     vec(pace, 1..12)
 }
 
-fn rolling() -> impl Random<Strategy> {
+pub(super) fn rolling() -> impl Random<Strategy> {
     let pause = option::weighted(0.2, 0..100_i64);
     let disruption = prop_oneof![Just(Disruption::Delete), Just(Disruption::Evict)];
     (super::shares(), pause, 0..8_u64, 0..40_u64, disruption).prop_map(

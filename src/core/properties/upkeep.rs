@@ -1,0 +1,572 @@
+//! Random stories of Advanced DaemonSets: who rolls them out makes their pods, too. Nodes join and leave, labels come and go, pods
+//! fail and are deleted, requests are refused; when all that is over, every node that should have a pod has one, of the revision
+//! that it should have.
+//!
+//! A world of its own beside [`world`](super::world), where somebody else makes the pods and each node has one: here a pod may be
+//! asked for, and not show yet.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::jiff::Timestamp;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::strategy::Strategy as _;
+
+use super::story::{paces, rolling};
+use super::world::Pace;
+use super::{Random, after, config, now};
+use crate::core::fleet::in_place::InPlace;
+use crate::core::settings::Scaling;
+use crate::core::testing::{fleet, old};
+use crate::core::{Strategy, *};
+
+/// Something that happens at a tick, mostly to a node.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Template(u8),
+    Offline(usize),
+    Online(usize),
+    /// The node is removed, and its pods with it.
+    Leave(usize),
+    /// It is there (again), empty.
+    Join(usize),
+    /// Its labels, or a taint, say that no pod belongs there.
+    Unfit(usize),
+    Fit(usize),
+    Kill(usize),
+    /// Its pod is over (`Failed`).
+    Fail(usize),
+    /// The next request for a pod is refused.
+    Refuse,
+    /// Our controller is not running for so many ticks, and has forgotten what it asked for.
+    WeStop(i64),
+}
+
+/// The events stop here, and every node is there, online and fit; the rest has to happen by itself.
+const END: i64 = 150;
+
+/// After a refusal nothing is asked for for so long.
+const PAUSE: i64 = 2;
+
+fn events() -> impl Random<Vec<(i64, Event)>> {
+    let node = || 0..12_usize;
+    let event = prop_oneof![
+        3 => (0..3_u8).prop_map(Event::Template),
+        3 => node().prop_map(Event::Offline),
+        3 => node().prop_map(Event::Online),
+        2 => node().prop_map(Event::Leave),
+        2 => node().prop_map(Event::Join),
+        1 => node().prop_map(Event::Unfit),
+        1 => node().prop_map(Event::Fit),
+        2 => node().prop_map(Event::Kill),
+        2 => node().prop_map(Event::Fail),
+        1 => Just(Event::Refuse),
+        1 => (1..20_i64).prop_map(Event::WeStop),
+    ];
+    vec((1..END, event), 0..60)
+}
+
+#[derive(Clone, Debug)]
+struct OnePod {
+    name: PodName,
+    uid: PodUid,
+    template: u8,
+    created: i64,
+    ready_at: i64,
+    ready_since: Option<i64>,
+    over: bool,
+    gone_at: Option<i64>,
+}
+
+impl OnePod {
+    fn counts(&self) -> bool {
+        self.gone_at.is_none() && !self.over
+    }
+
+    fn view(&self, wanted: u8) -> Pod {
+        Pod {
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            created: at(self.created),
+            revision: match self.template == wanted {
+                true => PodRevision::Current,
+                false => PodRevision::Outdated,
+            },
+            terminating: self.gone_at.is_some(),
+            ready_since: self.ready_since.filter(|_| !self.over).map(at),
+            started: Some(at(self.created)),
+            in_place: InPlace {
+                is_over: self.over,
+                ..InPlace::default()
+            }
+            .into(),
+            ..old(1)
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Place {
+    name: NodeName,
+    pace: Pace,
+    is_there: bool,
+    fits: bool,
+    readiness: Readiness,
+    pods: Vec<OnePod>,
+    /// Since when there is none.
+    podless_since: i64,
+    had_pod: bool,
+    /// The rollout took its pod, and no other has come.
+    emptied: bool,
+}
+
+impl Place {
+    fn is_online(&self) -> bool {
+        matches!(self.readiness, Readiness::Ready { .. })
+    }
+
+    fn belongs(&self) -> bool {
+        self.is_there && self.fits
+    }
+
+    fn view(&self, wanted: u8) -> Option<Node> {
+        let targeting = match self.fits {
+            true => Targeting::Run,
+            false => Targeting::No,
+        };
+        let readiness = match self.is_there {
+            true => self.readiness,
+            false => Readiness::Gone,
+        };
+        let is_seen = !self.pods.is_empty() || self.belongs();
+        is_seen.then(|| Node {
+            name: self.name.clone(),
+            labels: Labels::default(),
+            hold: None,
+            window: None,
+            targeting,
+            native: targeting,
+            readiness,
+            pods: self.pods.iter().map(|pod| pod.view(wanted)).collect(),
+            disrupted_at: None,
+            emptied: self.emptied,
+            had_pod: self.had_pod,
+            podless_since: self.pods.is_empty().then(|| at(self.podless_since)),
+            has_images: false,
+        })
+    }
+
+    fn kill(&mut self, tick: i64) {
+        let gone_at = tick + self.pace.to_terminate;
+        for pod in &mut self.pods {
+            pod.gone_at.get_or_insert(gone_at);
+        }
+    }
+
+    fn pass(&mut self, tick: i64) {
+        let ends = self.is_online() || !self.is_there;
+        let before = self.pods.len();
+        self.pods.retain(|pod| {
+            let is_gone = pod.gone_at.is_some_and(|gone_at| gone_at <= tick);
+            !(ends && is_gone)
+        });
+        if before > 0 && self.pods.is_empty() {
+            (self.podless_since, self.had_pod) = (tick, self.is_there);
+        }
+        let online = self.is_online();
+        for pod in self.pods.iter_mut().filter(|pod| online && pod.counts()) {
+            if pod.ready_at <= tick {
+                pod.ready_since.get_or_insert(tick);
+            }
+        }
+    }
+}
+
+/// A request for a pod: on which node, of which template, and when it is made.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    node: usize,
+    template: u8,
+    due: i64,
+}
+
+/// A story under way.
+struct Telling {
+    places: Vec<Place>,
+    strategy: Strategy,
+    scaling: Scaling,
+    wanted: u8,
+    tick: i64,
+    next_pod: usize,
+    refuse_next: bool,
+    we_are_back: i64,
+    /// Requests under way, and what our controller remembers of them.
+    asked: Vec<Asked>,
+    creating: BTreeMap<NodeName, Timestamp>,
+    backoff: FailedPodsBackoff,
+    creations_wait: Option<i64>,
+    record: Option<FailureRecord>,
+    pause: Option<PauseRecord>,
+    /// What was decided last, over which fleet.
+    last: Option<(Fleet, Plan, Manage)>,
+    stale: bool,
+}
+
+impl Telling {
+    fn new(strategy: Strategy, scaling: Scaling, paces: &[Pace], settled: bool) -> Self {
+        let place = |(i, pace): (usize, &Pace)| Place {
+            name: format!("n{i:02}").into(),
+            pace: *pace,
+            is_there: true,
+            fits: true,
+            readiness: Readiness::Ready { since: at(-10_000) },
+            pods: Vec::from_iter(settled.then(|| OnePod {
+                name: format!("p{i}").into(),
+                uid: format!("u{i}").into(),
+                template: 0,
+                created: -10_000,
+                ready_at: -10_000,
+                ready_since: Some(-10_000),
+                over: false,
+                gone_at: None,
+            })),
+            podless_since: 0,
+            had_pod: false,
+            emptied: false,
+        };
+        Self {
+            places: paces.iter().enumerate().map(place).collect(),
+            strategy,
+            scaling,
+            wanted: 0,
+            tick: 0,
+            next_pod: paces.len(),
+            refuse_next: false,
+            we_are_back: 0,
+            asked: Vec::new(),
+            creating: BTreeMap::new(),
+            backoff: FailedPodsBackoff::default(),
+            creations_wait: None,
+            record: None,
+            pause: None,
+            last: None,
+            stale: true,
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        at(self.tick)
+    }
+
+    fn happen(&mut self, event: Event) {
+        let (tick, size, now) = (self.tick, self.places.len(), self.now());
+        let place = |n: usize| n % size;
+        match event {
+            Event::Template(template) => self.wanted = template,
+            Event::Offline(n) => self.set_online(place(n), false, now),
+            Event::Online(n) => self.set_online(place(n), true, now),
+            Event::Leave(n) => {
+                let place = &mut self.places[place(n)];
+                place.is_there = false;
+                place.kill(tick);
+                (place.had_pod, place.emptied) = (false, false);
+            }
+            Event::Join(n) => self.join(place(n)),
+            Event::Unfit(n) => self.places[place(n)].fits = false,
+            Event::Fit(n) => self.places[place(n)].fits = true,
+            Event::Kill(n) => self.places[place(n)].kill(tick),
+            Event::Fail(n) => {
+                let place = &mut self.places[place(n)];
+                if place.is_online() {
+                    place.pods.iter_mut().for_each(|pod| pod.over = true);
+                }
+            }
+            Event::Refuse => self.refuse_next = true,
+            Event::WeStop(ticks) => {
+                self.we_are_back = self.tick + ticks;
+                self.creating.clear();
+                self.asked.clear();
+                self.creations_wait = None;
+                self.backoff = FailedPodsBackoff::default();
+                self.places.iter_mut().for_each(|place| {
+                    (place.had_pod, place.emptied) = (false, false);
+                });
+                (self.last, self.stale) = (None, true);
+            }
+        }
+    }
+
+    fn join(&mut self, n: usize) {
+        let (tick, now) = (self.tick, self.now());
+        let place = &mut self.places[n];
+        // One of that name comes when the other is gone, pods included.
+        if !place.is_there && place.pods.is_empty() {
+            place.is_there = true;
+            place.podless_since = tick;
+            place.readiness = Readiness::Ready { since: now };
+        }
+    }
+
+    fn set_online(&mut self, n: usize, online: bool, now: Timestamp) {
+        let place = &mut self.places[n];
+        if place.is_online() != online {
+            place.readiness = match online {
+                true => Readiness::Ready { since: now },
+                false => Readiness::NotReady { since: Some(now) },
+            };
+        }
+    }
+
+    fn fleet(&self) -> Fleet {
+        let nodes = self.places.iter();
+        Fleet {
+            revision: RevisionState::Current(format!("hash-{}", self.wanted).into()),
+            replaces: true,
+            record: self.record.clone(),
+            pause: self.pause,
+            kind: SetKind::Advanced,
+            ..fleet(nodes.filter_map(|place| place.view(self.wanted)).collect())
+        }
+    }
+
+    /// One second: the cluster moves, then we look if there is a reason to.
+    fn pass(&mut self) -> Result<(), TestCaseError> {
+        self.tick += 1;
+        let tick = self.tick;
+        self.places.iter_mut().for_each(|place| place.pass(tick));
+        self.answer();
+        for place in &self.places {
+            let counted = place.pods.iter().filter(|pod| pod.counts()).count();
+            prop_assert!(counted <= 1, "two pods on {}", place.name);
+        }
+        let fleet = self.fleet();
+        if self.tick >= self.we_are_back && self.has_reason(&fleet) {
+            self.decide(fleet)?;
+        }
+        Ok(())
+    }
+
+    /// Requests for pods that are due.
+    fn answer(&mut self) {
+        let (due, asked) = (self.asked.iter().copied()).partition(|asked| asked.due <= self.tick);
+        self.asked = asked;
+        let due: Vec<Asked> = due;
+        for Asked { node, template, .. } in due {
+            let place = &mut self.places[node];
+            self.creating.remove(&place.name);
+            self.stale = true;
+            if std::mem::take(&mut self.refuse_next) {
+                self.creations_wait = Some(self.tick + PAUSE);
+                continue;
+            }
+            let number = self.next_pod;
+            self.next_pod += 1;
+            place.emptied = false;
+            place.pods.push(OnePod {
+                name: format!("p{number}").into(),
+                uid: format!("u{number}").into(),
+                template,
+                created: self.tick,
+                ready_at: self.tick + place.pace.to_start,
+                ready_since: None,
+                over: false,
+                // Whoever is not there takes nobody in.
+                gone_at: (!place.is_there).then_some(self.tick),
+            });
+        }
+    }
+
+    /// Only a change or a timer that was asked for wakes the controller.
+    fn has_reason(&self, fleet: &Fleet) -> bool {
+        let now = self.now();
+        let is_due = |wake: &Option<Timestamp>| wake.is_some_and(|wake| wake <= now);
+        let waits = self.creations_wait.is_some_and(|until| until == self.tick);
+        self.stale
+            || waits
+            || self.last.as_ref().is_none_or(|(seen, plan, managed)| {
+                seen != fleet || is_due(&plan.next_wake) || is_due(&managed.wake)
+            })
+    }
+
+    fn decide(&mut self, fleet: Fleet) -> Result<(), TestCaseError> {
+        self.stale = false;
+        let now = self.now();
+        let terms = ManageTerms {
+            strategy: Some(&self.strategy),
+            scaling: self.scaling,
+            creating: &self.creating,
+            backoff: &self.backoff,
+            now,
+        };
+        let managed = manage(&fleet, terms);
+        let plan = decide(&self.strategy, &fleet, now);
+        self.judge_budget(&fleet, &plan, &managed)?;
+        let replaced: BTreeSet<&PodUid> = plan
+            .actions
+            .iter()
+            .map(|action| &action.pod().uid)
+            .collect();
+        let emptied: Vec<PodUid> = replaced
+            .difference(&managed.leaving.iter().collect())
+            .map(|uid| (*uid).clone())
+            .collect();
+        for action in managed.clone().with_rollout(plan.actions.clone()) {
+            let (Action::Delete(pod) | Action::Evict(pod)) = &action else {
+                panic!("the model knows no {action:?}");
+            };
+            let holds = |place: &&mut Place| place.pods.iter().any(|one| one.uid == pod.uid);
+            let place = self.places.iter_mut().find(holds);
+            let place = place.expect("the pod is there");
+            let gone_at = self.tick + place.pace.to_terminate;
+            let mut pods = place.pods.iter_mut();
+            if let Some(pod) = pods.find(|one| one.uid == pod.uid) {
+                pod.gone_at.get_or_insert(gone_at);
+            }
+            place.emptied |= emptied.contains(&pod.uid);
+        }
+        for (node, _) in &managed.over {
+            self.backoff.note(node, now);
+        }
+        if self.creations_wait.is_none_or(|until| until <= self.tick) {
+            self.creations_wait = None;
+            self.ask(&managed.create)?;
+        }
+        (self.record, self.pause) = (
+            plan.record.clone(),
+            plan.pause.as_ref().map(|stand| stand.record),
+        );
+        self.last = Some((fleet, plan, managed));
+        Ok(())
+    }
+
+    /// Asks for pods, unless `partition` forbids that.
+    fn ask(&mut self, create: &[NodeName]) -> Result<(), TestCaseError> {
+        for name in create {
+            let node = self.places.iter().position(|place| place.name == *name);
+            let node = node.expect("the node is there");
+            prop_assert!(self.places[node].belongs(), "{name} gets a pod");
+            self.creating.insert(name.clone(), self.now());
+            let due = self.tick + self.places[node].pace.to_create.max(1);
+            self.asked.push(Asked {
+                node,
+                template: self.wanted,
+                due,
+            });
+        }
+        let lost = self.places.iter().filter(|place| place.emptied).count();
+        if self.scaling.partitioned && create.len() > lost {
+            let targeted = self.places.iter().filter(|place| place.belongs()).count();
+            let kept = self.strategy.partition.resolve_down(targeted);
+            let asked = self.asked.iter().map(|asked| &self.places[asked.node]);
+            let new = self.new_pods() + asked.filter(|place| place.belongs()).count();
+            prop_assert!(
+                new + kept <= targeted.max(kept),
+                "{new} of {targeted}, {kept} kept"
+            );
+        }
+        Ok(())
+    }
+
+    /// Nodes with a pod of the present revision.
+    fn new_pods(&self) -> usize {
+        let is_new = |pod: &OnePod| pod.counts() && pod.template == self.wanted;
+        let places = self.places.iter().filter(|place| place.belongs());
+        places.filter(|place| place.pods.iter().any(is_new)).count()
+    }
+
+    /// No rollout takes more pods than the budget allows, whoever else takes some.
+    fn judge_budget(
+        &self,
+        fleet: &Fleet,
+        plan: &Plan,
+        managed: &Manage,
+    ) -> Result<(), TestCaseError> {
+        let now = self.now();
+        let serves = |pod: &Pod| super::is_available(pod, &self.strategy, now);
+        let taken = |pod: &Pod| {
+            let mut actions = plan.actions.iter();
+            actions.any(|action| action.pod().uid == pod.uid) && !managed.leaving.contains(&pod.uid)
+        };
+        let ready = fleet
+            .nodes
+            .iter()
+            .filter(|node| node.is_ready() && node.targeting == Targeting::Run);
+        let taken = ready
+            .filter(|node| node.pods.iter().any(|pod| serves(pod) && taken(pod)))
+            .count();
+        let allowed = self.strategy.max_unavailable.resolve(plan.counts.targeted);
+        prop_assert!(taken <= allowed, "{taken} of {allowed}");
+        Ok(())
+    }
+
+    /// Long enough for the whole fleet, one node after the other.
+    fn go_to_the_end(&mut self) -> Result<(), TestCaseError> {
+        let per_node = 60 + 2 * self.strategy.min_ready.as_secs().cast_signed();
+        let size = i64::try_from(self.places.len()).unwrap_or(i64::MAX);
+        for _ in 0..(600 + per_node * size) {
+            self.pass()?;
+        }
+        Ok(())
+    }
+}
+
+fn at(tick: i64) -> Timestamp {
+    after(now(), tick)
+}
+
+fn scalings() -> impl Random<Scaling> {
+    let burst = prop_oneof![
+        Just(Share::Percent(100)),
+        (1..4_u32).prop_map(Share::Number)
+    ];
+    (burst, any::<bool>()).prop_map(|(burst, partitioned)| Scaling {
+        burst,
+        partitioned,
+        ..Scaling::default()
+    })
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn every_story_of_an_advanced_daemonset_ends_well(
+        strategy in rolling(), scaling in scalings(), partition in prop_oneof![3 => Just(0), 1 => 1..6_u32],
+        paces in paces(), settled in any::<bool>(), events in events(),
+    ) {
+        let partition = Share::Number(partition);
+        let strategy = Strategy { partition, partitioned: scaling.partitioned, ..strategy };
+        let mut telling = Telling::new(strategy, scaling, &paces, settled);
+        while telling.tick < END {
+            let tick = telling.tick;
+            for (_, event) in events.iter().filter(|(at, _)| *at == tick) {
+                telling.happen(*event);
+            }
+            telling.pass()?;
+        }
+        // Whoever left a moment ago is gone, pods included, before somebody of that name comes.
+        for _ in 0..20 {
+            telling.pass()?;
+        }
+        for node in 0..telling.places.len() {
+            telling.happen(Event::Join(node));
+            telling.happen(Event::Online(node));
+            telling.happen(Event::Fit(node));
+        }
+        telling.refuse_next = false;
+        telling.go_to_the_end()?;
+        let (_, plan, managed) = telling.last.as_ref().expect("decided at least once");
+        let is_complete = matches!(plan.phase, Phase::Complete { offline: 0, .. });
+        prop_assert!(is_complete, "{:?}, {:?}", plan.phase, plan.verdicts);
+        prop_assert_eq!(&managed.create, &Vec::<NodeName>::new());
+        prop_assert_eq!(&managed.actions, &Vec::<Action>::new());
+        prop_assert_eq!(&plan.actions, &[]);
+        let all = telling.places.len();
+        let kept = telling.strategy.partition.resolve_down(all);
+        prop_assert!(telling.new_pods() >= all - kept, "{} new", telling.new_pods());
+        let is_served = |place: &Place| place.pods.len() == 1 && place.pods[0].ready_since.is_some();
+        let served = telling.places.iter().filter(|place| is_served(place)).count();
+        let most = match scaling.partitioned { true => kept, false => 0 };
+        prop_assert!(served >= all - most, "{served} of {all} have a pod");
+    }
+}
