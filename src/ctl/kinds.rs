@@ -103,8 +103,7 @@ pub(super) async fn list_one(
     }
 }
 
-/// Lists Advanced DaemonSets; `None` where there is no such kind, or whoever asks may not see it: then nothing is missing for
-/// who has native ones.
+/// Lists Advanced DaemonSets; `None` where there is no such kind, or whoever asks may not list it ([`is_advanced_served`]).
 ///
 /// # Errors
 /// When nobody answers.
@@ -116,6 +115,16 @@ pub(super) async fn list_advanced(
     let api = api_in(access, namespace);
     let found = list_where_served::<AdvancedDaemonSet>(access, doing, &api, all, true).await?;
     Ok(found.map(read))
+}
+
+/// Whether the cluster has such a kind, as far as whoever asks may know.
+pub(super) async fn is_advanced_served(access: &Access) -> bool {
+    let version = SetKind::Advanced.api_version();
+    let asked = access.client.list_api_group_resources(version);
+    let found = access
+        .find_allowed("look for Advanced DaemonSets", asked)
+        .await;
+    matches!(found, Ok(Some(_)))
 }
 
 fn read((sets, version): (Vec<AdvancedDaemonSet>, String)) -> (Vec<DaemonSet>, String) {

@@ -78,6 +78,7 @@ pub(super) async fn status(
         }
         // A reader that went away is no reason to hide the outcome.
         let _ = screen.print(&(show.text(&snapshots, screen.colour)? + &show.strays(&view)));
+        StatusScreen::warn_of_hidden(&view, screen);
         Ok(show.code(&snapshots))
     }
 }
@@ -210,12 +211,22 @@ impl StatusScreen<'_> {
         }
     }
 
-    /// A line for each DaemonSet that is not managed although its annotations look as if it should be.
+    /// A line for each DaemonSet that is not rolled out although its owner may expect it.
     fn strays(&self, view: &ClusterView) -> String {
         let line = |(key, stray): (&SetKey, &Stray)| format!("\nNote, on {key}: {}\n", stray.text);
         match self.is_document() {
             true => String::new(),
             false => view.index.strays().map(line).collect(),
+        }
+    }
+
+    /// Says which DaemonSets could not be looked for; beside the answer, so that documents stay documents.
+    fn warn_of_hidden(view: &ClusterView, screen: &mut Screen<'_>) {
+        if view.hides_advanced {
+            screen.warn(
+                "Note: Advanced DaemonSets (apps.kruise.io) are not shown: they may not be listed with these credentials \
+                 (ClusterRole yurt-ds-viewer-advanced).",
+            );
         }
     }
 

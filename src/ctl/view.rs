@@ -65,6 +65,8 @@ pub(super) struct ClusterView {
     pub(super) loaded: Timestamp,
     /// The same on the clock that waits.
     pub(super) loaded_at: Instant,
+    /// Whether there may be Advanced DaemonSets that could not be listed with these credentials.
+    pub(super) hides_advanced: bool,
     /// Whether Kruise's manager was at work then, as far as its Lease may be read; asked only where there are Advanced DaemonSets.
     kruise_runs: bool,
     budgets: Budgets,
@@ -147,6 +149,7 @@ impl ClusterView {
             present: BTreeMap::new(),
             loaded: now,
             loaded_at: Instant::now(),
+            hides_advanced: false,
             kruise_runs: false,
             budgets: Budgets::default(),
             unread: BTreeMap::new(),
@@ -220,8 +223,9 @@ impl ClusterView {
         );
         let (sets, version) = native?;
         self.take_sets(SetKind::Native, &sets, version);
-        if let Some((sets, version)) = advanced? {
-            self.take_sets(SetKind::Advanced, &sets, version);
+        match advanced? {
+            Some((sets, version)) => self.take_sets(SetKind::Advanced, &sets, version),
+            None => self.hides_advanced = kinds::is_advanced_served(access).await,
         }
         Ok(())
     }
