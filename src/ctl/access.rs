@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::code::Code;
 use super::error::CliError;
 use crate::core::instant;
+use crate::core::messages::refusals::lacks_permission;
 use crate::k8s::client::{self, CallError, Failure, Role, Source};
 
 /// A person waits for it; a server that needs longer is in trouble.
@@ -163,6 +164,11 @@ impl Access {
                      Renew them, or choose other ones by --kubeconfig or --context."
                 ),
             ),
+            // Admission: a quota, a policy, a namespace that is being deleted. More rights would not help.
+            Failure::Forbidden if is_by_admission(error) => (
+                Code::Failed,
+                format!("Cannot {doing}: the API server {server} refuses: {error}."),
+            ),
             Failure::Forbidden => (
                 Code::Unreachable,
                 format!(
@@ -178,6 +184,14 @@ impl Access {
         };
         CliError::new(code, text)
     }
+}
+
+/// Whether that is forbidden to everybody.
+fn is_by_admission(error: &CallError) -> bool {
+    let CallError::Kube(kube::Error::Api(status)) = error else {
+        return false;
+    };
+    status.message.contains(" is forbidden: ") && !lacks_permission(&status.message)
 }
 
 /// What went wrong, without the advice around it: each cause once.
@@ -248,5 +262,13 @@ mod tests {
         case(status(401), Code::Unreachable, &everything);
         case(status(403), Code::Unreachable, &everything);
         case(status(422), Code::Failed, &["no way"]);
+        let terminating = "pods \"a\" is forbidden: unable to create new content in namespace b because it is being terminated";
+        let status = Status::failure(terminating, "Forbidden").with_code(403);
+        let error = access().explain(
+            "create a",
+            &CallError::Kube(kube::Error::Api(status.boxed())),
+        );
+        assert_eq!(error.code, Code::Failed);
+        assert!(!error.text.contains("ClusterRole"), "{error}");
     }
 }
