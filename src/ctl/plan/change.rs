@@ -65,9 +65,10 @@ impl PlannedChange {
     }
 
     fn setting(&mut self, flag: &str, key: &str, value: Option<String>) -> Result<(), CliError> {
-        let full = match key.contains('/') {
-            true => key.to_owned(),
-            false => format!("{ANNOTATION_PREFIX}{key}"),
+        let full = match (of_field(key), key.contains('/')) {
+            (Some(known), _) => known.to_owned(),
+            (None, true) => key.to_owned(),
+            (None, false) => format!("{ANNOTATION_PREFIX}{key}"),
         };
         if !is_setting(&full) {
             let known = keys().map(|known| &known[ANNOTATION_PREFIX.len()..]);
@@ -183,6 +184,13 @@ impl PlannedChange {
     }
 }
 
+/// The setting whose field on an Advanced DaemonSet has that name.
+fn of_field(name: &str) -> Option<&'static str> {
+    let has_name =
+        |key: &&str| path_of(key).is_some_and(|path| path.rsplit('.').next() == Some(name));
+    keys().find(has_name)
+}
+
 /// What is typed for a setting as the field at `path` has it; `None`: the field cannot say that, or says it in other words.
 fn in_field(path: &str, text: &str) -> Option<Value> {
     match path.rsplit('.').next()? {
@@ -237,6 +245,11 @@ mod tests {
         assert_eq!(value("max-unavailable").as_deref(), Some("20%"));
         assert_eq!(value("selector").as_deref(), Some("a=b,c"));
         assert_eq!(value("paused"), None);
+        let typed = PlannedChange::typed(&args(&["maxUnavailable=1"], &["partition"], &[]));
+        assert_eq!(
+            typed.unwrap().words(),
+            ["max-unavailable=1", "without partition"]
+        );
         assert_eq!(
             change.words(),
             ["max-unavailable=20%", "without paused", "selector=a=b,c"]
