@@ -105,7 +105,7 @@ pub enum Verb {
 /// Flags of `yurt-ds ctl status`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct StatusArgs {
-    /// One DaemonSet; ads/NAME is an Advanced one, where a native one has that name too [default: all that are managed]
+    /// One DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too [default: all that are managed]
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: Option<String>,
     /// How to show it
@@ -136,7 +136,7 @@ pub struct StatusArgs {
 /// Flags of `yurt-ds ctl why`.
 #[derive(Clone, Debug, Args)]
 pub struct WhyArgs {
-    /// The DaemonSet; ads/NAME is an Advanced one, where a native one has that name too
+    /// The DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
     /// The node
@@ -150,7 +150,7 @@ pub struct WhyArgs {
 /// Flags of `yurt-ds ctl undo`.
 #[derive(Clone, Debug, Args)]
 pub struct UndoArgs {
-    /// The DaemonSet; ads/NAME is an Advanced one, where a native one has that name too
+    /// The DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
     /// The number of the revision, as kubectl rollout history shows it [default: the newest that was made before the present
@@ -173,7 +173,7 @@ pub struct UndoArgs {
 /// Flags of `yurt-ds ctl pause`.
 #[derive(Clone, Debug, Args)]
 pub struct PauseArgs {
-    /// The DaemonSet; ads/NAME is an Advanced one, where a native one has that name too
+    /// The DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
     /// Resume by itself after that long, as 2h or 30m
@@ -188,7 +188,7 @@ pub struct PauseArgs {
 /// Flags of `yurt-ds ctl resume`.
 #[derive(Clone, Debug, Args)]
 pub struct ResumeArgs {
-    /// The DaemonSet; ads/NAME is an Advanced one, where a native one has that name too
+    /// The DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
 }
@@ -196,7 +196,7 @@ pub struct ResumeArgs {
 /// Flags of `yurt-ds ctl plan`.
 #[derive(Clone, Debug, Args)]
 pub struct PlanArgs {
-    /// The DaemonSet; ads/NAME is an Advanced one, where a native one has that name too
+    /// The DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
     /// With this setting, as max-unavailable=20%; may be repeated
@@ -246,7 +246,7 @@ pub struct PlanArgs {
 /// Flags of `yurt-ds ctl settings`.
 #[derive(Clone, Debug, Args)]
 pub struct SettingsArgs {
-    /// One DaemonSet; ads/NAME is an Advanced one, where a native one has that name too [default: none, only what can be set]
+    /// One DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too [default: none, only what can be set]
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: Option<String>,
     /// How to show it
@@ -257,7 +257,7 @@ pub struct SettingsArgs {
 /// Flags of `yurt-ds ctl approve`.
 #[derive(Clone, Debug, Args)]
 pub struct ApproveArgs {
-    /// The DaemonSet; ads/NAME is an Advanced one, where a native one has that name too
+    /// The DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
     /// The wave, as it is called in the annotation waves
@@ -268,7 +268,7 @@ pub struct ApproveArgs {
 /// Flags of `yurt-ds ctl eject`.
 #[derive(Clone, Debug, Args)]
 pub struct EjectArgs {
-    /// The DaemonSet; ads/NAME is an Advanced one, where a native one has that name too
+    /// The DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
     /// Also while nodes run an old revision: Kubernetes then replaces their pods at once

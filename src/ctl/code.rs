@@ -110,7 +110,7 @@ impl Code {
             }
             Self::Refused => {
                 "refused: by the server of the node, which says why; by eject, because nodes run an old revision; by undo, \
-                 because there is nothing to go back to"
+                 because there is nothing to go back to; by migrate, for the reason that it names"
             }
             Self::Disconnected => "on a node: it has no contact with the cloud, nothing was done",
             Self::PullFailed => "on a node: the images could not be pulled",

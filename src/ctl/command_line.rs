@@ -53,7 +53,9 @@ fn with_tables(verb: Command) -> Command {
     };
     match verb.get_name() {
         "status" => verb.after_help(Code::help()).after_long_help(long_help()),
-        "why" | "undo" | "approve" | "eject" | "migrate" => verb.after_long_help(long_help()),
+        "why" | "undo" | "pause" | "resume" | "approve" | "eject" | "migrate" => {
+            verb.after_long_help(long_help())
+        }
         "plan" => verb.after_long_help(plan_help()),
         "settings" => verb.after_long_help(settings_help()),
         "pods" => on_the_node(verb, help::PODS),
@@ -81,7 +83,7 @@ mod tests {
     fn whatever_has_an_exit_code_of_its_own_shows_the_table() {
         let command = described();
         let ctl = command.find_subcommand("ctl").unwrap();
-        let plain = ["pause", "resume", "completions"];
+        let plain = ["completions"];
         for verb in ctl.get_subcommands() {
             let tables = verb.get_after_long_help();
             let shown = tables.is_some_and(|text| text.to_string().contains("Exit codes"));

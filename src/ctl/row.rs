@@ -392,7 +392,11 @@ pub(super) fn liveness_notes(snapshot: &RolloutSnapshot) -> Vec<String> {
     if snapshot.is_of_kruise {
         return vec![KRUISE_RUNS.to_owned()];
     }
-    let unreported = (!snapshot.is_reported()).then(|| UNREPORTED.to_owned());
+    let is_at_work = snapshot.liveness == ControllerLiveness::Lately;
+    let unreported = (!snapshot.is_reported()).then(|| match snapshot.key.kind {
+        SetKind::Advanced if is_at_work => UNSERVED.to_owned(),
+        _ => UNREPORTED.to_owned(),
+    });
     let is_forbidden = snapshot.liveness == ControllerLiveness::Forbidden;
     let matters = !is_forbidden || !matches!(snapshot.phase(), Phase::Complete { .. });
     let liveness_notes = snapshot.liveness.words().filter(|_| matters);
@@ -404,6 +408,10 @@ pub(super) fn liveness_notes(snapshot: &RolloutSnapshot) -> Vec<String> {
     ];
     notes.into_iter().flatten().collect()
 }
+
+/// Said of an Advanced one on which no condition of ours stands while a controller is at work.
+const UNSERVED: &str = "no controller has reported yet; if that lasts, the one that runs does not serve Advanced DaemonSets (its flag \
+    --controllers has to name advanced, and manifests/components/advanced has to be applied), or may not write their status";
 
 /// Said of a DaemonSet on which no condition of ours stands.
 pub(super) const UNREPORTED: &str =

@@ -35,13 +35,16 @@ use super::write::{remove, set, write_if_unchanged};
 use crate::cli::Output;
 use crate::cli::ctl::UndoArgs;
 use crate::core::fleet::in_place::Shape;
+use crate::core::messages::behind_remedy;
 use crate::core::names::{REVISION_HASH_LABEL, STALLED};
 use crate::core::remedy::advised;
 use crate::core::revision::{
     RevisionFacts, TemplateFingerprint, adopted, current, earlier, hash_of,
 };
 use crate::core::settings::resume::RESUME;
-use crate::core::{FailureRecord, Mode, Phase, Revision, RevisionState, SetKind, instant};
+use crate::core::{
+    FailureRecord, Mode, Phase, Revision, RevisionState, RevisionUnknown, SetKind, instant,
+};
 use crate::index::{SetKey, SetRecord};
 
 /// How often it is looked at again when somebody changed the DaemonSet between the look and the write.
@@ -256,9 +259,10 @@ impl RevisionHistory {
                 Code::Refused,
                 format!(
                     "{} is not taken back: {} has not handled its latest change, so it is not known yet what is to be undone. \
-                     Try again in a moment, or name a revision by --to-revision.{}",
+                     Try again in a moment; if that lasts, {}. Or name a revision by --to-revision.{}",
                     self.key,
                     self.key.kind.controller(),
+                    behind_remedy(self.key.kind, RevisionUnknown::NotObserved),
                     self.choices()
                 ),
             )),

@@ -417,11 +417,19 @@ impl Engine {
         if rejected.lacks_permission {
             return; // told as such
         }
+        // Server-side apply takes no field that the definition lacks.
+        let definition = match rejected.sentence.contains("field not declared in schema") {
+            true => {
+                "; the CustomResourceDefinition in the cluster is another one than that of yurt-ds, put that in: kubectl apply -k \
+                 manifests/components/advanced"
+            }
+            false => "",
+        };
         let notice = Notice {
             warning: true,
             reason: WRITE_REFUSED,
             note: format!(
-                "the API server refuses to patch the status of the DaemonSet: {}{}",
+                "the API server refuses to patch the status of the DaemonSet: {}{definition}{}",
                 rejected.sentence,
                 self.unreported(key)
             ),

@@ -64,7 +64,8 @@ pub(super) async fn show(
     let found = found.and_then(|found| serde_json::to_value(found).ok());
     let found = found.ok_or_else(|| {
         let text = format!(
-            "There is no ExtendedDaemonSet {} in namespace {}.",
+            "There is no ExtendedDaemonSet {} in namespace {}, or the cluster does not have that kind: kubectl get crd \
+             extendeddaemonsets.{GROUP}",
             key.name, key.namespace
         );
         CliError::new(Code::NotFound, text)

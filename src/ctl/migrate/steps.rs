@@ -334,7 +334,8 @@ impl<'a> Migration<'a> {
                 ));
             }
             if !is_told && begun.elapsed() >= GLANCE * 6 {
-                let _ = screen.print("Waiting until Kubernetes has let go of its pods.\n");
+                let _ =
+                    screen.print("Waiting until kube-controller-manager has let go of its pods.\n");
                 is_told = true;
             }
             tokio::time::sleep(GLANCE).await;
