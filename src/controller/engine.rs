@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::debug;
 
-use self::advanced::{AllPodEvents, PodEventsByReason, Tended};
+use self::advanced::{AllPodEvents, CreatedPods, PodEventsByReason, Tended};
 use super::advanced::RevisionsRead;
 use super::apply::{WriteError, Writer};
 use super::caches::{AdvancedAbsence, Input};
@@ -39,8 +39,8 @@ use super::write_backoff::WriteBackoff;
 use crate::clock::Clock;
 use crate::core::messages::kept_words;
 use crate::core::{
-    Action, Fleet, NodeName, Note, Plan, Pull, Reading, Refusals, Revision, RevisionState,
-    RevisionUnknown, Strategy, SurgeRelease, decide_in_view, release,
+    Action, Fleet, Note, Plan, Pull, Reading, Refusals, Revision, RevisionState, RevisionUnknown,
+    Strategy, SurgeRelease, decide_in_view, release,
 };
 use crate::index::{Index, RequeueDelay, SetKey, SetRecord, Stray, was_complete};
 use crate::k8s::Condition;
@@ -135,6 +135,8 @@ struct SetState {
     /// Of an Advanced DaemonSet: whether pods and revisions that are to be made have to wait, because they were refused.
     creations: WriteBackoff,
     revisions: WriteBackoff,
+    /// The revision of which the last pods that were to be made all were.
+    created: Option<Revision>,
     /// Why a pod was not made, as it was told last.
     not_created: Option<String>,
     /// How many Events about single pods may be sent.
@@ -158,8 +160,8 @@ enum Done {
         Result<Vec<SurgeResult>, WriteError>,
     ),
     Reported(SetKey, Result<(), WriteError>),
-    /// Pods were to be made on these nodes.
-    Created(SetKey, Vec<NodeName>, Result<Vec<SurgeResult>, WriteError>),
+    /// Pods were to be made.
+    Created(SetKey, CreatedPods),
     /// The present template was to be put into a revision.
     Revised(SetKey, Result<RevisionsRead, WriteError>),
     Tended(SetKey, Tended),

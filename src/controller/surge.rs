@@ -22,6 +22,8 @@ use manifest::{TemplateOrigin, manifest};
 /// The pods that a batch of creations begins with; each batch without a refusal is followed by one of twice as many (Kubernetes,
 /// `slowStartBatch`).
 const FIRST_BATCH: usize = 1;
+/// The same where the last ones of the revision were all made.
+const FLOWING_BATCH: usize = 16;
 
 /// Names that are tried for one pod: so often somebody may have taken its predecessor out of the DaemonSet.
 const NAMES: usize = 5;
@@ -77,20 +79,22 @@ impl Writer {
 
     /// Makes pods of one revision of an Advanced DaemonSet on nodes that have none, in batches that grow; after a refusal no
     /// further one begins. The answers are in the order of `nodes`, and fewer then. The same of what is read as with
-    /// [`surge`](Self::surge).
+    /// [`surge`](Self::surge). `flows`: the last ones of this revision were all made, so the first batch is not a careful one.
     pub(super) async fn create_pods(
         &self,
         key: &SetKey,
         set: &DaemonSetOwner,
         (name, revision): (&str, &Revision),
         nodes: &[NodeName],
+        flows: bool,
     ) -> Result<Vec<SurgeResult>, WriteError> {
         let path = k8s::ControllerRevision::url_path(&(), Some(&key.namespace));
         let object: Value = read(self.client(), path, "controllerrevisions", name).await?;
         let Some(origin) = TemplateOrigin::read(&object, set, key, revision) else {
             return Ok(Vec::new());
         };
-        let (mut answers, mut batch) = (Vec::new(), FIRST_BATCH);
+        let first = if flows { FLOWING_BATCH } else { FIRST_BATCH };
+        let (mut answers, mut batch) = (Vec::new(), first);
         while answers.len() < nodes.len() {
             let rest = &nodes[answers.len()..];
             let now = &rest[..batch.min(rest.len())];

@@ -89,6 +89,16 @@ impl Default for AllPodEvents {
     }
 }
 
+/// What became of pods that were to be made.
+pub(super) struct CreatedPods {
+    /// Of which revision.
+    revision: Revision,
+    /// On which nodes, in this order.
+    nodes: Vec<NodeName>,
+    /// The answers, as far as it was tried.
+    made: Result<Vec<SurgeResult>, WriteError>,
+}
+
 /// What became of the upkeep of an Advanced DaemonSet.
 pub(super) enum Tended {
     /// A pod was adopted.
@@ -187,12 +197,22 @@ impl Engine {
         if let Some(advanced) = index.set_mut(key).and_then(|set| set.advanced.as_mut()) {
             advanced.begin_creation(nodes.iter(), now);
         }
-        self.state.sets.entry(key.clone()).or_default().under_way += 1;
+        let state = self.state.sets.entry(key.clone()).or_default();
+        let flows = state.created.as_ref() == Some(revision);
         let (writer, key, revision) = (self.parts.writer.clone(), key.clone(), revision.clone());
+        // Holds up no decision: whoever is expected is asked for once.
         self.spawn(key.clone(), async move {
             let origin = (name.as_str(), &revision);
-            let made = writer.create_pods(&key, &owner, origin, &nodes).await;
-            Done::Created(key, nodes, made)
+            let made = writer.create_pods(&key, &owner, origin, &nodes, flows);
+            let made = made.await;
+            Done::Created(
+                key,
+                CreatedPods {
+                    revision,
+                    nodes,
+                    made,
+                },
+            )
         });
     }
 
@@ -200,8 +220,11 @@ impl Engine {
     pub(super) fn note_created(
         &mut self,
         key: &SetKey,
-        nodes: &[NodeName],
-        made: Result<Vec<SurgeResult>, WriteError>,
+        CreatedPods {
+            revision,
+            nodes,
+            made,
+        }: CreatedPods,
         now: Timestamp,
     ) {
         let (answers, unread) = match made {
@@ -211,7 +234,7 @@ impl Engine {
         let mut failed = unread;
         let is_any_made = answers.iter().any(Result::is_ok);
         let mut answers = answers.into_iter();
-        for node in nodes {
+        for node in &nodes {
             // Whoever was not tried is free again; so is who was refused. The others are when they show, or when the next list
             // does not have them.
             let (ended, refused) = match answers.next() {
@@ -248,6 +271,7 @@ impl Engine {
             }
         }
         if let Some(state) = self.state.sets.get_mut(key) {
+            state.created = (failed.is_none() && is_any_made).then_some(revision);
             match &failed {
                 Some(_) if !is_any_made => state.creations.slow_down(now),
                 Some(_) => {}

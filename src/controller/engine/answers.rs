@@ -126,9 +126,10 @@ impl Engine {
                 self.note_surged(&key, &wanted, made, now);
                 key
             }
-            Done::Created(key, nodes, made) => {
-                self.note_created(&key, &nodes, made, now);
-                key
+            Done::Created(key, created) => {
+                self.note_created(&key, created, now);
+                // It held up nothing.
+                return self.requeue(key, RequeueDelay::Short);
             }
             Done::Revised(key, read) => {
                 self.note_revised(&key, read, now);

@@ -118,7 +118,9 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
     let targeted = counted + fleet.nodes.iter().filter(|node| runs(node)).count();
     manage.limit_to_partition(fleet, terms);
     let burst = terms.scaling.at_once(targeted);
-    manage.create.truncate(burst);
+    // Those that were asked for and do not show yet are among them.
+    let free = burst.saturating_sub(terms.creating.len());
+    manage.create.truncate(free);
     let mut deletions = 0;
     let (over, wake) = (&mut manage.over, &mut manage.wake);
     manage.actions.retain(|action| {
