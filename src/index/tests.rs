@@ -9,8 +9,12 @@ mod pod_problem;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::core::messages::RolloutStatus;
 use crate::core::revision::TemplateFingerprint;
-use crate::core::{Action, PodRef, PodRevision, PodUid, Readiness, RevisionState, RevisionUnknown};
+use crate::core::{
+    Action, Mode, PodRef, PodRevision, PodUid, Readiness, RevisionState, RevisionUnknown, SetKind,
+    decide,
+};
 
 const CREATED: &str = "2026-01-01T00:00:00Z";
 
@@ -532,6 +536,71 @@ fn a_daemonset_without_annotation_is_watched_only_while_it_carries_our_condition
     assert!(matches!(index.apply_set(&plain), SetChange::Watch(_)));
     plain.status.conditions.clear();
     assert_eq!(index.apply_set(&plain), SetChange::Unwatch);
+}
+
+#[test]
+fn a_daemonset_that_is_being_deleted_is_told_of_where_finalizers_of_others_keep_it() {
+    #[track_caller]
+    fn case(finalizers: &[&str], named: Option<&str>) {
+        let mut index = index();
+        let mut going = set("v1", 2, 2);
+        going.metadata.deletion_timestamp = parsed(json!(at(50).to_string()));
+        going.metadata.finalizers = parsed(json!(finalizers));
+        assert_eq!(index.apply_set(&going), SetChange::Unwatch);
+        let told: Vec<_> = index.strays().map(|(_, stray)| stray.clone()).collect();
+        assert_eq!(told.len(), usize::from(named.is_some()), "{told:?}");
+        if let (Some(named), [stray]) = (named, &*told) {
+            assert_eq!(stray.reason, "BeingDeleted");
+            assert!(stray.text.contains(named), "{}", stray.text);
+        }
+    }
+    case(&[], None);
+    case(&["foregroundDeletion"], None);
+    case(&["orphan", "example.com/keep"], Some("(example.com/keep)"));
+}
+
+/// Pod GC and evictions leave the conditions of a pod that they end as they were.
+#[test]
+fn a_pod_that_is_over_is_not_ready_whatever_its_condition_says() {
+    let mut index = index();
+    let mut over = pod("n1", "aaa").ready(10).version("7");
+    over.0["status"]["phase"] = json!("Failed");
+    feed(&mut index, &over, 200);
+    let fleet = fleet(&mut index);
+    assert_eq!(fleet.nodes[0].pods[0].ready_since, None);
+    assert_eq!(fleet.nodes[1].pods[0].ready_since, Some(at(10)));
+}
+
+#[test]
+fn what_refuses_the_revision_is_read_from_the_condition() {
+    let mut index = index();
+    let why = "denied by the policy (rule 7)";
+    let fleet_of = |index: &mut Index| fleet(index).not_created.clone();
+    assert_eq!(fleet_of(&mut index), None);
+    let told = |fleet: Fleet| {
+        let plan = decide(&Strategy::of(Mode::AdvancedRollingUpdate), &fleet, at(300));
+        let status = RolloutStatus {
+            set: &"edge/agent",
+            fleet: &fleet,
+            plan: &plan,
+            hook: None,
+        };
+        status.said(plan.phase).sentence()
+    };
+    let behind = Fleet {
+        revision: RevisionState::Unknown(RevisionUnknown::NoRevision),
+        kind: SetKind::Advanced,
+        not_created: Some(why.into()),
+        ..Fleet::clone(&fleet(&mut index))
+    };
+    let mut changed = set("v1", 2, 2);
+    changed.status.conditions = vec![k8s::Condition {
+        kind: "Progressing".to_owned(),
+        message: told(behind),
+        ..Default::default()
+    }];
+    index.apply_set(&changed);
+    assert_eq!(fleet_of(&mut index).as_deref(), Some(why));
 }
 
 #[test]
