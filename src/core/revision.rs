@@ -4,6 +4,7 @@
 //! present template (spec: the upgrade model's "which pods are up to date"). Templates are compared as raw JSON, so that
 //! a field which no library here knows still counts.
 
+mod data;
 pub(in crate::core) mod defaults;
 pub(in crate::core) mod fingerprint;
 
@@ -17,6 +18,7 @@ use super::fleet::in_place::Shape;
 use super::id::{PodRevision, Revision, RevisionState, RevisionUnknown};
 use super::images::TemplateImage;
 
+pub use data::{data_of, template_in};
 pub use fingerprint::TemplateFingerprint;
 
 /// A ControllerRevision that this DaemonSet controls.

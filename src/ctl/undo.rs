@@ -39,7 +39,7 @@ use crate::core::messages::behind_remedy;
 use crate::core::names::{REVISION_HASH_LABEL, STALLED};
 use crate::core::remedy::advised;
 use crate::core::revision::{
-    RevisionFacts, TemplateFingerprint, adopted, current, earlier, hash_of,
+    RevisionFacts, TemplateFingerprint, adopted, current, earlier, hash_of, template_in,
 };
 use crate::core::settings::resume::RESUME;
 use crate::core::{
@@ -352,18 +352,14 @@ impl RevisionHistory {
 
     /// Writes the template of a revision; false when somebody changed the DaemonSet meanwhile.
     async fn restore(&self, context: &Context, kept: &KeptRevision) -> Result<bool, CliError> {
-        let mut template = kept.data["spec"]["template"].clone();
-        // A word to whoever applies it as a patch; an Advanced DaemonSet would keep it.
-        if let Some(template) = template.as_object_mut() {
-            template.remove("$patch");
-        } else {
+        let template = template_in(&kept.data).ok_or_else(|| {
             let text = format!(
                 "Revision {} of {} holds no template.",
                 kept.which(),
                 self.key
             );
-            return Err(CliError::new(Code::Failed, text));
-        }
+            CliError::new(Code::Failed, text)
+        })?;
         let doing = format!("take back the template of DaemonSet {}", self.key);
         let mut changes = vec![set(&["spec", "template"], template)];
         if self.resumed_besides(kept).is_some() {

@@ -17,23 +17,9 @@ use crate::ctl::write::FIELD_MANAGER;
 use crate::index::SetKey;
 use crate::k8s::{ControllerRevision, go_json};
 
-/// The data of the native revision that holds this template, as the API server stores it.
-pub(super) fn data(stored: &Value) -> Value {
-    let mut template = stored.clone();
-    template["$patch"] = json!("replace");
-    json!({ "spec": { "template": template } })
-}
-
 /// The template in a revision; `None`: it holds none.
-pub(super) fn template(revision: &Value) -> Option<&Value> {
+fn template(revision: &Value) -> Option<&Value> {
     revision.pointer("/data/spec/template")
-}
-
-/// The template in a revision as a DaemonSet has it.
-pub(super) fn plain_template(revision: &Value) -> Option<Value> {
-    let mut template = template(revision)?.clone();
-    template.as_object_mut()?.remove("$patch");
-    Some(template)
 }
 
 /// A revision with this data, without an owner: whoever selects it takes it over.
@@ -83,16 +69,44 @@ pub(super) fn are_alike(one: &Value, other: &Value) -> bool {
     fingerprint(one).is_some() && fingerprint(one) == fingerprint(other)
 }
 
+/// Lets the API server check that a revision may be written anew: after the deletion of the DaemonSet there is no way back.
+///
+/// # Errors
+/// When it may not be deleted, or not be made.
+pub(super) async fn try_rewrite(
+    access: &Access,
+    key: &SetKey,
+    revision: &Value,
+) -> Result<(), CliError> {
+    let name = name(revision);
+    let doing = format!("write controllerrevision {name} anew (dry run)");
+    let params = DeleteParams {
+        dry_run: true,
+        ..DeleteParams::default()
+    };
+    let deletion = Request::new(path(key)).delete(name, &params);
+    access.call(&doing, send(access, deletion)).await?;
+    // Its own name is taken as long as it is there.
+    let mut anew = revision.clone();
+    anew["metadata"]["name"] = json!(format!("{name}-anew"));
+    let creation = Request::new(path(key)).create(&posted(true), go_json(&anew).into_bytes());
+    access.call(&doing, send(access, creation)).await.map(drop)
+}
+
+/// How objects are made here.
+pub(super) fn posted(dry_run: bool) -> PostParams {
+    PostParams {
+        dry_run,
+        field_manager: Some(FIELD_MANAGER.into()),
+    }
+}
+
 /// Makes a ControllerRevision, in the bytes of Kubernetes' own controllers.
 ///
 /// # Errors
 /// When it may not be made.
 pub(super) async fn create(access: &Access, key: &SetKey, object: &Value) -> Result<(), CliError> {
-    let params = PostParams {
-        field_manager: Some(FIELD_MANAGER.into()),
-        ..PostParams::default()
-    };
-    let request = Request::new(path(key)).create(&params, go_json(object).into_bytes());
+    let request = Request::new(path(key)).create(&posted(false), go_json(object).into_bytes());
     let doing = format!("create controllerrevision {}", name(object));
     access.call(&doing, send(access, request)).await.map(drop)
 }
@@ -127,6 +141,7 @@ pub(super) async fn send(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::revision::data_of;
 
     #[test]
     fn data_is_written_in_the_bytes_of_kubernetes() {
@@ -135,7 +150,7 @@ mod tests {
             "metadata": { "labels": { "b": "1", "a": "2" }, "creationTimestamp": null },
         });
         assert_eq!(
-            go_json(&data(&stored)),
+            go_json(&data_of(stored)),
             concat!(
                 r#"{"spec":{"template":{"$patch":"replace","metadata":{"creationTimestamp":null,"labels":{"a":"2","b":"1"}},"#,
                 r#""spec":{"containers":[{"args":["a\u003cb"],"name":"a"}]}}}}"#
@@ -146,11 +161,11 @@ mod tests {
     #[test]
     fn only_what_everybody_writes_alike_counts_as_written() {
         let is_kept = |argument: &str| {
-            let data = data(&json!({ "spec": { "args": [argument] } }));
+            let data = data_of(json!({ "spec": { "args": [argument] } }));
             is_written(&json!({ "data": data }), &data)
         };
         assert!(is_kept("plain"));
         assert!(!is_kept("a > b"));
-        assert!(!is_written(&json!({ "data": {} }), &data(&json!({}))));
+        assert!(!is_written(&json!({ "data": {} }), &data_of(json!({}))));
     }
 }

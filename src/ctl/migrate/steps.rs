@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use kube::Resource as _;
-use kube::api::{DeleteParams, ListParams, PostParams, Preconditions, PropagationPolicy};
+use kube::api::{DeleteParams, ListParams, Preconditions, PropagationPolicy};
 use kube::core::Request;
 use serde_json::{Value, json};
 
 use super::adoption::{Adoption, patience};
 use super::journal::Journal;
 use super::revisions::{
-    self, are_alike, data, is_controlled_by, is_written, name, number, path, plain_template,
-    rewritten, send,
+    self, are_alike, is_controlled_by, is_written, name, number, path, posted, rewritten, send,
 };
 use super::translation::Translation;
 use super::{Purpose, words};
 use crate::core::names::{TEMPLATE_GENERATION_ANNOTATION, TEMPLATE_GENERATION_LABEL};
+use crate::core::revision::{data_of, template_in};
 use crate::core::selector::Selector;
 use crate::core::settings::paused::PAUSED;
 use crate::core::settings::update_strategy::UPDATE_STRATEGY;
@@ -28,10 +28,9 @@ use crate::ctl::kinds::{api_in, whole};
 use crate::ctl::list::list;
 use crate::ctl::pause::annotate;
 use crate::ctl::screen::Screen;
-use crate::ctl::write::FIELD_MANAGER;
 use crate::index::SetKey;
 use crate::k8s::client::{CallError, Failure};
-use crate::k8s::{AdvancedDaemonSet, DaemonSet, Pod, go_json};
+use crate::k8s::{AdvancedDaemonSet, DaemonSet, Pod};
 
 /// How often it is tried to delete exactly what was looked at, beside writes of its status.
 const ATTEMPTS: usize = 20;
@@ -126,7 +125,8 @@ impl<'a> Migration<'a> {
             }
             journal.revisions = self.in_native_words(source, &stored).await?;
             for revision in &journal.revisions {
-                self.try_rewrite(revision).await?;
+                let (access, key) = (&self.context.access, &self.target);
+                revisions::try_rewrite(access, key, revision).await?;
             }
         }
         Ok((journal, translation))
@@ -175,24 +175,6 @@ impl<'a> Migration<'a> {
         access.call(&doing, call).await.map(drop)
     }
 
-    /// Lets the API server check that a revision may be written anew: after the deletion of the DaemonSet there is no way back.
-    async fn try_rewrite(&self, revision: &Value) -> Result<(), CliError> {
-        let (access, key) = (&self.context.access, &self.target);
-        let name = name(revision);
-        let doing = format!("write controllerrevision {name} anew (dry run)");
-        let params = DeleteParams {
-            dry_run: true,
-            ..DeleteParams::default()
-        };
-        let deletion = Request::new(path(key)).delete(name, &params);
-        access.call(&doing, send(access, deletion)).await?;
-        // Its own name is taken as long as it is there.
-        let mut anew = revision.clone();
-        anew["metadata"]["name"] = json!(format!("{name}-anew"));
-        let creation = Request::new(path(key)).create(&posted(true), go_json(&anew).into_bytes());
-        access.call(&doing, send(access, creation)).await.map(drop)
-    }
-
     /// A template generation that no pod carries: pods of an older native DaemonSet would be up to date by it, whatever they run.
     async fn next_generation(&self, source: &Value) -> Result<i64, CliError> {
         let access = &self.context.access;
@@ -221,7 +203,7 @@ impl<'a> Migration<'a> {
         let mut owned = self.revisions(&selector(source)).await?;
         owned.retain(|revision| is_controlled_by(revision, &uid));
         owned.sort_by_key(|revision| std::cmp::Reverse(number(revision)));
-        let present = json!({ "data": data(&source["spec"]["template"]) });
+        let present = json!({ "data": data_of(source["spec"]["template"].clone()) });
         let mut taken: Vec<Value> = Vec::new();
         let mut anew = Vec::new();
         for revision in owned {
@@ -229,7 +211,7 @@ impl<'a> Migration<'a> {
                 true => Some(stored["spec"]["template"].clone()),
                 false => self.stored_template(stored, &revision).await?,
             };
-            let Some(wanted) = template.map(|template| data(&template)) else {
+            let Some(wanted) = template.map(data_of) else {
                 continue;
             };
             // Of several that say the same Kubernetes takes the pods of all for those of the newest.
@@ -252,7 +234,7 @@ impl<'a> Migration<'a> {
         stored: &Value,
         revision: &Value,
     ) -> Result<Option<Value>, CliError> {
-        let Some(template) = plain_template(revision) else {
+        let Some(template) = template_in(&revision["data"]) else {
             return Ok(None);
         };
         let mut object = stored.clone();
@@ -418,13 +400,6 @@ fn orphaning(set: &Value) -> DeleteParams {
             resource_version: meta["resourceVersion"].as_str().map(str::to_owned),
         }),
         ..DeleteParams::default()
-    }
-}
-
-fn posted(dry_run: bool) -> PostParams {
-    PostParams {
-        dry_run,
-        field_manager: Some(FIELD_MANAGER.into()),
     }
 }
 

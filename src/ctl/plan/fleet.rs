@@ -16,7 +16,7 @@ use super::live::LiveFleet;
 use super::slim::{self, is_kept};
 use crate::core::lifecycle::PreDelete;
 use crate::core::names::REVISION_HASH_LABEL;
-use crate::core::revision::TemplateFingerprint;
+use crate::core::revision::{TemplateFingerprint, data_of};
 use crate::core::{Revision, SetKind};
 use crate::ctl::error::CliError;
 use crate::ctl::kinds::decided_upon;
@@ -194,7 +194,7 @@ fn revisions(live: &LiveFleet) -> Vec<Value> {
             None => marked(template, &hash),
         };
         let mut value = of("apps/v1", "ControllerRevision", revision);
-        value["data"] = holding(template);
+        value["data"] = data_of(template);
         revisions.push(value);
     }
     revisions
@@ -227,14 +227,8 @@ fn revision_to_come(live: &LiveFleet, template: &Value) -> Value {
             }],
         },
         "revision": numbers.max().unwrap_or(0).saturating_add(1),
-        "data": holding(marked(template, PLANNED)),
+        "data": data_of(marked(template, PLANNED)),
     })
-}
-
-/// The data of a revision that holds this template.
-fn holding(mut template: Value) -> Value {
-    template["$patch"] = json!("replace");
-    json!({ "spec": { "template": template } })
 }
 
 fn daemonset(live: &LiveFleet) -> Value {
