@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
+use crate::core::SetKind;
 use crate::log::Format;
 
 /// Rolls out DaemonSets on fleets whose nodes come and go.
@@ -142,19 +143,29 @@ pub struct ControllerArgs {
         default_value = "native,advanced",
         value_name = "KINDS"
     )]
-    pub controllers: Vec<ControllerKind>,
+    pub controllers: Vec<KindName>,
     /// How replicas agree on which of them writes.
     #[command(flatten)]
     pub lease: LeaseArgs,
 }
 
-/// A kind of DaemonSet.
+/// A kind of DaemonSet, as it is typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ControllerKind {
-    /// `apps/v1`, with annotations
+pub enum KindName {
+    /// Of Kubernetes: apps/v1, with annotations
     Native,
-    /// `apps.kruise.io`, as OpenKruise's
+    /// Of OpenKruise: apps.kruise.io
     Advanced,
+}
+
+impl KindName {
+    /// The kind.
+    pub fn kind(self) -> SetKind {
+        match self {
+            Self::Native => SetKind::Native,
+            Self::Advanced => SetKind::Advanced,
+        }
+    }
 }
 
 /// Flags about leader election.

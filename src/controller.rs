@@ -41,7 +41,7 @@ use kube::Client;
 use tokio::sync::mpsc;
 use tracing::info;
 
-use crate::cli::{ControllerArgs, ControllerKind, LeaseArgs};
+use crate::cli::{ControllerArgs, KindName, LeaseArgs};
 use crate::clock::Clock;
 use crate::index::SetKind;
 use crate::k8s::client::{self, Role, Source};
@@ -209,10 +209,10 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
 }
 
 /// What was typed about kinds of DaemonSets.
-fn kinds(typed: &[ControllerKind]) -> Kinds {
+fn kinds(typed: &[KindName]) -> Kinds {
     Kinds {
-        native: typed.contains(&ControllerKind::Native),
-        advanced: typed.contains(&ControllerKind::Advanced),
+        native: typed.contains(&KindName::Native),
+        advanced: typed.contains(&KindName::Advanced),
     }
 }
 

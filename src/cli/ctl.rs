@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use clap_complete::Shell;
 use k8s_openapi::jiff::Timestamp;
 
-use super::Output;
 use super::edge::EdgeVerb;
-use crate::core::SetKind;
+use super::{KindName, Output};
 
 /// Flags and verbs of `yurt-ds ctl`.
 #[derive(Clone, Debug, Args)]
@@ -291,25 +290,6 @@ pub struct MigrateArgs {
     /// Say what would be done, print the manifest, and write nothing
     #[arg(long, env = "YURT_DS_DRY_RUN", hide_env = true)]
     pub dry_run: bool,
-}
-
-/// A kind of DaemonSet, as it is typed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum KindName {
-    /// Of Kubernetes: apps/v1
-    Native,
-    /// Of OpenKruise: apps.kruise.io
-    Advanced,
-}
-
-impl KindName {
-    /// The kind.
-    pub fn kind(self) -> SetKind {
-        match self {
-            Self::Native => SetKind::Native,
-            Self::Advanced => SetKind::Advanced,
-        }
-    }
 }
 
 /// Flags of `yurt-ds ctl completions`.
