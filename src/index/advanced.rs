@@ -17,8 +17,9 @@ use crate::core::{
 use crate::k8s;
 use crate::k8s::AdvancedStatus;
 
-/// The least time between two writes of numbers alone.
-const BETWEEN_COUNTS: SignedDuration = SignedDuration::from_secs(1);
+/// The least time between two writes of numbers alone; with those of conditions, which come at once, a rollout writes no more than
+/// once a second.
+const BETWEEN_COUNTS: SignedDuration = SignedDuration::from_millis(1250);
 
 /// Where pods were refused on so many nodes in turn, the next node is no other.
 const REFUSED_NODES: usize = 10;

@@ -114,11 +114,11 @@ fn counts_are_written_once_a_second_and_what_is_more_than_a_count_at_once() {
     assert_eq!(record.numbers_due(&with_ready(2), at(500)), NumbersDue::No);
     assert_eq!(
         record.numbers_due(&with_ready(1), at(100)),
-        NumbersDue::At(at(101))
+        NumbersDue::At(at(100) + BETWEEN_COUNTS)
     );
-    assert_eq!(record.numbers_due(&with_ready(1), at(101)), NumbersDue::Now);
+    assert_eq!(record.numbers_due(&with_ready(1), at(102)), NumbersDue::Now);
     // What stood there before what was sent is not there any more.
-    assert_eq!(record.numbers_due(&numbers(), at(101)), NumbersDue::Now);
+    assert_eq!(record.numbers_due(&numbers(), at(102)), NumbersDue::Now);
     let changes = [
         StatusNumbers {
             revision: Some("ccc".into()),
