@@ -10,6 +10,7 @@
 //! and such a toleration tolerates nothing.
 
 mod obstacle;
+pub mod template;
 
 use std::sync::Arc;
 

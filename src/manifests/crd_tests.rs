@@ -153,6 +153,22 @@ fn only_what_must_be_there_is_required() {
         found.extend(names.map(|name| format!("{path}.{}", name.as_str().unwrap())));
     });
     found.retain(|path| !path.starts_with(".spec.updateStrategy"));
+    // The same as in every pod.
+    const REQUIRED: &str =
+        ".spec.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.";
+    let mut of_nodes: Vec<String> = (found.iter())
+        .filter_map(|path| path.strip_prefix(REQUIRED).map(str::to_owned))
+        .collect();
+    of_nodes.sort();
+    let parts = [
+        "nodeSelectorTerms",
+        "nodeSelectorTerms[].matchExpressions[].key",
+        "nodeSelectorTerms[].matchExpressions[].operator",
+        "nodeSelectorTerms[].matchFields[].key",
+        "nodeSelectorTerms[].matchFields[].operator",
+    ];
+    assert_eq!(of_nodes, parts);
+    found.retain(|path| !path.starts_with(REQUIRED));
     let expected = [
         ".spec",
         ".spec.selector",

@@ -122,6 +122,89 @@ struct Pod {
     /// At least one container, each with a name of its own and an image.
     #[schemars(length(min = 1, max = 100), extend("x-kubernetes-validations" = rules::containers()))]
     containers: Vec<Container>,
+    /// The only node that gets a pod, by its name. All when missing.
+    node_name: Option<String>,
+    /// Labels of the nodes that get a pod, each with the value it has to have.
+    #[schemars(extend("maxProperties" = 100, "x-kubernetes-validations" = rules::label_key()))]
+    node_selector: Option<BTreeMap<String, LabelValue>>,
+    /// Which nodes get a pod, by sentences about their labels.
+    affinity: Option<Affinity>,
+    /// Taints of nodes that get a pod all the same.
+    tolerations: Option<Vec<Toleration>>,
+}
+
+/// Which nodes get a pod, by sentences about their labels.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+#[expect(dead_code, reason = "what counts is the schema")]
+struct Affinity {
+    /// What decides about nodes.
+    node_affinity: Option<NodeAffinity>,
+}
+
+/// What decides about nodes.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+#[expect(dead_code, reason = "what counts is the schema")]
+struct NodeAffinity {
+    /// What has to hold of a node that gets a pod.
+    required_during_scheduling_ignored_during_execution: Option<NodeSelector>,
+}
+
+/// What has to hold of a node: one of the terms.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+#[expect(dead_code, reason = "what counts is the schema")]
+struct NodeSelector {
+    /// One of them has to hold.
+    #[schemars(length(min = 1))]
+    node_selector_terms: Vec<NodeSelectorTerm>,
+}
+
+/// Sentences that have to hold together.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+#[expect(dead_code, reason = "what counts is the schema")]
+struct NodeSelectorTerm {
+    /// Sentences about labels of the node.
+    match_expressions: Option<Vec<NodeRequirement>>,
+    /// Sentences about its fields; the one that there is is metadata.name.
+    match_fields: Option<Vec<NodeRequirement>>,
+}
+
+/// A sentence about a node.
+#[derive(JsonSchema)]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+#[expect(dead_code, reason = "what counts is the schema")]
+struct NodeRequirement {
+    /// The label, or the field.
+    key: String,
+    /// In, NotIn: its value is (not) among values. Exists, DoesNotExist: it is (not) there. Gt, Lt: it is a number greater, less than
+    /// the only value.
+    #[schemars(extend("enum" = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]))]
+    operator: String,
+    /// The values.
+    values: Option<Vec<String>>,
+}
+
+/// A taint that keeps no pod away.
+#[derive(JsonSchema)]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+#[expect(dead_code, reason = "what counts is the schema")]
+struct Toleration {
+    /// Its key. Any when missing.
+    key: Option<String>,
+    /// Equal, or missing: its value is the one below. Exists: whatever its value is.
+    operator: Option<String>,
+    /// Its value.
+    value: Option<String>,
+    /// What it does to pods. Anything when missing.
+    #[schemars(extend("enum" = ["", "NoSchedule", "PreferNoSchedule", "NoExecute"]))]
+    effect: Option<String>,
 }
 
 /// A container.

@@ -210,7 +210,49 @@ fn templates() -> Vec<Case> {
         ok(pod(
             json!({ "hostNetwork": true, "nodeSelector": { "edge": "true" }, "tomorrow": { "a": [1, null] } }),
         )),
+        // What decides about nodes is no matter of taste: it takes pods away.
+        err(
+            pod(json!({ "nodeSelector": { "edge": true } })),
+            "spec.template.spec.nodeSelector.edge: Invalid value",
+        ),
+        err(
+            pod(json!({ "nodeSelector": "edge" })),
+            "spec.template.spec.nodeSelector: Invalid value",
+        ),
+        err(
+            pod(json!({ "nodeSelector": { "a b": "c" } })),
+            "every key must be that of a label",
+        ),
+        err(pod(json!({ "nodeName": 5 })), "spec.template.spec.nodeName"),
+        err(
+            pod(json!({ "affinity": "x" })),
+            "spec.template.spec.affinity: Invalid value",
+        ),
+        ok(pod(
+            json!({ "affinity": { "podAffinity": {}, "nodeAffinity": required("Gt", "1") } }),
+        )),
+        err(
+            pod(json!({ "affinity": { "nodeAffinity": required("in", "a") } })),
+            "operator: Unsupported value: \"in\"",
+        ),
+        ok(pod(json!({ "tolerations": [{ "operator": "Exists" }] }))),
+        err(
+            pod(json!({ "tolerations": { "operator": "Exists" } })),
+            "spec.template.spec.tolerations: Invalid value",
+        ),
+        err(
+            pod(json!({ "tolerations": [{ "effect": "noexecute" }] })),
+            "effect: Unsupported value: \"noexecute\"",
+        ),
     ]
+}
+
+/// What has to hold of a node.
+fn required(operator: &str, value: &str) -> Value {
+    let one = json!({ "key": "example.com/a", "operator": operator, "values": [value] });
+    json!({ "requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{ "matchExpressions": [one] }],
+    } })
 }
 
 fn numbers() -> Vec<Case> {

@@ -21,6 +21,7 @@ use serde_json::Value;
 use super::error::{Invalid, Note, quoted};
 use super::kruise;
 use super::value::Share;
+use crate::core::eligibility;
 use crate::core::names::{
     ANNOTATION_PREFIX, KRUISE_PREDOWNLOADS, PROGRESSIVE_CREATE_POD, REVISION_HASH_LABEL,
     TEMPLATE_GENERATION_LABEL,
@@ -316,6 +317,11 @@ fn check_pods(selector: &Value, template: &Value) -> Result<(), Invalid> {
     if containers.is_none_or(Vec::is_empty) {
         let why = "which has no containers; give the template of a pod";
         return refused("spec.template", template, why);
+    }
+    if let Err(flaw) = eligibility::template::check(template) {
+        let field = format!("spec.template.{}", flaw.path);
+        let why = format!("which Kubernetes refuses in a pod; use {}", flaw.expected);
+        return refused(&field, flaw.value, &why);
     }
     let labels = template.pointer("/metadata/labels");
     // The labels that every pod gets beside its own differ from one to the next.

@@ -10,6 +10,7 @@ use super::object::{Object, default};
 use super::selector::selects;
 use super::shape::{Field, Shape, optional, required};
 use super::status::StatusCause;
+use crate::core::eligibility;
 use crate::core::selector::{Selector, is_label_key, is_label_value};
 
 const INT32: Shape = Shape::Number(i32::MIN as i64, i32::MAX as i64);
@@ -295,6 +296,10 @@ fn rules(spec: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
         Ok(_) | Err(_) => {}
     }
     pods(&spec["template"]["spec"], &mut refuse);
+    if let Err(flaw) = eligibility::template::check(&spec["template"]) {
+        let field = format!("template.{}", flaw.path);
+        refuse(&field, flaw.value, &format!("must be {}", flaw.expected));
+    }
     let hook = &spec["lifecycle"]["inPlaceUpdate"];
     if !hook.is_null() {
         refuse(
