@@ -145,18 +145,6 @@ impl AdvancedRecord {
         nodes
     }
 
-    /// These nodes in the order in which pods are made there: who was refused comes after all others. Where a pod is about to be
-    /// adopted none is made.
-    pub fn in_turn(&self, mut nodes: Vec<NodeName>) -> Vec<NodeName> {
-        if !self.free.is_empty() {
-            nodes.retain(|node| !self.free.values().any(|taken| taken == node));
-        }
-        if !self.refused.is_empty() {
-            nodes.sort_by_key(|node| self.refused.get(node).copied().unwrap_or(0));
-        }
-        nodes
-    }
-
     /// What the choice of pods depends on.
     pub fn terms<'a>(&'a self, reading: &'a Reading, now: Timestamp) -> ManageTerms<'a> {
         ManageTerms {
@@ -166,6 +154,8 @@ impl AdvancedRecord {
             },
             scaling: self.scaling,
             creating: &self.creating,
+            refused: &self.refused,
+            orphans: &self.free,
             backoff: &self.backoff,
             now,
         }

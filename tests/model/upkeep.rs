@@ -147,6 +147,8 @@ impl State {
             strategy: Some(&strategy),
             scaling: rules.scaling,
             creating: &creating,
+            refused: &BTreeMap::new(),
+            orphans: &BTreeMap::new(),
             backoff: &backoff,
             now: now(),
         };

@@ -91,6 +91,10 @@ pub struct ManageTerms<'a> {
     pub scaling: Scaling,
     /// Nodes whose pod was asked for and does not show yet.
     pub creating: &'a BTreeMap<NodeName, Timestamp>,
+    /// Nodes for which the API server refused a pod, and how often in a row: they come after all others.
+    pub refused: &'a BTreeMap<NodeName, u32>,
+    /// Pods that nobody controls and that are to be adopted, with their nodes: no other one is made there.
+    pub orphans: &'a BTreeMap<PodUid, NodeName>,
     /// When pods that are over may go.
     pub backoff: &'a FailedPodsBackoff,
     /// This moment.
@@ -120,6 +124,11 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
     let burst = terms.scaling.at_once(targeted);
     // Those that were asked for and do not show yet are among them.
     let free = burst.saturating_sub(terms.creating.len());
+    // Before they are counted out: who is refused holds up nobody.
+    if !terms.refused.is_empty() {
+        let times = |node: &NodeName| terms.refused.get(node).copied().unwrap_or(0);
+        manage.create.sort_by_key(times);
+    }
     manage.create.truncate(free);
     let mut deletions = 0;
     let (over, wake) = (&mut manage.over, &mut manage.wake);
@@ -138,9 +147,11 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
     manage
 }
 
-/// Which of the pods of a node is the first: one that a kubelet has accepted, then by age and name (Kruise).
-fn rank(pod: &Pod) -> (bool, Timestamp, &PodName) {
-    (pod.started.is_none(), pod.created, &pod.name)
+/// Which of the pods of a node is the first: one that is not on its way out and that a kubelet has accepted, then by age and name
+/// (Kruise, which also counts one that has ended and is kept by a finalizer before the one that runs beside it).
+fn rank(pod: &Pod) -> (bool, bool, Timestamp, &PodName) {
+    let is_leaving = pod.terminating || pod.in_place.is_over;
+    (is_leaving, pod.started.is_none(), pod.created, &pod.name)
 }
 
 impl Manage {
@@ -185,6 +196,7 @@ impl Manage {
                 if !node.pods.iter().any(stays)
                     && targeting == Targeting::Run
                     && !terms.creating.contains_key(&node.name)
+                    && !terms.orphans.values().any(|taken| *taken == node.name)
                 {
                     self.create.push(node.name.clone());
                 }

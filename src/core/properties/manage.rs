@@ -37,6 +37,8 @@ impl Given {
                 strategy: self.strategy.as_ref(),
                 scaling: self.scaling,
                 creating: &self.creating,
+                refused: &BTreeMap::new(),
+                orphans: &BTreeMap::new(),
                 backoff: &self.backoff,
                 now: now(),
             },

@@ -395,6 +395,8 @@ impl Telling {
             strategy: Some(&self.strategy),
             scaling: self.scaling,
             creating: &self.creating,
+            refused: &BTreeMap::new(),
+            orphans: &BTreeMap::new(),
             backoff: &self.backoff,
             now,
         };

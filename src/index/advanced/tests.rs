@@ -1,6 +1,8 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::core::testing::{fleet, node, old};
+use crate::core::{Node, Share, manage};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -152,13 +154,21 @@ fn names(pods: Vec<PodRef>) -> Vec<String> {
     pods.into_iter().map(|pod| pod.name.to_string()).collect()
 }
 
+/// For which of these nodes, all without a pod, one is made now.
+fn created(record: &AdvancedRecord, nodes: &[&str]) -> Vec<String> {
+    let empty = |name: &&str| Node {
+        pods: [].into(),
+        ..node(name, old(1))
+    };
+    let fleet = fleet(nodes.iter().map(empty).collect());
+    let managed = manage(&fleet, record.terms(&Reading::NotOurs, at(100)));
+    managed.create.iter().map(NodeName::to_string).collect()
+}
+
 #[test]
 fn no_pod_is_made_where_one_is_about_to_be_adopted() {
     let mut record = record(done());
-    let free = |record: &AdvancedRecord| {
-        let nodes = record.in_turn(vec!["n1".into(), "n2".into()]);
-        nodes.iter().map(NodeName::to_string).collect::<Vec<_>>()
-    };
+    let free = |record: &AdvancedRecord| created(record, &["n1", "n2"]);
     let orphan = pod("p", "n1", json!({}));
     assert!(record.note_orphan(&orphan), "it is news");
     assert!(!record.note_orphan(&orphan), "it is none any more");
@@ -205,11 +215,7 @@ fn who_could_not_be_adopted_is_told_once_more() {
 #[test]
 fn who_was_refused_comes_after_all_others() {
     let mut record = record(done());
-    let nodes = || ["n1", "n2", "n3"].map(NodeName::from).to_vec();
-    let turn = |record: &AdvancedRecord| {
-        let nodes = record.in_turn(nodes());
-        nodes.iter().map(NodeName::to_string).collect::<Vec<_>>()
-    };
+    let turn = |record: &AdvancedRecord| created(record, &["n1", "n2", "n3"]);
     assert_eq!(turn(&record), ["n1", "n2", "n3"]);
     record.note_creation(&"n1".into(), true);
     assert_eq!(turn(&record), ["n2", "n3", "n1"]);
@@ -218,7 +224,13 @@ fn who_was_refused_comes_after_all_others() {
     assert_eq!(turn(&record), ["n3", "n1", "n2"]);
     record.note_creation(&"n1".into(), false);
     assert_eq!(turn(&record), ["n1", "n3", "n2"]);
+    // Also where only one is made at once: nobody waits for who is refused.
+    record.scaling.burst = Share::Number(1);
+    assert_eq!(turn(&record), ["n1"]);
+    record.note_creation(&"n1".into(), true);
+    assert_eq!(turn(&record), ["n3"]);
     record.forget_failures();
+    record.scaling = Scaling::default();
     assert_eq!(turn(&record), ["n1", "n2", "n3"]);
 }
 

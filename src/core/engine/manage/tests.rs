@@ -9,6 +9,8 @@ struct Given {
     strategy: Option<Strategy>,
     scaling: Scaling,
     creating: BTreeMap<NodeName, Timestamp>,
+    refused: BTreeMap<NodeName, u32>,
+    orphans: BTreeMap<PodUid, NodeName>,
     backoff: FailedPodsBackoff,
     now: i64,
 }
@@ -19,6 +21,8 @@ impl Default for Given {
             strategy: Some(Strategy::of(Mode::AdvancedRollingUpdate)),
             scaling: Scaling::default(),
             creating: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            orphans: BTreeMap::new(),
             backoff: FailedPodsBackoff::default(),
             now: 100,
         }
@@ -75,6 +79,8 @@ impl Given {
             strategy: self.strategy.as_ref(),
             scaling: self.scaling,
             creating: &self.creating,
+            refused: &self.refused,
+            orphans: &self.orphans,
             backoff: &self.backoff,
             now: at(self.now),
         }
@@ -825,4 +831,28 @@ fn the_numbers_of_the_status_judge_the_first_pod_of_each_node() {
     // The old pod of a surge is the first; one that no kubelet has accepted is not.
     case(Targeting::Run, vec![old(1), young.clone()], available);
     case(Targeting::Run, vec![unbound(old(1)), young], updated);
+}
+
+/// Found on a real cluster: with a finalizer on it, one that had ended was counted in place of the one beside it, for ever.
+#[test]
+fn a_pod_that_has_ended_is_not_counted_before_the_one_that_runs() {
+    let mut ended = old(1);
+    ended.terminating = true;
+    ended.ready_since = None;
+    ended.created = at(-100);
+    let runs = Pod {
+        created: at(0),
+        ..current(2)
+    };
+    let mut counts = DaemonSetCounts::default();
+    counts.add(Targeting::Run, &[&ended, &runs], Duration::ZERO, at(100));
+    let expected = DaemonSetCounts {
+        desired: 1,
+        current: 1,
+        ready: 1,
+        available: 1,
+        updated: 1,
+        ..DaemonSetCounts::default()
+    };
+    assert_eq!(counts, expected);
 }
