@@ -435,7 +435,8 @@ impl Engine {
                 };
                 let (released, _) = without_refused(&fleet, released, now);
                 self.tell_kept(key, &released);
-                let actions = self.tend(key, &fleet, released.actions, now);
+                let managed = self.managed(key, &fleet, now).map(|(managed, _)| managed);
+                let actions = self.tend(key, &fleet, (released.actions, managed), now);
                 self.write(key, actions, report, now);
                 self.wake_at(key, released.wake);
             }
@@ -541,6 +542,10 @@ impl Engine {
             }
             _ => {}
         }
+        let managed = self.managed(key, fleet, now).map(|(managed, refused)| {
+            plan.refused.join(refused);
+            managed
+        });
         let may_write = self.parts.writer.may_write();
         if may_write {
             if !key.is_advanced() {
@@ -556,7 +561,7 @@ impl Engine {
             }
             report
         });
-        let actions = self.tend(key, fleet, plan.actions, now);
+        let actions = self.tend(key, fleet, (plan.actions, managed), now);
         let counts_again = self.counts_again(key, fleet, now);
         self.wake_at(key, counts_again);
         self.write(key, actions, report, now);

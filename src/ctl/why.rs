@@ -17,7 +17,7 @@ use crate::cli::ctl::WhyArgs;
 use crate::core::messages::gone;
 use crate::core::messages::next::{not_targeted, remedy_repelled};
 use crate::core::messages::node::repelled;
-use crate::core::messages::verdict::remedy;
+use crate::core::messages::verdict::{refused_aside, remedy};
 use crate::core::{NodeName, SetKind, Verdict, instant};
 
 /// The answer. Field names are a promise to scripts.
@@ -91,7 +91,9 @@ fn answer(
         Some(position) if snapshot.plan.verdicts[position] == Verdict::NotTargeted => {
             let mut row = NodeRow::of(&rollout, position);
             let (because, next) = not_targeted(obstacle().as_ref());
-            row.message = format!("{because}; its pod is {controller}'s to remove or keep");
+            let refused = refused_aside(&rollout, position);
+            row.message =
+                format!("{because}; its pod is {controller}'s to remove or keep{refused}");
             (row, next)
         }
         Some(position) if snapshot.plan.verdicts[position] == Verdict::UntoleratedTaint => {

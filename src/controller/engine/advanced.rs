@@ -19,8 +19,8 @@ use crate::controller::report::{Notice, Report};
 use crate::controller::surge::SurgeResult;
 use crate::core::messages::not_created;
 use crate::core::{
-    Action, Fleet, Manage, NodeName, Pod, PodName, PodRef, PodUid, Readiness, Revision,
-    RevisionState, manage,
+    Action, Fleet, Manage, NodeName, Pod, PodName, PodRef, PodUid, Readiness, Refusals,
+    RefusedWrite, Revision, RevisionState, manage,
 };
 use crate::index::{NumbersDue, PodWrite, SetKey, StatusNumbers, WriteAnswer};
 use crate::k8s::client::Failure;
@@ -32,6 +32,9 @@ const POD_EVENTS: (u32, SignedDuration) = (25, SignedDuration::from_mins(5));
 /// The same of all DaemonSets together, for those that only tell what can be seen anyway: a quarter of all Events that are sent, so that
 /// those about rollouts are neither late nor dropped.
 const ALL_POD_EVENTS: (u32, SignedDuration) = (60, SignedDuration::from_secs(1));
+
+/// Stands before what refuses the adoption of pods.
+const NOT_ADOPTED: &str = "pods that are there may not be adopted: ";
 
 /// How many Events about single pods may still be sent.
 #[derive(Debug)]
@@ -112,13 +115,24 @@ pub(super) enum Tended {
 }
 
 impl Engine {
-    /// What of the pods of an Advanced DaemonSet is made and taken away now; `None`: it is a native one.
-    pub(super) fn managed(&self, key: &SetKey, fleet: &Fleet, now: Timestamp) -> Option<Manage> {
+    /// What of the pods of an Advanced DaemonSet is made and taken away now, but for what is refused, and that; `None`: it is a native
+    /// one.
+    pub(super) fn managed(
+        &self,
+        key: &SetKey,
+        fleet: &Fleet,
+        now: Timestamp,
+    ) -> Option<(Manage, Refusals)> {
         let set = self.index.set(key)?;
         let advanced = set.advanced.as_ref().filter(|own| own.is_workable)?;
         let mut managed = manage(fleet, advanced.terms(&set.reading, now));
-        managed.create = advanced.in_turn(managed.create);
-        Some(managed)
+        let asked = std::mem::take(&mut managed.actions);
+        let (actions, again, refused) = fleet.refusals.without_held(&fleet.nodes, asked, now);
+        let is_tried = |uid: &PodUid| actions.iter().any(|action| action.pod().uid == *uid);
+        managed.over.retain(|(_, uid)| is_tried(uid));
+        managed.wake = managed.wake.into_iter().chain(again).min();
+        managed.actions = actions;
+        Some((managed, refused))
     }
 
     /// Begins what is to be done for an Advanced DaemonSet beside its rollout; the rest of the rollout's own actions.
@@ -126,10 +140,10 @@ impl Engine {
         &mut self,
         key: &SetKey,
         fleet: &Fleet,
-        actions: Vec<Action>,
+        (actions, managed): (Vec<Action>, Option<Manage>),
         now: Timestamp,
     ) -> Vec<Action> {
-        let Some(mut managed) = self.managed(key, fleet, now) else {
+        let Some(mut managed) = managed else {
             return match key.is_advanced() {
                 true => Vec::new(), // nothing is known to be right to do
                 false => actions,
@@ -324,8 +338,12 @@ impl Engine {
         let nodes = crate::core::fleet::by_name(&fleet.nodes, node);
         let pod = nodes.and_then(|node| node.pods.iter().find(|pod| pod.uid == *uid));
         let name = pod.map_or("", |pod| pod.name.as_str());
-        let note = format!("Found failed daemon pod {name} on node {node}, will try to kill it");
-        self.tell_of_pod(key, (true, "FailedDaemonPod"), note, now);
+        // Told once: that it may not be deleted has an Event of its own.
+        if !fleet.refusals.is_refused(node, RefusedWrite::Delete) {
+            let note =
+                format!("Found failed daemon pod {name} on node {node}, will try to kill it");
+            self.tell_of_pod(key, (true, "FailedDaemonPod"), note, now);
+        }
         let set = self.index.set_mut(key);
         if let Some(advanced) = set.and_then(|set| set.advanced.as_mut()) {
             advanced.note_over(node, now);
@@ -498,7 +516,12 @@ impl Engine {
     /// Takes in what became of such upkeep.
     pub(super) fn note_tended(&mut self, key: &SetKey, tended: Tended, now: Timestamp) {
         let refusal = match tended {
+            Tended::Adopted(_, Ok(())) => {
+                self.forget_not_adopted(key);
+                None
+            }
             Tended::Adopted(pod, answer) => answer.err().inspect(|refusal| {
+                self.tell_not_adopted(key, refusal);
                 // Of one that has changed, or is gone, the watch is about to tell.
                 let set = self.index.set_mut(key);
                 if !matches!(refusal.failure(), Some(Failure::Conflict | Failure::Gone))
@@ -532,6 +555,42 @@ impl Engine {
             if let Some(state) = self.state.sets.get_mut(key) {
                 state.pods.note(&Err(refusal), now);
             }
+        }
+    }
+
+    /// Tells once that pods which are there may not be adopted: no other one is made beside them.
+    fn tell_not_adopted(&mut self, key: &SetKey, refusal: &WriteError) {
+        let RefusalMeaning::Rejected(rejected) = meaning(refusal, "") else {
+            return;
+        };
+        let said = format!("{NOT_ADOPTED}{}", rejected.sentence);
+        if let Some(set) = self.index.set_mut(key) {
+            set.set_not_created(Some(said.as_str().into()));
+        }
+        let state = self.state.sets.entry(key.clone()).or_default();
+        if state.not_created.as_ref() == Some(&said) {
+            return;
+        }
+        state.not_created = Some(said.clone());
+        let notice = Notice {
+            warning: true,
+            reason: WRITE_REFUSED,
+            note: format!("{said}; no other ones are made beside them, and it is tried again"),
+            ..Notice::default()
+        };
+        self.publish(key, &notice);
+    }
+
+    /// One was adopted: so may the others be.
+    fn forget_not_adopted(&mut self, key: &SetKey) {
+        let Some(state) = self.state.sets.get_mut(key) else {
+            return;
+        };
+        let is_told = |said: &String| said.starts_with(NOT_ADOPTED);
+        if state.not_created.take_if(|said| is_told(said)).is_some()
+            && let Some(set) = self.index.set_mut(key)
+        {
+            set.set_not_created(None);
         }
     }
 

@@ -268,6 +268,12 @@ impl Refusals {
         }
     }
 
+    /// Takes in what was refused to others of the same fleet.
+    pub fn join(&mut self, others: Self) {
+        self.revision = self.revision.take().or(others.revision);
+        self.by_place.extend(others.by_place);
+    }
+
     /// Takes in that `write` was carried out on `node`. Who was refused in the same words is so no longer, as far as anybody
     /// knows, and is tried as if for the first time.
     pub fn accept(&mut self, node: &NodeName, write: RefusedWrite) {

@@ -264,6 +264,12 @@ pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
     }
 }
 
+/// What the API server refuses on this node, to follow a sentence; empty when that is nothing.
+pub fn refused_aside(rollout: &RolloutView<'_>, position: usize) -> String {
+    let verdict = &rollout.plan.verdicts[position];
+    refused::aside(rollout, &rollout.fleet.nodes[position], verdict)
+}
+
 fn deletion(rollout: &RolloutView<'_>, node: &Node) -> String {
     let pod = newest(node).map_or("POD", |pod| pod.name.as_str());
     let namespace = &rollout.key.namespace;
