@@ -113,6 +113,17 @@ pub async fn perform(
     verb: &Verb,
     screen: &mut Screen<'_>,
 ) -> Result<Code, CliError> {
+    match (do_it(context, verb, screen).await, verb.daemonset()) {
+        // One that is on its way to the other kind is not there, and soon is again.
+        (Err(error), Some(typed)) if error.code == Code::NotFound => {
+            let on_its_way = Box::pin(migrate::on_its_way(context, typed)).await;
+            Err(on_its_way.unwrap_or(error))
+        }
+        (done, _) => done,
+    }
+}
+
+async fn do_it(context: &Context, verb: &Verb, screen: &mut Screen<'_>) -> Result<Code, CliError> {
     match verb {
         Verb::Plan(args) => return plan::plan(context, args, screen).await,
         Verb::Status(args) => return status::status(context, args, screen).await,

@@ -101,6 +101,23 @@ pub enum Verb {
     Completions(CompletionsArgs),
 }
 
+impl Verb {
+    /// The DaemonSet that is asked about or changed, as it was typed; `None`: none, or one that migrate looks for itself.
+    pub fn daemonset(&self) -> Option<&str> {
+        match self {
+            Self::Status(args) => args.daemonset.as_deref(),
+            Self::Settings(args) => args.daemonset.as_deref(),
+            Self::Why(args) => Some(&args.daemonset),
+            Self::Undo(args) => Some(&args.daemonset),
+            Self::Pause(args) => Some(&args.daemonset),
+            Self::Resume(args) => Some(&args.daemonset),
+            Self::Plan(args) => Some(&args.daemonset),
+            Self::Approve(args) => Some(&args.daemonset),
+            Self::Eject(_) | Self::Migrate(_) | Self::Edge(_) | Self::Completions(_) => None,
+        }
+    }
+}
+
 /// Flags of `yurt-ds ctl status`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct StatusArgs {

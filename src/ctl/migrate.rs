@@ -97,6 +97,7 @@ pub(super) async fn carry_over(
         }
         (Some(source), None, _) => Box::pin(migration.begin(&source, dry_run, screen)).await,
         (None, None, Some(journal)) => {
+            migration.judge_left(&journal).await?;
             migration.may_finish(dry_run, screen)?;
             Box::pin(migration.finish(&journal, screen)).await
         }
@@ -133,6 +134,18 @@ pub(super) async fn begun(context: &Context, typed: &str) -> Result<Option<SetKe
     let (source, _) = migration.look().await?;
     let is_begun = source.is_none_or(|source| journal.is_of_going(&source));
     Ok(is_begun.then(|| key.as_kind(SetKind::Native)))
+}
+
+/// That a DaemonSet which is not there is on its way to the other kind, and how that is finished; `None`: it is not, as far as that may
+/// be seen.
+pub(super) async fn on_its_way(context: &Context, typed: &str) -> Option<CliError> {
+    let typed = lookup::TypedName::read(context, typed).ok()?;
+    let key = typed.key();
+    let journal = Journal::find(&context.access, key).await.ok()??;
+    let migration = Migration::new(context, key, journal.kind(), journal.purpose);
+    let (source, made) = migration.look().await.ok()?;
+    let is_begun = made.is_none() && source.is_none_or(|source| journal.is_of_going(&source));
+    is_begun.then(|| migration.refused(words::unfinished(&migration.target, journal.purpose)))
 }
 
 impl Journal {

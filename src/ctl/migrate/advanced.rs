@@ -87,8 +87,9 @@ fn fields(made: &mut Translation, strategy: &Strategy) {
         Some(Pause::Until(_)) => {}
         None => drop(made.take(PAUSED)),
     }
-    made.take(ROLLING_UPDATE_TYPE);
-    if strategy.rolling_update_type == RollingUpdateType::InPlaceIfPossible {
+    if strategy.rolling_update_type != RollingUpdateType::InPlaceIfPossible {
+        made.take(ROLLING_UPDATE_TYPE);
+    } else {
         put(made, ROLLING_UPDATE_TYPE, json!("InPlaceIfPossible"));
         // Here images of updates in place are pulled ahead unless somebody says no, there only if somebody says so.
         if strategy.image_predownload_parallelism.is_none() {

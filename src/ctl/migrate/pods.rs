@@ -3,9 +3,11 @@
 use kube::api::ListParams;
 use serde_json::Value;
 
+use super::journal::Journal;
 use super::steps::{Migration, selector, text};
 use super::words;
 use crate::core::selector::Selector;
+use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::kinds::{api_in, list_advanced, unmistakable};
 use crate::ctl::list::list;
@@ -73,6 +75,26 @@ impl Migration<'_> {
             owners.any(|owner| owner.controller == Some(true) && owner.uid == uid)
         });
         Ok(OwnPods(pods))
+    }
+
+    /// Whether pods are left for what is kept: where none is, the DaemonSet was made again by somebody and deleted since, and what is
+    /// kept is not what anybody wants any more.
+    pub(super) async fn judge_left(&self, journal: &Journal) -> Result<(), CliError> {
+        let access = &self.context.access;
+        let api = api_in::<Pod>(access, Some(&self.source.namespace));
+        let doing = format!("list the pods of {}", self.source);
+        let params = ListParams::default().labels(&selector(&journal.object));
+        let (pods, _) = list(access, &doing, &api, params).await?;
+        let is_left = |pod: &&Pod| {
+            let mut owners = pod.metadata.owner_references.iter().flatten();
+            let owner = owners.find(|owner| owner.controller == Some(true));
+            let is_own = owner.is_none_or(|owner| owner.uid == journal.from);
+            is_own && pod.metadata.deletion_timestamp.is_none()
+        };
+        match pods.iter().any(|pod| is_left(&pod)) {
+            true => Ok(()),
+            false => Err(CliError::new(Code::Refused, words::abandoned(&self.target))),
+        }
     }
 
     /// While nobody owns the pods, whoever selects them takes them.

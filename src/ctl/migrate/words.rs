@@ -181,7 +181,7 @@ pub(super) fn ending(nodes: &[String]) -> String {
 pub(super) fn doubled(source: &SetKey, nodes: &[String]) -> String {
     format!(
         "on {} a second pod stands beside the old one (surge), and only who began that can end it. Let the rollout end (yurt-ds ctl \
-         status {source}), or go back to the template before, and try again then.",
+         status {source}; a paused one goes on after yurt-ds ctl resume {source}), or go back to the template before, and try again then.",
         named(nodes.iter().map(String::as_str), 0)
     )
 }
@@ -190,6 +190,18 @@ pub(super) fn doubled(source: &SetKey, nodes: &[String]) -> String {
 pub(super) fn selected(other: &str) -> String {
     format!(
         "{other} selects its pods too, and would take them while nobody owns them. Give that one another selector, or remove it, first."
+    )
+}
+
+/// None of the pods is left that were to be taken over.
+pub(super) fn abandoned(target: &SetKey) -> String {
+    let journal = Journal::name(target);
+    format!(
+        "{target} was on its way to {}, and none of its pods is left that could be taken over: it was deleted since, or had none. Nothing \
+         was changed. What was to be made is kept: kubectl -n {ns} get controllerrevision {journal} -o jsonpath='{{.data}}' (to make it: \
+         | kubectl create -f -). When that is needed no more: kubectl -n {ns} delete controllerrevision {journal}",
+        kind_words(target.kind),
+        ns = target.namespace,
     )
 }
 
