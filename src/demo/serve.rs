@@ -70,6 +70,7 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
             ..kubelet::KubeletOptions::default()
         },
         controller: !args.no_controller,
+        advanced: true,
     });
     let nodes = names.iter().map(FakeNodeSpec::named).collect();
     world.kubelets.add_nodes(nodes).await?;
@@ -242,6 +243,7 @@ mod tests {
             seed: 1,
             kubelets: kubelet::KubeletOptions::default(),
             controller: true,
+            advanced: true,
         })
     }
 

@@ -99,6 +99,7 @@ impl DemoStage {
                 ..kubelet::KubeletOptions::default()
             },
             controller: matches!(script.rollout.engine, ScriptEngine::YurtDs(_)),
+            advanced: false,
         });
         let rule = Rule {
             image: script.rollout.new.clone(),

@@ -13,7 +13,6 @@ use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::controller::{self, lease, metrics};
-use crate::core::SetKind;
 use crate::k8s::client::Role;
 use crate::serve::ReadinessHandle;
 use crate::shutdown;
@@ -40,6 +39,8 @@ pub struct WorldSetup {
     pub kubelets: kubelet::KubeletOptions,
     /// Whether the yurt-ds controller runs in it.
     pub controller: bool,
+    /// Whether it has Advanced DaemonSets, too.
+    pub advanced: bool,
 }
 
 /// A running cluster; dropping it ends everything at once.
@@ -58,7 +59,11 @@ impl World {
     /// Starts everything; there are no nodes yet.
     pub fn start(setup: WorldSetup) -> Self {
         let clock = setup.clock;
-        let cluster = Cluster::new(cluster::ClusterOptions::new(clock.clone(), setup.seed));
+        let options = cluster::ClusterOptions::new(clock.clone(), setup.seed);
+        let cluster = Cluster::new(match setup.advanced {
+            true => options.with_advanced(),
+            false => options,
+        });
         let client = |agent: &str| cluster.client(agent);
         let pulse = NodePulse::default();
         let native = vec![
@@ -89,7 +94,11 @@ impl World {
         let kubelets = Kubelets::start(client("kubelet (sim)"), clock.clone(), options);
         let controller = setup.controller.then(|| {
             let client = client(&Role::Controller.user_agent());
-            start_controller(client, clock.clone(), SetKind::Native)
+            let kinds = controller::Kinds {
+                native: true,
+                advanced: setup.advanced,
+            };
+            start_controller(client, clock.clone(), kinds)
         });
         Self {
             cluster,

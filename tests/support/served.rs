@@ -60,6 +60,7 @@ impl Served {
             seed: 1,
             kubelets: KubeletOptions::default(),
             controller: true,
+            advanced: false,
         });
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;

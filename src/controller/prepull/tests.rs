@@ -47,6 +47,7 @@ impl Story {
             seed: 1,
             kubelets: crate::sim::kubelet::KubeletOptions::default(),
             controller: false,
+            advanced: false,
         });
         let nodes = (1..=nodes).map(|n| FakeNodeSpec::named(format!("n{n}")));
         world.kubelets.add_nodes(nodes.collect()).await.unwrap();

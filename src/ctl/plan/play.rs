@@ -96,6 +96,7 @@ pub(super) async fn play(
             ..kubelet::KubeletOptions::default()
         },
         controller: false,
+        advanced: false,
     });
     world.cluster.remember(HISTORY);
     world.cluster.keep_none(Storage::Events);

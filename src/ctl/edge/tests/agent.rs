@@ -39,6 +39,7 @@ impl World {
             seed: 1,
             kubelets: kubelet::KubeletOptions::default(),
             controller: true,
+            advanced: false,
         });
         let nodes = ["n1", "n2"].map(FakeNodeSpec::named);
         sim.kubelets.add_nodes(nodes.into()).await.unwrap();
