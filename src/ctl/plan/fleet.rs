@@ -291,10 +291,14 @@ fn marked(template: &Value, mark: &str) -> Value {
     if !claims.is_empty() {
         kept.insert("volumes".to_owned(), json!(claims));
     }
+    // One of them asks for a restart, and some cannot be changed in a pod.
+    let annotations = template["metadata"]["annotations"].as_object();
+    let mut annotations = annotations.cloned().unwrap_or_default();
+    annotations.insert(MARK.to_owned(), json!(mark));
     let mut set = json!({ "spec": { "template": {
         "metadata": {
             "labels": template["metadata"]["labels"],
-            "annotations": { MARK: mark },
+            "annotations": annotations,
         },
         "spec": kept,
     } } });
