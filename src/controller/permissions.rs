@@ -142,7 +142,7 @@ pub fn granted_by(verb: &str, resource: &str) -> &'static str {
         .iter()
         .find(|extra| extra.permission.is_for(verb, resource));
     let is_advanced = || {
-        let mut base = NEEDED.iter();
+        let mut base = NEEDED.iter().chain(&NEEDED_FOR_ELECTION);
         let mut added = ADVANCED.iter();
         !base.any(|known| known.is_for(verb, resource))
             && added.any(|known| known.is_for(verb, resource))
@@ -184,6 +184,13 @@ pub async fn missing(
             note(permission, metrics);
             missing.always.push(permission);
         }
+    }
+    let is_of_election = |permission: &Permission| permission.scope != PermissionScope::Cluster;
+    if missing.always.iter().any(is_of_election) {
+        warn!(
+            namespace = lease_namespace,
+            "The Lease is looked for in this namespace; the manifests grant it where they put the controller, which --lease-namespace names"
+        );
     }
     // Nobody needs it where there can be none.
     if kinds.advanced && server::serves_advanced(client).await {

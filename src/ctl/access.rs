@@ -150,6 +150,14 @@ impl Access {
         let unauthorized =
             matches!(error, CallError::Kube(kube::Error::Api(status)) if status.code == 401);
         let (code, text) = match error.failure() {
+            Failure::Unreachable if is_by_conversion(error) => (
+                Code::Failed,
+                format!(
+                    "Cannot {doing}: {error}. The definition in the cluster (CustomResourceDefinition) is another one than that of yurt-ds, and its \
+                     webhook does not answer. Put that of yurt-ds in its place: kubectl apply -k manifests/components/advanced \
+                     (docs/coming-from-kruise.md)."
+                ),
+            ),
             Failure::Unreachable | Failure::Throttled => (
                 Code::Unreachable,
                 format!(
@@ -173,7 +181,7 @@ impl Access {
                 Code::Unreachable,
                 format!(
                     "Not allowed to {doing}: {error}. Ask whoever runs {server} for the ClusterRole yurt-ds-viewer (to look) or yurt-ds-operator (to change something), \
-                     of Advanced DaemonSets (apps.kruise.io) that of the same name with -advanced, or choose other \
+                     of Advanced DaemonSets (apps.kruise.io) that of the same name with -advanced, bound by a ClusterRoleBinding where nodes are read, or choose other \
                      credentials than those of {origin} by --kubeconfig or --context."
                 ),
             ),
@@ -184,6 +192,16 @@ impl Access {
         };
         CliError::new(code, text)
     }
+}
+
+/// Whether objects were stored by another definition, whose webhook would have to convert them.
+fn is_by_conversion(error: &CallError) -> bool {
+    let CallError::Kube(kube::Error::Api(status)) = error else {
+        return false;
+    };
+    status
+        .message
+        .contains("conversion webhook for apps.kruise.io")
 }
 
 /// Whether that is forbidden to everybody.

@@ -9,7 +9,7 @@ use super::access::Access;
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
-use super::kinds::{api_in, kind_of, list_advanced, unmistakable, whole};
+use super::kinds::{api_in, is_advanced_served, kind_of, list_advanced, unmistakable, whole};
 use super::list::list;
 use super::near::{OFFERED, likeness, near, suggestion};
 use super::snapshot::RolloutSnapshot;
@@ -131,12 +131,15 @@ async fn one_of(access: &Access, name: &SetKey) -> Result<SetKey, CliError> {
         name.as_kind(SetKind::Native),
         name.as_kind(SetKind::Advanced),
     );
-    if !is_there(access, &advanced).await? {
-        return Ok(native);
-    }
-    match is_there(access, &native).await? {
-        false => Ok(advanced),
-        true => Err(CliError::new(
+    let is_advanced = match is_there(access, &advanced).await {
+        Ok(false) => return Ok(native),
+        other => other,
+    };
+    // Where one kind cannot be read, as between two definitions of it, the other one is.
+    match (is_there(access, &native).await?, is_advanced) {
+        (false, is_advanced) => is_advanced.map(|_| advanced),
+        (true, Err(_)) => Ok(native),
+        (true, Ok(_)) => Err(CliError::new(
             Code::Usage,
             format!(
                 "There are two DaemonSets {name}, one of Kubernetes (apps/v1) and an Advanced one (apps.kruise.io): write {} \
@@ -282,6 +285,14 @@ async fn missing(access: &Access, key: &SetKey) -> CliError {
         None => advanced(home).await.unwrap_or_default(),
     });
     let keys: Vec<SetKey> = known.iter().filter_map(SetKey::of_set).collect();
+    if !key.is_advanced() && advanced(home).await.is_none() && is_advanced_served(access).await {
+        let text = format!(
+            "There is no native DaemonSet {} in namespace {}, and whether there is an Advanced one may not be seen with these \
+             credentials (ClusterRole yurt-ds-viewer-advanced).",
+            key.name, key.namespace
+        );
+        return CliError::new(Code::Unreachable, text);
+    }
     CliError::new(
         Code::NotFound,
         format!(

@@ -222,11 +222,10 @@ impl StatusScreen<'_> {
 
     /// Says which DaemonSets could not be looked for; beside the answer, so that documents stay documents.
     fn warn_of_hidden(view: &ClusterView, screen: &mut Screen<'_>) {
-        if view.hides_advanced {
-            screen.warn(
-                "Note: Advanced DaemonSets (apps.kruise.io) are not shown: they may not be listed with these credentials \
-                 (ClusterRole yurt-ds-viewer-advanced).",
-            );
+        if let Some(why) = &view.unlisted_advanced {
+            screen.warn(&format!(
+                "Note: Advanced DaemonSets (apps.kruise.io) are not shown: {why}"
+            ));
         }
     }
 

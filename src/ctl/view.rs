@@ -24,6 +24,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::access::Access;
 use super::budgets::{self, Budgets};
+use super::code::Code;
 use super::error::CliError;
 use super::kinds;
 use super::list::list;
@@ -65,8 +66,8 @@ pub(super) struct ClusterView {
     pub(super) loaded: Timestamp,
     /// The same on the clock that waits.
     pub(super) loaded_at: Instant,
-    /// Whether there may be Advanced DaemonSets that could not be listed with these credentials.
-    pub(super) hides_advanced: bool,
+    /// Why Advanced DaemonSets could not be listed while native ones were; `None`: they were, or there is no such kind.
+    pub(super) unlisted_advanced: Option<String>,
     /// Whether Kruise's manager was at work then, as far as its Lease may be read; asked only where there are Advanced DaemonSets.
     kruise_runs: bool,
     budgets: Budgets,
@@ -119,6 +120,10 @@ pub(super) enum WatchStep {
     Outdated,
 }
 
+/// Said where Advanced DaemonSets may not be listed.
+const MAY_NOT_LIST: &str =
+    "they may not be listed with these credentials (ClusterRole yurt-ds-viewer-advanced).";
+
 impl ClusterView {
     /// Lists what `scope` needs.
     ///
@@ -149,7 +154,7 @@ impl ClusterView {
             present: BTreeMap::new(),
             loaded: now,
             loaded_at: Instant::now(),
-            hides_advanced: false,
+            unlisted_advanced: None,
             kruise_runs: false,
             budgets: Budgets::default(),
             unread: BTreeMap::new(),
@@ -223,10 +228,17 @@ impl ClusterView {
         );
         let (sets, version) = native?;
         self.take_sets(SetKind::Native, &sets, version);
-        match advanced? {
-            Some((sets, version)) => self.take_sets(SetKind::Advanced, &sets, version),
-            None => self.hides_advanced = kinds::is_advanced_served(access).await,
-        }
+        self.unlisted_advanced = match advanced {
+            Ok(Some((sets, version))) => {
+                self.take_sets(SetKind::Advanced, &sets, version);
+                None
+            }
+            Ok(None) => kinds::is_advanced_served(access)
+                .await
+                .then(|| MAY_NOT_LIST.to_owned()),
+            Err(error) if error.code == Code::Failed => Some(error.text),
+            Err(error) => return Err(error),
+        };
         Ok(())
     }
 

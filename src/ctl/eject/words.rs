@@ -26,6 +26,14 @@ impl EjectCandidate {
             );
         }
         let wait = match self.snapshot.strategy.mode {
+            Mode::AdvancedRollingUpdate if self.snapshot.rollout().is_paused() => {
+                format!("Resume it, and let the rollout end first (yurt-ds ctl resume {key})")
+            }
+            // Such a rollout is complete, and goes no further by itself.
+            Mode::AdvancedRollingUpdate if self.old.kept > 0 => format!(
+                "Take away what keeps them back (partition, selector, hold), and let the rollout end first (yurt-ds ctl status {key} \
+                 --wait --strict)"
+            ),
             Mode::AdvancedRollingUpdate => {
                 format!("Let the rollout end first (yurt-ds ctl status {key} --wait --strict)")
             }
