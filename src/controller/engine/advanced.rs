@@ -20,7 +20,7 @@ use crate::controller::surge::SurgeResult;
 use crate::core::messages::not_created;
 use crate::core::{
     Action, Fleet, Manage, NodeName, Pod, PodName, PodRef, PodUid, Readiness, Refusals,
-    RefusedWrite, Revision, RevisionState, manage,
+    RefusedWrite, Revision, RevisionState, Targeting, manage,
 };
 use crate::index::{NumbersDue, PodWrite, SetKey, StatusNumbers, WriteAnswer};
 use crate::k8s::client::Failure;
@@ -127,7 +127,12 @@ impl Engine {
         let advanced = set.advanced.as_ref().filter(|own| own.is_workable)?;
         let mut managed = manage(fleet, advanced.terms(&set.reading, now));
         let asked = std::mem::take(&mut managed.actions);
-        let (actions, again, refused) = fleet.refusals.without_held(&fleet.nodes, asked, now);
+        let (actions, again, _) = fleet.refusals.without_held(&fleet.nodes, asked, now);
+        // Told as long as they are there, also while one is asked to go and nobody knows.
+        let refused = fleet.refusals.of_pods_on(&fleet.nodes, |node| {
+            let goes = |pod: &Pod| pod.in_place.is_over || managed.leaving.contains(&pod.uid);
+            node.native == Targeting::No || node.pods.iter().any(goes)
+        });
         let is_tried = |uid: &PodUid| actions.iter().any(|action| action.pod().uid == *uid);
         managed.over.retain(|(_, uid)| is_tried(uid));
         managed.wake = managed.wake.into_iter().chain(again).min();

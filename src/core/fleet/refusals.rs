@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Node, Readiness, by_name};
+use super::{Node, Readiness, Targeting, by_name};
 use crate::core::action::Action;
 use crate::core::id::{NodeName, PodRevision, PodUid, Revision};
 use crate::core::instant::later;
@@ -349,6 +349,7 @@ impl Refusals {
             .retain(|(name, _), _| by_name(nodes, name).is_some());
         self.by_place.retain(|(name, _), denial| {
             let node = by_name(nodes, name).filter(|node| !denial.is_before(node.readiness));
+            let belongs = node.is_some_and(|node| node.native != Targeting::No);
             let mut pods = node.into_iter().flat_map(|node| &node.pods);
             match &denial.pod {
                 Some(uid) => pods.any(|pod| pod.uid == *uid),
@@ -357,7 +358,11 @@ impl Refusals {
                     | RefusedWrite::Mark
                     | RefusedWrite::Unmark
                     | RefusedWrite::Tell => pods.any(|pod| !pod.terminating),
-                    _ => pods.any(|pod| pod.surge || pod.revision != PodRevision::Current),
+                    // It goes for its revision, or because it ended, or belongs nowhere.
+                    _ => pods.any(|pod| {
+                        let is_new = pod.revision == PodRevision::Current && !pod.in_place.is_over;
+                        pod.surge || !is_new || !belongs
+                    }),
                 },
             }
         });

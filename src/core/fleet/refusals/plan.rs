@@ -185,6 +185,15 @@ impl Refusals {
         Some((then, nodes))
     }
 
+    /// The part of it that is about pods of such nodes. `nodes` as in a fleet.
+    pub fn of_pods_on(&self, nodes: &[Node], such: impl Fn(&Node) -> bool) -> Self {
+        let places = self
+            .by_place
+            .keys()
+            .filter(|(name, part)| *part == Part::Step && by_name(nodes, name).is_some_and(&such));
+        self.only(&places.cloned().collect())
+    }
+
     /// The part of it that is about these.
     pub(in crate::core) fn only(&self, places: &BTreeSet<Place>) -> Self {
         let by_place = self.by_place.iter();
