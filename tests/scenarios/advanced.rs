@@ -590,8 +590,9 @@ scenarios! {
             .until(preparing([3]))
             .throughout(untouched(1..=3).and(preparing([3])), pace.pick(300, 5))
             .step(Step::PatchPod(3, release))
-            .until(replaced([3]).and(preparing([2])))
-            .expect(untouched(1..=2).and(numbers([("updatedNumberScheduled", 1)])))
+            // Numbers follow within two seconds.
+            .until(replaced([3]).and(preparing([2])).and(numbers([("updatedNumberScheduled", 1)])))
+            .expect(untouched(1..=2))
             // Nobody is asked any more: whoever waits goes.
             .patch(json!({ "spec": { "lifecycle": null } }))
             .until(converged().and(preparing([])))
@@ -828,7 +829,7 @@ scenarios! {
     fn advanced65_given_a_pod_without_owner_that_the_selector_matches_then_it_is_adopted_and_not_doubled(pace) {
         owned_by(fleet(3, 1), 2, Value::Null)
             .wait(pace.pick(3, 3))
-            .expect(owned().and(counted(3)))
+            .until(owned().and(counted(3)))
             .throughout(untouched(1..=3).and(pods(3)), pace.pick(60, 4))
             .expect(deletions(0).and(most_doubled(0)))
             .image(NEW)

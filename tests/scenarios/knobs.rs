@@ -140,7 +140,8 @@ scenarios! {
         let annotation = |value: Option<&str>| json!({ "metadata": { "annotations": { key: value } } });
         Story::on(3)
             .patch(annotation(Some("true")))
-            .until(condition("InvalidSettings", "True", "progressive-create-pod is \"true\", which is not possible for a native DaemonSet"))
+            .until(condition("InvalidSettings", "True", "progressive-create-pod is \"true\", which is not possible for a native DaemonSet")
+                .and(one_event("Warning", "progressive-create-pod")))
             .annotate("partition", "2")
             .image(NEW)
             .throughout(untouched(1..=3).and(one_event("Warning", "progressive-create-pod")), pace.pick(600, 5))
