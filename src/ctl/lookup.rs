@@ -280,12 +280,14 @@ async fn missing(access: &Access, key: &SetKey) -> CliError {
         Some(everywhere) => everywhere,
         None => native(home).await.unwrap_or_default(),
     };
-    known.extend(match advanced(None).await {
-        Some(everywhere) => everywhere,
-        None => advanced(home).await.unwrap_or_default(),
-    });
+    let listed = match advanced(None).await {
+        None => advanced(home).await,
+        everywhere => everywhere,
+    };
+    let is_advanced_listed = listed.is_some();
+    known.extend(listed.unwrap_or_default());
     let keys: Vec<SetKey> = known.iter().filter_map(SetKey::of_set).collect();
-    if !key.is_advanced() && advanced(home).await.is_none() && is_advanced_served(access).await {
+    if !key.is_advanced() && !is_advanced_listed && is_advanced_served(access).await {
         let text = format!(
             "There is no native DaemonSet {} in namespace {}, and whether there is an Advanced one may not be seen with these \
              credentials (ClusterRole yurt-ds-viewer-advanced).",
