@@ -125,27 +125,32 @@ pub(super) async fn carry_over(
 /// # Errors
 /// When the API server does not say.
 pub(super) async fn begun(context: &Context, typed: &str) -> Result<Option<SetKey>, CliError> {
+    let found = unfinished(context, typed).await?;
+    Ok(found.map(|(migration, _)| migration.target.as_kind(SetKind::Native)))
+}
+
+/// That a DaemonSet which is not there is on its way to the other kind, and how that is finished; `None`: it is not, as far as that may
+/// be seen.
+pub(super) async fn on_its_way(context: &Context, typed: &str) -> Option<CliError> {
+    let (migration, made) = unfinished(context, typed).await.ok()??;
+    let text = words::unfinished(&migration.target, migration.purpose);
+    made.is_none().then(|| migration.refused(text))
+}
+
+/// What an earlier command left unfinished of that DaemonSet, and the one that it has become already.
+async fn unfinished<'a>(
+    context: &'a Context,
+    typed: &str,
+) -> Result<Option<(Migration<'a>, Option<Value>)>, CliError> {
     let typed = lookup::TypedName::read(context, typed)?;
     let key = typed.key();
     let Some(journal) = Journal::find(&context.access, key).await? else {
         return Ok(None);
     };
     let migration = Migration::new(context, key, journal.kind(), journal.purpose);
-    let (source, _) = migration.look().await?;
+    let (source, made) = migration.look().await?;
     let is_begun = source.is_none_or(|source| journal.is_of_going(&source));
-    Ok(is_begun.then(|| key.as_kind(SetKind::Native)))
-}
-
-/// That a DaemonSet which is not there is on its way to the other kind, and how that is finished; `None`: it is not, as far as that may
-/// be seen.
-pub(super) async fn on_its_way(context: &Context, typed: &str) -> Option<CliError> {
-    let typed = lookup::TypedName::read(context, typed).ok()?;
-    let key = typed.key();
-    let journal = Journal::find(&context.access, key).await.ok()??;
-    let migration = Migration::new(context, key, journal.kind(), journal.purpose);
-    let (source, made) = migration.look().await.ok()?;
-    let is_begun = made.is_none() && source.is_none_or(|source| journal.is_of_going(&source));
-    is_begun.then(|| migration.refused(words::unfinished(&migration.target, journal.purpose)))
+    Ok(is_begun.then_some((migration, made)))
 }
 
 impl Journal {

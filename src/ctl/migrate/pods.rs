@@ -63,13 +63,19 @@ impl Migration<'_> {
         }
     }
 
-    async fn own_pods(&self, source: &Value) -> Result<OwnPods, CliError> {
+    /// The pods that the selector of `set` matches.
+    pub(super) async fn selected_pods(&self, set: &Value) -> Result<Vec<Pod>, CliError> {
         let access = &self.context.access;
-        let uid = text(&source["metadata"]["uid"]);
         let api = api_in::<Pod>(access, Some(&self.source.namespace));
         let doing = format!("list the pods of {}", self.source);
-        let params = ListParams::default().labels(&selector(source));
-        let (mut pods, _) = list(access, &doing, &api, params).await?;
+        let params = ListParams::default().labels(&selector(set));
+        let (pods, _) = list(access, &doing, &api, params).await?;
+        Ok(pods)
+    }
+
+    async fn own_pods(&self, source: &Value) -> Result<OwnPods, CliError> {
+        let uid = text(&source["metadata"]["uid"]);
+        let mut pods = self.selected_pods(source).await?;
         pods.retain(|pod| {
             let mut owners = pod.metadata.owner_references.iter().flatten();
             owners.any(|owner| owner.controller == Some(true) && owner.uid == uid)
@@ -80,11 +86,7 @@ impl Migration<'_> {
     /// Whether pods are left for what is kept: where none is, the DaemonSet was made again by somebody and deleted since, and what is
     /// kept is not what anybody wants any more.
     pub(super) async fn judge_left(&self, journal: &Journal) -> Result<(), CliError> {
-        let access = &self.context.access;
-        let api = api_in::<Pod>(access, Some(&self.source.namespace));
-        let doing = format!("list the pods of {}", self.source);
-        let params = ListParams::default().labels(&selector(&journal.object));
-        let (pods, _) = list(access, &doing, &api, params).await?;
+        let pods = self.selected_pods(&journal.object).await?;
         let is_left = |pod: &&Pod| {
             let mut owners = pod.metadata.owner_references.iter().flatten();
             let owner = owners.find(|owner| owner.controller == Some(true));

@@ -24,13 +24,12 @@ use crate::ctl::access::GLANCE;
 use crate::ctl::code::Code;
 use crate::ctl::context::Context;
 use crate::ctl::error::CliError;
-use crate::ctl::kinds::{api_in, whole};
-use crate::ctl::list::list;
+use crate::ctl::kinds::whole;
 use crate::ctl::pause::annotate;
 use crate::ctl::screen::Screen;
 use crate::index::SetKey;
 use crate::k8s::client::{CallError, Failure};
-use crate::k8s::{AdvancedDaemonSet, DaemonSet, Pod};
+use crate::k8s::{AdvancedDaemonSet, DaemonSet};
 
 /// How often it is tried to delete exactly what was looked at, beside writes of its status.
 const ATTEMPTS: usize = 20;
@@ -177,11 +176,7 @@ impl<'a> Migration<'a> {
 
     /// A template generation that no pod carries: pods of an older native DaemonSet would be up to date by it, whatever they run.
     async fn next_generation(&self, source: &Value) -> Result<i64, CliError> {
-        let access = &self.context.access;
-        let api = api_in::<Pod>(access, Some(&self.source.namespace));
-        let params = ListParams::default().labels(&selector(source));
-        let doing = format!("list the pods of {}", self.source);
-        let (pods, _) = list(access, &doing, &api, params).await?;
+        let pods = self.selected_pods(source).await?;
         let carried = pods.iter().filter_map(|pod| {
             let label = pod
                 .metadata
