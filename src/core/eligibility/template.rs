@@ -14,7 +14,7 @@ pub struct TemplateFlaw<'a> {
     /// What is written there.
     pub value: &'a Value,
     /// What was expected.
-    pub expected: String,
+    pub expected: &'static str,
 }
 
 const SELECTOR: &str = "spec.nodeSelector";
@@ -41,12 +41,12 @@ pub fn check(template: &Value) -> Result<(), TemplateFlaw<'_>> {
 fn flaw<'a>(
     path: &'static str,
     value: &'a Value,
-    expected: impl Into<String>,
+    expected: &'static str,
 ) -> Result<(), TemplateFlaw<'a>> {
     Err(TemplateFlaw {
         path,
         value,
-        expected: expected.into(),
+        expected,
     })
 }
 

@@ -13,8 +13,8 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
 use super::story::{paces, rolling};
-use super::world::Pace;
-use super::{Random, after, config, now};
+use super::world::{Pace, at};
+use super::{Random, config};
 use crate::core::fleet::in_place::InPlace;
 use crate::core::settings::Scaling;
 use crate::core::testing::{fleet, old};
@@ -510,10 +510,6 @@ impl Telling {
         }
         Ok(())
     }
-}
-
-fn at(tick: i64) -> Timestamp {
-    after(now(), tick)
 }
 
 fn scalings() -> impl Random<Scaling> {

@@ -318,6 +318,7 @@ fn hash(template: u8) -> Revision {
     format!("hash-{template}").into()
 }
 
-fn at(tick: i64) -> Timestamp {
+/// The instant of a tick.
+pub(super) fn at(tick: i64) -> Timestamp {
     after(now(), tick)
 }
