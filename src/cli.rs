@@ -133,6 +133,9 @@ pub struct ControllerArgs {
         value_name = "ADDR"
     )]
     pub listen: SocketAddr,
+    /// Address for /live and /ready alone, with connections of its own, so that no crowd at /metrics delays a probe; unset: only --listen
+    #[arg(long, env = "YURT_DS_PROBE_LISTEN", value_name = "ADDR")]
+    pub probe_listen: Option<SocketAddr>,
     /// Which DaemonSets are rolled out: native ones (apps/v1), Advanced ones (apps.kruise.io), or both
     #[arg(
         long,

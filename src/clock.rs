@@ -3,6 +3,8 @@
 //! `core` never asks; whoever calls it passes `now`. Everything else gets a [`Clock`] from outside. A virtual clock
 //! follows tokio's clock, so `tokio::time::pause` moves timers and timestamps together.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -22,12 +24,14 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 pub enum Clock {
     /// The machine's wall clock.
     System,
-    /// `epoch` plus what has passed on tokio's clock since `start`.
+    /// `epoch` plus what has passed on tokio's clock since `start`, plus `stepped`.
     Virtual {
         /// The instant at which the virtual clock started.
         epoch: Timestamp,
         /// Tokio's instant at that moment.
         start: Instant,
+        /// Sum of all [steps](Clock::step), in milliseconds.
+        stepped: Arc<AtomicI64>,
     },
 }
 
@@ -37,6 +41,16 @@ impl Clock {
         Self::Virtual {
             epoch,
             start: Instant::now(),
+            stepped: Arc::default(),
+        }
+    }
+
+    /// Steps a virtual clock and its clones, as a time server or the end of a suspension steps a wall clock. Timers do not
+    /// notice. The clock of the machine is left alone.
+    pub fn step(&self, by: SignedDuration) {
+        if let Self::Virtual { stepped, .. } = self {
+            let milliseconds = i64::try_from(by.as_millis()).unwrap_or_default();
+            stepped.fetch_add(milliseconds, Ordering::Relaxed);
         }
     }
 
@@ -44,9 +58,15 @@ impl Clock {
     pub fn now(&self) -> Timestamp {
         match self {
             Self::System => Timestamp::now(),
-            Self::Virtual { epoch, start } => {
+            Self::Virtual {
+                epoch,
+                start,
+                stepped,
+            } => {
                 let passed =
                     SignedDuration::try_from(start.elapsed()).unwrap_or(SignedDuration::MAX);
+                let stepped = SignedDuration::from_millis(stepped.load(Ordering::Relaxed));
+                let passed = passed.saturating_add(stepped);
                 epoch.saturating_add(passed).unwrap_or(Timestamp::MAX)
             }
         }

@@ -1,14 +1,25 @@
 //! `/live`, `/ready` and `/metrics` over plain HTTP.
 //!
-//! The listener comes from outside, so that a port that is taken fails at start-up and port 0 can be logged. Nothing
-//! served here changes anything or says more than numbers and names of resources.
+//! ```text
+//! metrics listener ──► permits (16) ──► /metrics, /live, /ready
+//! probe listener ────► permits (64) ──► /live, /ready
+//! ```
+//!
+//! The listeners come from outside, so that a port in use is an error at start-up and port 0 can be logged. No request
+//! changes anything, and answers contain only numbers and names of resources.
+//!
+//! A connection has one request, a time limit for its head, for progress and for all of it, and a permit that a newer
+//! connection can take. So a peer that sends nothing, or never reads, keeps no other out. The probe listener has permits of
+//! its own: a crowd at `/metrics` does not delay a probe.
 
 mod connections;
+mod page;
+pub(crate) mod permits;
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -20,127 +31,177 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_io_timeout::TimeoutStream;
 use tracing::debug;
 
-pub(crate) use self::connections::Connections;
+pub(crate) use self::connections::{Connections, Listener};
+pub use self::page::MetricsPage;
+use self::permits::{ConnectionPermit, ConnectionPermits, ConnectionState, PermitSignal};
 use crate::shutdown::Shutdown;
 
-/// Who is slower than this to send a request's head is hung up on; also the longest that an idle connection stays.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long answers in flight may take when the process ends.
+/// Longest time for the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time in which an answer makes no progress.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time of a connection: above the timeout of Prometheus for a scrape (10 s), for pages of several megabytes.
+const LIFETIME: Duration = Duration::from_secs(30);
+/// Longest time for answers in flight when the process ends.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Connections at once: kubelet and two Prometheus replicas need three; others wait in the kernel's queue.
-const MAX_CONNECTIONS: usize = 32;
-/// What Prometheus wants to hear (OpenMetrics text).
+/// Most bytes of a head.
+const HEAD_LIMIT: usize = 16 << 10;
+/// Connections to `/metrics` at once: kubelet and two Prometheus replicas need three.
+const METRICS_CONNECTIONS: usize = 16;
+/// Connections for probes at once. An answer fits into the socket's buffer, so a connection costs a few kilobytes.
+const PROBE_CONNECTIONS: usize = 64;
+/// Content type of OpenMetrics text, for Prometheus.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Everything that is served.
-const PATHS: &str = "/live, /ready and /metrics";
 
-/// What has to happen before `/ready` says yes. Cheap to clone.
+/// Conditions for a positive answer at `/ready`. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct ReadinessHandle(Arc<Mutex<BTreeSet<String>>>);
+pub struct ReadinessHandle(watch::Sender<BTreeSet<String>>);
 
 impl ReadinessHandle {
-    /// Not ready before [`ReadinessHandle::done`] is told the same name.
+    /// Makes readiness wait for [`ReadinessHandle::done`] with the same name.
     pub fn wait_for(&self, name: &str) {
-        self.pending().insert(name.to_owned());
+        self.0.send_modify(|pending| {
+            pending.insert(name.to_owned());
+        });
     }
 
-    /// That one is there.
+    /// Marks a name as done.
     pub fn done(&self, name: &str) {
-        self.pending().remove(name);
+        self.0.send_if_modified(|pending| pending.remove(name));
     }
 
-    /// Whether nothing is awaited any more.
+    /// Returns true when no name is pending.
     pub fn is_ready(&self) -> bool {
-        self.pending().is_empty()
+        self.0.borrow().is_empty()
     }
 
-    fn pending(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits until no name is pending.
+    pub async fn ready(&self) {
+        let mut pending = self.0.subscribe();
+        let _never_fails = pending.wait_for(BTreeSet::is_empty).await;
     }
 
-    /// What is awaited, for a person; `None` when ready.
+    /// Pending names for a reader; `None` when ready.
     fn awaited(&self) -> Option<String> {
-        let pending = self.pending();
+        let pending = self.0.borrow();
         let names: Vec<&str> = pending.iter().map(String::as_str).collect();
         (!names.is_empty()).then(|| names.join(", "))
     }
 }
 
-/// What the server tells.
+/// Sources of the answers.
 #[derive(Clone)]
 pub struct ServeState {
-    /// For `/ready`.
+    /// Answer at `/ready`.
     pub readiness: ReadinessHandle,
-    /// Renders the page at `/metrics`.
-    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Answer at `/metrics`; `None` on a listener for probes alone.
+    pub page: Option<MetricsPage>,
 }
 
-/// Takes the port.
+impl ServeState {
+    fn paths(&self) -> &'static [&'static str] {
+        match self.page {
+            Some(_) => &["/live", "/ready", "/metrics"],
+            None => &["/live", "/ready"],
+        }
+    }
+
+    fn connections(&self) -> usize {
+        match self.page {
+            Some(_) => METRICS_CONNECTIONS,
+            None => PROBE_CONNECTIONS,
+        }
+    }
+}
+
+/// Listens on the address that the flag `flag` has.
 ///
 /// # Errors
-/// Names the address when it cannot be listened on.
-pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
+/// Names address and flag when the address cannot be listened on.
+pub async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
     TcpListener::bind(address)
         .await
-        .with_context(|| format!("cannot listen on {address} (--listen)"))
+        .with_context(|| format!("cannot listen on {address} ({flag})"))
 }
 
-/// Serves until the end is asked for, then lets answers in flight finish.
+/// Serves until the shutdown is requested, then lets answers in flight finish.
 pub async fn run(listener: TcpListener, state: ServeState, mut shutdown: Shutdown) {
-    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let graceful = GracefulShutdown::new();
+    let permits = ConnectionPermits::new(state.connections());
     let mut connections = Connections::on(listener);
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&mut connections, &slots) => accepted,
+            accepted = connections.accept() => accepted,
             () = shutdown.requested() => break,
         };
-        let Some((stream, slot)) = accepted else {
+        let Ok(stream) = accepted else {
+            permits.revoke_one(); // the process may have run out of file descriptors
             continue;
         };
-        let state = state.clone();
-        let service = service_fn(move |request| answer_one(state.clone(), request));
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIMEOUT)
-            .serve_connection(TokioIo::new(stream), service);
-        let connection = graceful.watch(connection);
-        connections.spawn(async move {
-            if let Err(error) = connection.await {
-                debug!(%error, "Connection ended early");
-            }
-            drop(slot);
-        });
+        let peer = stream.peer_addr().map(|peer| peer.ip());
+        if let Some(permit) = permits.acquire(peer.ok()) {
+            connections.spawn(serve_one(stream, state.clone(), permit));
+        }
     }
-    connections.end(CLOSE_TIMEOUT, graceful.shutdown()).await;
+    connections
+        .end(CLOSE_TIMEOUT, async { permits.end() })
+        .await;
 }
 
-/// The next connection, when there is a slot for it.
-async fn accept(
-    connections: &mut Connections,
-    slots: &Arc<Semaphore>,
-) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    let slot = slots.clone().acquire_owned().await.ok()?;
-    let stream = connections.accept().await.ok()?;
-    Some((stream, slot))
+/// Serves one connection until its request is answered, its time is over or its permit is taken.
+async fn serve_one<IO>(io: IO, state: ServeState, mut permit: ConnectionPermit)
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut io = TimeoutStream::new(io);
+    io.set_write_timeout(Some(WRITE_TIMEOUT));
+    let progress = permit.state();
+    let service = service_fn(|request: Request<Incoming>| {
+        progress.send_replace(ConnectionState::Idle);
+        let answer = answer(&state, request.method(), request.uri().path());
+        std::future::ready(Ok::<_, Infallible>(answer))
+    });
+    // One request each: an answer that is not read is the only one that a connection holds in memory.
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .keep_alive(false)
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_LIMIT)
+        .serve_connection(TokioIo::new(Box::pin(io)), service);
+    let mut connection = pin!(connection);
+    let mut is_ending = false;
+    let serving = async {
+        loop {
+            tokio::select! {
+                // The connection comes first: a request that has arrived is answered even if the permit is gone.
+                biased;
+                ended = connection.as_mut() => return ended,
+                signal = permit.signalled(), if !is_ending => match signal {
+                    PermitSignal::End => {
+                        is_ending = true;
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    PermitSignal::Leave | PermitSignal::Stay => return Ok(()),
+                },
+            }
+        }
+    };
+    if let Ok(Err(error)) = tokio::time::timeout(LIFETIME, serving).await {
+        debug!(%error, "Connection ended early");
+    }
 }
 
-async fn answer_one(
-    state: ServeState,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    Ok(answer(&state, request.method(), request.uri().path()))
-}
-
-/// The whole interface: pure but for the page of metrics.
+/// Returns the answer to a request.
 fn answer(state: &ServeState, method: &Method, path: &str) -> Response<Full<Bytes>> {
-    if !["/live", "/ready", "/metrics"].contains(&path) {
-        let body = format!("nothing is served at {path}; there are {PATHS}\n");
+    let paths = state.paths();
+    if !paths.contains(&path) {
+        let paths = paths.join(", ");
+        let body = format!("nothing is served at {path}; available: {paths}\n");
         return text(StatusCode::NOT_FOUND, body);
     }
     if ![Method::GET, Method::HEAD].contains(method) {
@@ -150,26 +211,26 @@ fn answer(state: &ServeState, method: &Method, path: &str) -> Response<Full<Byte
         response.headers_mut().insert(ALLOW, allow);
         return response;
     }
-    match path {
-        "/metrics" => respond(StatusCode::OK, OPENMETRICS, (state.metrics)()),
-        "/ready" => match state.readiness.awaited() {
+    match (path, &state.page) {
+        ("/metrics", Some(page)) => respond(StatusCode::OK, OPENMETRICS, page.bytes()),
+        ("/ready", _) => match state.readiness.awaited() {
             Some(names) => text(
                 StatusCode::SERVICE_UNAVAILABLE,
                 format!("waiting for {names}\n"),
             ),
             None => text(StatusCode::OK, "ready\n".to_owned()),
         },
-        // One thread does all the work: if it hangs, this is not answered either.
+        // One thread does all the work, so a hanging controller does not answer.
         _ => text(StatusCode::OK, "live\n".to_owned()),
     }
 }
 
 fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
-    respond(status, "text/plain; charset=utf-8", body)
+    respond(status, "text/plain; charset=utf-8", body.into())
 }
 
-fn respond(status: StatusCode, kind: &'static str, body: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+fn respond(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
     let kind = HeaderValue::from_static(kind);
     response.headers_mut().insert(CONTENT_TYPE, kind);
@@ -182,11 +243,13 @@ mod tests {
     use crate::machine::BUSY;
     use crate::shutdown;
     use std::io::{Read as _, Write as _};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
 
     fn state() -> ServeState {
         ServeState {
             readiness: ReadinessHandle::default(),
-            metrics: Arc::new(|| "# EOF\n".to_owned()),
+            page: Some(MetricsPage::new(|| "# EOF\n".to_owned())),
         }
     }
 
@@ -226,7 +289,7 @@ mod tests {
         let bytes = bytes.to_owned();
         let talked = tokio::task::spawn_blocking(move || {
             let mut stream = std::net::TcpStream::connect(address).unwrap();
-            let limit = HEADER_TIMEOUT + Duration::from_secs(1) * BUSY;
+            let limit = HEAD_TIMEOUT + Duration::from_secs(1) * BUSY;
             stream.set_read_timeout(Some(limit)).unwrap();
             stream.write_all(&bytes).unwrap();
             let mut answer = Vec::new();
@@ -241,7 +304,9 @@ mod tests {
 
     #[tokio::test]
     async fn odd_requests_get_an_answer_or_are_hung_up_on_and_the_next_one_is_served() {
-        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap(), "--listen")
+            .await
+            .unwrap();
         let address = listener.local_addr().unwrap();
         let (trigger, ended) = shutdown::channel();
         let server = tokio::spawn(run(listener, state(), ended));
@@ -271,5 +336,115 @@ mod tests {
         trigger.request();
         server.await.unwrap();
         assert!(TcpStream::connect(address).await.is_err());
+    }
+    /// Two listeners as the controller has them, and a page that no socket buffer holds.
+    struct Doors {
+        metrics: SocketAddr,
+        probes: SocketAddr,
+        _end: shutdown::Trigger,
+    }
+
+    const PAGE: usize = 16 << 20;
+
+    async fn open() -> Doors {
+        let (end, ending) = shutdown::channel();
+        let mut addresses = Vec::new();
+        for page in [Some(MetricsPage::new(|| "x".repeat(PAGE))), None] {
+            let listener = bind("127.0.0.1:0".parse().unwrap(), "--listen").await;
+            let listener = listener.unwrap();
+            addresses.push(listener.local_addr().unwrap());
+            let state = ServeState { page, ..state() };
+            tokio::spawn(run(listener, state, ending.clone()));
+        }
+        Doors {
+            metrics: addresses[0],
+            probes: addresses[1],
+            _end: end,
+        }
+    }
+
+    /// Connections that ask for this many times and never read.
+    async fn flood(address: SocketAddr, path: &str, connections: usize) -> Vec<TcpStream> {
+        let requests = format!("GET {path} HTTP/1.1\r\n\r\n").repeat(100);
+        let mut flood = Vec::new();
+        for _ in 0..connections {
+            let stream = TcpStream::connect(address).await.unwrap();
+            let _what_fits = stream.try_write(requests.as_bytes());
+            flood.push(stream);
+        }
+        flood
+    }
+
+    async fn gets(address: SocketAddr, path: &str) -> String {
+        let request = format!("GET {path} HTTP/1.1\r\n\r\n");
+        talk(address, request.as_bytes()).await
+    }
+
+    async fn probes_succeed(doors: &Doors) {
+        for address in [doors.probes, doors.metrics] {
+            for (path, word) in [("/live", "live\n"), ("/ready", "ready\n")] {
+                let answer = gets(address, path).await;
+                assert!(answer.ends_with(word), "{path}: {answer:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn readers_that_never_read_fail_no_probe_and_no_scrape() {
+        let doors = open().await;
+        let mut floods = Vec::new();
+        for _ in 0..4 {
+            floods.push(flood(doors.metrics, "/metrics", 2 * METRICS_CONNECTIONS).await);
+            probes_succeed(&doors).await;
+        }
+        let answer = gets(doors.metrics, "/metrics").await;
+        assert!(answer.len() > PAGE, "{} bytes", answer.len());
+        assert!(
+            gets(doors.probes, "/metrics")
+                .await
+                .starts_with("HTTP/1.1 404 ")
+        );
+    }
+
+    #[tokio::test]
+    async fn a_crowd_at_the_probe_port_fails_no_probe() {
+        let doors = open().await;
+        let mut floods = Vec::new();
+        for path in ["/live", "/ready", "/metrics"] {
+            floods.push(flood(doors.probes, path, 2 * PROBE_CONNECTIONS).await);
+            for _silent in 0..2 * PROBE_CONNECTIONS {
+                floods.push(vec![TcpStream::connect(doors.probes).await.unwrap()]);
+            }
+            probes_succeed(&doors).await;
+        }
+    }
+
+    /// The time after which a connection ends that reads so many bytes in a second.
+    async fn ends_after(bytes: usize) -> Duration {
+        let (mut near, far) = tokio::io::duplex(64);
+        let permit = ConnectionPermits::new(1).acquire(None).unwrap();
+        let page = Some(MetricsPage::new(|| "x".repeat(PAGE)));
+        let served = tokio::spawn(serve_one(far, ServeState { page, ..state() }, permit));
+        let request = b"GET /metrics HTTP/1.1\r\n\r\n";
+        near.write_all(request).await.unwrap();
+        let began = tokio::time::Instant::now();
+        let mut some = vec![0; bytes];
+        while !served.is_finished() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            if bytes > 0 {
+                let _read = near.read(&mut some).await;
+            }
+        }
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_stands_still_or_trickles_is_cut_off() {
+        let second = Duration::from_secs(1);
+        let stands = ends_after(0).await;
+        assert!(stands <= WRITE_TIMEOUT + second, "{stands:?}");
+        let trickles = ends_after(1).await;
+        assert!(trickles > WRITE_TIMEOUT + second, "{trickles:?}");
+        assert!(trickles <= LIFETIME + second, "{trickles:?}");
     }
 }

@@ -10,6 +10,9 @@
 //! - `until` is counted from before the request that renewed the Lease left, others count from after they saw the
 //!   renewal: so a writer that stops at `until` stops at least `duration - renew_deadline` before anybody else starts,
 //!   whatever the clocks of the two machines say.
+//! - The monotonic clock stands while a virtual machine is paused. So leadership also ends when the wall clock passes the time of
+//!   `until`, and begins again with the next renewal. A wall clock that goes back prolongs nothing: both clocks have to agree.
+//! - A replica stands for election once its caches are complete, and goes on leading afterwards.
 //! - Another replica's clock is never read: a Lease has expired when it was *seen* unchanged for its duration.
 //! - Every request has a deadline. Leadership ends at `until` even while one of them hangs.
 //!
@@ -23,6 +26,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::sync::watch;
@@ -35,6 +39,7 @@ use super::metrics::Metrics;
 use crate::clock::Clock;
 use crate::core::names;
 use crate::k8s::client::{CallError, Failure, within};
+use crate::serve::ReadinessHandle;
 use crate::shutdown::{self, Shutdown};
 
 /// The longest that one request may take.
@@ -43,13 +48,15 @@ const CALL_DEADLINE: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_secs(1);
 /// What lies between the end of leadership and the end of the Lease, for a write that is on its way.
 const MARGIN: Duration = Duration::from_secs(5);
+/// Reason of a leadership that ends on either clock.
+const LATE: &str = "the Lease was not renewed in time";
 /// What is asked for, in complaints.
 const LEASES: &str = "leases";
 /// Another holder's duration is believed up to here; beyond, ours counts.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Whether this replica may write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Leadership {
     /// It may not.
     Standby,
@@ -57,6 +64,8 @@ pub enum Leadership {
     Leader {
         /// The instant at which writing has to stop, unless renewed before.
         until: Instant,
+        /// The same instant on the wall clock.
+        wall: WallDeadline,
     },
     /// It may always: there is no election.
     Alone,
@@ -64,12 +73,35 @@ pub enum Leadership {
 
 impl Leadership {
     /// Whether a write may begin now. Ask immediately before each write.
-    pub fn may_write(self) -> bool {
+    pub fn may_write(&self) -> bool {
         match self {
             Self::Standby => false,
-            Self::Leader { until } => Instant::now() < until,
+            Self::Leader { until, wall } => Instant::now() < *until && wall.is_ahead(),
             Self::Alone => true,
         }
+    }
+}
+
+/// An instant on a wall clock, which also moves while the machine is paused.
+#[derive(Clone, Debug)]
+pub struct WallDeadline {
+    clock: Clock,
+    at: Timestamp,
+}
+
+impl WallDeadline {
+    /// The present of `clock`, `after` later.
+    pub fn after(clock: &Clock, after: Duration) -> Self {
+        let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
+        let at = clock.now().saturating_add(after).unwrap_or(Timestamp::MAX);
+        Self {
+            clock: clock.clone(),
+            at,
+        }
+    }
+
+    fn is_ahead(&self) -> bool {
+        self.clock.now() < self.at
     }
 }
 
@@ -124,13 +156,14 @@ pub struct Election {
 }
 
 impl Election {
-    /// Starts to stand for election.
+    /// Stands for election from the moment at which everything that `readiness` waits for is there.
     pub fn start(
         client: Client,
         settings: Settings,
         clock: Clock,
         metrics: Arc<Metrics>,
         complaints: Complaints,
+        readiness: ReadinessHandle,
     ) -> Self {
         let (sender, leadership) = watch::channel(Leadership::Standby);
         let (end, ended) = shutdown::channel();
@@ -146,7 +179,7 @@ impl Election {
         Self {
             leadership,
             end,
-            task: tokio::spawn(candidate.run(ended)),
+            task: tokio::spawn(candidate.run(readiness, ended)),
         }
     }
 
@@ -219,7 +252,11 @@ enum Attempt {
 }
 
 impl Candidate {
-    async fn run(mut self, mut end: Shutdown) {
+    async fn run(mut self, readiness: ReadinessHandle, mut end: Shutdown) {
+        tokio::select! {
+            () = readiness.ready() => {}
+            () = end.requested() => return,
+        }
         let mut held: Option<Box<Lease>> = None;
         let mut next = Instant::now();
         loop {
@@ -228,12 +265,20 @@ impl Candidate {
                 () = end.requested() => break,
             }
             let began = Instant::now();
+            let wall = WallDeadline::after(&self.clock, self.settings.renew_deadline);
             // The end is not waited for here: a renewal is short, and the Lease may have become ours.
             next = match self.attempt(held.take()).await {
                 Ok(Attempt::Held(lease)) => {
                     held = Some(lease);
-                    self.lead(began + self.settings.renew_deadline);
-                    began + self.settings.renew_every
+                    let until = began + self.settings.renew_deadline;
+                    let renewed = Leadership::Leader { until, wall };
+                    if renewed.may_write() {
+                        self.lead(renewed);
+                        began + self.settings.renew_every
+                    } else {
+                        self.stand_by(LATE);
+                        Instant::now()
+                    }
                 }
                 Ok(Attempt::Others { expires }) => {
                     self.complaints.answered(LEASES);
@@ -261,14 +306,18 @@ impl Candidate {
             && until <= next
         {
             sleep_until(until).await;
-            self.stand_by("the Lease was not renewed in time");
+            self.stand_by(LATE);
         }
         sleep_until(next).await;
+        // After a pause of the machine, timers go on as if nothing had happened.
+        if !self.leadership.borrow().may_write() {
+            self.stand_by(LATE);
+        }
     }
 
     fn until(&self) -> Option<Instant> {
         match *self.leadership.borrow() {
-            Leadership::Leader { until } => Some(until),
+            Leadership::Leader { until, .. } => Some(until),
             Leadership::Standby | Leadership::Alone => None,
         }
     }
@@ -285,7 +334,7 @@ impl Candidate {
         if let Ok(result) = timeout_at(until, self.acquire(held)).await {
             return result;
         }
-        self.stand_by("the Lease was not renewed in time");
+        self.stand_by(LATE);
         Err(CallError::TimedOut(self.settings.renew_deadline))
     }
 
@@ -383,12 +432,12 @@ impl Candidate {
         lease
     }
 
-    fn lead(&mut self, until: Instant) {
+    fn lead(&mut self, renewed: Leadership) {
         if !self.leads() {
             info!(identity = %self.settings.identity, "Leading");
         }
         self.complaints.answered(LEASES);
-        self.leadership.send_replace(Leadership::Leader { until });
+        self.leadership.send_replace(renewed);
         self.metrics.leader(true);
         self.metrics.lease_renewed(self.clock.now().as_second());
     }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -11,17 +12,43 @@ use tracing::warn;
 /// Time to breathe when a connection cannot be accepted, mostly for want of file descriptors: do not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
+/// Source of connections.
+pub(crate) trait Listener {
+    /// A connection.
+    type Stream;
+
+    /// Waits for the next connection. Dropping the future loses none.
+    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+
+    /// Returns the address of the other side; `None` where it has none.
+    fn peer(stream: &Self::Stream) -> Option<IpAddr>;
+}
+
+impl Listener for TcpListener {
+    type Stream = TcpStream;
+
+    async fn next(&self) -> io::Result<TcpStream> {
+        let (stream, _) = self.accept().await?;
+        let _only_slower_without = stream.set_nodelay(true);
+        Ok(stream)
+    }
+
+    fn peer(stream: &TcpStream) -> Option<IpAddr> {
+        Some(stream.peer_addr().ok()?.ip())
+    }
+}
+
 /// A listener, and the tasks that serve what it accepted. They end with this.
 #[derive(Debug)]
-pub(crate) struct Connections {
-    listener: TcpListener,
+pub(crate) struct Connections<L = TcpListener> {
+    listener: L,
     tasks: JoinSet<()>,
     is_failing: bool,
 }
 
-impl Connections {
+impl<L: Listener> Connections<L> {
     /// Those of this listener; none yet.
-    pub(crate) fn on(listener: TcpListener) -> Self {
+    pub(crate) fn on(listener: L) -> Self {
         Self {
             listener,
             tasks: JoinSet::new(),
@@ -33,17 +60,16 @@ impl Connections {
     ///
     /// # Errors
     /// When it cannot be accepted, after a pause; the log says so once until one can.
-    pub(crate) async fn accept(&mut self) -> io::Result<TcpStream> {
+    pub(crate) async fn accept(&mut self) -> io::Result<L::Stream> {
         let accepted = loop {
             tokio::select! {
                 Some(_ended) = self.tasks.join_next() => {}
-                accepted = self.listener.accept() => break accepted,
+                accepted = self.listener.next() => break accepted,
             }
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok(stream) => {
                 self.is_failing = false;
-                let _only_slower_without = stream.set_nodelay(true);
                 Ok(stream)
             }
             Err(error) => {

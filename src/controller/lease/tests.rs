@@ -107,14 +107,27 @@ fn seconds(n: u64) -> Duration {
 }
 
 fn start(server: &Arc<Server>, replica: &'static str) -> Election {
-    let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+    start_with(server, replica, clock(), ReadinessHandle::default())
+}
+
+fn start_with(
+    server: &Arc<Server>,
+    replica: &'static str,
+    clock: Clock,
+    readiness: ReadinessHandle,
+) -> Election {
     Election::start(
         server.client(replica),
         settings(replica),
         clock,
         Metrics::new(),
         Complaints::default(),
+        readiness,
     )
+}
+
+fn clock() -> Clock {
+    Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap())
 }
 
 fn writes(election: &Election) -> bool {
@@ -174,7 +187,7 @@ async fn the_end_of_leadership_is_published_without_being_asked_for() {
     pass(6).await;
     server.cut_off("a");
     let mut leadership = a.leadership();
-    let ended = leadership.wait_for(|now| *now == Leadership::Standby);
+    let ended = leadership.wait_for(|now| matches!(now, Leadership::Standby));
     tokio::time::timeout(seconds(11), ended)
         .await
         .unwrap()
@@ -263,4 +276,82 @@ fn durations_that_do_not_fit_are_refused_with_the_flag() {
     case(15, 10, 10, "--lease-renew-every 10s");
     case(15, 10, 0, "--lease-renew-every 0ns");
     case(86_400, 10, 5, "--lease-duration 86400s");
+}
+
+/// A paused machine: its wall clock is ahead when it goes on, and its timers know nothing.
+#[tokio::test(start_paused = true)]
+async fn a_wall_clock_past_the_deadline_ends_leadership_until_the_next_renewal() {
+    let server = Arc::new(Server::default());
+    let clock = clock();
+    let a = start_with(&server, "a", clock.clone(), ReadinessHandle::default());
+    pass(6).await;
+    assert!(writes(&a));
+    clock.step(SignedDuration::from_secs(11));
+    assert!(!writes(&a), "at once, before anything wakes up");
+    pass(6).await;
+    assert!(writes(&a), "the Lease was still its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_pause_the_replica_that_took_over_leads_alone() {
+    let server = Arc::new(Server::default());
+    let clock = clock();
+    let a = start_with(&server, "a", clock.clone(), ReadinessHandle::default());
+    pass(6).await;
+    clock.step(SignedDuration::from_secs(60));
+    lock(&server.lease).as_mut().unwrap()["spec"]["holderIdentity"] = json!("b");
+    lock(&server.lease).as_mut().unwrap()["metadata"]["resourceVersion"] = json!("99");
+    for _ in 0..240 {
+        assert!(!writes(&a));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(server.holder(), "b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wall_clock_that_goes_back_prolongs_nothing() {
+    let server = Arc::new(Server::default());
+    let clock = clock();
+    let a = start_with(&server, "a", clock.clone(), ReadinessHandle::default());
+    pass(6).await;
+    server.cut_off("a");
+    clock.step(SignedDuration::from_hours(-1));
+    assert!(writes(&a));
+    let began = Instant::now();
+    let stopped = first_moment(|| !writes(&a)).await;
+    assert!(stopped - began <= seconds(10), "{:?}", stopped - began);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_stands_for_election_once_it_is_ready_and_leads_on_when_it_is_not() {
+    let server = Arc::new(Server::default());
+    let readiness = ReadinessHandle::default();
+    readiness.wait_for("nodes");
+    let a = start_with(&server, "a", clock(), readiness.clone());
+    pass(3600).await;
+    assert!(!writes(&a));
+    assert_eq!(server.requests(), 0);
+    let b = start(&server, "b");
+    pass(6).await;
+    assert!(writes(&b));
+    b.release().await;
+    readiness.done("nodes");
+    pass(6).await;
+    assert!(writes(&a));
+    readiness.wait_for("nodes");
+    pass(60).await;
+    assert!(writes(&a));
+    a.release().await;
+    assert_eq!(server.holder(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_never_gets_ready_ends_when_asked() {
+    let server = Arc::new(Server::default());
+    let readiness = ReadinessHandle::default();
+    readiness.wait_for("pods");
+    let a = start_with(&server, "a", clock(), readiness);
+    pass(1).await;
+    a.release().await;
+    assert_eq!(server.requests(), 0);
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use super::number;
@@ -103,6 +103,14 @@ const SINGLE: [Single; 10] = [
     },
 ];
 
+/// Most series of one DaemonSet. Labels come from its name and from fixed lists, never from its annotations, status, nodes or
+/// pods; docs/reference/metrics.md documents the number.
+#[cfg(test)]
+pub(super) const SERIES: usize = Verdict::WORDS.len() + SINGLE.len() + LACKING + 1;
+
+/// Reasons for a missing available pod.
+const LACKING: usize = 4;
+
 impl Rollouts {
     /// From now on that is exported; `None`: the settings cannot be used, and nothing is known about the nodes.
     pub(super) fn set(&self, key: SetKey, rollout: Option<Rollout>) {
@@ -151,12 +159,14 @@ impl Collector for Rollouts {
             let is_invalid = rollout
                 .as_ref()
                 .is_none_or(|known| known.phase == Phase::Invalid);
-            (labels(key), is_invalid.into())
+            (labels(key), i64::from(is_invalid))
         });
         gauge(&mut encoder, INVALID, invalid)?;
         let lacking = plans().flat_map(|(key, rollout)| {
-            let counts = rollout.counts.lacking().into_iter();
-            counts.map(|(reason, count)| (series(key, "reason", reason), number(count)))
+            let counts: [_; LACKING] = rollout.counts.lacking();
+            counts
+                .into_iter()
+                .map(|(reason, count)| (series(key, "reason", reason), number(count)))
         });
         let help = "Targeted nodes without an available pod, by the reason";
         gauge(&mut encoder, ("without_available_pod", help), lacking)
@@ -180,10 +190,10 @@ fn series<'a>(key: &'a SetKey, label: &'static str, value: &'static str) -> [Lab
 }
 
 /// Writes a gauge with its series.
-fn gauge<L: EncodeLabelSet>(
+pub(super) fn gauge<L: EncodeLabelSet, V: EncodeGaugeValue>(
     encoder: &mut DescriptorEncoder<'_>,
     (name, help): (&str, &str),
-    series: impl Iterator<Item = (L, i64)>,
+    series: impl Iterator<Item = (L, V)>,
 ) -> fmt::Result {
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (labels, value) in series {

@@ -1,24 +1,39 @@
-//! The controller's connections: HTTP/2 where the API server speaks it, one for watches and one for everything else.
+//! The controller's connections: HTTP/2 where the API server speaks it.
 //!
-//! `kube` asks for HTTP/1.1 alone, where every request under way has a connection, and a TLS handshake, of its own. Here a batch of deletions
-//! shares one. Watches have another: what of them is not read yet may fill its window, and no write, least of all the renewal
-//! of the Lease, may wait for that.
+//! ```text
+//! calls   (lists, writes, the Lease)      one connection
+//! cluster (watches of Nodes, DaemonSets)  one connection
+//! groups  (watches of pods, revisions)    16 watches per connection, 16 connections; more watches share those evenly
+//! ```
 //!
-//! A connection that died without a word is noticed by a ping that nobody answers: where requests wait on it, within the time
-//! that a write may take.
+//! `kube` asks for HTTP/1.1 alone, where each request under way needs a connection, and a TLS handshake, of its own. Here a
+//! batch of deletions shares one. Unread watch events fill the window of a connection, so writes and the renewal of the Lease
+//! have another one than watches. API servers and proxies limit the streams of a connection, and a request above the limit
+//! waits without an error. So the number of DaemonSets must not decide whether the Nodes are heard: their watch shares a
+//! connection with two others, never with those of the groups. A watch that waits for its response is counted and logged.
+//!
+//! A ping that gets no answer reveals a connection that died silently: while requests wait on it, within the time that a
+//! write may take. A connection is opened when its first request is sent.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use http::Request;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
-use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Builder, Client as HttpClient, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
+use prometheus_client::metrics::gauge::Gauge;
 use tower::ServiceBuilder;
+use tracing::warn;
 
 /// Silence on a connection with requests under way after which a ping is sent, and how long its answer may take.
 /// Together less than [`WRITE_DEADLINE`](super::WRITE_DEADLINE).
@@ -30,20 +45,31 @@ const WATCH_PING: (Duration, Duration) = (Duration::from_secs(30), Duration::fro
 /// [`Gathering`](crate::controller::Gathering)).
 const WINDOWS: (u32, u32) = (1 << 20, 2 << 20);
 
-type Connector = TimeoutConnector<HttpsConnector<HttpConnector>>;
+/// Watches of groups per connection. Servers and proxies usually allow 100 or more (kube-apiserver, HAProxy: 100; nginx,
+/// AWS: 128); lower limits occur where operators harden them.
+const GROUP_STREAMS: usize = 16;
+/// Connections for watches of groups: with [`GROUP_STREAMS`] enough for 128 groups, and at 100 streams each for 800.
+const GROUP_CONNECTIONS: usize = 16;
+/// Time after which a watch without a response counts as waiting. An API server answers a watch as soon as it has begun.
+const LATE: Duration = Duration::from_secs(5);
 
-/// A client for the API server of `config`; does not talk to it yet.
+type Connector = TimeoutConnector<HttpsConnector<HttpConnector>>;
+type Http = HttpClient<Connector, Body>;
+
+/// A client for the API server of `config`; does not talk to it yet. `waiting` counts watches that wait for their response.
 ///
 /// Lists are not compressed: beside the API server that costs both sides more than it saves.
 ///
 /// # Errors
 /// When the certificates or headers of `config` cannot be used.
-pub(super) fn client(config: &Config) -> Result<Client> {
-    let (watches, calls) = (pool(config, WATCH_PING)?, pool(config, PING)?);
-    let send = move |request: Request<Body>| match is_watch(&request) {
-        true => watches.request(super::streaming::of_now(request)),
-        false => calls.request(request),
-    };
+pub(super) fn client(config: &Config, waiting: Gauge) -> Result<Client> {
+    let connections = Connections::new(
+        connector(config)?,
+        [builder(PING), builder(WATCH_PING)],
+        waiting,
+    );
+    let connections = Arc::new(connections);
+    let send = move |request| connections.clone().send(request);
     let stack = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
@@ -53,24 +79,190 @@ pub(super) fn client(config: &Config) -> Result<Client> {
     Ok(Client::new(stack, config.default_namespace.clone()))
 }
 
-fn is_watch(request: &Request<Body>) -> bool {
-    let mut asked = request.uri().query().unwrap_or_default().split('&');
-    asked.any(|parameter| ["watch=true", "watch=1"].contains(&parameter))
+/// All connections of a client.
+struct Connections {
+    connector: Connector,
+    calls: Http,
+    /// For watches of the whole cluster.
+    cluster: WatchConnection,
+    /// For watches of groups; grows on demand.
+    groups: Mutex<Vec<WatchConnection>>,
+    watches: Builder,
+    waiting: Gauge,
+    late: Duration,
 }
 
-fn pool(
-    config: &Config,
-    (interval, timeout): (Duration, Duration),
-) -> Result<HttpClient<Connector, Body>> {
+/// A connection for watches. A second one replaces it for a moment when the server closes it.
+#[derive(Clone)]
+struct WatchConnection {
+    http: Http,
+    /// Watches that are asked for or open.
+    open: Arc<AtomicUsize>,
+    /// Those among them that wait for their response.
+    late: Arc<AtomicUsize>,
+}
+
+/// One counted watch; ends when dropped.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One watch in the gauge of those that wait; ends when dropped.
+struct Waiting<'a>(&'a Gauge);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// Place of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Calls,
+    Cluster,
+    Groups,
+}
+
+impl Place {
+    fn of(request: &Request<Body>) -> Self {
+        let mut asked = request.uri().query().unwrap_or_default().split('&');
+        if !asked.any(|parameter| ["watch=true", "watch=1"].contains(&parameter)) {
+            return Self::Calls;
+        }
+        match request.uri().path().rsplit('/').next() {
+            Some("nodes" | "daemonsets") => Self::Cluster,
+            _ => Self::Groups,
+        }
+    }
+}
+
+impl Connections {
+    fn new(connector: Connector, [calls, watches]: [Builder; 2], waiting: Gauge) -> Self {
+        Self {
+            calls: calls.build(connector.clone()),
+            cluster: WatchConnection::new(watches.build(connector.clone())),
+            groups: Mutex::default(),
+            connector,
+            watches,
+            waiting,
+            late: LATE,
+        }
+    }
+
+    async fn send(
+        self: Arc<Self>,
+        request: Request<Body>,
+    ) -> Result<Response<impl hyper::body::Body<Data = Bytes, Error = hyper::Error>>, Error> {
+        let (connection, watch) = match Place::of(&request) {
+            Place::Calls => {
+                let response = self.calls.request(request).await?;
+                return Ok(response.map(|body| holding(body, None)));
+            }
+            Place::Cluster => self.cluster.begin(),
+            Place::Groups => self.group(),
+        };
+        let path = request.uri().path().to_owned();
+        let mut answer = connection.http.request(request);
+        let response = match tokio::time::timeout(self.late, &mut answer).await {
+            Ok(response) => response?,
+            Err(_) => {
+                let _late = Counted::new(&connection.late);
+                if self.waiting.inc() == 0 {
+                    warn!(
+                        path,
+                        seconds = self.late.as_secs(),
+                        "The API server does not answer a watch. A proxy or the API server may limit the streams of a connection \
+                         (--http2-max-streams-per-connection); the gauge yurt_ds_watch_streams_waiting counts such watches"
+                    );
+                }
+                let _waiting = Waiting(&self.waiting);
+                answer.await?
+            }
+        };
+        Ok(response.map(|body| holding(body, Some(watch))))
+    }
+
+    /// Begins a watch of a group: on the first connection with room, on a new one, or on the least used one.
+    fn group(&self) -> (WatchConnection, Counted) {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let chosen = match groups.iter().find(|connection| connection.has_room()) {
+            Some(chosen) => chosen,
+            None if groups.len() < GROUP_CONNECTIONS => {
+                let http = self.watches.build(self.connector.clone());
+                groups.push(WatchConnection::new(http));
+                &groups[groups.len() - 1]
+            }
+            None => {
+                let least = groups.iter().min_by_key(|connection| connection.load());
+                least.unwrap_or(&self.cluster) // there are some
+            }
+        };
+        chosen.begin()
+    }
+}
+
+impl WatchConnection {
+    fn new(http: Http) -> Self {
+        Self {
+            http,
+            open: Arc::default(),
+            late: Arc::default(),
+        }
+    }
+
+    fn begin(&self) -> (Self, Counted) {
+        (self.clone(), Counted::new(&self.open))
+    }
+
+    /// Watches that wait, and all.
+    fn load(&self) -> (usize, usize) {
+        let now = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+        (now(&self.late), now(&self.open))
+    }
+
+    /// A connection on which a watch waits is full, whatever the number.
+    fn has_room(&self) -> bool {
+        let (late, open) = self.load();
+        late == 0 && open < GROUP_STREAMS
+    }
+}
+
+/// The body of a response, which holds its place until its end.
+fn holding(
+    body: Incoming,
+    watch: Option<Counted>,
+) -> impl hyper::body::Body<Data = Bytes, Error = hyper::Error> {
+    body.map_frame(move |frame| {
+        let _held = &watch;
+        frame
+    })
+}
+
+fn builder((interval, timeout): (Duration, Duration)) -> Builder {
     let (window, connection_window) = WINDOWS;
-    Ok(HttpClient::builder(TokioExecutor::new())
+    let mut builder = HttpClient::builder(TokioExecutor::new());
+    builder
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .http2_keep_alive_interval(interval)
         .http2_keep_alive_timeout(timeout)
+        // Until the server has told its limit: what exceeds it would be refused.
+        .http2_initial_max_send_streams(1)
         .http2_initial_stream_window_size(window)
-        .http2_initial_connection_window_size(connection_window)
-        .build(connector(config)?))
+        .http2_initial_connection_window_size(connection_window);
+    builder
 }
 
 fn connector(config: &Config) -> Result<Connector> {
@@ -100,17 +292,205 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watches_are_told_from_everything_else() {
+    fn each_request_has_its_connection() {
         for (uri, expected) in [
-            ("/api/v1/pods?watch=true&resourceVersion=5", true),
-            ("/api/v1/pods?labelSelector=app%3Da&watch=1", true),
-            ("/api/v1/pods?labelSelector=watch%3Dtrue", false),
-            ("/api/v1/pods?watch=false", false),
-            ("/api/v1/namespaces/n/pods/watch", false),
+            ("/api/v1/nodes?watch=true&resourceVersion=5", Place::Cluster),
+            ("/apis/apps/v1/daemonsets?watch=true", Place::Cluster),
+            (
+                "/apis/apps.kruise.io/v1beta1/daemonsets?&watch=true",
+                Place::Cluster,
+            ),
+            ("/api/v1/pods?watch=true&resourceVersion=5", Place::Groups),
+            ("/api/v1/pods?labelSelector=app%3Da&watch=1", Place::Groups),
+            (
+                "/apis/apps/v1/namespaces/n/controllerrevisions?watch=true",
+                Place::Groups,
+            ),
+            ("/api/v1/nodes", Place::Calls),
+            ("/api/v1/pods?labelSelector=watch%3Dtrue", Place::Calls),
+            ("/api/v1/pods?watch=false", Place::Calls),
+            ("/api/v1/namespaces/n/pods/watch", Place::Calls),
         ] {
             let request = Request::get(uri).body(Body::empty()).unwrap();
-            assert_eq!(is_watch(&request), expected, "{uri}");
+            assert_eq!(Place::of(&request), expected, "{uri}");
         }
+    }
+
+    /// An API server that answers watches at once and never ends them.
+    struct Server {
+        address: std::net::SocketAddr,
+        /// Watches that are open, by path and number of their connection.
+        open: Arc<Mutex<Vec<(String, usize)>>>,
+        /// Ends the watches that are open when told to.
+        end: tokio::sync::watch::Sender<()>,
+        accepted: Arc<AtomicUsize>,
+    }
+
+    /// Starts a server with so many streams per connection.
+    async fn serve(streams: u32) -> Server {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = Server {
+            address: listener.local_addr().unwrap(),
+            open: Arc::default(),
+            end: tokio::sync::watch::Sender::default(),
+            accepted: Arc::default(),
+        };
+        let (open, accepted, end) = (
+            server.open.clone(),
+            server.accepted.clone(),
+            server.end.clone(),
+        );
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (open, end) = (open.clone(), end.clone());
+                let number = accepted.fetch_add(1, Ordering::Relaxed);
+                let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+                    let mut opened = open.lock().unwrap();
+                    opened.push((request.uri().path().to_owned(), number));
+                    let mut end = end.subscribe();
+                    let (sender, body) = http_body_util::channel::Channel::<Bytes>::new(1);
+                    tokio::spawn(async move {
+                        let _ended = end.changed().await;
+                        drop(sender);
+                    });
+                    std::future::ready(Ok::<_, std::convert::Infallible>(Response::new(body)))
+                });
+                let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                    .max_concurrent_streams(streams)
+                    .serve_connection(hyper_util::rt::TokioIo::new(stream), service);
+                tokio::spawn(connection);
+            }
+        });
+        server
+    }
+
+    impl Server {
+        /// The connections to this server, by HTTP/2 without TLS.
+        fn connections(&self, late: Duration) -> Arc<Connections> {
+            let mut config = Config::new(format!("http://{}", self.address).parse().unwrap());
+            config.root_cert = Some(Vec::new());
+            let builders = [PING, WATCH_PING].map(|ping| {
+                let mut builder = builder(ping);
+                builder.http2_only(true);
+                builder
+            });
+            let connections =
+                Connections::new(connector(&config).unwrap(), builders, Gauge::default());
+            Arc::new(Connections {
+                late,
+                ..connections
+            })
+        }
+
+        fn request(&self, path: &str) -> Request<Body> {
+            let uri = format!("http://{}{path}", self.address);
+            Request::get(uri).body(Body::empty()).unwrap()
+        }
+
+        fn opened(&self) -> usize {
+            self.open.lock().unwrap().len()
+        }
+    }
+
+    /// Begins a watch that is read to its end.
+    fn watch(connections: &Arc<Connections>, server: &Server, path: &str) {
+        let sent = connections.clone().send(server.request(path));
+        tokio::spawn(async move {
+            let response = sent.await.unwrap();
+            let _all = response.into_body().collect().await;
+        });
+    }
+
+    fn watch_groups(connections: &Arc<Connections>, server: &Server, count: usize) {
+        for number in 0..count {
+            let path = format!("/api/v1/namespaces/n/pods?watch=true&labelSelector=key-{number}");
+            watch(connections, server, &path);
+        }
+    }
+
+    async fn until(what: &str, holds: impl Fn() -> bool) {
+        for _ in 0..600 * crate::machine::BUSY {
+            if holds() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("not within the time: {what}");
+    }
+
+    const NODES: &str = "/api/v1/nodes?watch=true";
+
+    #[tokio::test]
+    async fn a_small_fleet_has_three_connections_and_a_large_one_as_many_as_it_needs() {
+        let server = serve(20).await;
+        let connections = server.connections(LATE);
+        assert_eq!(server.accepted.load(Ordering::Relaxed), 0);
+        watch(&connections, &server, NODES);
+        watch(&connections, &server, "/apis/apps/v1/daemonsets?watch=true");
+        watch_groups(&connections, &server, 2);
+        let _version = connections.clone().send(server.request("/version")).await;
+        until("five requests", || server.opened() == 5).await;
+        assert_eq!(server.accepted.load(Ordering::Relaxed), 3);
+        watch_groups(&connections, &server, 118);
+        until("all of them", || server.opened() == 123).await;
+        assert_eq!(
+            server.accepted.load(Ordering::Relaxed),
+            2 + 120_usize.div_ceil(GROUP_STREAMS)
+        );
+        assert_eq!(connections.waiting.get(), 0);
+        server.end.send_replace(());
+        until("none is open", || {
+            let groups = connections.groups.lock().unwrap();
+            groups.iter().all(|connection| connection.load() == (0, 0))
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn nodes_are_heard_while_groups_wait_for_streams_and_that_is_counted() {
+        let server = serve(4).await;
+        let connections = server.connections(Duration::from_secs(1));
+        let groups = GROUP_CONNECTIONS * GROUP_STREAMS + 10;
+        let served = GROUP_CONNECTIONS * 4;
+        watch_groups(&connections, &server, groups);
+        until("as many as the server takes", || server.opened() == served).await;
+        until("the others wait", || {
+            usize::try_from(connections.waiting.get()) == Ok(groups - served)
+        })
+        .await;
+        // The server does not answer on the other connections any more, and this one is served at once.
+        let nodes = connections.clone().send(server.request(NODES));
+        let answer =
+            tokio::time::timeout(Duration::from_secs(5) * crate::machine::BUSY, nodes).await;
+        assert!(answer.is_ok_and(|answer| answer.is_ok()));
+        assert_eq!(server.opened(), served + 1);
+        assert_eq!(
+            server.accepted.load(Ordering::Relaxed),
+            GROUP_CONNECTIONS + 1
+        );
+        // A watch that ends makes room for one that waits.
+        for round in 2.. {
+            server.end.send_replace(());
+            let expected = (served * round).min(groups) + 1;
+            until("the next ones", || server.opened() == expected).await;
+            if expected == groups + 1 {
+                break;
+            }
+        }
+        until("none waits", || connections.waiting.get() == 0).await;
+    }
+
+    /// A limit below ours: a connection on which watches wait gets no more of them.
+    #[tokio::test]
+    async fn a_connection_on_which_watches_wait_is_full() {
+        let server = serve(4).await;
+        let connections = server.connections(Duration::from_secs(1));
+        watch_groups(&connections, &server, 6);
+        until("two wait", || connections.waiting.get() == 2).await;
+        watch_groups(&connections, &server, 3);
+        until("three more", || server.opened() >= 7).await;
+        assert_eq!(server.opened(), 7);
+        assert_eq!(server.accepted.load(Ordering::Relaxed), 2);
     }
 
     /// In time for a write to be told as unanswered, and for the next one to have a connection that works.

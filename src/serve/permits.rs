@@ -1,17 +1,20 @@
-//! Permits to be connected: who has one, and who has to give it back when all are held and somebody else connects.
+//! Permits of connections, and the order in which connections lose them when all are held and another one arrives.
 //!
-//! Connecting costs nothing, so a permit is not kept by being silent: a newcomer gets that of the oldest connection
-//! that nothing is being done for. Only when something is being done for all of them is the newcomer turned away. No library for
-//! HTTP servers takes an idle connection back; a semaphore alone would let silent ones keep everybody else out.
+//! Connecting costs nothing, so a silent connection does not keep its permit. A new connection takes the permit of the peer
+//! address with the most connections: its oldest one without work in progress. If all connections have work in progress,
+//! the new one is turned away. HTTP libraries have no such rule, and a semaphore alone would let silent connections keep
+//! all others out.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// What a connection is about, in the order in which permits are taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum ConnectionState {
+pub(crate) enum ConnectionState {
     /// It never asked for anything.
     Silent,
     /// It asked before, and does not ask now or is slow to take its answer.
@@ -24,7 +27,7 @@ pub(super) enum ConnectionState {
 
 /// What a connection is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PermitSignal {
+pub(crate) enum PermitSignal {
     /// Nothing.
     Stay,
     /// Its permit is taken away.
@@ -35,7 +38,7 @@ pub(super) enum PermitSignal {
 
 /// The limit of connections, and who holds its permits. Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
-pub(super) struct ConnectionPermits {
+pub(crate) struct ConnectionPermits {
     limit: usize,
     held: Arc<Mutex<Held>>,
     /// How many connections may be closed slowly; others are cut off behind their answer.
@@ -51,13 +54,14 @@ struct Held {
 /// The other ends of the channels of a permit.
 #[derive(Debug)]
 struct Holder {
+    peer: Option<IpAddr>,
     state: watch::Sender<ConnectionState>,
     signal: watch::Sender<PermitSignal>,
 }
 
 /// Leave to be connected; given back when this is dropped.
 #[derive(Debug)]
-pub(super) struct ConnectionPermit {
+pub(crate) struct ConnectionPermit {
     number: u64,
     permits: Option<ConnectionPermits>,
     state: watch::Sender<ConnectionState>,
@@ -66,7 +70,7 @@ pub(super) struct ConnectionPermit {
 
 impl ConnectionPermits {
     /// So many.
-    pub(super) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self {
             limit,
             held: Arc::default(),
@@ -75,12 +79,12 @@ impl ConnectionPermits {
     }
 
     /// Leave to close a connection slowly, so that its last answer is read.
-    pub(super) fn linger(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) fn linger(&self) -> Option<OwnedSemaphorePermit> {
         self.lingering.clone().try_acquire_owned().ok()
     }
 
-    /// A permit, somebody else's if need be; `None` when all connections are busy.
-    pub(super) fn acquire(&self) -> Option<ConnectionPermit> {
+    /// Returns a permit for a connection from `peer`, taken from another connection if necessary; `None` when all are busy.
+    pub(crate) fn acquire(&self, peer: Option<IpAddr>) -> Option<ConnectionPermit> {
         let mut held = self.held();
         if held.holders.len() >= self.limit && !held.revoke_one() {
             return None;
@@ -90,6 +94,7 @@ impl ConnectionPermits {
         let state = watch::Sender::new(ConnectionState::Silent);
         let (sender, signal) = watch::channel(PermitSignal::Stay);
         let holder = Holder {
+            peer: peer.map(|address| address.to_canonical()),
             state: state.clone(),
             signal: sender,
         };
@@ -103,12 +108,12 @@ impl ConnectionPermits {
     }
 
     /// Takes a permit away for other reasons than a newcomer, if there is one that nothing is being done for.
-    pub(super) fn revoke_one(&self) {
+    pub(crate) fn revoke_one(&self) {
         self.held().revoke_one();
     }
 
     /// Tells everybody that the server ends.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         for holder in self.held().holders.values() {
             holder.signal.send_replace(PermitSignal::End);
         }
@@ -122,10 +127,16 @@ impl ConnectionPermits {
 impl Held {
     /// False when all are busy, or there is none.
     fn revoke_one(&mut self) -> bool {
-        let states = self.holders.iter();
-        let states = states.map(|(number, holder)| (*holder.state.borrow(), *number));
-        let idle = states.filter(|(state, _)| *state != ConnectionState::Busy);
-        let Some((_, oldest)) = idle.min() else {
+        let mut connections: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
+        for holder in self.holders.values() {
+            *connections.entry(holder.peer).or_default() += 1;
+        }
+        let idle = self.holders.iter().filter_map(|(number, holder)| {
+            let state = *holder.state.borrow();
+            let crowd = connections.get(&holder.peer).copied();
+            (state != ConnectionState::Busy).then_some((Reverse(crowd), state, *number))
+        });
+        let Some((_, _, oldest)) = idle.min() else {
             return false;
         };
         if let Some(holder) = self.holders.remove(&oldest) {
@@ -137,7 +148,7 @@ impl Held {
 
 impl ConnectionPermit {
     /// One that nobody takes away.
-    pub(super) fn unlimited() -> Self {
+    pub(crate) fn unlimited() -> Self {
         Self {
             number: 0,
             permits: None,
@@ -147,22 +158,22 @@ impl ConnectionPermit {
     }
 
     /// As [`ConnectionPermits::linger`].
-    pub(super) fn linger(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) fn linger(&self) -> Option<OwnedSemaphorePermit> {
         self.permits.as_ref()?.linger()
     }
 
     /// To say what its connection is about; clones are one.
-    pub(super) fn state(&self) -> watch::Sender<ConnectionState> {
+    pub(crate) fn state(&self) -> watch::Sender<ConnectionState> {
         self.state.clone()
     }
 
     /// What its connection is about, also after the permit was taken away.
-    pub(super) fn current(&self) -> ConnectionState {
+    pub(crate) fn current(&self) -> ConnectionState {
         *self.state.borrow()
     }
 
     /// Waits until the connection is told something.
-    pub(super) async fn signalled(&mut self) -> PermitSignal {
+    pub(crate) async fn signalled(&mut self) -> PermitSignal {
         let told = self
             .signal
             .wait_for(|signal| *signal != PermitSignal::Stay)
@@ -190,31 +201,47 @@ mod tests {
     #[test]
     fn the_oldest_that_nothing_is_done_for_makes_room() {
         let permits = ConnectionPermits::new(3);
-        let [first, second, third] = [0; 3].map(|_| permits.acquire().unwrap());
+        let [first, second, third] = [0; 3].map(|_| permits.acquire(None).unwrap());
         first.state.send_replace(ConnectionState::Idle);
-        let fourth = permits.acquire().unwrap();
+        let fourth = permits.acquire(None).unwrap();
         assert_eq!(
             (*first.signal.borrow(), *second.signal.borrow()),
             (PermitSignal::Stay, PermitSignal::Leave)
         );
         third.state.send_replace(ConnectionState::Busy);
         fourth.state.send_replace(ConnectionState::Slow);
-        let fifth = permits.acquire().unwrap();
+        let fifth = permits.acquire(None).unwrap();
         assert_eq!(
             (*first.signal.borrow(), *fourth.signal.borrow()),
             (PermitSignal::Leave, PermitSignal::Stay)
         );
         fifth.state.send_replace(ConnectionState::Busy);
-        let sixth = permits.acquire().unwrap();
+        let sixth = permits.acquire(None).unwrap();
         assert_eq!(*fourth.signal.borrow(), PermitSignal::Leave);
         sixth.state.send_replace(ConnectionState::Busy);
-        assert!(permits.acquire().is_none());
+        assert!(permits.acquire(None).is_none());
         drop(third);
-        assert!(permits.acquire().is_some());
+        assert!(permits.acquire(None).is_some());
         permits.end();
         assert_eq!(
             (*sixth.signal.borrow(), *first.signal.borrow()),
             (PermitSignal::End, PermitSignal::Leave)
         );
+    }
+    #[test]
+    fn a_crowd_from_one_address_takes_no_permit_from_others() {
+        let permits = ConnectionPermits::new(3);
+        let [crowded, other] = ["10.0.0.1", "::ffff:10.0.0.2"].map(|ip| ip.parse().ok());
+        let alone = permits.acquire(other).unwrap();
+        let [first, second] = [0; 2].map(|_| permits.acquire(crowded).unwrap());
+        let third = permits.acquire(crowded).unwrap();
+        let fourth = permits.acquire("10.0.0.3".parse().ok()).unwrap();
+        let told = |permit: &ConnectionPermit| *permit.signal.borrow();
+        for loses in [&first, &second] {
+            assert_eq!(told(loses), PermitSignal::Leave);
+        }
+        for keeps in [&alone, &third, &fourth] {
+            assert_eq!(told(keeps), PermitSignal::Stay);
+        }
     }
 }

@@ -1,0 +1,119 @@
+//! The page at `/metrics`, rendered at a bounded rate and shared by all answers.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+/// A page is kept for this many times the time it took to render, so that rendering takes 5 % of the thread at most.
+const REST: u32 = 20;
+
+/// Pages in memory at once: the newest, and older ones that slow readers have not read yet.
+const PAGES: usize = 3;
+
+/// The page at `/metrics`. Cheap to clone; all clones are one page.
+#[derive(Clone)]
+pub struct MetricsPage(Arc<Shared>);
+
+struct Shared {
+    render: Box<dyn Fn() -> String + Send + Sync>,
+    newest: Mutex<Option<Rendered>>,
+    places: Arc<Semaphore>,
+}
+
+struct Rendered {
+    bytes: Bytes,
+    fresh_until: Instant,
+}
+
+/// Text of a page. Its place is free again once the last reader has it.
+struct Placed {
+    text: String,
+    _place: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Placed {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+impl MetricsPage {
+    /// Creates a page from the function that renders it.
+    pub fn new(render: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Shared {
+            render: Box::new(render),
+            newest: Mutex::default(),
+            places: Arc::new(Semaphore::new(PAGES)),
+        }))
+    }
+
+    /// Returns the page, rendered now unless the last one is fresh enough or slow readers hold too many older ones.
+    pub(super) fn bytes(&self) -> Bytes {
+        let mut newest = self.0.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = Instant::now();
+        if let Some(page) = newest.as_ref().filter(|page| began < page.fresh_until) {
+            return page.bytes.clone();
+        }
+        let Ok(place) = self.0.places.clone().try_acquire_owned() else {
+            // The newest page has one of the places, so it is there.
+            let newest = newest.as_ref().map(|page| page.bytes.clone());
+            return newest.unwrap_or_default();
+        };
+        let mut text = (self.0.render)();
+        text.shrink_to_fit();
+        let ended = Instant::now();
+        let page = Rendered {
+            bytes: Bytes::from_owner(Placed {
+                text,
+                _place: place,
+            }),
+            fresh_until: ended + ended.duration_since(began) * REST,
+        };
+        newest.insert(page).bytes.clone()
+    }
+}
+
+impl fmt::Debug for MetricsPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MetricsPage").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    fn counted(took: Duration) -> (MetricsPage, Arc<AtomicUsize>) {
+        let count = Arc::new(AtomicUsize::new(0));
+        let rendered = count.clone();
+        let page = MetricsPage::new(move || {
+            std::thread::sleep(took);
+            rendered.fetch_add(1, Ordering::Relaxed).to_string()
+        });
+        (page, count)
+    }
+
+    #[test]
+    fn a_page_that_takes_long_is_not_rendered_for_each_answer() {
+        let (page, count) = counted(Duration::from_secs(1));
+        for _ in 0..1000 {
+            assert_eq!(page.bytes(), "0");
+        }
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_readers_hold_a_few_pages_and_each_new_one_is_rendered_without_them() {
+        let (page, count) = counted(Duration::ZERO);
+        let held: Vec<Bytes> = (0..100).map(|_| page.bytes()).collect();
+        assert_eq!(count.load(Ordering::Relaxed), PAGES);
+        assert_eq!(held.last().map(|page| &page[..]), Some(&b"2"[..]));
+        drop(held);
+        assert_eq!([page.bytes(), page.bytes()], ["3", "4"]);
+    }
+}
