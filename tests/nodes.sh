@@ -114,8 +114,9 @@ patches:
 ${OVERLAY_PATCHES:-}
 END_OF_OVERLAY
   kubectl apply -k "$dir/overlay" > /dev/null
-  add_components agent-bound-to-node max-surge pre-pull
+  add_components agent-bound-to-node "${components[@]}"
 }
+components=(controller-bound in-place lifecycle max-surge pre-pull)
 add_components() { # NAMES
   local name
   for name in "$@"; do kubectl apply -k "manifests/components/$name" > /dev/null; done
@@ -124,7 +125,7 @@ run_controller() {
   local token
   kubectl apply -f manifests/base/namespace.yaml > /dev/null
   kubectl apply -k manifests/base/rbac > /dev/null
-  add_components max-surge pre-pull
+  add_components "${components[@]}"
   token=$(kubectl -n yurt-ds create token yurt-ds-controller --duration 1h)
   cat > "$dir/controller.yaml" <<END_OF_KUBECONFIG
 apiVersion: v1

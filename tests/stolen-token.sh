@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What the holder of an agent's token can do under manifests/components/agent-bound-to-node, on a real API server (Kubernetes 1.30 or
-# newer, whose tokens say on which node their pod runs).
+# Checks what a stolen token can do, on a real API server (Kubernetes 1.30 or newer): an agent's token under
+# manifests/components/agent-bound-to-node, and the controller's under manifests/components/controller-bound.
 #
-#   stolen-token.sh KUBECONFIG [KUBECTL...]     of a user who may do everything
+#   stolen-token.sh KUBECONFIG [KUBECTL...]     of a user who may do everything; no controller of yurt-ds may run
 #
-# Two nodes, on each a pod of a DaemonSet, on the first one also a pod of nobody. The thief has the token of the agent there. Agents' account and
-# role stay on the cluster, the policy only if it was there before.
+# Each forbidden act has to be refused in the expected words, and each act that the program does has to pass. Accounts and roles stay on
+# the cluster; policies, and the definition of Advanced DaemonSets, only where they were there before.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -ge 1 ] || { sed -n '2,9p' "$0" >&2; exit 2; }
@@ -14,95 +14,54 @@ shift
 [ $# -gt 0 ] || set -- kubectl
 kubectl=("$@")
 space=stolen-token near=stolen-token-1 far=stolen-token-2
+advanced=daemonsets.apps.kruise.io
 work=$(mktemp -d)
+made=() # objects that are deleted at the end
 
 k() { "${kubectl[@]}" --kubeconfig "$admin" "$@"; }
 fail() { echo "stolen-token: $*" >&2; exit 1; }
 finish() {
+  set +e
   k delete namespace "$space" --wait=false
   k delete pods -n "$space" --all --force --grace-period 0
   k delete pod -n yurt-ds-edge "$space" --force --grace-period 0
+  k delete pod -n kube-system "$space" --force --grace-period 0
   k delete node "$near" "$far"
-  [ -n "${was_there-x}" ] || k delete -k manifests/components/agent-bound-to-node
+  k delete clusterrolebinding "$space"
+  for one in "${made[@]}"; do k delete "$one"; done
   rm -rf "$work"
 } > /dev/null 2>&1
 trap finish EXIT
-
-# What is there.
-for part in base/namespace.yaml base/ota-server/namespace.yaml base/ota-server/serviceaccount.yaml base/ota-server/clusterrole.yaml \
-  base/ota-server/binding.yaml; do
-  k apply -f "manifests/$part" > /dev/null
-done
-was_there=$(k get validatingadmissionpolicy yurt-ds-ota-server -o name --ignore-not-found)
-k apply -k manifests/components/agent-bound-to-node > /dev/null
-k create namespace "$space" > /dev/null
-for node in "$near" "$far"; do
-  k create -f - > /dev/null <<END
-{apiVersion: v1, kind: Node, metadata: {name: $node, labels: {scenario: $space}}}
-END
-  k patch node "$node" --subresource status -p '{"status": {"capacity": {"pods": "9"}, "allocatable": {"pods": "9"}}}' > /dev/null
-done
-k create -f - > /dev/null <<END
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: web, namespace: $space}
-spec:
-  updateStrategy: {type: OnDelete}
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      nodeSelector: {scenario: $space}
-      tolerations: [{operator: Exists}]
-      containers: [{name: main, image: none}]
-END
-pod_on() { k -n "$space" get pods -l app=web --field-selector "spec.nodeName=$1" -o name; }
-for ((tries = 0; tries < 600; tries++)); do
-  own=$(pod_on "$near") other=$(pod_on "$far")
-  [ -z "$own" ] || [ -z "$other" ] || break
-  sleep 0.5
-done
-[ -n "$own" ] && [ -n "$other" ] || fail "the DaemonSet has no pods"
-for ((tries = 0; tries < 600; tries++)); do
-  [ -z "$(k -n "$space" get serviceaccount default -o name --ignore-not-found)" ] || break
-  sleep 0.5
-done
-k create -f - > /dev/null <<END
-apiVersion: v1
-kind: Pod
-metadata: {name: lone, namespace: $space}
-spec: {nodeName: $near, containers: [{name: main, image: none}]}
-END
-need() { # POD STATUS: as the controller says it
-  k -n "$space" patch "$1" --subresource status -p "{\"status\": {\"conditions\": [{\"type\": \"PodNeedUpgrade\", \"status\": \"$2\"}]}}" > /dev/null
+add() { # OBJECT COMMAND: runs it, and has the object deleted at the end unless it was there before
+  [ -n "$(k get "$1" -o name --ignore-not-found)" ] || made+=("$1")
+  "${@:2}"
 }
-need pod/lone True
-k create -f - > /dev/null <<END
-apiVersion: v1
-kind: Pod
-metadata: {name: $space, namespace: yurt-ds-edge}
-spec: {nodeName: $near, serviceAccountName: yurt-ds-ota-server, containers: [{name: main, image: none}]}
-END
+until_there() { # WHAT COMMAND: waits for output
+  local tries
+  for ((tries = 0; tries < 600; tries++)); do
+    [ -z "$("${@:2}")" ] || return 0
+    sleep 0.5
+  done
+  fail "$1 did not come"
+}
 
-# The thief.
+# Requests with a token.
 server=$(k config view --raw --minify -o 'jsonpath={.clusters[0].cluster.server}')
 k config view --raw --minify --flatten -o 'jsonpath={.clusters[0].cluster.certificate-authority-data}' | base64 -d > "$work/ca.crt"
-bound=$(k -n yurt-ds-edge create token yurt-ds-ota-server --bound-object-kind Pod --bound-object-name "$space")
-unbound=$(k -n yurt-ds-edge create token yurt-ds-ota-server)
-thief() { # TOKEN ARGUMENTS
+thief() { # TOKEN ARGUMENTS: kubectl
   local token=$1
   shift
   HOME=$work "${kubectl[@]}" --kubeconfig /dev/null --server "$server" --certificate-authority "$work/ca.crt" --token "$token" -n "$space" "$@" 2>&1
 }
-marks() { # TOKEN POD PATCH [QUERY [TYPE]]: its status; kubectl would read it first, which agents may not
+call() { # TOKEN METHOD PATH BODY [TYPE]: without kubectl, which reads an object before it patches it
   local code
-  code=$(curl --silent --cacert "$work/ca.crt" --request PATCH --header "Authorization: Bearer $1" --data "$3" --output "$work/said" \
-    --header "Content-Type: application/${5:-strategic-merge}-patch+json" --write-out '%{http_code}' \
-    "$server/api/v1/namespaces/$space/pods/${2#pod/}/status${4:-}")
+  code=$(curl --silent --cacert "$work/ca.crt" --request "$2" --header "Authorization: Bearer $1" --data "$4" --output "$work/said" \
+    --header "Content-Type: application/${5:-json}" --write-out '%{http_code}' "$server$3")
   cat "$work/said"
-  [ "$code" = 200 ]
+  [ "${code:0:1}" = 2 ]
 }
-refused() { # WHAT WORDS COMMAND: with the words of who refuses
+strategic=strategic-merge-patch+json merge=merge-patch+json apply=apply-patch+yaml
+refused() { # WHAT WORDS COMMAND: with these words
   local what=$1 words=$2 said
   shift 2
   if said=$("$@"); then fail "$what was not refused: $said"; fi
@@ -115,50 +74,84 @@ allowed() { # WHAT COMMAND
   said=$("$@") || fail "$what was refused: $said"
   echo "allowed: $what"
 }
-ready='{"status": {"conditions": [{"type": "PodImageReady", "status": "False", "reason": "WaitPullImage"}]}}'
+in_force() { # WORDS COMMAND: a new policy is in force a moment later
+  local tries said
+  for ((tries = 0; tries < 600; tries++)); do
+    said=$("${@:2}" || true)
+    ! grep -qF "$1" <<< "$said" || return 0
+    sleep 0.5
+  done
+  fail "no policy answers '$1': $said"
+}
 
-# A new policy is in force a moment later.
-for ((tries = 0; tries < 600; tries++)); do
-  said=$(marks "$unbound" "$other" "$ready" '?dryRun=All' || true)
-  ! grep -q "the token is of an agent on no node" <<< "$said" || break
-  sleep 0.5
+# Objects: two nodes, a DaemonSet that yurt-ds updates in place, one that it does not manage, an Advanced one, and a pod without an owner.
+for part in base/namespace.yaml base/ota-server/namespace.yaml base/ota-server/serviceaccount.yaml base/ota-server/clusterrole.yaml \
+  base/ota-server/binding.yaml; do
+  k apply -f "manifests/$part" > /dev/null
 done
+k apply -k manifests/base/rbac > /dev/null
+for name in in-place lifecycle max-surge pre-pull; do k apply -k "manifests/components/$name" > /dev/null; done
+for part in clusterrole binding agent; do k apply -f "manifests/components/advanced/$part.yaml" > /dev/null; done
+add "crd/$advanced" k apply -f manifests/components/advanced/crd.yaml > /dev/null
+k wait --for=condition=Established "crd/$advanced" --timeout 5m > /dev/null
+for component in agent-bound-to-node controller-bound; do
+  while read -r policy; do add "$policy" true; done < <(
+    k kustomize "manifests/components/$component" | awk '/^kind: / { kind = tolower($2) } /^  name: / { print kind "/" $2 }')
+  k apply -k "manifests/components/$component" > /dev/null
+done
+k create namespace "$space" > /dev/null
+for node in "$near" "$far"; do
+  k create -f - > /dev/null <<END
+{apiVersion: v1, kind: Node, metadata: {name: $node, labels: {scenario: $space}}}
+END
+  k patch node "$node" --subresource status -p '{"status": {"capacity": {"pods": "99"}, "allocatable": {"pods": "99"}}}' > /dev/null
+done
+daemonset() { # NAME ANNOTATIONS
+  k create -f - > /dev/null <<END
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: $1, namespace: $space, annotations: {$2}}
+spec:
+  updateStrategy: {type: OnDelete}
+  selector: {matchLabels: {app: $1}}
+  template:
+    metadata: {labels: {app: $1}}
+    spec:
+      nodeSelector: {scenario: $space}
+      tolerations: [{operator: Exists}]
+      initContainers: [{name: first, image: none}]
+      containers: [{name: main, image: none, securityContext: {privileged: true}}]
+END
+}
+daemonset web ""
+daemonset place 'apps.openyurt.io/update-strategy: AdvancedRollingUpdate, apps.openyurt.io/rolling-update-type: InPlaceIfPossible'
+pod_on() { k -n "$space" get pods -l "app=${2:-web}" --field-selector "spec.nodeName=$1" -o name; } # NODE [DAEMONSET]
+for name in web place; do
+  for node in "$near" "$far"; do until_there "a pod of $name on $node" pod_on "$node" "$name"; done
+done
+until_there "the namespace's account" k -n "$space" get serviceaccount default -o name --ignore-not-found
+k create -f - > /dev/null <<END
+apiVersion: apps.kruise.io/v1beta1
+kind: DaemonSet
+metadata: {name: more, namespace: $space}
+spec:
+  selector: {matchLabels: {app: more}}
+  template:
+    metadata: {labels: {app: more}}
+    spec: {containers: [{name: main, image: none}]}
+END
+more=$(k -n "$space" get "$advanced" more -o 'jsonpath={.metadata.uid}')
+pod() { # NAME NAMESPACE [METADATA [SPEC]]
+  k create -f - > /dev/null <<END
+apiVersion: v1
+kind: Pod
+metadata: {name: $1, namespace: $2${3:+, $3}}
+spec: {nodeName: $near, containers: [{name: main, image: none}]${4:+, $4}}
+END
+}
+of_more="ownerReferences: [{apiVersion: apps.kruise.io/v1beta1, kind: DaemonSet, name: more, uid: $more, controller: true}]"
+pod lone "$space"
+pod "$space" yurt-ds-edge "" "serviceAccountName: yurt-ds-ota-server"
 
-refused "a pod for which no new version waits" "no new version waits" thief "$bound" delete "$own" --wait=false
-need "$own" True
-need "$other" True
-refused "the pod of another node" "the pod is on $far" thief "$bound" delete "$other" --wait=false
-refused "a condition of another node's pod" "the pod is on $far" marks "$bound" "$other" "$ready"
-refused "a pod of no DaemonSet" "pods of DaemonSets" thief "$bound" delete pod/lone --wait=false
-refused "a condition of such a pod" "pods of DaemonSets" marks "$bound" pod/lone "$ready"
-refused "a deletion that waits for nothing" "grace period" thief "$bound" delete "$own" --force --grace-period 0 --wait=false
-refused "a token that names no node" "on no node" thief "$unbound" delete "$own" --wait=false
-refused "another condition" "the condition PodImageReady, and no other" marks "$bound" "$own" \
-  '{"status": {"conditions": [{"type": "PodNeedUpgrade", "status": "False"}]}}'
-refused "a condition that is new" "the condition PodImageReady, and no other" marks "$bound" "$own" \
-  '{"status": {"conditions": [{"type": "example.io/mine", "status": "True"}]}}'
-refused "conditions that go" "the condition PodImageReady, and no other" marks "$bound" "$own" '{"status": {"conditions": []}}' '' merge
-for field in '"phase": "Failed"' '"message": "x"' '"podIP": "192.0.2.1", "podIPs": [{"ip": "192.0.2.1"}]' '"reason": "Evicted"'; do
-  refused "the status ${field%%:*}" "nothing of a pod's status but its conditions" marks "$bound" "$own" "{\"status\": {$field}}"
-done
-for field in '"labels": {"app": "mine"}' '"annotations": {"example.io/mine": "true"}' '"finalizers": ["example.io/mine"]'; do
-  refused "the metadata ${field%%:*}" "nothing of a pod's metadata" marks "$bound" "$own" "{\"metadata\": {$field}}"
-done
-refused "another image" "Forbidden" thief "$bound" patch "$own" -p '{"spec": {"containers": [{"name": "main", "image": "mine"}]}}'
-refused "a pod of its own" "Forbidden" thief "$bound" run mine --image mine
-refused "an eviction" "Forbidden" thief "$bound" create --raw "/api/v1/namespaces/$space/$(sed s#pod/#pods/# <<< "$own")/eviction" -f /dev/null
-refused "all pods at once" "Forbidden" thief "$bound" delete --raw "/api/v1/namespaces/$space/pods"
-refused "a Secret" "Forbidden" thief "$bound" get secrets
-refused "a DaemonSet" "Forbidden" thief "$bound" delete daemonset web --wait=false
-refused "a node" "Forbidden" thief "$bound" delete node "$far" --wait=false
-refused "the policy itself" "Forbidden" thief "$bound" delete validatingadmissionpolicy yurt-ds-ota-server --wait=false
-refused "another token" "forbidden" thief "$bound" -n yurt-ds-edge create token yurt-ds-ota-server
-
-# What an agent does.
-allowed "a pre-pull for its own pod" marks "$bound" "$own" "$ready"
-allowed "the upgrade of its own pod" thief "$bound" delete "$own" --wait=false
-[ -n "$(k -n "$space" get "$own" -o 'jsonpath={.metadata.deletionTimestamp}' --ignore-not-found)" ] ||
-  [ "$(pod_on "$near")" != "$own" ] || fail "the pod was not deleted"
-for survivor in "$other" pod/lone; do
-  [ -z "$(k -n "$space" get "$survivor" -o 'jsonpath={.metadata.deletionTimestamp}')" ] || fail "$survivor was deleted"
-done
+. tests/stolen-token/agent.sh
+. tests/stolen-token/controller.sh

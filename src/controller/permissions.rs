@@ -1,14 +1,14 @@
 //! What the controller may do, asked at the start instead of found out in the middle of a rollout; and, where a write was refused
 //! for want of it, until it is granted.
 //!
-//! [`NEEDED`] is the one list: the check below walks it, and a test compares it with `manifests/base/rbac`, both ways. [`EXTRA`] is
-//! what only some settings need, compared with `manifests/components`: whoever may make pods can run anything anywhere.
+//! [`NEEDED`] lists the rights of `manifests/base/rbac`, [`COMPONENTS`] and [`ADVANCED`] those of `manifests/components`, which only some
+//! settings need. Tests compare them with the manifests in both directions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
-use kube::api::{ListParams, PostParams};
+use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
@@ -17,9 +17,14 @@ use tracing::{debug, info, warn};
 use super::events::{Events, Severity, Subject};
 use super::kinds::Kinds;
 use super::metrics::Metrics;
+use super::reflector::list_each;
 use super::server;
-use crate::core::names::{BASE_RBAC, KRUISE_GROUP, MAX_SURGE_RBAC};
-use crate::core::{Reading, RollingUpdateType, Strategy};
+use crate::core::names::{
+    ADVANCED_RBAC, BASE_RBAC, IN_PLACE_RBAC, KRUISE_GROUP, LIFECYCLE_RBAC, MAX_SURGE_RBAC,
+    PRE_PULL_RBAC,
+};
+use crate::core::settings::OnFailure;
+use crate::core::{Reading, RefusedWrite, RollingUpdateType, SetKind, Strategy};
 use crate::index::{Index, SetKey};
 use crate::k8s::DaemonSet;
 use crate::k8s::client::{CallError, WRITE_DEADLINE, within};
@@ -32,8 +37,8 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// How often a permission that is missing is asked for again.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
-/// Everything the controller asks of the API server, and nothing else.
-pub const NEEDED: [Permission; 22] = [
+/// Rights of every installation: enough to delete and evict pods and to write status.
+pub const NEEDED: [Permission; 20] = [
     // What is to be rolled out, and the conditions that tools wait for.
     cluster("apps", "daemonsets", "get"),
     cluster("apps", "daemonsets", "list"),
@@ -46,20 +51,18 @@ pub const NEEDED: [Permission; 22] = [
     // Which nodes are there, and which are online.
     cluster("", "nodes", "list"),
     cluster("", "nodes", "watch"),
-    // The pods: deleting or patching one is how a node is updated, the status carries PodNeedUpgrade.
+    // The pods: deleting one updates its node, and its status carries PodNeedUpgrade and readiness gates.
     cluster("", "pods", "get"),
     cluster("", "pods", "list"),
     cluster("", "pods", "watch"),
     cluster("", "pods", "delete"),
     // With disruption: evict, instead of deleting it.
     cluster("", "pods/eviction", "create"),
-    cluster("", "pods", "patch"),
     cluster("", "pods/status", "patch"),
     cluster("events.k8s.io", "events", "create"),
-    // Image pre-pull: the Jobs on nodes.
+    // Jobs that pull images ahead on nodes.
     cluster("batch", "jobs", "list"),
     cluster("batch", "jobs", "watch"),
-    cluster("batch", "jobs", "delete"),
     // Why pods cannot be made, or do not become Ready.
     cluster("", "events", "list"),
     // A name cannot limit create: the object is not there yet.
@@ -72,36 +75,53 @@ pub const NEEDED_FOR_ELECTION: [Permission; 2] = [
     lease(PermissionScope::Lease, "update"),
 ];
 
-/// The manifests that grant what is always needed.
-pub const BASE: &str = BASE_RBAC;
-
-/// A permission that only some settings need.
+/// Rights that a feature adds to the base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OptionalPermission {
-    /// What they need.
-    pub permission: Permission,
-    /// The settings.
-    pub setting: &'static str,
-    /// The manifests that grant it.
-    pub component: &'static str,
+pub struct Component {
+    /// The rights.
+    pub permissions: &'static [Permission],
+    /// Name of the feature in a sentence.
+    pub feature: &'static str,
+    /// Folder of the manifests that grant them.
+    pub folder: &'static str,
 }
 
-/// With max-surge the new pod is made here, and handed over to the DaemonSet.
-pub const SURGE: OptionalPermission = OptionalPermission {
-    permission: cluster("", "pods", "create"),
-    setting: "max-surge",
-    component: MAX_SURGE_RBAC,
+/// Updates in place: one patch of the running pod.
+pub const IN_PLACE: Component = Component {
+    permissions: &[cluster("", "pods", "patch")],
+    feature: "updating pods in place",
+    folder: IN_PLACE_RBAC,
 };
 
-/// Image pre-pull: a Job on the node.
-pub const PRE_PULL: OptionalPermission = OptionalPermission {
-    permission: cluster("batch", "jobs", "create"),
-    setting: "pulling images ahead",
-    component: "manifests/components/pre-pull",
+/// Hooks: the mark on a pod that waits.
+pub const LIFECYCLE: Component = Component {
+    permissions: &[cluster("", "pods", "patch")],
+    feature: "lifecycle",
+    folder: LIFECYCLE_RBAC,
 };
+
+/// Surge: the new pod is created here, and handed over to the DaemonSet.
+pub const MAX_SURGE: Component = Component {
+    permissions: &[cluster("", "pods", "create"), cluster("", "pods", "patch")],
+    feature: "max-surge",
+    folder: MAX_SURGE_RBAC,
+};
+
+/// Images that are pulled ahead: a Job on the node.
+pub const PRE_PULL: Component = Component {
+    permissions: &[
+        cluster("batch", "jobs", "create"),
+        cluster("batch", "jobs", "delete"),
+    ],
+    feature: "pulling images ahead",
+    folder: PRE_PULL_RBAC,
+};
+
+/// Components for settings of native DaemonSets.
+pub const COMPONENTS: [Component; 4] = [IN_PLACE, LIFECYCLE, MAX_SURGE, PRE_PULL];
 
 /// What Advanced DaemonSets add: their pods, revisions and status are made by this controller.
-pub const ADVANCED: [Permission; 10] = [
+pub const ADVANCED: [Permission; 11] = [
     cluster(KRUISE_GROUP, "daemonsets", "get"),
     cluster(KRUISE_GROUP, "daemonsets", "list"),
     cluster(KRUISE_GROUP, "daemonsets", "watch"),
@@ -112,45 +132,54 @@ pub const ADVANCED: [Permission; 10] = [
     cluster("apps", "controllerrevisions", "patch"),
     cluster("apps", "controllerrevisions", "delete"),
     cluster("", "pods", "create"),
+    cluster("", "pods", "patch"),
     // Whether Kruise's manager runs beside this one.
     lease(PermissionScope::KruiseLease, "get"),
 ];
 
-/// The manifests that grant it.
-pub const ADVANCED_RBAC: &str = "manifests/components/advanced";
-
-/// What settings add.
-pub const EXTRA: [OptionalPermission; 2] = [SURGE, PRE_PULL];
-
-impl OptionalPermission {
-    /// Whether a DaemonSet with this strategy needs it. That owners may ask for images is no use of a setting: they are told
-    /// what is missing when they do.
+impl Component {
+    /// Whether a DaemonSet with this strategy needs it. Owners of nodes ask for images without a setting: what is missing is reported
+    /// to them when they do.
     fn is_for(&self, strategy: &Strategy) -> bool {
-        match *self {
-            SURGE => !strategy.max_surge.is_zero(),
+        let is_in_place = strategy.rolling_update_type == RollingUpdateType::InPlaceIfPossible;
+        match self.folder {
+            IN_PLACE_RBAC => is_in_place || strategy.on_failure == OnFailure::RevertInPlace,
+            LIFECYCLE_RBAC => strategy.pre_delete.as_ref().is_some_and(|hook| hook.asks()),
+            MAX_SURGE_RBAC => !strategy.max_surge.is_zero(),
             _ => match strategy.image_predownload_parallelism {
                 Some(nodes) => !nodes.is_zero(),
-                None => strategy.rolling_update_type == RollingUpdateType::InPlaceIfPossible,
+                None => is_in_place,
             },
         }
     }
+
+    fn grants(&self, verb: &str, resource: &str) -> bool {
+        is_among(self.permissions, verb, resource)
+    }
 }
 
-/// What grants a permission.
-pub fn granted_by(verb: &str, resource: &str) -> &'static str {
-    let extra = EXTRA
-        .iter()
-        .find(|extra| extra.permission.is_for(verb, resource));
-    let is_advanced = || {
-        let mut base = NEEDED.iter().chain(&NEEDED_FOR_ELECTION);
-        let mut added = ADVANCED.iter();
-        !base.any(|known| known.is_for(verb, resource))
-            && added.any(|known| known.is_for(verb, resource))
-    };
-    match extra {
-        Some(extra) => extra.component,
-        None if is_advanced() => ADVANCED_RBAC,
-        None => BASE,
+fn is_among(known: &[Permission], verb: &str, resource: &str) -> bool {
+    known.iter().any(|known| known.is_for(verb, resource))
+}
+
+/// Manifests that grant `verb` on `resource` for a DaemonSet of this kind; `write`: what the request was for, if it was a step of a
+/// rollout. Several components grant the same right.
+pub fn granted_by(
+    (verb, resource): (&str, &str),
+    kind: SetKind,
+    write: Option<RefusedWrite>,
+) -> &'static str {
+    let is_base =
+        is_among(&NEEDED, verb, resource) || is_among(&NEEDED_FOR_ELECTION, verb, resource);
+    let is_advanced = is_among(&ADVANCED, verb, resource);
+    let component = COMPONENTS.iter().find(|one| one.grants(verb, resource));
+    match (write, component) {
+        _ if is_base => BASE_RBAC,
+        (Some(write), _) => write.granted_by(kind),
+        _ if is_advanced && kind == SetKind::Advanced => ADVANCED_RBAC,
+        (None, Some(component)) => component.folder,
+        (None, None) if is_advanced => ADVANCED_RBAC,
+        (None, None) => BASE_RBAC,
     }
 }
 
@@ -161,8 +190,27 @@ pub struct Missing {
     always: Vec<Permission>,
     /// Of what Advanced DaemonSets need.
     advanced: Vec<Permission>,
-    /// Of what settings need, with the DaemonSets that have those settings.
-    for_settings: Vec<(OptionalPermission, Vec<SetKey>)>,
+    /// Components that are in use and not granted.
+    components: Vec<MissingComponent>,
+}
+
+/// A component that is in use and not granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct MissingComponent {
+    component: Component,
+    lacks: Vec<Permission>,
+    /// DaemonSets that use it.
+    users: Vec<SetKey>,
+}
+
+impl Missing {
+    /// Whether the lists that `/ready` waits for, and with it the election, cannot arrive.
+    pub fn keeps_unready(&self) -> bool {
+        let mut lacking = self.always.iter().chain(&self.advanced);
+        let is_listed =
+            |resource| ["daemonsets", "controllerrevisions", "nodes"].contains(&resource);
+        lacking.any(|lacks| ["list", "watch"].contains(&lacks.verb) && is_listed(lacks.resource))
+    }
 }
 
 /// Asks for every permission, each until there is an answer; logs and counts what is missing. What only settings need is missing
@@ -181,7 +229,7 @@ pub async fn missing(
             continue;
         }
         if !is_granted(client, lease_namespace, permission).await {
-            note(permission, metrics);
+            note(permission, BASE_RBAC, metrics);
             missing.always.push(permission);
         }
     }
@@ -192,53 +240,87 @@ pub async fn missing(
             "The Lease is looked for in this namespace; the manifests grant it where they put the controller, which --lease-namespace names"
         );
     }
-    // Nobody needs it where there can be none.
+    // A cluster without the kind needs none of it.
     if kinds.advanced && server::serves_advanced(client).await {
         for permission in ADVANCED {
             if !is_granted(client, lease_namespace, permission).await {
-                note(permission, metrics);
+                note(permission, ADVANCED_RBAC, metrics);
                 missing.advanced.push(permission);
             }
         }
     }
-    for extra in EXTRA {
-        if !is_granted(client, lease_namespace, extra.permission).await {
-            let users = users(client, extra).await;
-            if !users.is_empty() {
-                note(extra.permission, metrics);
-                missing.for_settings.push((extra, users));
+    let mut ungranted = Vec::new();
+    for component in COMPONENTS {
+        let mut lacks = Vec::new();
+        for permission in component.permissions.iter().copied() {
+            if !is_granted(client, lease_namespace, permission).await {
+                lacks.push(permission);
             }
+        }
+        if !lacks.is_empty() {
+            ungranted.push((component, lacks));
+        }
+    }
+    // Without that right the list would never be answered, and nothing be reported.
+    let may_list = !is_among(&missing.always, "list", "daemonsets");
+    if !ungranted.is_empty() && may_list {
+        let (keys, index) = native_sets(client).await;
+        for (component, lacks) in ungranted {
+            let needs = |key: &&SetKey| match index.reading(key).as_deref() {
+                Some(Reading::Strategy { strategy, .. }) => component.is_for(strategy),
+                _ => false,
+            };
+            let users: Vec<SetKey> = keys.iter().filter(needs).cloned().collect();
+            if users.is_empty() {
+                continue;
+            }
+            for permission in &lacks {
+                note(*permission, component.folder, metrics);
+            }
+            missing.components.push(MissingComponent {
+                component,
+                lacks,
+                users,
+            });
         }
     }
     missing
 }
 
-fn note(permission: Permission, metrics: &Metrics) {
+fn note(permission: Permission, apply: &'static str, metrics: &Metrics) {
     let (verb, resource) = (permission.verb, permission.resource_and_group());
-    let apply = granted_by(permission.verb, permission.resource);
     warn!(verb, %resource, apply, "The service account lacks a permission that these manifests grant");
     metrics.permission_missing(verb, &resource, true);
 }
 
 /// Where it is told that a request was refused for want of a permission.
 #[derive(Clone, Debug)]
-pub struct DeniedPermissions(UnboundedSender<Permission>);
+pub struct DeniedPermissions(UnboundedSender<DeniedPermission>);
+
+/// A right that a request lacked, and the manifests that grant it.
+pub type DeniedPermission = (Permission, &'static str);
 
 impl DeniedPermissions {
     /// Such a place, and what reads it.
-    pub fn new() -> (Self, UnboundedReceiver<Permission>) {
+    pub fn new() -> (Self, UnboundedReceiver<DeniedPermission>) {
         let (told, heard) = unbounded_channel();
         (Self(told), heard)
     }
 
-    /// That `verb` on `resource` (without its group) was refused so.
+    /// Reports that `verb` on `resource` (without its group) was refused.
     pub fn tell(&self, verb: &str, resource: &str) {
-        let extra = EXTRA.iter().map(|extra| &extra.permission);
-        let mut known = NEEDED.iter().chain(extra).chain(&ADVANCED);
+        let apply = granted_by((verb, resource), SetKind::Native, None);
+        self.tell_write((verb, resource), apply);
+    }
+
+    /// Reports the same of a write; `apply`: the manifests that grant it.
+    pub fn tell_write(&self, (verb, resource): (&str, &str), apply: &'static str) {
+        let components = COMPONENTS.iter().flat_map(|one| one.permissions);
+        let mut known = NEEDED.iter().chain(components).chain(&ADVANCED);
         let meant = known.find(|known| known.is_for(verb, resource));
         if let Some(permission) = meant {
             // Nobody hears it while the process ends.
-            let _ended = self.0.send(*permission);
+            let _ended = self.0.send((*permission, apply));
         }
     }
 }
@@ -249,16 +331,13 @@ pub async fn follow(
     client: &Client,
     lease_namespace: &str,
     missing: &Missing,
-    mut told: UnboundedReceiver<Permission>,
+    mut told: UnboundedReceiver<DeniedPermission>,
     metrics: &Metrics,
     lost: impl Fn(Permission),
 ) {
-    let extra = missing
-        .for_settings
-        .iter()
-        .map(|(extra, _)| extra.permission);
-    let known = missing.always.iter().chain(&missing.advanced).copied();
-    let mut lacking: BTreeSet<Permission> = known.chain(extra).collect();
+    let components = missing.components.iter().flat_map(|one| &one.lacks);
+    let known = missing.always.iter().chain(&missing.advanced);
+    let mut lacking: BTreeSet<Permission> = known.chain(components).copied().collect();
     loop {
         let heard = tokio::select! {
             heard = told.recv() => heard,
@@ -274,13 +353,13 @@ pub async fn follow(
                 continue;
             }
         };
-        let Some(permission) = heard else {
+        let Some((permission, apply)) = heard else {
             return;
         };
         if !lacking.contains(&permission) && !is_granted(client, lease_namespace, permission).await
         {
             lacking.insert(permission);
-            note(permission, metrics);
+            note(permission, apply, metrics);
             lost(permission);
         }
     }
@@ -298,22 +377,17 @@ async fn is_granted(client: &Client, lease_namespace: &str, permission: Permissi
     answer.status.is_some_and(|status| status.allowed)
 }
 
-/// The DaemonSets whose settings need it, at this moment. Who gets such a setting later is told when it is used.
-async fn users(client: &Client, extra: OptionalPermission) -> Vec<SetKey> {
-    let api: Api<DaemonSet> = Api::all(client.clone());
-    let params = ListParams::default();
-    let list = || within(WRITE_DEADLINE, async { api.list(&params).await });
-    let sets = until_answered(list).await.items;
-    let mut index = Index::default();
-    for set in &sets {
-        index.apply_set(set);
-    }
-    let keys = sets.iter().filter_map(|set| SetKey::of(&set.metadata));
-    let needs = |key: &SetKey| match index.reading(key) {
-        Some(Reading::Strategy { strategy, .. }) => extra.is_for(strategy),
-        _ => false,
+/// Native DaemonSets with their settings, at this moment. A missing right of a DaemonSet that gets a setting later is reported when it
+/// is used.
+async fn native_sets(client: &Client) -> (Vec<SetKey>, Index) {
+    let list = || async {
+        let mut index = Index::default();
+        let apply = |set: DaemonSet| drop(index.apply_set(&set));
+        list_each(client, None, "", apply).await?;
+        Ok(index)
     };
-    keys.filter(needs).collect()
+    let index = until_answered(list).await;
+    (index.keys().cloned().collect(), index)
 }
 
 /// The first answer.
@@ -344,29 +418,35 @@ pub fn report(missing: &Missing, lease_namespace: &str, events: &Events) {
     if !missing.always.is_empty() {
         let names: Vec<String> = missing.always.iter().map(Permission::describe).collect();
         sentences.push(format!(
-            "The controller's service account lacks: {}. Apply manifests/base/rbac of this version.",
+            "The controller's service account lacks: {}. Grant it: kubectl apply -k {BASE_RBAC}.",
             names.join(", ")
         ));
     }
     if !missing.advanced.is_empty() {
         let names: Vec<String> = missing.advanced.iter().map(Permission::describe).collect();
         sentences.push(format!(
-            "The controller's service account lacks: {}, which Advanced DaemonSets need. Apply {ADVANCED_RBAC} of this version, or \
-             run with --controllers native.",
+            "The controller's service account lacks: {}, which Advanced DaemonSets need. Grant it: kubectl apply -k {ADVANCED_RBAC}, \
+             or run with --controllers native.",
             names.join(", ")
         ));
     }
-    for (extra, users) in &missing.for_settings {
+    for MissingComponent {
+        component,
+        lacks,
+        users,
+    } in &missing.components
+    {
+        let names: Vec<String> = lacks.iter().map(Permission::describe).collect();
         let first = users.first().map(ToString::to_string).unwrap_or_default();
         let more = match users.len() {
             0 | 1 => String::new(),
             users => format!(" and {} more", users - 1),
         };
         sentences.push(format!(
-            "The controller's service account lacks: {}, which {} needs ({first}{more}). Apply {} of this version.",
-            extra.permission.describe(),
-            extra.setting,
-            extra.component
+            "The controller's service account lacks: {}, which {} of {first}{more} needs. Grant it: kubectl apply -k {}.",
+            names.join(", "),
+            component.feature,
+            component.folder
         ));
     }
     if !sentences.is_empty() {
@@ -383,10 +463,10 @@ pub fn report_lost(permission: Permission, lease_namespace: &str, events: &Event
         let lacks = permission.describe();
         let apply = match permission.group {
             KRUISE_GROUP => ADVANCED_RBAC,
-            _ => BASE,
+            _ => BASE_RBAC,
         };
         let note = format!(
-            "The controller's service account lacks: {lacks}. What it knew before may be old by now. Apply {apply} of this version."
+            "The controller's service account lacks: {lacks}. What it knew before may be old by now. Grant it: kubectl apply -k {apply}."
         );
         let about = Subject::lease(lease_namespace);
         events.publish(&about, Severity::Warning, PERMISSION_MISSING, &note);

@@ -1,5 +1,6 @@
 //! What a refused write means: for the pod that it was about, or for all writes.
 
+use crate::core::foreign::cut;
 use crate::core::messages::refusals::lacks_permission;
 use crate::k8s::client::{CallError, Failure};
 
@@ -114,10 +115,7 @@ pub(super) fn sentence(message: &str, pod: &str) -> String {
     if said.is_empty() {
         said = "it does not say why".to_owned();
     }
-    match said.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &said[..end]),
-        None => said,
-    }
+    cut(&said, LONGEST).into_owned()
 }
 
 #[cfg(test)]

@@ -101,6 +101,8 @@ roles() {
 found = sorted((b["kind"], b["roleRef"]["name"], s["name"]) for b in json.load(sys.stdin)["items"]
   for s in b.get("subjects", []) if "yurt-ds" in s.get("namespace", "") + s["name"])
 assert found == [("ClusterRoleBinding", "yurt-ds-controller", "yurt-ds-controller"),
+  ("ClusterRoleBinding", "yurt-ds-controller-in-place", "yurt-ds-controller"),
+  ("ClusterRoleBinding", "yurt-ds-controller-lifecycle", "yurt-ds-controller"),
   ("ClusterRoleBinding", "yurt-ds-controller-max-surge", "yurt-ds-controller"),
   ("ClusterRoleBinding", "yurt-ds-controller-pre-pull", "yurt-ds-controller"),
   ("ClusterRoleBinding", "yurt-ds-ota-server", "yurt-ds-ota-server"),

@@ -1,5 +1,6 @@
 //! The list against the manifests, and against a server that says no.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,15 +9,22 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
+use kube::api::ListParams;
 use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::clock::Clock;
+use crate::core::names::{
+    IN_PLACE_UPDATE_READY, KRUISE_POD_READY, POD_IMAGE_READY, POD_NEED_UPGRADE,
+};
 use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
+use crate::core::settings::lifecycle::LIFECYCLE;
 use crate::core::settings::max_surge::MAX_SURGE;
+use crate::core::settings::on_failure::ON_FAILURE;
 use crate::core::settings::rolling_update_type::ROLLING_UPDATE_TYPE;
 use crate::core::settings::update_strategy::UPDATE_STRATEGY;
+use crate::index::OWN_CONDITIONS;
 use crate::k8s::permission::testing::granted;
 use crate::sim::cluster::{Cluster, ClusterOptions};
 
@@ -44,32 +52,109 @@ fn the_manifests_grant_exactly_what_is_needed() {
 
 #[test]
 fn each_component_grants_exactly_what_its_setting_needs() {
-    let max_surge = include_str!("../../../manifests/components/max-surge/clusterrole.yaml");
-    let pre_pull = include_str!("../../../manifests/components/pre-pull/clusterrole.yaml");
-    for (extra, file) in [(SURGE, max_surge), (PRE_PULL, pre_pull)] {
-        let Permission {
-            scope,
-            group,
-            resource,
-            verb,
-        } = extra.permission;
-        let [group, resource, verb] = [group, resource, verb].map(str::to_owned);
+    for component in COMPONENTS {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(component.folder);
+        let file = folder.join("clusterrole.yaml");
+        let file =
+            std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file:?}: {error}"));
+        let wanted = component.permissions.iter().map(|p| {
+            let text = |text: &str| text.to_owned();
+            (p.scope, text(p.group), text(p.resource), text(p.verb))
+        });
         assert_eq!(
-            granted(file, PermissionScope::Cluster),
-            [(scope, group, resource, verb)].into()
-        );
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(extra.component);
-        assert!(
-            folder.join("kustomization.yaml").exists(),
+            granted(&file, PermissionScope::Cluster),
+            wanted.collect(),
             "{}",
-            extra.component
+            component.folder
         );
-        assert_eq!(
-            granted_by(extra.permission.verb, extra.permission.resource),
-            extra.component
-        );
+        assert!(folder.join("kustomization.yaml").exists());
+        for permission in component.permissions {
+            let is_base = is_among(&NEEDED, permission.verb, permission.resource);
+            assert!(!is_base, "{} grants what the base does", component.folder);
+        }
     }
-    assert_eq!(granted_by("delete", "pods"), "manifests/base/rbac");
+}
+
+/// A holder of the token must not change or create anything that runs, with the base alone.
+#[test]
+fn the_base_deletes_and_evicts_pods_and_writes_status_alone() {
+    let writes = NEEDED.iter().filter(|one| {
+        one.scope == PermissionScope::Cluster && !["get", "list", "watch"].contains(&one.verb)
+    });
+    let writes: Vec<String> = writes.map(Permission::describe).collect();
+    assert_eq!(
+        writes,
+        [
+            "patch daemonsets/status.apps",
+            "delete pods",
+            "create pods/eviction",
+            "patch pods/status",
+            "create events.events.k8s.io"
+        ]
+    );
+}
+
+#[test]
+fn a_refused_write_names_the_component_of_its_feature() {
+    #[track_caller]
+    fn case(right: (&str, &str), kind: SetKind, write: Option<RefusedWrite>, expected: &str) {
+        assert_eq!(granted_by(right, kind, write), expected);
+    }
+    let (native, advanced) = (SetKind::Native, SetKind::Advanced);
+    let (patch, status) = (("patch", "pods"), ("patch", "pods/status"));
+    for (write, expected) in [
+        (RefusedWrite::Renew, IN_PLACE_RBAC),
+        (RefusedWrite::Mark, LIFECYCLE_RBAC),
+        (RefusedWrite::Unmark, LIFECYCLE_RBAC),
+        (RefusedWrite::HandOver, MAX_SURGE_RBAC),
+    ] {
+        case(patch, native, Some(write), expected);
+        case(patch, advanced, Some(write), ADVANCED_RBAC);
+        // Marks and updates in place begin with a condition.
+        case(status, native, Some(write), BASE_RBAC);
+    }
+    let create = Some(RefusedWrite::Create);
+    case(("create", "pods"), native, create, MAX_SURGE_RBAC);
+    case(("create", "pods"), advanced, None, ADVANCED_RBAC);
+    case(patch, advanced, None, ADVANCED_RBAC);
+    case(
+        ("delete", "pods"),
+        native,
+        Some(RefusedWrite::Delete),
+        BASE_RBAC,
+    );
+    case(("create", "pods/eviction"), native, None, BASE_RBAC);
+    case(("create", "jobs"), advanced, None, PRE_PULL_RBAC);
+    case(("delete", "jobs"), native, None, PRE_PULL_RBAC);
+}
+
+/// The admission policies name the conditions that the controller writes.
+#[test]
+fn the_policies_permit_exactly_the_conditions_that_are_written() {
+    let names = |file: &str, variable: &str| -> BTreeSet<String> {
+        let (_, rest) = file
+            .split_once(&format!("- name: {variable}\n"))
+            .expect(variable);
+        let list = rest.lines().next().expect("a list");
+        list.split('"')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect()
+    };
+    let written = |types: &[&str]| -> BTreeSet<String> {
+        types.iter().map(|kind| (*kind).to_owned()).collect()
+    };
+    let status = include_str!("../../../manifests/components/controller-bound/status.yaml");
+    assert_eq!(names(status, "own"), written(&OWN_CONDITIONS));
+    let pods = include_str!("../../../manifests/components/controller-bound/pods.yaml");
+    let of_pods = [
+        POD_NEED_UPGRADE,
+        POD_IMAGE_READY,
+        KRUISE_POD_READY,
+        IN_PLACE_UPDATE_READY,
+    ];
+    assert_eq!(names(pods, "ownConditions"), written(&of_pods));
 }
 
 #[test]
@@ -84,10 +169,11 @@ fn the_component_of_advanced_daemonsets_grants_exactly_what_they_need() {
         ("list", "daemonsets.apps.kruise.io", ADVANCED_RBAC),
         ("patch", "daemonsets/status.apps.kruise.io", ADVANCED_RBAC),
         ("create", "controllerrevisions", ADVANCED_RBAC),
-        ("list", "controllerrevisions", BASE),
-        ("list", "daemonsets", BASE),
+        ("list", "controllerrevisions", BASE_RBAC),
+        ("list", "daemonsets", BASE_RBAC),
     ] {
-        assert_eq!(granted_by(verb, resource), expected, "{verb} {resource}");
+        let found = granted_by((verb, resource), SetKind::Native, None);
+        assert_eq!(found, expected, "{verb} {resource}");
     }
 }
 
@@ -97,8 +183,9 @@ async fn what_a_setting_needs_is_missing_only_while_a_daemonset_has_the_setting(
     let cluster = Cluster::new(ClusterOptions::new(clock.clone(), 1));
     let client = cluster.client("yurt-ds");
     let _denied = cluster.deny(|request| {
-        let makes = request.verb == "create" && request.subresource.is_empty();
-        makes && ["pods", "jobs"].contains(&request.resource.as_str())
+        let changes =
+            ["create", "patch"].contains(&request.verb.as_str()) && request.subresource.is_empty();
+        changes && ["pods", "jobs"].contains(&request.resource.as_str())
     });
     let lacking = async || missing(&client, "yurt-ds", (true, BOTH), &Metrics::new()).await;
     let sets: Api<k8s_openapi::api::apps::v1::DaemonSet> = Api::default_namespaced(client.clone());
@@ -128,21 +215,37 @@ async fn what_a_setting_needs_is_missing_only_while_a_daemonset_has_the_setting(
     add("place", "AdvancedRollingUpdate", place).await;
     let pulls = json!({ IMAGE_PREDOWNLOAD_PARALLELISM: "0" });
     add("never", "AdvancedRollingUpdate", pulls).await;
+    let back = json!({ ON_FAILURE: "RevertInPlace" });
+    add("back", "AdvancedRollingUpdate", back).await;
+    let gate = json!({ LIFECYCLE: r#"{"preDelete": {"markPodNotReady": true}}"# });
+    add("gate", "AdvancedRollingUpdate", gate).await;
+    let hook = json!({ LIFECYCLE: r#"{"preDelete": {"finalizersHandler": ["x/y"]}}"# });
+    add("hook", "AdvancedRollingUpdate", hook).await;
     let found = lacking().await;
     let users: Vec<(&str, usize)> = found
-        .for_settings
+        .components
         .iter()
-        .map(|(extra, users)| (extra.setting, users.len()))
+        .map(|one| (one.component.feature, one.users.len()))
         .collect();
     assert!(found.always.is_empty());
-    assert_eq!(users, [("max-surge", 2), ("pulling images ahead", 1)]);
+    assert_eq!(
+        users,
+        [
+            ("updating pods in place", 2),
+            ("lifecycle", 1),
+            ("max-surge", 2),
+            ("pulling images ahead", 1)
+        ]
+    );
 
     let (events, _sending) = super::super::events::start(client, "me", clock, Metrics::new());
     report(&found, "yurt-ds", &events);
     let said = format!("{events:?}");
     for sentence in [
-        "lacks: create pods, which max-surge needs (default/again and 1 more). Apply manifests/components/max-surge",
-        "lacks: create jobs.batch, which pulling images ahead needs (default/place). Apply manifests/components/pre-pull",
+        "lacks: patch pods, which updating pods in place of default/back and 1 more needs. Grant it: kubectl apply -k manifests/components/in-place.",
+        "lacks: patch pods, which lifecycle of default/hook needs. Grant it: kubectl apply -k manifests/components/lifecycle.",
+        "lacks: create pods, patch pods, which max-surge of default/again and 1 more needs. Grant it: kubectl apply -k manifests/components/max-surge.",
+        "lacks: create jobs.batch, which pulling images ahead of default/place needs. Grant it: kubectl apply -k manifests/components/pre-pull.",
     ] {
         assert!(said.contains(sentence), "{said}");
     }
@@ -152,6 +255,10 @@ async fn what_a_setting_needs_is_missing_only_while_a_daemonset_has_the_setting(
 async fn what_is_missing_becomes_one_event_and_a_metric_that_name_it() {
     let service = tower::service_fn(|request: Request<Body>| async move {
         let is_discovery = request.method() == http::Method::GET;
+        if request.uri().path() == "/apis/apps/v1/daemonsets" {
+            let body = Full::new(Bytes::from(r#"{ "metadata": {}, "items": [] }"#));
+            return Ok(Response::new(body));
+        }
         let body = request
             .into_body()
             .collect()
@@ -162,7 +269,7 @@ async fn what_is_missing_becomes_one_event_and_a_metric_that_name_it() {
             let resource = json!({ "name": "daemonsets", "singularName": "", "namespaced": true, "kind": "DaemonSet", "verbs": [] });
             let list = json!({ "groupVersion": "apps.kruise.io/v1beta1", "resources": [resource] });
             let body = Full::new(Bytes::from(list.to_string()));
-            return Ok::<_, Infallible>(Response::new(body));
+            return Ok(Response::new(body));
         }
         let mut review: SelfSubjectAccessReview = serde_json::from_slice(&body).expect("a review");
         let asked = review.spec.resource_attributes.clone().unwrap_or_default();
@@ -186,8 +293,7 @@ async fn what_is_missing_becomes_one_event_and_a_metric_that_name_it() {
             "patch daemonsets/status",
             "delete pods",
             "create pods/eviction",
-            "patch pods/status",
-            "delete jobs"
+            "patch pods/status"
         ]
     );
     let added: Vec<String> = missing.advanced.iter().map(Permission::describe).collect();
@@ -208,11 +314,11 @@ async fn what_is_missing_becomes_one_event_and_a_metric_that_name_it() {
     let said = format!("{events:?}");
     assert!(
         said.contains(
-            "patch daemonsets/status.apps, delete pods, create pods/eviction, patch pods/status, delete jobs.batch."
+            "patch daemonsets/status.apps, delete pods, create pods/eviction, patch pods/status."
         ),
         "{said}"
     );
-    let sentence = "delete controllerrevisions.apps, which Advanced DaemonSets need. Apply manifests/components/advanced";
+    let sentence = "delete controllerrevisions.apps, which Advanced DaemonSets need. Grant it: kubectl apply -k manifests/components/advanced";
     assert!(said.contains(sentence), "{said}");
 }
 
@@ -265,4 +371,44 @@ async fn what_is_missing_is_asked_for_until_it_is_granted() {
     assert_eq!(lost.lock().unwrap().len(), 1);
     drop(lacking);
     following.await.expect("it ends with those who tell it");
+}
+
+/// Lists that never arrive are no ground for a decision, and the reason is reported without a leader.
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_may_not_list_says_so_and_never_takes_the_lease() {
+    let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+    let cluster = Cluster::new(ClusterOptions::new(clock.clone(), 1));
+    let denied = cluster.deny(|request| request.resource == "nodes");
+    let (_end, ending) = crate::shutdown::channel();
+    let config = crate::controller::ControllerConfig {
+        client: cluster.client("yurt-ds"),
+        clock,
+        settings: crate::controller::lease::Settings {
+            namespace: "default".to_owned(),
+            identity: "one".to_owned(),
+            duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            renew_every: Duration::from_secs(5),
+        },
+        elects: true,
+        metrics: Metrics::new(),
+        readiness: crate::serve::ReadinessHandle::default(),
+        gathering: crate::controller::Gathering::default(),
+        kinds: BOTH,
+    };
+    tokio::spawn(crate::controller::run(config, ending));
+    sleep(Duration::from_secs(600)).await;
+    let client = cluster.client("test");
+    let leases: Api<k8s_openapi::api::coordination::v1::Lease> =
+        Api::namespaced(client.clone(), "default");
+    let lease = async || leases.get_opt(crate::core::names::LEASE).await.unwrap();
+    assert!(lease().await.is_none());
+    let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(client, "default");
+    let events = events.list(&ListParams::default()).await.unwrap().items;
+    let mut reasons = events.iter().map(|event| event.reason.as_deref());
+    assert!(reasons.any(|reason| reason == Some(PERMISSION_MISSING)));
+    drop(denied);
+    sleep(Duration::from_secs(60)).await;
+    let holder = lease().await.and_then(|lease| lease.spec?.holder_identity);
+    assert_eq!(holder.as_deref(), Some("one"));
 }
