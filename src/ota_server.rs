@@ -3,7 +3,7 @@
 //! ```text
 //!                        ┌─ watch ──► memory ──► document (GET /pods, ETag)     state (disk)
 //! API server ◄───────────┤              │
-//!                        └─ actions ◄───┴──── route ◄── origin ◄── listen ◄──── owner (loopback)
+//!                        └─ actions ◄───┴──── route ◄── origin ◄── listen ◄──── owner (loopback, Unix socket)
 //!                           (upgrade, imagepull)
 //! ```
 //!
@@ -17,7 +17,7 @@ mod answer_body;
 mod body;
 mod cloud;
 mod document;
-mod json_list;
+pub(crate) mod group;
 mod last_sync;
 mod listen;
 mod origin;
@@ -33,12 +33,16 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-use anyhow::{Context, Result};
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, bail};
+use futures::future::OptionFuture;
 use tokio::net::TcpListener;
 use tracing::{info, warn};
 
 pub use self::agent::{Agent, AgentConfig};
 pub use self::answer_body::AnswerBody;
+use self::listen::socket::{Socket, SocketConfig};
 pub use self::listen::{serve, serve_stream};
 use crate::cli::ota_server::OtaServerArgs;
 use crate::clock::Clock;
@@ -48,7 +52,7 @@ use crate::shutdown::Shutdown;
 /// The process: listens, watches, answers, and ends when asked to.
 ///
 /// # Errors
-/// When it cannot start: no usable credentials, a port that is taken, a name that cannot be one.
+/// When it cannot start: no usable credentials, a port or socket that is taken, a name that cannot be one.
 pub async fn start(args: OtaServerArgs, shutdown: Shutdown) -> Result<()> {
     let source = Source {
         kubeconfig: args.kubeconfig.clone(),
@@ -56,11 +60,22 @@ pub async fn start(args: OtaServerArgs, shutdown: Shutdown) -> Result<()> {
         ..Source::default()
     };
     let client = client::connect(&source, Role::OtaServer).await?;
-    let listener = TcpListener::bind(args.listen).await.with_context(|| {
-        let address = args.listen;
-        format!("cannot listen on {address} (--listen): is another ota-server, or YurtHub, listening there?")
-    })?;
-    let address = listener.local_addr()?;
+    let port = match args.listen.0 {
+        Some(address) => Some(bind(address, "--listen").await?),
+        None => None,
+    };
+    let probes = match args.probe_listen {
+        Some(address) => Some(bind(address, "--probe-listen").await?),
+        None => None,
+    };
+    let socket = match socket_config(&args)? {
+        Some(config) => Some((Socket::open(&config).await?, config)),
+        None => None,
+    };
+    if port.is_none() && socket.is_none() {
+        bail!("no owner could ask: --listen is none, and --socket names no path");
+    }
+    let address = local_address(port.as_ref())?;
     let agent = Agent::start(AgentConfig {
         client,
         node: args.node_name,
@@ -68,17 +83,57 @@ pub async fn start(args: OtaServerArgs, shutdown: Shutdown) -> Result<()> {
         state_dir: args.state_dir,
         manifest_dir: args.manifest_dir,
         allowed_hosts: args.allowed_host,
-        listen: Some(address),
+        listen: address,
     })?;
-    info!(%address, version = env!("CARGO_PKG_VERSION"), "Listening");
-    if !address.ip().is_loopback() {
+    info!(
+        address = address.map(tracing::field::display),
+        socket = socket
+            .as_ref()
+            .map(|(_, config)| tracing::field::display(config)),
+        probes = local_address(probes.as_ref())?.map(tracing::field::display),
+        version = env!("CARGO_PKG_VERSION"),
+        "Listening"
+    );
+    if let Some(address) = address
+        && !listen::is_loopback(address.ip())
+    {
         warn!(
             %address,
             "Whoever reaches this address may read and upgrade the pods of this node: there is no password; use a \
              loopback address (--listen), or a firewall"
         );
     }
-    serve(listener, agent.clone(), shutdown).await;
+    let served = |endpoint: TcpListener| serve(endpoint, agent.clone(), shutdown.clone());
+    let probed = |endpoint| listen::serve_probes(endpoint, agent.clone(), shutdown.clone());
+    let spoken = |(socket, _)| listen::serve_socket(socket, agent.clone(), shutdown.clone());
+    tokio::join!(
+        OptionFuture::from(port.map(served)),
+        OptionFuture::from(probes.map(probed)),
+        OptionFuture::from(socket.map(spoken)),
+    );
     agent.close().await;
     Ok(())
+}
+
+async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| {
+        format!("cannot listen on {address} ({flag}): is another ota-server, or YurtHub, listening there?")
+    })
+}
+
+fn local_address(listener: Option<&TcpListener>) -> Result<Option<SocketAddr>> {
+    let address = listener.map(TcpListener::local_addr).transpose();
+    address.context("a listener has no address")
+}
+
+fn socket_config(args: &OtaServerArgs) -> Result<Option<SocketConfig>> {
+    let Some(path) = &args.socket else {
+        return Ok(None);
+    };
+    let group = args.socket_group.as_deref().map(group::id).transpose()?;
+    Ok(Some(SocketConfig {
+        path: path.clone(),
+        mode: args.socket_mode,
+        group,
+    }))
 }

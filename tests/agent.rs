@@ -1,8 +1,16 @@
 //! The real agent as a process, and everything that goes wrong around it: its API server, its disk, its clients.
 
-use std::sync::Arc;
+use std::fs::Permissions;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -13,9 +21,10 @@ use tokio::time::Instant;
 use yurt_ds::sim::cluster::{Fault, RequestInfo};
 
 use crate::support::agents::{Agent, Answer, other_addresses};
+use crate::support::binary::{ANY_PORT, Process};
 use crate::support::link::Way;
 use crate::support::machine::BUSY;
-use crate::support::served::{Running, Served, node, path};
+use crate::support::served::{NAMESPACE, Running, Served, node, path};
 
 const DISCONNECTED: &str = "OTA upgrade is not allowed when node is disconnected to cloud";
 
@@ -580,11 +589,228 @@ fn only_this_machine_reaches_it() {
             let reached = TcpStream::connect((other, running.address.port())).await;
             assert!(reached.is_err(), "reached by {other}");
         }
-        let default = std::process::Command::new(env!("CARGO_BIN_EXE_yurt-ds"))
+        let default = Command::new(env!("CARGO_BIN_EXE_yurt-ds"))
             .args(["ota-server", "--help"])
             .output()?;
         let help = String::from_utf8(default.stdout)?;
         assert!(help.contains("[default: 127.0.0.1:10267]"), "{help}");
+        Ok(())
+    });
+}
+
+/// Starts the agent of a node on a socket in its home, without the port, and waits until it knows its pods.
+async fn at_socket(served: &Served, number: usize) -> anyhow::Result<(Agent, PathBuf, SocketAddr)> {
+    let name = node(number);
+    let (mut process, socket) = on_socket(served, number)?;
+    let probes = process.address().await?;
+    let agent = Agent::at_socket(socket.clone(), Mutex::new(process));
+    until(&agent, "GET", "/ready", 200).await?;
+    assert!(socket.starts_with(served.home(&name)));
+    Ok((agent, socket, probes))
+}
+
+fn on_socket(served: &Served, number: usize) -> anyhow::Result<(Process, PathBuf)> {
+    let name = node(number);
+    let socket = served.home(&name).join("ota.sock");
+    let mut command = served.command(&name, &name, "none")?;
+    command.arg("--socket").arg(&socket);
+    command.args(["--socket-mode", "0600", "--probe-listen", ANY_PORT]);
+    let process = Process::start(&mut command, served.home(&format!("{name}.log")))?;
+    Ok((process, socket))
+}
+
+/// Runs `ctl` with that server, and returns its exit code and what it printed.
+fn ctl(
+    program: &Path,
+    socket: &Path,
+    line: &str,
+    user: Option<u32>,
+) -> anyhow::Result<(i32, String)> {
+    let mut command = Command::new(program);
+    command.arg("ctl").args(line.split(' '));
+    command
+        .arg("--server")
+        .arg(format!("unix://{}", socket.display()));
+    if let Some(user) = user {
+        command.uid(user).gid(user).current_dir("/");
+    }
+    let output = command.output()?;
+    let mut text = String::from_utf8(output.stdout)?;
+    text += &String::from_utf8(output.stderr)?;
+    Ok((output.status.code().context("no exit code")?, text))
+}
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_yurt-ds");
+
+#[test]
+fn a_socket_serves_without_the_port_what_the_port_serves() {
+    play(async {
+        let served = Served::start(2).await?;
+        let (agent, socket, probes) = at_socket(&served, 1).await?;
+        let mode = std::fs::metadata(&socket)?.permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
+        let before = served.pod_on(1).await?;
+        assert_eq!(read(&agent).await?, [before.name_any()]);
+        let upgrade = served.path(1, "upgrade").await?;
+        let foreign = [("host", "localhost"), ("origin", "http://evil.example")];
+        let refused = agent.call("POST", &upgrade, &foreign).await?;
+        assert_eq!(refused.status, 403, "{}", refused.text());
+        let answer = agent.call("POST", &upgrade, &[("host", "any")]).await?;
+        assert!(
+            answer.text().starts_with("Start updating pod "),
+            "{}",
+            answer.text()
+        );
+        until_replaced(&served, 1, &before).await?;
+
+        // The port for probes has nothing to read, and nothing to do.
+        let probes = Agent::at(probes, (), String::new);
+        until(&probes, "GET", "/ready", 200).await?;
+        until(&probes, "GET", "/live", 200).await?;
+        for (method, path) in [
+            ("GET", "/pods"),
+            ("GET", "/yurt-ds/v1/upgrades"),
+            ("POST", &*upgrade),
+        ] {
+            let answer = probes.call(method, path, &[]).await?;
+            let word = answer.header("x-ota-reason");
+            assert_eq!(
+                (answer.status.as_u16(), word),
+                (403, "ProbesOnly"),
+                "{path}"
+            );
+        }
+
+        let (_agent, socket, _) = at_socket(&served, 2).await?;
+        let before = served.pod_on(2).await?;
+        let (code, text) = ctl(Path::new(PROGRAM), &socket, "pods -o json", None)?;
+        assert_eq!(code, 0, "{text}");
+        assert!(text.contains(&before.name_any()), "{text}");
+        let line = format!("upgrade {NAMESPACE}/{}", before.name_any());
+        let (code, text) = ctl(Path::new(PROGRAM), &socket, &line, None)?;
+        assert_eq!(code, 0, "{text}");
+        until_replaced(&served, 2, &before).await
+    });
+}
+
+async fn until_replaced(served: &Served, number: usize, before: &Pod) -> anyhow::Result<()> {
+    let deadline = Instant::now() + SOON * 2;
+    loop {
+        match served.pod_on(number).await {
+            Ok(pod) if pod.uid() != before.uid() => return Ok(()),
+            _ => anyhow::ensure!(
+                Instant::now() < deadline,
+                "{} is still there",
+                before.name_any()
+            ),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[test]
+fn a_socket_is_replaced_after_a_kill_and_removed_at_the_end_and_taken_from_no_agent() {
+    play(async {
+        let served = Served::start(1).await?;
+        let (agent, socket, _) = at_socket(&served, 1).await?;
+        let (mut second, _) = on_socket(&served, 1)?;
+        let ended = second.address().await;
+        assert!(ended.is_err(), "two agents on one socket");
+        let said = second.log();
+        let sentence = format!("cannot listen on the socket {}", socket.display());
+        assert!(said.contains(&sentence), "{said}");
+        assert!(said.contains("another process listens there"), "{said}");
+        assert_eq!(read(&agent).await?.len(), 1);
+        drop(agent); // by SIGKILL
+        assert!(socket.exists());
+        let (code, text) = ctl(Path::new(PROGRAM), &socket, "pods", None)?;
+        assert_eq!(code, 7, "{text}");
+        assert!(text.contains("no process listens on it"), "{text}");
+        let (mut process, _) = on_socket(&served, 1)?;
+        process.address().await?;
+        let (code, text) = ctl(Path::new(PROGRAM), &socket, "pods", None)?;
+        assert_eq!(code, 0, "{text}");
+        process.end().await?;
+        assert!(!socket.exists());
+        let (code, text) = ctl(Path::new(PROGRAM), &socket, "pods", None)?;
+        assert_eq!(code, 7, "{text}");
+        assert!(text.contains("there is no such socket"), "{text}");
+        Ok(())
+    });
+}
+
+#[test]
+fn the_mode_of_a_socket_keeps_other_users_out() {
+    play(async {
+        let served = Served::start(1).await?;
+        let (_agent, socket, _) = at_socket(&served, 1).await?;
+        let directory = socket.parent().context("no directory")?;
+        if std::fs::metadata(directory)?.uid() != 0 {
+            return Ok(()); // only root has a program run as another user
+        }
+        // A directory that this user may enter, and a program that it may read.
+        let open = tempfile::tempdir()?;
+        std::fs::set_permissions(open.path(), Permissions::from_mode(0o755))?;
+        let program = open.path().join("yurt-ds");
+        std::fs::copy(PROGRAM, &program)?;
+        let near = open.path().join("ota.sock");
+        std::fs::rename(&socket, &near)?;
+        let stranger = Some(65_534);
+        let (code, text) = ctl(&program, &near, "pods", stranger)?;
+        assert_eq!(code, 7, "{text}");
+        let why = format!(
+            "permission denied; {} belongs to group root and has mode 0600",
+            near.display()
+        );
+        assert!(text.contains(&why), "{text}");
+        std::fs::set_permissions(&near, Permissions::from_mode(0o606))?;
+        let (code, text) = ctl(&program, &near, "pods", stranger)?;
+        assert_eq!(code, 0, "{text}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_loopback_address_in_ipv6_form_serves_this_machine() {
+    play(async {
+        let served = Served::start(1).await?;
+        let log = served.home("mapped.log");
+        let mut command = served.command(&node(1), &node(1), "[::ffff:127.0.0.1]:0")?;
+        let process = Process::start(&mut command, log)?;
+        let port = until_listening(&process).await?;
+        let process = Mutex::new(process);
+        let agent = Agent::at((Ipv4Addr::LOCALHOST, port).into(), process, String::new);
+        until(&agent, "GET", "/ready", 200).await?;
+        Ok(())
+    });
+}
+
+/// Waits for the port in the log of an agent at an address in IPv6 form.
+async fn until_listening(process: &Process) -> anyhow::Result<u16> {
+    let deadline = Instant::now() + SOON * 2;
+    loop {
+        let log = process.log();
+        let after = log.split("[::ffff:127.0.0.1]:").nth(1);
+        let digits = after.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
+        if let Some(port) = digits.and_then(|digits| digits.parse().ok()) {
+            return Ok(port);
+        }
+        anyhow::ensure!(Instant::now() < deadline, "{log}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[test]
+fn an_agent_that_no_owner_could_ask_does_not_start() {
+    play(async {
+        let served = Served::start(1).await?;
+        let ended = served.command(&node(1), &node(1), "none")?.output()?;
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(!ended.status.success());
+        assert!(
+            said.contains("--listen is none, and --socket names no path"),
+            "{said}"
+        );
         Ok(())
     });
 }

@@ -18,26 +18,34 @@ pub enum EdgeVerb {
 }
 
 impl EdgeVerb {
-    /// The server that is asked.
-    pub fn server(&self) -> &str {
+    /// The server that is asked, if one was named.
+    pub fn server(&self) -> Option<&str> {
         let edge = match self {
             Self::Pods(args) => &args.edge,
             Self::Upgrade(args) => &args.edge,
             Self::Imagepull(args) => &args.edge,
         };
-        &edge.server
+        edge.server.as_deref()
     }
 }
 
-/// Where the server of a node listens unless told otherwise (OpenYurt's port).
+/// Address of the server of a node by default (OpenYurt's port).
 pub const SERVER: &str = "http://127.0.0.1:10267";
+/// Path of its Unix socket in the manifests.
+pub const SOCKET: &str = "/run/yurt-ds/ota.sock";
 
 /// Flags that say which node is meant.
 #[derive(Clone, Debug, Args)]
 pub struct EdgeArgs {
-    /// The node's own server: yurt-ds ota-server, or YurtHub
-    #[arg(long, env = "YURT_DS_SERVER", default_value = SERVER, value_name = "URL", help_heading = "Node")]
-    pub server: String,
+    /// The node's own server (yurt-ds ota-server, or YurtHub), as http://HOST:PORT or unix://PATH [default:
+    /// unix:///run/yurt-ds/ota.sock if it answers, else http://127.0.0.1:10267]
+    #[arg(
+        long,
+        env = "YURT_DS_SERVER",
+        value_name = "URL",
+        help_heading = "Node"
+    )]
+    pub server: Option<String>,
 }
 
 /// Flags of `yurt-ds ctl pods`.

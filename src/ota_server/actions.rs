@@ -272,10 +272,11 @@ impl Actions {
 /// Check 11: the write failed, and the log says why.
 fn not_applied(verb: ActionVerb, key: &PodKey, what: &str, error: &CallError) -> Answer {
     warn!(pod = %key, %error, "Cannot {what}");
-    verb.not_applied(match error.failure() {
-        Failure::Forbidden => Reason::Forbidden,
-        _ => Reason::ApplyFailed,
-    })
+    match (error.refused_by_admission(), error.failure()) {
+        (Some(said), _) => verb.refused_by_admission(said),
+        (None, Failure::Forbidden) => verb.not_applied(Reason::Forbidden),
+        (None, _) => verb.not_applied(Reason::ApplyFailed),
+    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use super::body;
 use super::cloud::Cloud;
 use super::document::{self, Document};
 use super::last_sync::LastSync;
-use super::origin::{self, RequestOrigin};
+use super::origin::{self, Endpoint, RequestOrigin};
 use super::pod_cache::PodCache;
 use super::reply::{self, Reply};
 use super::route::{Route, is_subdomain, route};
@@ -149,17 +149,18 @@ impl Agent {
 
     /// Answers one request. The answer to `HEAD` has a body: a connection leaves it out.
     pub async fn answer<B: Body>(&self, request: Request<B>) -> Response<AnswerBody> {
-        self.answer_after(request, || {}).await
+        self.answer_after(request, Endpoint::Port, || {}).await
     }
 
     /// The same; `begins` is called when all has been read, and work on the answer begins.
     pub(super) async fn answer_after<B: Body>(
         &self,
         request: Request<B>,
+        endpoint: Endpoint,
         begins: impl FnOnce(),
     ) -> Reply {
         let (head, body) = request.into_parts();
-        let route = match self.admit(&head) {
+        let route = match self.admit(&head, endpoint) {
             Ok(route) => route,
             Err(refusal) => return *refusal,
         };
@@ -173,12 +174,17 @@ impl Agent {
     }
 
     /// What is asked for, when it may be asked for: all that can be said before the body is read.
-    fn admit(&self, head: &Parts) -> Result<Route, Box<Reply>> {
-        let checked = self.0.origin.check(head);
+    fn admit(&self, head: &Parts, endpoint: Endpoint) -> Result<Route, Box<Reply>> {
+        let checked = self.0.origin.check(head, endpoint);
         checked.map_err(|answer| reply::words(&answer))?;
         let (method, path) = (&head.method, head.uri.path());
-        route(method, path, head.uri.query())
-            .map_err(|reject| Box::new(reply::reject(&reject, method, path)))
+        let route = route(method, path, head.uri.query())
+            .map_err(|reject| Box::new(reply::reject(&reject, method, path)))?;
+        let is_probe = matches!(route, Route::Live | Route::Ready);
+        match endpoint {
+            Endpoint::Probes if !is_probe => Err(Box::new(reply::words(&probes_only()))),
+            _ => Ok(route),
+        }
     }
 
     /// Does what is asked for.
@@ -228,4 +234,13 @@ impl Agent {
              state of an earlier one (--state-dir)",
         ))
     }
+}
+
+/// Answer of the port for probes to everything else.
+fn probes_only() -> Answer {
+    Answer::new(
+        StatusCode::FORBIDDEN,
+        "ProbesOnly",
+        "This port answers only /live and /ready (--probe-listen); ask at the address of --listen or at the --socket",
+    )
 }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
 use super::pod_cache::LentPods;
+use crate::core::foreign;
 
 /// Before the first pod, between two, and behind the last; the brace belongs to the pod.
 const HEAD: &str = r#"{"kind":"PodList","apiVersion":"v1","metadata":{},"items":["#;
@@ -35,7 +36,7 @@ impl Document {
         let mut length = HEAD.len() + TAIL.len();
         for pod in &pods {
             pod.digest().hash(&mut hasher);
-            length += NEXT.len() + pod.item().len();
+            length += NEXT.len() + pod.length();
         }
         length -= usize::from(!pods.is_empty()); // one comma less
         Some(Self {
@@ -58,7 +59,7 @@ pub struct PodsBody {
     left: usize,
     /// What comes before the rest of the next pod.
     pending: Vec<&'static str>,
-    /// Bytes of the next pod that are sent.
+    /// Bytes of the next pod that are sent, before they are escaped.
     offset: usize,
 }
 
@@ -85,9 +86,13 @@ impl PodsBody {
         let Some(pod) = next else {
             return Ok(());
         };
-        let rest = &pod.item().as_bytes()[self.offset..];
-        let part = &rest[..rest.len().min(PIECE.saturating_sub(piece.len()))];
-        piece.extend_from_slice(part);
+        let rest = &pod.item()[self.offset..];
+        let mut end = rest.len().min(PIECE.saturating_sub(piece.len()));
+        while !rest.is_char_boundary(end) {
+            end += 1;
+        }
+        let part = &rest[..end];
+        piece.extend_from_slice(foreign::json(part).as_bytes());
         self.offset += part.len();
         if part.len() == rest.len() {
             self.lent.pop();

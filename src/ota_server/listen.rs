@@ -1,26 +1,34 @@
 //! The door: takes connections, gives each a permit, and lets answers in flight finish at the end.
 //!
 //! ```text
-//! listener ──► permits (256) ──► connection (hyper) ──► agent.admit ──► body ──► agent.act ──► answer
+//! port, loopback peers only ─┐
+//! socket, by mode and group ─┼► permits (256 each) ──► connection (hyper) ──► agent.admit ──► body ──► agent.act ──► answer
+//! port for probes ───────────┘
 //! ```
 //!
-//! Whatever a connection does, or does not do, has a limit and an answer, and nobody waits for somebody else.
+//! Whatever a connection does, or does not do, has a limit and an answer, and nobody waits for somebody else. Each
+//! listener has its own permits, so that a crowd at the port takes no place at the socket.
 
 mod connection;
-mod permits;
+mod port;
+pub(super) mod socket;
 
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
-use self::permits::{ConnectionPermit, ConnectionPermits};
+use self::port::Port;
+pub(super) use self::port::is_loopback;
+use self::socket::Socket;
 use super::agent::Agent;
 use super::answer::Answer;
+use super::origin::Endpoint;
 use super::reply::{self, Reply};
-use crate::serve::Connections;
+use crate::serve::permits::{ConnectionPermit, ConnectionPermits};
+use crate::serve::{Connections, Listener};
 use crate::shutdown::Shutdown;
 
 /// Connections at once: more than any device has owners, few enough to hold.
@@ -28,8 +36,28 @@ const CONNECTIONS: usize = 256;
 /// How long answers in flight may take when the process ends.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Serves until the end is asked for, then lets answers in flight finish.
-pub async fn serve(listener: TcpListener, agent: Agent, mut shutdown: Shutdown) {
+/// Serves a TCP port until the end is asked for, then lets answers in flight finish.
+///
+/// A listener at a loopback address serves loopback peers only.
+pub async fn serve(listener: TcpListener, agent: Agent, shutdown: Shutdown) {
+    serve_all(Port::on(listener), Endpoint::Port, agent, shutdown).await;
+}
+
+/// Serves a Unix socket in the same way, and removes its file at the end.
+pub(super) async fn serve_socket(socket: Socket, agent: Agent, shutdown: Shutdown) {
+    serve_all(socket, Endpoint::Socket, agent, shutdown).await;
+}
+
+/// Serves only probes, in the same way.
+pub(super) async fn serve_probes(listener: TcpListener, agent: Agent, shutdown: Shutdown) {
+    serve_all(Port::on(listener), Endpoint::Probes, agent, shutdown).await;
+}
+
+async fn serve_all<L>(listener: L, endpoint: Endpoint, agent: Agent, mut shutdown: Shutdown)
+where
+    L: Listener,
+    L::Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let permits = ConnectionPermits::new(CONNECTIONS);
     let mut connections = Connections::on(listener);
     loop {
@@ -37,37 +65,30 @@ pub async fn serve(listener: TcpListener, agent: Agent, mut shutdown: Shutdown) 
             () = shutdown.requested() => break,
             accepted = connections.accept() => accepted,
         };
-        match accepted {
-            Ok(stream) => welcome(stream, &agent, &permits, &mut connections),
-            Err(_) => permits.revoke_one(), // if it is for want of file descriptors
+        let Ok(stream) = accepted else {
+            permits.revoke_one(); // if it is for want of file descriptors
+            continue;
+        };
+        match permits.acquire(L::peer(&stream)) {
+            Some(permit) => {
+                connections.spawn(connection::serve(stream, agent.clone(), endpoint, permit));
+            }
+            None => {
+                let linger = permits.linger();
+                connections.spawn(async move {
+                    let response = connection::error_response(full()).await;
+                    connection::close(stream, response, linger).await;
+                });
+            }
         }
     }
     connections.end(GRACE, async { permits.end() }).await;
 }
 
-fn welcome(
-    stream: TcpStream,
-    agent: &Agent,
-    permits: &ConnectionPermits,
-    connections: &mut Connections,
-) {
-    match permits.acquire() {
-        Some(permit) => {
-            connections.spawn(connection::serve(stream, agent.clone(), permit));
-        }
-        None => {
-            let linger = permits.linger();
-            connections.spawn(async move {
-                let response = connection::error_response(full()).await;
-                connection::close(stream, response, linger).await;
-            });
-        }
-    }
-}
-
 /// Serves one connection to its end, wherever it comes from.
 pub async fn serve_stream(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, agent: Agent) {
-    connection::serve(io, agent, ConnectionPermit::unlimited()).await;
+    let permit = ConnectionPermit::unlimited();
+    connection::serve(io, agent, Endpoint::Port, permit).await;
 }
 
 /// For who finds all permits held by connections that are busy.

@@ -15,6 +15,17 @@ use super::answer::Answer;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
+/// The listener by which a request came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Endpoint {
+    /// The TCP port.
+    Port,
+    /// The Unix socket. Its mode and group say which users may connect.
+    Socket,
+    /// The port for the kubelet's probes. It answers nothing else.
+    Probes,
+}
+
 /// The names under which this server may be asked.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestOrigin {
@@ -34,15 +45,18 @@ impl RequestOrigin {
 
     /// Whether this request may come in.
     ///
+    /// The name in `Host` counts only at the port: a browser reaches neither the socket nor anything worth reading behind
+    /// the port of the probes. What only a browser sends is checked everywhere, because a proxy may stand before the socket.
+    ///
     /// # Errors
     /// The answer to give instead, with a sentence that says what to do.
-    pub(super) fn check(&self, head: &Parts) -> Result<(), Answer> {
-        if let Some(authority) = head.uri.authority() {
-            self.own(authority.as_str())?;
-        }
+    pub(super) fn check(&self, head: &Parts, endpoint: Endpoint) -> Result<(), Answer> {
         let host = host(head)?;
-        if let Some(host) = host {
-            self.own(host)?;
+        if endpoint == Endpoint::Port {
+            let authority = head.uri.authority().map(Authority::as_str);
+            for name in authority.into_iter().chain(host) {
+                self.own(name)?;
+            }
         }
         let header = |name: &HeaderName| single(&head.headers, name);
         if let Some(origin) = header(&ORIGIN)?
@@ -180,6 +194,17 @@ mod tests {
 
     #[track_caller]
     fn case(version: Version, uri: &str, headers: &[(&str, &str)], expected: u16) {
+        at(Endpoint::Port, version, uri, headers, expected);
+    }
+
+    #[track_caller]
+    fn at(
+        endpoint: Endpoint,
+        version: Version,
+        uri: &str,
+        headers: &[(&str, &str)],
+        expected: u16,
+    ) {
         let mut request = Request::builder().version(version).uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -187,7 +212,7 @@ mod tests {
         let (head, ()) = request.body(()).unwrap().into_parts();
         let listen = "192.0.2.7:10267".parse().unwrap();
         let origin = RequestOrigin::new(Some(listen), &["edge.example".to_owned()]);
-        let found = match origin.check(&head) {
+        let found = match origin.check(&head, endpoint) {
             Ok(()) => 200,
             Err(answer) => {
                 assert!(answer.text.len() > 30, "{answer:?}");
@@ -306,6 +331,25 @@ mod tests {
             &[("origin", "http://127.0.0.1")],
             403,
         );
+    }
+
+    #[test]
+    fn any_name_reaches_the_socket_and_the_probes_but_no_page_of_another_site_does() {
+        for endpoint in [Endpoint::Socket, Endpoint::Probes] {
+            let with = |headers: &[(&str, &str)], expected| {
+                at(endpoint, Version::HTTP_11, "/pods", headers, expected);
+            };
+            with(&[("host", "localhost")], 200);
+            with(&[("host", "docker.example")], 200);
+            with(&[("host", "")], 200);
+            with(&[], 400);
+            let own = [("host", "edge.lan"), ("origin", "https://edge.lan")];
+            with(&own, 200);
+            let foreign = [("host", "edge.lan"), ("origin", "http://evil.example")];
+            with(&foreign, 403);
+            let foreign = [("host", "edge.lan"), ("sec-fetch-site", "cross-site")];
+            with(&foreign, 403);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::core::foreign;
 use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
 use crate::core::revision_in;
 use crate::k8s::nullable;
@@ -54,6 +55,8 @@ struct Inner {
     raw: Box<RawValue>,
     /// A hash of the item.
     digest: u64,
+    /// Bytes of the item as it is sent.
+    length: usize,
 }
 
 /// How the API server begins an object in a watch, and not in a list.
@@ -131,6 +134,11 @@ impl NodePod {
         item(self.raw())
     }
 
+    /// Bytes of the item as it is sent: with characters that steer a terminal or hide as JSON escapes.
+    pub(super) fn length(&self) -> usize {
+        self.0.length
+    }
+
     /// A hash of the item.
     pub(super) fn digest(&self) -> u64 {
         self.0.digest
@@ -190,11 +198,13 @@ impl NodePod {
             name: meta.name,
         };
         let digest = digest(item(raw.get()));
+        let length = foreign::json_length(item(raw.get()));
         Ok(Self(Arc::new(Inner {
             key,
             facts,
             raw,
             digest,
+            length,
         })))
     }
 }

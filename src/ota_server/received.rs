@@ -7,7 +7,7 @@ use futures::{AsyncBufRead, AsyncBufReadExt as _};
 use kube::Client;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::json_list::ListSplitter;
+use crate::k8s::json_list::ListSplitter;
 
 /// Sends a request and hands on the pieces of its answer as they come.
 ///
@@ -43,8 +43,12 @@ pub(super) async fn receive_items<T: DeserializeOwned>(
     silence: Duration,
 ) -> kube::Result<Vec<T>> {
     let (mut splitter, mut items) = (ListSplitter::default(), Vec::new());
-    let take =
-        |piece: &[u8]| splitter.feed(piece, |item| items.push(serde_json::from_str(item.get())));
+    let take = |piece: &[u8]| {
+        splitter.feed(piece, |item| {
+            items.push(serde_json::from_slice(item));
+            Ok(())
+        })
+    };
     receive(client, request, silence, take).await?;
     let rest = splitter.finish::<IgnoredAny>();
     rest.map_err(kube::Error::SerdeError)?;

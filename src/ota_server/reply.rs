@@ -7,6 +7,7 @@ use super::answer::Answer;
 use super::answer_body::AnswerBody;
 use super::document::Document;
 use super::route::{PATHS, Reject};
+use crate::core::foreign::{self, cut};
 
 /// What is sent. `HEAD` gets the same; the connection leaves the body out.
 pub(super) type Reply = Response<AnswerBody>;
@@ -26,7 +27,8 @@ pub(super) fn words(answer: &Answer) -> Reply {
         true => JSON,
         false => TEXT,
     };
-    let mut reply = plain(answer.status, kind, answer.text.clone());
+    let text = cut(&answer.text, foreign::TEXT).into_owned();
+    let mut reply = plain(answer.status, kind, text);
     if !answer.reason.is_empty() {
         let reason = HeaderValue::from_static(answer.reason);
         reply.headers_mut().insert(X_OTA_REASON, reason);
@@ -36,7 +38,8 @@ pub(super) fn words(answer: &Answer) -> Reply {
 
 /// A value.
 pub(super) fn json(value: &serde_json::Value) -> Reply {
-    plain(StatusCode::OK, JSON, value.to_string())
+    let text = foreign::json(&value.to_string()).into_owned();
+    plain(StatusCode::OK, JSON, text)
 }
 
 /// A text of that type.

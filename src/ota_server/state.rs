@@ -18,10 +18,10 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 
-use super::json_list::ListSplitter;
 use super::last_sync::LastSync;
 use super::pod::NodePod;
 use super::pod_cache::{LentPods, PodCache};
+use crate::k8s::json_list::ListSplitter;
 
 /// Name of the file in the directory.
 const FILE: &str = "pods.json";
@@ -181,7 +181,10 @@ fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<NodePod>)>
         if length == 0 {
             break;
         }
-        splitter.feed(bytes, |raw| pods.push(NodePod::read(raw)))?;
+        splitter.feed(bytes, |raw| {
+            pods.push(NodePod::read(serde_json::from_slice(raw)?));
+            Ok(())
+        })?;
         file.consume(length);
     }
     let state = of_node(splitter.finish()?, node)?;

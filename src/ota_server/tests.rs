@@ -1,6 +1,7 @@
 //! The agent beside an embedded API server, in virtual time.
 
 mod door;
+mod foreign;
 mod state;
 
 use std::time::Duration;

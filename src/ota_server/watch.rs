@@ -18,12 +18,12 @@ use tracing::{info, warn};
 
 use self::turns::Turns;
 use super::cloud::{self, Cloud};
-use super::json_list::ListSplitter;
 use super::last_sync::LastSync;
 use super::pod::{NodePod, PodKey};
 use super::pod_cache::PodCache;
 use super::received::receive;
 use crate::k8s::client::{self, CallError, WATCH_TIMEOUT_SECONDS};
+use crate::k8s::json_list::ListSplitter;
 
 /// Pods per page of a list: more than a kubelet runs, since a page is a request and has to wait for its turn.
 const PAGE: usize = 500;
@@ -218,7 +218,13 @@ impl NodeWatch {
             let request = Request::new(PATH).list(&params).map_err(odd)?;
             let mut splitter = ListSplitter::default();
             let take = |piece: &[u8]| {
-                splitter.feed(piece, |raw| read(raw).map_or((), |pod| relist.take(pod)))
+                splitter.feed(piece, |raw| {
+                    let read = read(serde_json::from_slice(raw)?);
+                    if let Ok(pod) = read {
+                        relist.take(pod);
+                    }
+                    Ok(())
+                })
             };
             let reading = receive(&self.client, request, LIST_SILENCE, take);
             let read = client::within(LIST_DEADLINE, reading).await;

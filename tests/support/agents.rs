@@ -15,7 +15,7 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
 use super::link::Link;
 use super::machine::BUSY;
@@ -100,6 +100,18 @@ impl Agent {
             address: Some(address),
             ..Self::new(life, log, connect)
         }
+    }
+
+    /// An agent that listens on that socket and lives as long as `life`.
+    pub(crate) fn at_socket(path: PathBuf, life: impl Send + Sync + 'static) -> Self {
+        let connect = move || {
+            let path = path.clone();
+            async move {
+                let stream = UnixStream::connect(path).await?;
+                Ok(Box::new(stream) as Box<dyn Stream>)
+            }
+        };
+        Self::new(life, String::new, connect)
     }
 
     /// The end of its log, where it has one.

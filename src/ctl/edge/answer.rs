@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::pod::LocalPod;
 use super::server::{CHECK, NodeServer};
+use crate::core::foreign;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 
@@ -128,17 +129,9 @@ fn text(response: &Response<Bytes>) -> String {
     one_line(&String::from_utf8_lossy(start))
 }
 
-/// On one line, of bearable length, without what a terminal would obey.
+/// Returns words of the server on one line, of bounded length.
 pub(super) fn one_line(text: &str) -> String {
-    let words: Vec<&str> = text
-        .split(|letter: char| letter.is_whitespace() || letter.is_control())
-        .filter(|word| !word.is_empty())
-        .collect();
-    let line = words.join(" ");
-    match line.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
+    foreign::one_line(text, LONGEST)
 }
 
 /// Why there are no pods.
@@ -186,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_line_obeys_nobody_and_has_an_end() {
-        assert_eq!(one_line("a\n\tb\x1b[31m c\r\n"), "a b [31m c");
+        assert_eq!(one_line("a\n\tb\x1b[31m c\r\n"), "a b\\u{1b}[31m c");
         assert_eq!(
             one_line(&"é".repeat(LONGEST + 1)).chars().count(),
             LONGEST + 1

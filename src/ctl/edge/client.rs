@@ -1,15 +1,18 @@
 //! The server of a node, as a client of it.
 
+use std::path::Path;
+
 use bytes::Bytes;
 use http::header::{ACCEPT, CONNECTION, HOST, IF_NONE_MATCH, USER_AGENT};
 use http::{Method, Request, Response};
 use http_body_util::Empty;
 
 use super::answer::{ActReply, Pods};
-use super::connect::{ConnectError, Connector, exchange, tcp};
+use super::connect::{ConnectError, Connector, exchange, reached, tcp, unix};
 use super::pod::LocalPod;
-use super::server::{CHECK, NodeServer};
+use super::server::{CHECK, NodeServer, Place};
 use super::upgrades::Upgrades;
+use crate::cli::edge::{SERVER, SOCKET};
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::k8s::client::Role;
@@ -19,6 +22,8 @@ use crate::k8s::client::Role;
 pub struct Edge {
     pub(super) server: NodeServer,
     connect: Connector,
+    /// Why the usual socket was not used, where there is one.
+    passed_over: Option<String>,
     /// The namespace of `-n`.
     pub(super) namespace: Option<String>,
 }
@@ -29,13 +34,50 @@ impl Edge {
     /// # Errors
     /// When it is no address that can be used.
     pub fn to(address: &str) -> Result<Self, CliError> {
-        let server = NodeServer::read(address)?;
-        let connect = tcp(server.host.clone(), server.port);
+        Ok(Self::at(NodeServer::read(address)?))
+    }
+
+    /// The server that was named, else the usual socket of this node where it can be used, else the usual port.
+    ///
+    /// The socket comes first: any user can listen on a port that is free, but not in the directory of the socket.
+    ///
+    /// # Errors
+    /// As [`Edge::to`].
+    pub async fn find(named: Option<&str>) -> Result<Self, CliError> {
+        match named {
+            Some(address) => Self::to(address),
+            None => Self::usual(Path::new(SOCKET), SERVER).await,
+        }
+    }
+
+    /// The server at that socket where it can be used, else at the port.
+    pub(super) async fn usual(socket: &Path, port: &str) -> Result<Self, CliError> {
+        let edge = Self::at(NodeServer::socket(socket));
+        let passed_over = match reached(&edge.connect).await {
+            Ok(_) => return Ok(edge),
+            Err(silence) if silence.is_nothing_there() => None,
+            Err(silence) => Some(format!(
+                " {} cannot be used, either: {silence}.",
+                edge.server
+            )),
+        };
         Ok(Self {
+            passed_over,
+            ..Self::to(port)?
+        })
+    }
+
+    fn at(server: NodeServer) -> Self {
+        let connect = match &server.place {
+            Place::Port { host, port } => tcp(host.clone(), *port),
+            Place::Socket(path) => unix(path.clone()),
+        };
+        Self {
             server,
             connect,
+            passed_over: None,
             namespace: None,
-        })
+        }
     }
 
     /// The same, over connections made by somebody else.
@@ -129,10 +171,44 @@ impl Edge {
             }
             false => "",
         };
+        let passed_over = self.passed_over.as_deref().unwrap_or_default();
         let text = format!(
-            "No answer from the server of this node, {server}: {silence}.{heard}{}",
-            CHECK
+            "No answer from the server of this node, {server}: {silence}.{passed_over}{heard}{CHECK}"
         );
         CliError::new(Code::Unreachable, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_usual_socket_is_asked_if_it_answers_and_the_port_otherwise() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("ota.sock");
+        let port = "http://127.0.0.1:1"; // below what is given out, and not used
+        let usual = async || Edge::usual(&socket, port).await.unwrap();
+        let error = async |edge: Edge| edge.get_pods().await.unwrap_err().text;
+
+        let edge = usual().await;
+        assert_eq!(edge.server.to_string(), port);
+        let text = error(edge).await;
+        assert!(!text.contains("unix://"), "{text}");
+
+        let listener = UnixListener::bind(&socket).unwrap();
+        let shown = format!("unix://{}", socket.display());
+        assert_eq!(usual().await.server.to_string(), shown);
+
+        drop(listener);
+        let edge = usual().await;
+        assert_eq!(edge.server.to_string(), port);
+        let text = error(edge).await;
+        let why = format!(
+            "{port}: connection refused. {shown} cannot be used, either: no process listens on it.\n"
+        );
+        assert!(text.contains(&why), "{text}");
     }
 }

@@ -1,9 +1,12 @@
-//! One request, one connection, one answer: HTTP/1.1 over TCP, or over whatever a test puts in its place.
+//! One request, one connection, one answer: HTTP/1.1 over TCP, over a Unix socket, or over whatever a test puts in its place.
 //!
 //! Proxies of the environment are none of ours: what is asked is this machine.
 
 use std::fmt;
+use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +19,10 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
+
+use crate::ota_server::group;
 
 /// The server is on this machine, or a hop away.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
@@ -47,6 +52,45 @@ pub(super) fn tcp(host: String, port: u16) -> Connector {
     })
 }
 
+/// Connections to a Unix socket.
+pub(super) fn unix(path: PathBuf) -> Connector {
+    Arc::new(move || {
+        let path = path.clone();
+        async move {
+            match UnixStream::connect(&path).await {
+                Ok(stream) => Ok(Box::new(stream) as Box<dyn Stream>),
+                Err(error) => Err(explained(error, &path)),
+            }
+        }
+        .boxed()
+    })
+}
+
+/// Says of an error of connecting to a socket what it means for that path.
+fn explained(error: io::Error, path: &Path) -> io::Error {
+    let text = match error.kind() {
+        io::ErrorKind::NotFound => "there is no such socket".to_owned(),
+        io::ErrorKind::ConnectionRefused => "no process listens on it".to_owned(),
+        io::ErrorKind::PermissionDenied => format!("permission denied; {}", access(path)),
+        _ => return error,
+    };
+    io::Error::new(error.kind(), text)
+}
+
+/// Says which users may connect: by the socket, or by the directory that hides it.
+fn access(path: &Path) -> String {
+    let mut visible = path.ancestors();
+    let Some((place, metadata)) = visible.find_map(|at| Some((at, fs::metadata(at).ok()?))) else {
+        return "run this as root".to_owned();
+    };
+    format!(
+        "{} belongs to group {} and has mode {:04o}. Run this as root or as a member of that group",
+        place.display(),
+        group::name(metadata.gid()),
+        metadata.mode() & 0o7777
+    )
+}
+
 /// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum ConnectError {
@@ -66,6 +110,11 @@ impl ConnectError {
     /// Whether the request may have been received all the same.
     pub(super) fn may_have_been_heard(&self) -> bool {
         !matches!(self, Self::Unconnected(_) | Self::NotInTime)
+    }
+
+    /// Returns true if nothing exists at the address.
+    pub(super) fn is_nothing_there(&self) -> bool {
+        matches!(self, Self::Unconnected(error) if error.kind() == io::ErrorKind::NotFound)
     }
 }
 
@@ -97,13 +146,18 @@ pub(super) async fn exchange(
     connect: &Connector,
     request: Request<Empty<Bytes>>,
 ) -> Result<Response<Bytes>, ConnectError> {
-    let stream = match timeout(CONNECT_DEADLINE, connect()).await {
-        Ok(stream) => stream.map_err(ConnectError::Unconnected)?,
-        Err(_) => return Err(ConnectError::NotInTime),
-    };
+    let stream = reached(connect).await?;
     timeout(ANSWER_DEADLINE, converse(stream, request))
         .await
         .unwrap_or(Err(ConnectError::Slow))
+}
+
+/// Connects.
+pub(super) async fn reached(connect: &Connector) -> Result<Box<dyn Stream>, ConnectError> {
+    match timeout(CONNECT_DEADLINE, connect()).await {
+        Ok(stream) => stream.map_err(ConnectError::Unconnected),
+        Err(_) => Err(ConnectError::NotInTime),
+    }
 }
 
 async fn converse(
@@ -164,5 +218,42 @@ mod tests {
             ConnectError::Unconnected(refused).to_string(),
             "connection refused"
         );
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_with_a_socket_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ota.sock");
+        let why = async || match reached(&unix(path.clone())).await {
+            Ok(_) => String::new(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(why().await, "there is no such socket");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert_eq!(why().await, "");
+        drop(listener);
+        assert_eq!(why().await, "no process listens on it");
+    }
+
+    #[test]
+    fn a_denied_user_learns_the_group_and_the_mode() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ota.sock");
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let denied = || {
+            let error = io::Error::from(io::ErrorKind::PermissionDenied);
+            ConnectError::Unconnected(explained(error, &path)).to_string()
+        };
+        let group = group::name(fs::metadata(&path).unwrap().gid());
+        let expected = format!(
+            "permission denied; {} belongs to group {group} and has mode 0640. Run this as root or as a member of that group",
+            path.display()
+        );
+        assert_eq!(denied(), expected);
+        fs::remove_file(&path).unwrap();
+        let hidden = format!("{} belongs to group", directory.path().display());
+        assert!(denied().contains(&hidden), "{}", denied());
     }
 }

@@ -1,10 +1,11 @@
-//! The server of a node as a person names it: an `http://` address, and nothing cleverer.
+//! The server of a node as a person names it: an `http://` address or the `unix://` path of its socket.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use http::Uri;
 
-use crate::cli::edge::SERVER;
+use crate::cli::edge::{SERVER, SOCKET};
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 
@@ -12,7 +13,9 @@ use crate::ctl::error::CliError;
 pub(super) const CHECK: &str = "
 This command asks the node that it runs on: check that this is the node, and that yurt-ds ota-server runs on it. Where
 it runs: kubectl -n yurt-ds-edge get pods -o wide -l app.kubernetes.io/component=ota-server
-On another port, as YurtHub may (--serve-port): name it by --server or YURT_DS_SERVER.";
+On another port or socket, as YurtHub may (--serve-port): name it by --server or YURT_DS_SERVER.";
+/// How the path of a socket begins.
+const UNIX: &str = "unix://";
 
 /// Where requests go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,9 +23,21 @@ pub(super) struct NodeServer {
     /// Host and port as in a URL; what the `Host` header says.
     pub(super) authority: String,
     /// What is connected to.
-    pub(super) host: String,
-    /// And its port.
-    pub(super) port: u16,
+    pub(super) place: Place,
+}
+
+/// What a server listens on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A TCP port.
+    Port {
+        /// Name or address.
+        host: String,
+        /// Number.
+        port: u16,
+    },
+    /// A Unix socket.
+    Socket(PathBuf),
 }
 
 impl NodeServer {
@@ -33,10 +48,16 @@ impl NodeServer {
     pub(super) fn read(typed: &str) -> Result<Self, CliError> {
         let wrong = |why: &str| {
             let text = format!(
-                "{typed:?} is no server (--server, YURT_DS_SERVER): {why}, such as {SERVER}."
+                "{typed:?} is no server (--server, YURT_DS_SERVER): {why}, such as {SERVER} or {UNIX}{SOCKET}."
             );
             CliError::new(Code::Usage, text)
         };
+        if let Some(path) = typed.strip_prefix(UNIX) {
+            return match path.starts_with('/') {
+                true => Ok(Self::socket(Path::new(path))),
+                false => Err(wrong("write the socket's whole path")),
+            };
+        }
         let uri: Uri = typed
             .parse()
             .map_err(|_| wrong("write scheme, host and port"))?;
@@ -47,7 +68,7 @@ impl NodeServer {
                     "https is not spoken yet; the server of a node listens on its loopback in plain, so write http",
                 ));
             }
-            _ => return Err(wrong("write it with http:// in front")),
+            _ => return Err(wrong("write it with http:// or unix:// in front")),
         }
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
             return Err(wrong("leave away what follows the port"));
@@ -68,17 +89,30 @@ impl NodeServer {
         match port {
             Some(port) if port > 0 && !host.is_empty() => Ok(Self {
                 authority: authority.as_str().to_owned(),
-                host: host.to_owned(),
-                port,
+                place: Place::Port {
+                    host: host.to_owned(),
+                    port,
+                },
             }),
             _ => Err(wrong("write host and port")),
+        }
+    }
+
+    /// The server at that socket.
+    pub(super) fn socket(path: &Path) -> Self {
+        Self {
+            authority: "localhost".to_owned(),
+            place: Place::Socket(path.to_owned()),
         }
     }
 }
 
 impl fmt::Display for NodeServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}", self.authority)
+        match &self.place {
+            Place::Port { .. } => write!(f, "http://{}", self.authority),
+            Place::Socket(path) => write!(f, "{UNIX}{}", path.display()),
+        }
     }
 }
 
@@ -91,13 +125,19 @@ mod tests {
         #[track_caller]
         fn case(typed: &str, host: &str, port: u16) {
             let server = NodeServer::read(typed).unwrap();
-            assert_eq!((server.host.as_str(), server.port), (host, port), "{typed}");
+            let host = host.to_owned();
+            assert_eq!(server.place, Place::Port { host, port }, "{typed}");
         }
         case("http://127.0.0.1:10267", "127.0.0.1", 10267);
         case("http://127.0.0.1:10267/", "127.0.0.1", 10267);
         case("HTTP://localhost:1", "localhost", 1);
         case("http://[::1]:10267", "::1", 10267);
         case("http://node-7", "node-7", 80);
+        let server = NodeServer::read("unix:///run/my agent/ota.sock").unwrap();
+        let path = PathBuf::from("/run/my agent/ota.sock");
+        assert_eq!(server.place, Place::Socket(path));
+        assert_eq!(server.authority, "localhost");
+        assert_eq!(server.to_string(), "unix:///run/my agent/ota.sock");
     }
 
     #[test]
@@ -110,10 +150,14 @@ mod tests {
             assert!(error.text.contains(SERVER), "{error}");
         }
         case("", "scheme, host and port");
-        case("127.0.0.1:10267", "http:// in front");
-        case("localhost", "http:// in front");
+        case("127.0.0.1:10267", "http:// or unix:// in front");
+        case("localhost", "http:// or unix:// in front");
+        case("/run/yurt-ds/ota.sock", "http:// or unix:// in front");
+        case("unix:/run/yurt-ds/ota.sock", "scheme, host and port");
+        case("unix://", "the socket's whole path");
+        case("unix://run/yurt-ds/ota.sock", "the socket's whole path");
         case("https://127.0.0.1:10267", "https is not spoken yet");
-        case("ftp://127.0.0.1", "http:// in front");
+        case("ftp://127.0.0.1", "http:// or unix:// in front");
         case("http://", "scheme, host and port");
         case("http://127.0.0.1:0", "host and port");
         case("http://127.0.0.1:99999", "host and port");

@@ -17,11 +17,12 @@ use tokio::sync::Semaphore;
 use tracing::warn;
 
 use super::reason::Reason;
+use crate::core::names::{ADVANCED_RBAC, KRUISE_GROUP};
 use crate::core::{
     Mode, PodRevision, Reading, Revision, RevisionState, RevisionUnknown, is_paused,
 };
 use crate::index::{Index, SetKey, SetKind};
-use crate::k8s::client::{CallError, Failure, within};
+use crate::k8s::client::{CallError, within};
 use crate::k8s::{self, AdvancedDaemonSet, ControllerRevision, DaemonSet};
 use crate::ota_server::cloud::Cloud;
 use crate::ota_server::pod::{NodePod, PodKey};
@@ -36,6 +37,8 @@ pub(super) const WRITE_DEADLINE: Duration = Duration::from_secs(10);
 /// Bytes of a pod that is large, and how many of these are read at once: each is in memory twice then.
 const LARGE: usize = 128 << 10;
 const LARGE_AT_ONCE: usize = 2;
+/// Manifests with the rights of the agents.
+const BASE: &str = "manifests/base/ota-server";
 /// Selectors remembered; a node has not that many DaemonSets.
 const SELECTORS: usize = 256;
 
@@ -240,9 +243,14 @@ impl Live {
         let result = within(deadline, call).await;
         self.cloud.note(&result);
         if let Err(error) = &result
-            && error.failure() == Failure::Forbidden
+            && error.lacks_permission()
         {
-            warn!(%error, "The service account lacks a permission; apply manifests/base/ota-server of this version");
+            // The API server quotes the group: `in API group "apps.kruise.io"`.
+            let apply = match error.to_string().contains(KRUISE_GROUP) {
+                true => ADVANCED_RBAC,
+                false => BASE,
+            };
+            warn!(%error, apply, "The service account lacks a permission that these manifests grant");
         }
         result
     }
@@ -286,7 +294,7 @@ pub(super) fn judge(
         Some(filled) => filled,
         None => return Refused(Reason::ModeChanged),
     };
-    match index.reading(&key) {
+    match index.reading(&key).as_deref() {
         Some(Reading::Strategy { strategy, .. }) if strategy.mode == Mode::Ota => {
             if is_paused(strategy, now) {
                 return Refused(Reason::Paused);

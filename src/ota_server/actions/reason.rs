@@ -15,6 +15,8 @@ pub(super) enum Reason {
     ReadFailed,
     /// 500: the agent's service account lacks a permission.
     Forbidden,
+    /// 500: an admission policy, a webhook or a quota refuses the write.
+    Refused,
     /// 500: nothing is known of this node's pods yet.
     NothingKnownYet,
     /// 403: the pod is being deleted.
@@ -72,6 +74,7 @@ impl Reason {
             Self::NotFound => "NotFound",
             Self::ReadFailed => "ReadFailed",
             Self::Forbidden => "Forbidden",
+            Self::Refused => "Refused",
             Self::NothingKnownYet => "NothingKnownYet",
             Self::Deleting => "Deleting",
             Self::OtherNode => "OtherNode",

@@ -8,6 +8,9 @@ use crate::ota_server::answer::Answer;
 use crate::ota_server::cloud::is_silent;
 use crate::ota_server::pod::{NodePodCondition, PodKey};
 
+/// Characters of an admission's words that an answer quotes.
+const LONGEST: usize = 400;
+
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ActionVerb {
@@ -60,11 +63,22 @@ impl ActionVerb {
 
     /// 11: the write was refused, or there was no answer to it.
     pub(super) fn not_applied(self, reason: Reason) -> Answer {
-        let text = match self {
+        answer(StatusCode::INTERNAL_SERVER_ERROR, reason, self.failed())
+    }
+
+    /// 11: admission refuses the write; its words stand behind the text that programs know.
+    pub(super) fn refused_by_admission(self, said: &str) -> Answer {
+        let words: Vec<&str> = said.split_whitespace().collect();
+        let said: String = words.join(" ").chars().take(LONGEST).collect();
+        let text = format!("{}, the API server refuses: {said}", self.failed());
+        answer(StatusCode::INTERNAL_SERVER_ERROR, Reason::Refused, text)
+    }
+
+    fn failed(self) -> &'static str {
+        match self {
             Self::Upgrade { .. } => "Apply update failed",
             Self::ImagePull => "Patch pod status for imagepull failed",
-        };
-        answer(StatusCode::INTERNAL_SERVER_ERROR, reason, text)
+        }
     }
 }
 

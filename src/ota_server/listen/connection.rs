@@ -18,8 +18,9 @@ use tokio_io_timeout::TimeoutStream;
 
 use super::super::agent::Agent;
 use super::super::answer::Answer;
+use super::super::origin::Endpoint;
 use super::super::reply::{self, Reply};
-use super::permits::{ConnectionPermit, ConnectionState, PermitSignal};
+use crate::serve::permits::{ConnectionPermit, ConnectionState, PermitSignal};
 
 /// The longest that a head may take, from the start of a connection or the end of the answer before.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,8 +44,12 @@ enum End {
 }
 
 /// Serves one connection to its end.
-pub(super) async fn serve<IO>(io: IO, agent: Agent, mut permit: ConnectionPermit)
-where
+pub(super) async fn serve<IO>(
+    io: IO,
+    agent: Agent,
+    endpoint: Endpoint,
+    mut permit: ConnectionPermit,
+) where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut io = TimeoutStream::new(io);
@@ -52,7 +57,7 @@ where
     let state = permit.state();
     let service = service_fn(
         move |request| -> BoxFuture<'static, Result<Reply, Infallible>> {
-            Box::pin(answer(agent.clone(), state.clone(), request))
+            Box::pin(answer(agent.clone(), endpoint, state.clone(), request))
         },
     );
     let mut connection = http1::Builder::new()
@@ -106,6 +111,7 @@ fn is_unheard(state: ConnectionState) -> bool {
 /// Answers one request, and says meanwhile what the connection is about.
 async fn answer(
     agent: Agent,
+    endpoint: Endpoint,
     state: watch::Sender<ConnectionState>,
     request: Request<Incoming>,
 ) -> Result<Reply, Infallible> {
@@ -113,7 +119,7 @@ async fn answer(
     let busy = || {
         state.send_replace(ConnectionState::Busy);
     };
-    let reply = agent.answer_after(request, busy).await;
+    let reply = agent.answer_after(request, endpoint, busy).await;
     state.send_replace(ConnectionState::Idle);
     Ok(reply)
 }

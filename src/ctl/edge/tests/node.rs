@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::cli::ctl::Verb;
+use crate::cli::edge::SERVER;
 use crate::cli::{Cli, Command};
 use crate::clock::Clock;
 use crate::ctl::edge::{Connector, Edge, Stream, perform_edge};
@@ -215,7 +216,7 @@ pub(super) async fn run(
     };
     let epoch: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
     let clock = Clock::starting_at(epoch);
-    let edge = Edge::through(verb.server(), connect).unwrap();
+    let edge = Edge::through(verb.server().unwrap_or(SERVER), connect).unwrap();
     let edge = edge.in_namespace(args.access.namespace.clone());
     let mut out = Vec::new();
     let mut screen = Screen::new(&mut out, live, false);

@@ -162,7 +162,7 @@ async fn odd_pods_are_shown_as_far_as_they_go() {
         json!({ "metadata": { "name": "x" } }),
     ]);
     let text = node.text("pods -o wide").await;
-    assert!(text.contains("failed: a b [2J"), "{text}");
+    assert!(text.contains("failed: a b\\u{1b}[2J"), "{text}");
     assert_eq!(text.lines().count(), 3, "{text}");
     assert!(!text.contains('\x1b'), "{text}");
     let empty = answer(

@@ -195,6 +195,16 @@ async fn a_refused_delete_is_row_11_and_may_be_asked_for_again() {
     let answer = world.actions.upgrade(&key, false).await;
     told(&answer, 500, Reason::ApplyFailed, "Apply update failed");
     drop(refused);
+    let denied = world.agent_meets("delete", Fault::Denied("not today".into()));
+    let answer = world.actions.upgrade(&key, false).await;
+    assert_eq!((answer.status.as_u16(), answer.reason), (500, "Refused"));
+    let said = &answer.text;
+    assert!(
+        said.starts_with("Apply update failed, the API server refuses: ")
+            && said.ends_with("not today"),
+        "{said}"
+    );
+    drop(denied);
     assert_eq!(world.actions.upgrade(&key, false).await.status, 200);
 }
 

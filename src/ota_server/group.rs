@@ -1,0 +1,77 @@
+//! Groups of users on this machine, as `/etc/group` has them.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+const FILE: &str = "/etc/group";
+
+/// Returns the number of a group that is given by number or by name.
+///
+/// # Errors
+/// When `/etc/group` cannot be read or does not have the name. Names from other sources (LDAP) are not known.
+pub(super) fn id(group: &str) -> Result<u32> {
+    if let Ok(id) = group.parse() {
+        return Ok(id);
+    }
+    id_in(Path::new(FILE), group)
+}
+
+fn id_in(file: &Path, group: &str) -> Result<u32> {
+    let why = || {
+        format!(
+            "no number of the group {group:?} is known (--socket-group): {} does not have it; give the number, because a \
+             container does not know the groups of its node",
+            file.display()
+        )
+    };
+    let text = std::fs::read_to_string(file).with_context(why)?;
+    let mut all = text.lines().filter_map(entry);
+    let found = all.find(|(name, _)| *name == group);
+    found.map(|(_, id)| id).with_context(why)
+}
+
+/// Returns the name of a group, or its number where it has no name here.
+pub(crate) fn name(id: u32) -> String {
+    let text = std::fs::read_to_string(FILE).unwrap_or_default();
+    let mut all = text.lines().filter_map(entry);
+    match all.find(|(_, number)| *number == id) {
+        Some((name, _)) => name.to_owned(),
+        None => id.to_string(),
+    }
+}
+
+/// Reads `NAME:PASSWORD:NUMBER:MEMBERS`.
+fn entry(line: &str) -> Option<(&str, u32)> {
+    let mut fields = line.split(':');
+    let (name, id) = (fields.next()?, fields.nth(1)?);
+    Some((name, id.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_found_by_number_and_by_name() {
+        assert_eq!(id("10267").unwrap(), 10267);
+        assert_eq!(id("root").unwrap(), 0);
+        assert_eq!(name(0), "root");
+        assert_eq!(name(4_200_000_000), "4200000000");
+    }
+
+    #[test]
+    fn a_group_that_is_not_known_is_refused_with_a_way_on() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "root:x:0:\n\nbroken\n+nis\nota:x:many:\nedge:x:990:ann,bob\n";
+        std::fs::write(file.path(), text).unwrap();
+        assert_eq!(id_in(file.path(), "edge").unwrap(), 990);
+        for unknown in ["ota", "broken", "ann", "", "nis"] {
+            let error = format!("{:#}", id_in(file.path(), unknown).unwrap_err());
+            assert!(error.contains("--socket-group"), "{error}");
+            assert!(error.contains("give the number"), "{error}");
+        }
+        let absent = format!("{:#}", id_in(Path::new("/nowhere"), "edge").unwrap_err());
+        assert!(absent.contains("/nowhere"), "{absent}");
+    }
+}
