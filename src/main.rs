@@ -9,6 +9,7 @@ use yurt_ds::cli::manifests::ManifestsVerb;
 use yurt_ds::cli::{Cli, Command};
 use yurt_ds::clock::Clock;
 use yurt_ds::controller::{self, Gathering};
+use yurt_ds::core::foreign::{TEXT, cut};
 use yurt_ds::{ctl, demo, log, manifests, ota_server, shutdown};
 
 /// What a shell calls the end by Ctrl-C.
@@ -23,7 +24,7 @@ fn main() -> ExitCode {
     match run(cli.command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("yurt-ds: {error:#}");
+            eprintln!("yurt-ds: {}", cut(&format!("{error:#}"), TEXT));
             ExitCode::FAILURE
         }
     }

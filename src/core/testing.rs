@@ -204,3 +204,21 @@ impl Node {
         }
     }
 }
+
+/// Text that sets the clipboard and the title of a terminal, clears it, reorders and hides text, and forges lines, also
+/// with a color of `ctl`.
+pub(crate) const HOSTILE: &str = "\x1b]52;c;cm0gLXJmIH4=\x07\x1b]0;title\x1b\\\x1b[2J\x1b[32mFORGED\u{9b}2J\u{9d}0;t\u{9c}\0\x7f\u{202e}\u{2066}\u{200f}\
+    \u{61c}\u{200b}\u{ad}\u{feff}\u{e0041}\r\nFORGED line\u{2028}FORGED line\u{85}FORGED line";
+
+/// Checks that text for people steers nothing, hides nothing, has no forged line, and is not without end.
+#[track_caller]
+pub(crate) fn assert_safe(what: &str, text: &str) {
+    for line in text.split('\n') {
+        let forbidden = line
+            .chars()
+            .find(|letter| super::foreign::is_forbidden(*letter));
+        assert_eq!(forbidden, None, "{what}: {line:?}");
+        assert!(!line.trim_start().starts_with("FORGED"), "{what}: {text}");
+    }
+    assert!(text.len() < 64 << 10, "{what}: {} bytes", text.len());
+}

@@ -1,5 +1,7 @@
 //! Parts of sentences that are the same wherever they are said.
 
+use super::foreign::one_line;
+
 /// Names in one sentence.
 pub const NAMED: usize = 10;
 
@@ -22,15 +24,9 @@ pub fn plural<'a>(count: usize, one: &'a str, many: &'a str) -> &'a str {
 /// The longest that is kept of what others say, in characters: registries say much.
 const LONGEST: usize = 240;
 
-/// What others say, on one line, without its last full stop, and cut.
+/// Returns foreign words as part of a sentence: on one line, without the last full stop, and cut.
 pub fn line(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let text = words.join(" ");
-    let text = text.trim_end_matches('.');
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    one_line(text.trim_end().trim_end_matches('.'), LONGEST)
 }
 
 #[cfg(test)]

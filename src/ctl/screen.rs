@@ -1,6 +1,10 @@
 //! Where answers go: a terminal, a pipe, or a test.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
+
+use super::table::CellStyle;
+use crate::core::foreign::styled;
 
 /// Where answers go, and what may be done there.
 pub struct Screen<'a> {
@@ -39,8 +43,22 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Prints text as it is.
+    /// Prints text. Only line breaks and, where color is welcome, styles of this program reach a terminal as they are.
     pub(super) fn print(&mut self, text: &str) -> Result<(), Closed> {
+        let text = self.shown(text);
+        self.write(&text)
+    }
+
+    /// Returns the text as a terminal may get it.
+    fn shown<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        match self.colour {
+            true => styled(text, &[&["\n"], &CellStyle::SEQUENCES[..]].concat()),
+            false => styled(text, &["\n"]),
+        }
+    }
+
+    /// Writes what this program alone made, as it is.
+    pub(super) fn write(&mut self, text: &str) -> Result<(), Closed> {
         let written = self
             .out
             .write_all(text.as_bytes())
@@ -53,6 +71,7 @@ impl<'a> Screen<'a> {
         if !self.live {
             return self.print(text);
         }
+        let text = &*self.shown(text);
         let mut frame = String::new();
         if self.drawn > 0 {
             frame.push_str(&format!("\x1b[{}F", self.drawn));
@@ -66,7 +85,7 @@ impl<'a> Screen<'a> {
         frame.push_str("\x1b[J\x1b[?7h");
         self.drawn = text.lines().count();
         self.shown = text.to_owned();
-        self.print(&frame)
+        self.write(&frame)
     }
 
     /// Tells what went wrong while something is shown; the next picture takes its place.
@@ -77,7 +96,7 @@ impl<'a> Screen<'a> {
             self.shown = shown;
         } else {
             // Standard error is the last place to complain.
-            let _ = writeln!(std::io::stderr(), "{text}");
+            let _ = writeln!(std::io::stderr(), "{}", styled(text, &["\n"]));
         }
     }
 }

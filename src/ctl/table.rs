@@ -4,6 +4,8 @@
 
 use std::fmt::Write as _;
 
+use crate::core::foreign::{TEXT, cut};
+
 /// How a cell looks on a terminal with colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum CellStyle {
@@ -22,7 +24,20 @@ pub(super) enum CellStyle {
     Bold,
 }
 
+/// Ends every style.
+const PLAIN: &str = "\x1b[0m";
+
 impl CellStyle {
+    /// The sequences that styles consist of.
+    pub(super) const SEQUENCES: [&str; 6] = [
+        Self::Good.codes(),
+        Self::Busy.codes(),
+        Self::Bad.codes(),
+        Self::Faint.codes(),
+        Self::Bold.codes(),
+        PLAIN,
+    ];
+
     /// The colour of a phase or a verdict.
     pub(super) fn of(word: &str) -> Self {
         match word {
@@ -43,7 +58,7 @@ impl CellStyle {
         }
     }
 
-    fn codes(self) -> &'static str {
+    const fn codes(self) -> &'static str {
         match self {
             Self::Plain => "",
             Self::Good => "\x1b[32m",
@@ -58,7 +73,7 @@ impl CellStyle {
     pub(super) fn on(self, text: &str, colour: bool) -> String {
         match self.codes() {
             codes if !colour || codes.is_empty() || text.is_empty() => text.to_owned(),
-            codes => format!("{codes}{text}\x1b[0m"),
+            codes => format!("{codes}{text}{PLAIN}"),
         }
     }
 }
@@ -80,9 +95,11 @@ impl Table {
         }
     }
 
-    /// Adds a row; the last cell may be of any length.
+    /// Adds a row. Cells may hold foreign text: each is shown on one line, of bounded length.
     pub(super) fn row(&mut self, cells: Vec<(String, CellStyle)>) {
-        self.rows.push(cells);
+        let cells = cells.into_iter();
+        let shown = cells.map(|(cell, style)| (cut(&cell, TEXT).into_owned(), style));
+        self.rows.push(shown.collect());
     }
 
     /// The table, one line per row, no spaces at the ends of lines.

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use crate::cli::sim::KubeletsArgs;
 use crate::clock::Clock;
+use crate::core::foreign::{TEXT, cut};
 use crate::k8s::client::{self, Role, Source};
 use crate::sim::kubelet::{Behaviour, FakeNodeSpec, KubeletOptions, Kubelets, Outage};
 
@@ -75,7 +76,8 @@ pub(super) async fn run(args: KubeletsArgs) -> anyhow::Result<()> {
             _ = tokio::signal::ctrl_c() => break,
             Some(line) = lines.recv() => {
                 if let Err(error) = steer(&kubelets, &args, &line).await {
-                    eprintln!("{line}: {error:#}");
+                    let failed = format!("{line}: {error:#}");
+                    eprintln!("{}", cut(&failed, TEXT));
                 }
             }
         }

@@ -3,9 +3,23 @@
 use std::io::{IsTerminal as _, Write as _};
 
 use super::view::Canvas;
+use crate::core::foreign::styled;
 
 /// A terminal of unknown size is taken for this one.
 const USUAL: (u16, u16) = (80, 24);
+
+/// What pictures and reports consist of besides letters: line breaks and the colors of `view`.
+const OWN: [&str; 9] = [
+    "\n",
+    "\x1b[0m",
+    "\x1b[1m",
+    "\x1b[2m",
+    "\x1b[32m",
+    "\x1b[33m",
+    "\x1b[35m",
+    "\x1b[36m",
+    "\x1b[1;31m",
+];
 
 /// Standard output. When it is dropped the cursor is back.
 pub(super) struct DemoScreen {
@@ -52,11 +66,12 @@ impl DemoScreen {
     /// Prints lines that stay.
     pub(super) fn print(&mut self, text: &str) {
         self.leave_picture();
-        write(text);
+        write(&styled(text, &OWN));
     }
 
     /// Draws over the picture before.
     pub(super) fn draw(&mut self, picture: &str) {
+        let picture = &*styled(picture, &OWN);
         let mut frame = String::new();
         if !std::mem::replace(&mut self.cursor_hidden, true) {
             frame.push_str("\x1b[?25l");

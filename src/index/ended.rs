@@ -11,6 +11,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::pod::PodRecord;
 use crate::core::engine::failing::CRASHING_RESTARTS;
+use crate::core::foreign::{WORD, cut};
 use crate::core::messages::DO_NOT_START;
 use crate::core::words::line;
 use crate::core::{NodeName, PodProblem, PodUid, Revision};
@@ -139,7 +140,7 @@ impl Ended {
             times: before_this + u32::from(!is_known),
             last: record.pod.uid.clone(),
             at: before.filter(|_| is_known).map_or(now, |series| series.at),
-            reason: reason(pod).into(),
+            reason: cut(reason(pod), WORD).into(),
             said: line(&pod.status.message).into(),
         };
         self.0.insert(node.clone(), series);

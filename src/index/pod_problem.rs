@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::core::PodProblem;
 
 use crate::core::fleet::in_place::InPlaceState;
+use crate::core::foreign::{WORD, cut};
 use crate::core::names::UNSCHEDULABLE;
 use crate::core::words::line;
 use crate::k8s;
@@ -66,7 +67,7 @@ pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<Po
             let ended = ended.find(|state| state.exit_code != Some(0));
             let detail = waiting.or(ended)?;
             Some(PodProblem {
-                reason: detail.reason.as_str().into(),
+                reason: cut(&detail.reason, WORD).into(),
                 said: waiting.map_or_else(Default::default, said),
                 restarts: own,
             })

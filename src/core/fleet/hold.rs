@@ -14,6 +14,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
+use crate::core::foreign::one_line;
 use crate::core::names::HOLD;
 
 /// Most entries that are looked at: an annotation has its limits, and so has a node.
@@ -161,7 +162,7 @@ fn entry(entry: &Value) -> Result<(HoldScope, Hold), Flaw> {
     }
     let hold = Hold {
         until,
-        reason: cut(reason).into(),
+        reason: one_line(reason, REASON).into(),
         unreadable: false,
     };
     Ok((HoldScope::DaemonSet(daemonset.into()), hold))

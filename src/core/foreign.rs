@@ -1,0 +1,299 @@
+//! Foreign text: words of kubelets, owners of objects, registries and API servers, made safe to show.
+//!
+//! Every channel shows foreign text through this module: terminal, log, condition, Event and node API. Values that are
+//! parsed or compared never pass through it.
+//!
+//! # Guarantees
+//! - No character of the result steers a terminal, reorders the text around it, or is invisible. Each of them is shown as an
+//!   escape such as `\u{1b}`.
+//! - White space that breaks a line, and a tab, becomes one space.
+//! - A second pass changes nothing, and clean text is not copied.
+//!
+//! # Caveats
+//! Letters of all scripts and emoji stay readable. A joiner (U+200C, U+200D) stays between two characters outside of ASCII,
+//! where Persian, Sinhala and composed emoji need it. A variation selector (U+FE0E, U+FE0F) stays behind such a
+//! character. Flags of regions, which consist of invisible tags, are shown as escapes.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// Longest sentence that contains foreign words, in characters.
+pub const SENTENCE: usize = 1_000;
+/// Longest text that a channel takes at once, such as an answer or a line of the log, in characters.
+pub const TEXT: usize = 4_000;
+/// Longest word of an API object that is expected to be one word, such as a reason, in characters.
+pub const WORD: usize = 100;
+
+/// Forbidden characters that may stand between the tokens of JSON, and never in its strings.
+const JSON_LAYOUT: [char; 3] = ['\n', '\r', '\t'];
+
+/// Returns whether a character steers a terminal, reorders text, breaks a line, or cannot be seen.
+pub fn is_forbidden(letter: char) -> bool {
+    match letter {
+        ' '..='~' => false,
+        // C0, DEL and C1.
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => true,
+        // Invisible characters (`Default_Ignorable_Code_Point` of Unicode), bidirectional marks among them.
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => {
+            true
+        }
+        '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' => true,
+        '\u{2060}'..='\u{206f}'
+        | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}'
+        | '\u{feff}'
+        | '\u{ffa0}' => true,
+        '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' => true,
+        '\u{e0000}'..='\u{e0fff}' => true,
+        // Separators of lines and paragraphs, and format characters without a shape.
+        '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}' | '\u{13430}'..='\u{1343f}' => true,
+        _ => false,
+    }
+}
+
+/// Returns the text on one line, with an escape for each forbidden character.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    styled(text, &[])
+}
+
+/// Returns the text as [`shown`] does, but leaves the program's own sequences as they are: line breaks and colors.
+pub fn styled<'a>(text: &'a str, own: &[&str]) -> Cow<'a, str> {
+    rewritten(text, own, |out, letter| {
+        if letter.is_whitespace() {
+            out.push(' ');
+        } else {
+            out.extend(letter.escape_unicode());
+        }
+    })
+}
+
+/// Returns a JSON document, or a part of one, with each forbidden character as a JSON escape: equal values, other bytes.
+pub fn json(document: &str) -> Cow<'_, str> {
+    escaped(document, &JSON_LAYOUT, |out, letter| {
+        for unit in letter.encode_utf16(&mut [0; 2]) {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    })
+}
+
+/// Returns the number of bytes that [`json`] makes of the document.
+pub fn json_length(document: &str) -> usize {
+    let forbidden = |letter: char| is_forbidden(letter) && !JSON_LAYOUT.contains(&letter);
+    let letters = document.chars().filter(|letter| forbidden(*letter));
+    let more = letters.map(|letter| 6 * letter.len_utf16() - letter.len_utf8());
+    document.len() + more.sum::<usize>()
+}
+
+/// Returns a YAML document as [`json`] does. Strings with forbidden characters have to be in double quotes.
+pub fn yaml(document: &str) -> Cow<'_, str> {
+    escaped(document, &['\n'], |out, letter| {
+        // Writing to a String cannot fail.
+        let _ = match u32::from(letter) {
+            code @ ..=0xffff => write!(out, "\\u{code:04X}"),
+            code => write!(out, "\\U{code:08X}"),
+        };
+    })
+}
+
+/// Returns the document with each forbidden character replaced, except those in `layout`. Neighbors change nothing.
+fn escaped<'a>(
+    document: &'a str,
+    layout: &[char],
+    replace: impl Fn(&mut String, char),
+) -> Cow<'a, str> {
+    let forbidden = |letter: char| is_forbidden(letter) && !layout.contains(&letter);
+    let Some(start) = document.find(forbidden) else {
+        return Cow::Borrowed(document);
+    };
+    let mut out = document[..start].to_owned();
+    for letter in document[start..].chars() {
+        match forbidden(letter) {
+            true => replace(&mut out, letter),
+            false => out.push(letter),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Returns at most `limit` characters of the text as [`shown`] does, and an ellipsis for the rest.
+pub fn cut(text: &str, limit: usize) -> Cow<'_, str> {
+    let end = |text: &str, count| text.char_indices().nth(count).map(|(end, _)| end);
+    let start = &text[..end(text, limit + 1).unwrap_or(text.len())];
+    let shown = shown(start);
+    match end(&shown, limit) {
+        None => shown,
+        Some(end) => Cow::Owned(format!("{}…", &shown[..end])),
+    }
+}
+
+/// Returns the text as [`cut`] does, with single spaces between its words.
+pub fn one_line(text: &str, limit: usize) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    cut(&words.join(" "), limit).into_owned()
+}
+
+/// Returns the text with each forbidden character replaced, except where one of the sequences in `kept` begins.
+fn rewritten<'a>(
+    text: &'a str,
+    kept: &[&str],
+    replace: impl Fn(&mut String, char),
+) -> Cow<'a, str> {
+    let start = text.bytes().position(|byte| !matches!(byte, b' '..=b'~'));
+    let Some(start) = start else {
+        return Cow::Borrowed(text);
+    };
+    let mut out: Option<String> = None;
+    let mut before = text[..start].chars().next_back().unwrap_or(' ');
+    let mut rest = &text[start..];
+    while let Some(letter) = rest.chars().next() {
+        let (first, after) = rest.split_at(letter.len_utf8());
+        let keeps = match is_forbidden(letter) && !joins(before, letter, after) {
+            false => first.len(),
+            true => {
+                let mut own = kept.iter().filter(|own| rest.starts_with(**own));
+                own.next().map_or(0, |own| own.len())
+            }
+        };
+        if keeps > 0 {
+            if let Some(out) = &mut out {
+                out.push_str(&rest[..keeps]);
+            }
+            (before, rest) = (letter, &rest[keeps..]);
+        } else {
+            let done = text.len() - rest.len();
+            replace(out.get_or_insert_with(|| text[..done].to_owned()), letter);
+            (before, rest) = (' ', after);
+        }
+    }
+    out.map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+/// Returns whether a character that is forbidden elsewhere has a meaning between these neighbors.
+fn joins(before: char, letter: char, after: &str) -> bool {
+    let is_joiner = |letter| matches!(letter, '\u{200c}' | '\u{200d}');
+    match letter {
+        '\u{200c}' | '\u{200d}' => {
+            let after = after.chars().next().unwrap_or(' ');
+            !before.is_ascii() && !is_joiner(before) && !after.is_ascii() && !is_forbidden(after)
+        }
+        '\u{fe0e}' | '\u{fe0f}' => !before.is_ascii() && !is_forbidden(before),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Characters that are near the rules, and some of every kind.
+    fn letters() -> impl Strategy<Value = String> {
+        let near = prop::sample::select(
+            "ab .\\\n\r\t\0\x07\x1b\x7f\u{85}\u{9b}\u{9d}\u{ad}\u{200b}\u{200c}\u{200d}\u{200e}\u{2028}\u{202e}\u{2066}\u{fe0f}\u{feff}\u{e0041}é中ع😀❤…"
+                .chars()
+                .collect::<Vec<_>>(),
+        );
+        let letter = prop_oneof![4 => near, 1 => any::<char>()];
+        prop::collection::vec(letter, 0..60).prop_map(String::from_iter)
+    }
+
+    /// Whether a character must not stand where it stands.
+    fn is_wrong(text: &str, at: usize) -> bool {
+        let letter = text[at..].chars().next().unwrap();
+        let before = text[..at].chars().next_back().unwrap_or(' ');
+        is_forbidden(letter) && !joins(before, letter, &text[at + letter.len_utf8()..])
+    }
+
+    fn is_clean(text: &str) -> bool {
+        !text.char_indices().any(|(at, _)| is_wrong(text, at))
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_clean_and_stays_as_it_is(text in letters(), limit in 0_usize..70) {
+            let once = shown(&text);
+            prop_assert!(is_clean(&once), "{once:?}");
+            prop_assert!(matches!(shown(&once), Cow::Borrowed(_)), "{once:?}");
+            prop_assert_eq!(is_clean(&text), matches!(shown(&text), Cow::Borrowed(_)));
+            let short = cut(&text, limit);
+            prop_assert!(is_clean(&short), "{short:?}");
+            prop_assert!(short.chars().count() <= limit + 1, "{short:?}");
+            prop_assert_eq!(&cut(&short, limit), &short);
+            let line = one_line(&text, limit);
+            prop_assert_eq!(&one_line(&line, limit), &line);
+        }
+
+        #[test]
+        fn a_document_keeps_its_values(key in letters(), text in letters()) {
+            let value = serde_json::json!({ key: [text, 1] });
+            for document in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
+                let safe = json(&document);
+                prop_assert!(!safe.replace('\n', "").chars().any(is_forbidden), "{safe:?}");
+                prop_assert_eq!(json_length(&document), safe.len());
+                prop_assert!(matches!(json(&safe), Cow::Borrowed(_)));
+                let read: serde_json::Value = serde_json::from_str(&safe).unwrap();
+                prop_assert_eq!(&read, &value);
+            }
+        }
+
+        #[test]
+        fn own_sequences_stay_and_others_do_not(text in letters()) {
+            let own = ["\n", "\x1b[1m", "\x1b[0m"];
+            let around = format!("\x1b[1m{text}\x1b[0m\n");
+            let safe = styled(&around, &own);
+            prop_assert!(safe.starts_with("\x1b[1m") && safe.ends_with("\x1b[0m\n"));
+            let rest = own.iter().fold(safe.into_owned(), |text, own| text.replace(own, "."));
+            prop_assert!(is_clean(&rest), "{rest:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_hostile_can_be_seen() {
+        for (text, expected) in [
+            (
+                "\x1b]52;c;cm0gLXJmIH4=\x07",
+                "\\u{1b}]52;c;cm0gLXJmIH4=\\u{7}",
+            ),
+            ("\x1b]0;root\x1b\\", "\\u{1b}]0;root\\u{1b}\\"),
+            ("\x1b[2J\x1b[H", "\\u{1b}[2J\\u{1b}[H"),
+            ("\u{9b}31m", "\\u{9b}31m"),
+            (
+                "a\u{202e}b\u{2066}c\u{61c}d\u{200f}",
+                "a\\u{202e}b\\u{2066}c\\u{61c}d\\u{200f}",
+            ),
+            (
+                "na\u{200b}me\u{feff}\u{ad}",
+                "na\\u{200b}me\\u{feff}\\u{ad}",
+            ),
+            ("na\u{200d}me", "na\\u{200d}me"),
+            ("a\r\nb\tc\u{2028}d\u{85}e", "a  b c d e"),
+        ] {
+            assert_eq!(shown(text), expected);
+        }
+        assert_eq!(cut("a\x1bcdefghij", 8), "a\\u{1b}c…");
+        assert_eq!(cut("abc", 3), "abc");
+        assert_eq!(one_line(" a\n\n b\t\x1bc ", 100), "a b \\u{1b}c");
+        assert_eq!(
+            json("{\"a\":\"\u{e0041}\u{9b}\u{202e}\"}"),
+            r#"{"a":"\udb40\udc41\u009b\u202e"}"#
+        );
+    }
+
+    #[test]
+    fn every_script_stays_readable() {
+        for text in [
+            "plain words, \"quoted\"",
+            "حاوية لا تبدأ",
+            "می\u{200c}خواهم",
+            "ශ්\u{200d}රී",
+            "容器无法启动",
+            "コンテナ",
+            "नमस्ते",
+            "👩\u{200d}👩\u{200d}👧 ❤\u{fe0f}\u{200d}🔥 👍🏽 🇩🇪",
+        ] {
+            assert!(matches!(shown(text), Cow::Borrowed(_)), "{text}");
+        }
+    }
+}
