@@ -23,6 +23,7 @@ mod error;
 mod groups;
 mod kinds;
 mod list;
+mod look;
 mod lookup;
 mod migrate;
 mod near;
@@ -31,6 +32,7 @@ mod pause;
 mod liveness;
 mod plan;
 mod print;
+mod reported;
 mod rights;
 mod row;
 mod screen;
@@ -53,7 +55,7 @@ pub use code::Code;
 pub use context::Context;
 pub use error::CliError;
 pub use groups::{DomainRow, WaveRow};
-pub use row::{NodeRow, PodRow, SetRow};
+pub use row::{NodeRow, PodCountsRow, PodRow, SetRow};
 pub use screen::Screen;
 pub use why::WhyAnswer;
 
@@ -69,7 +71,7 @@ pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
     let mut screen = Screen::new(&mut out, live, colour);
     let ended = match &args.verb {
         Verb::Completions(wanted) => completions(wanted.shell).map(|script| {
-            let _ = screen.print(&script);
+            let _ = screen.write(&script);
             Code::Complete
         }),
         Verb::Settings(wanted) if wanted.daemonset.is_none() => {
@@ -78,7 +80,7 @@ pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
                 Code::Complete
             })
         }
-        Verb::Edge(verb) => match Edge::to(verb.server()) {
+        Verb::Edge(verb) => match Edge::find(verb.server()).await {
             Err(error) => Err(error),
             Ok(edge) => {
                 let edge = edge.in_namespace(args.access.namespace.clone());
@@ -113,7 +115,10 @@ pub async fn perform(
     verb: &Verb,
     screen: &mut Screen<'_>,
 ) -> Result<Code, CliError> {
-    match (do_it(context, verb, screen).await, verb.daemonset()) {
+    match (
+        Box::pin(do_it(context, verb, screen)).await,
+        verb.daemonset(),
+    ) {
         // One that is on its way to the other kind is not there, and soon is again.
         (Err(error), Some(typed)) if error.code == Code::NotFound => {
             let on_its_way = Box::pin(migrate::on_its_way(context, typed)).await;
@@ -125,22 +130,24 @@ pub async fn perform(
 
 async fn do_it(context: &Context, verb: &Verb, screen: &mut Screen<'_>) -> Result<Code, CliError> {
     match verb {
-        Verb::Plan(args) => return plan::plan(context, args, screen).await,
-        Verb::Status(args) => return status::status(context, args, screen).await,
-        Verb::Why(args) => return why::why(context, args, screen).await,
-        Verb::Settings(args) => return settings::settings(context, args, screen).await,
-        Verb::Pause(args) => pause::pause(context, args, screen).await?,
-        Verb::Resume(args) => pause::resume(context, args, screen).await?,
-        Verb::Undo(args) => undo::undo(context, args, screen).await?,
-        Verb::Approve(args) => approve::approve(context, args, screen).await?,
+        Verb::Plan(args) => return Box::pin(plan::plan(context, args, screen)).await,
+        Verb::Status(args) => return Box::pin(status::status(context, args, screen)).await,
+        Verb::Why(args) => return Box::pin(why::why(context, args, screen)).await,
+        Verb::Settings(args) => return Box::pin(settings::settings(context, args, screen)).await,
+        Verb::Pause(args) => Box::pin(pause::pause(context, args, screen)).await?,
+        Verb::Resume(args) => Box::pin(pause::resume(context, args, screen)).await?,
+        Verb::Undo(args) => Box::pin(undo::undo(context, args, screen)).await?,
+        Verb::Approve(args) => Box::pin(approve::approve(context, args, screen)).await?,
         Verb::Eject(args) => Box::pin(eject::eject(context, args, screen)).await?,
         Verb::Migrate(args) => Box::pin(migrate::migrate(context, args, screen)).await?,
         Verb::Edge(verb) => {
-            let edge = Edge::to(verb.server())?.in_namespace(context.namespace.clone());
+            let edge = Edge::find(verb.server())
+                .await?
+                .in_namespace(context.namespace.clone());
             return edge::perform_edge(verb, &edge, screen, &context.clock).await;
         }
         Verb::Completions(args) => {
-            let _ = screen.print(&completions(args.shell)?);
+            let _ = screen.write(&completions(args.shell)?);
         }
     }
     Ok(Code::Complete)

@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::code::Code;
 use super::error::CliError;
 use crate::core::instant;
-use crate::core::messages::refusals::lacks_permission;
 use crate::k8s::client::{self, CallError, Failure, Role, Source};
 
 /// A person waits for it; a server that needs longer is in trouble.
@@ -177,14 +176,17 @@ impl Access {
                 Code::Failed,
                 format!("Cannot {doing}: the API server {server} refuses: {error}."),
             ),
-            Failure::Forbidden => (
-                Code::Unreachable,
-                format!(
+            Failure::Forbidden => {
+                let text = format!(
                     "Not allowed to {doing}: {error}. Ask whoever runs {server} for the ClusterRole yurt-ds-viewer (to look) or yurt-ds-operator (to change something), \
                      of Advanced DaemonSets (apps.kruise.io) that of the same name with -advanced, bound by a ClusterRoleBinding where nodes are read, or choose other \
                      credentials than those of {origin} by --kubeconfig or --context."
-                ),
-            ),
+                );
+                return CliError {
+                    refusal: Some(error.to_string()),
+                    ..CliError::new(Code::Unreachable, text)
+                };
+            }
             Failure::Gone | Failure::Conflict | Failure::Refused | Failure::Blocked => (
                 Code::Failed,
                 format!("Cannot {doing}: the API server {server} refuses: {error}."),
@@ -206,10 +208,7 @@ fn is_by_conversion(error: &CallError) -> bool {
 
 /// Whether that is forbidden to everybody.
 fn is_by_admission(error: &CallError) -> bool {
-    let CallError::Kube(kube::Error::Api(status)) = error else {
-        return false;
-    };
-    status.message.contains(" is forbidden: ") && !lacks_permission(&status.message)
+    error.refused_by_admission().is_some()
 }
 
 /// What went wrong, without the advice around it: each cause once.

@@ -6,9 +6,9 @@ use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
 use super::kinds::whole;
+use super::look::Look;
 use super::near::{near, suggestion};
 use super::screen::Screen;
-use super::snapshot::RolloutSnapshot;
 use super::{lookup, write};
 use crate::cli::ctl::ApproveArgs;
 use crate::core::settings::approved_waves::APPROVED_WAVES;
@@ -35,8 +35,8 @@ pub(super) async fn approve(
         let set = access.find(&doing, api.get(&key.name)).await?;
         // Where there is none, the next call says so.
         let seen = set.map(|set| set.metadata).unwrap_or_default();
-        let (_, snapshot) = lookup::snapshot(access, &key, context.clock.now()).await?;
-        let (waves, revision) = judge(&snapshot, &args.wave)?;
+        let (_, look) = lookup::look(access, &key, context.clock.now()).await?;
+        let (waves, revision) = judge(&look, &args.wave)?;
         if waves
             .position(&args.wave)
             .is_some_and(|position| waves.is_approved(position, revision))
@@ -54,7 +54,7 @@ pub(super) async fn approve(
         )];
         let doing = format!("annotate DaemonSet {key}");
         if write::write_if_unchanged(context, &doing, &key, &seen, changes).await? {
-            let _ = screen.print(&said(&snapshot, &args.wave, revision));
+            let _ = screen.print(&said(&look, &args.wave, revision));
             return Ok(());
         }
     }
@@ -65,21 +65,18 @@ pub(super) async fn approve(
 }
 
 /// The waves and the revision that an approval is about.
-fn judge<'a>(
-    snapshot: &'a RolloutSnapshot,
-    typed: &str,
-) -> Result<(&'a Waves, &'a Revision), CliError> {
-    let key = &snapshot.key;
-    if let Some(invalid) = &snapshot.invalid {
+fn judge<'a>(look: &'a Look, typed: &str) -> Result<(&'a Waves, &'a Revision), CliError> {
+    let key = look.key();
+    if let Some(invalid) = look.invalid() {
         return Err(CliError::new(
             Code::Invalid,
             format!("The settings of {key} cannot be used: {invalid}. Correct that first."),
         ));
     }
-    let waves = match &snapshot.strategy.waves {
-        Some(waves) if snapshot.strategy.mode == Mode::AdvancedRollingUpdate => waves,
-        _ => return Err(refused(no_waves(key))),
-    };
+    let strategy = look.strategy();
+    let strategy = strategy.filter(|all| all.mode == Mode::AdvancedRollingUpdate);
+    let waves = strategy.and_then(|all| all.waves.as_ref());
+    let waves = waves.ok_or_else(|| refused(no_waves(key)))?;
     let needs_approval = waves.list.iter().filter(|wave| wave.approve);
     let names: Vec<&str> = needs_approval.map(|wave| &*wave.name).collect();
     if !names.contains(&typed) {
@@ -105,7 +102,7 @@ fn judge<'a>(
             ),
         ));
     }
-    let revision = snapshot.revision().ok_or_else(|| {
+    let revision = look.revision().ok_or_else(|| {
         refused(format!(
             "The latest change of {key} is not handled yet by {}, so it is not known what would be approved. Try again in a \
              few seconds.",
@@ -137,10 +134,14 @@ fn value(waves: &Waves, wave: &str, revision: &Revision) -> String {
     all.join(",")
 }
 
-fn said(snapshot: &RolloutSnapshot, wave: &str, revision: &Revision) -> String {
-    let waves = snapshot.plan.waves.iter();
-    let position = waves.clone().position(|stand| stand.name == wave);
-    let earlier = waves.take(position.unwrap_or(0));
+fn said(look: &Look, wave: &str, revision: &Revision) -> String {
+    // Which of them are open is not known without nodes.
+    let waves = match look {
+        Look::Judged(snapshot) => snapshot.plan.waves.as_slice(),
+        Look::Reported(_) => &[],
+    };
+    let position = waves.iter().position(|stand| stand.name == wave);
+    let earlier = waves.iter().take(position.unwrap_or(0));
     let open: Vec<&str> = earlier
         .filter(|stand| stand.done < stand.nodes)
         .map(|stand| stand.name.as_str())
@@ -154,7 +155,8 @@ fn said(snapshot: &RolloutSnapshot, wave: &str, revision: &Revision) -> String {
     };
     format!(
         "Wave {wave} of {} is approved for revision {revision}. {follows}\nFollow it: yurt-ds ctl status {} --watch\n",
-        snapshot.key, snapshot.key
+        look.key(),
+        look.key()
     )
 }
 

@@ -61,7 +61,8 @@ impl Code {
             Phase::Progressing
             | Phase::AwaitingOwners
             | Phase::AwaitingDeletions
-            | Phase::RevisionUnknown(_) => Self::Progressing,
+            | Phase::RevisionUnknown(_)
+            | Phase::Stale(_) => Self::Progressing,
             Phase::Stalled(_) => Self::Stalled,
             Phase::Paused { .. } => Self::Paused,
             Phase::Invalid => Self::Invalid,
@@ -97,7 +98,7 @@ impl Code {
             Self::Usage => "the command line cannot be used",
             Self::Progressing => {
                 "progressing, or waiting for owners of nodes (OTA) or for Kubernetes; also at the end of --timeout, as \
-                 4, 5 and 6 are"
+                 4, 5 and 6 are; where you may not list nodes, also a revision on which no controller has reported"
             }
             Self::Stalled => "stalled: stopped by itself, somebody has to act",
             Self::Paused => "paused",

@@ -23,7 +23,6 @@ use serde::de::DeserializeOwned;
 use super::access::Access;
 use super::edge::Edge;
 use super::kinds::api_in;
-use crate::cli::edge::SERVER;
 use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::k8s::client::Source;
 use crate::k8s::{AdvancedDaemonSet, DaemonSet, Node};
@@ -139,8 +138,8 @@ pub(super) fn nodes(current: &OsStr) -> Vec<CompletionCandidate> {
 pub(super) fn pods(current: &OsStr) -> Vec<CompletionCandidate> {
     let typed = TypedLine::read();
     offer(current, async move {
-        let server = typed.server.as_deref().unwrap_or(SERVER);
-        Edge::to(server).ok()?.names().await
+        let edge = Edge::find(typed.server.as_deref()).await;
+        edge.ok()?.names().await
     })
 }
 

@@ -177,7 +177,10 @@ impl EjectCandidate {
             && !is_paused(&self.snapshot.strategy, self.snapshot.now)
             && matches!(
                 self.snapshot.phase(),
-                Phase::Progressing | Phase::RevisionUnknown(_) | Phase::Stalled(_)
+                Phase::Progressing
+                    | Phase::RevisionUnknown(_)
+                    | Phase::Stale(_)
+                    | Phase::Stalled(_)
             )
             && self.old.nodes > 0
     }

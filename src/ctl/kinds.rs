@@ -11,7 +11,7 @@ use super::list::{list, list_where_served};
 use crate::core::SetKind;
 use crate::core::names::KRUISE_GROUP;
 use crate::index::SetKey;
-use crate::k8s::{AdvancedDaemonSet, DaemonSet};
+use crate::k8s::{AdvancedDaemonSet, DaemonSet, Listed};
 
 /// The kind that a word before a name means, as kubectl takes it; `None`: it is none.
 pub(super) fn kind_of(word: &str) -> Option<SetKind> {
@@ -92,13 +92,14 @@ pub(super) async fn list_one(
     let only = ListParams::default().fields(&format!("metadata.name={}", key.name));
     match key.kind {
         SetKind::Native => {
-            let api = api_in(access, Some(&key.namespace));
-            list(access, &doing, &api, only).await
+            let api: Api<Listed<DaemonSet>> = api_in(access, Some(&key.namespace));
+            Ok(readable(list(access, &doing, &api, only).await?))
         }
         SetKind::Advanced => {
             let api = api_in(access, Some(&key.namespace));
-            let found = list_where_served::<AdvancedDaemonSet>(access, &doing, &api, only, false);
-            Ok(read(found.await?.unwrap_or_default()))
+            let found =
+                list_where_served::<Listed<AdvancedDaemonSet>>(access, &doing, &api, only, false);
+            Ok(readable(found.await?.unwrap_or_default()))
         }
     }
 }
@@ -113,8 +114,8 @@ pub(super) async fn list_advanced(
 ) -> Result<Option<(Vec<DaemonSet>, String)>, CliError> {
     let (doing, all) = ("list Advanced DaemonSets", ListParams::default());
     let api = api_in(access, namespace);
-    let found = list_where_served::<AdvancedDaemonSet>(access, doing, &api, all, true).await?;
-    Ok(found.map(read))
+    let found = list_where_served::<Listed<AdvancedDaemonSet>>(access, doing, &api, all, true);
+    Ok(found.await?.map(readable))
 }
 
 /// Whether the cluster has such a kind, as far as whoever asks may know.
@@ -127,19 +128,41 @@ pub(super) async fn is_advanced_served(access: &Access) -> bool {
     matches!(found, Ok(Some(_)))
 }
 
-fn read((sets, version): (Vec<AdvancedDaemonSet>, String)) -> (Vec<DaemonSet>, String) {
-    (sets.into_iter().map(DaemonSet::from).collect(), version)
+/// Lists native DaemonSets.
+///
+/// # Errors
+/// When they may not be listed, or nobody answers.
+pub(super) async fn list_native(
+    access: &Access,
+    namespace: Option<&str>,
+    doing: &str,
+) -> Result<(Vec<DaemonSet>, String), CliError> {
+    let api: Api<Listed<DaemonSet>> = api_in(access, namespace);
+    Ok(readable(
+        list(access, doing, &api, ListParams::default()).await?,
+    ))
 }
 
-/// What is told of an Advanced DaemonSet, as of any.
-pub(super) fn of_advanced(event: WatchEvent<AdvancedDaemonSet>) -> WatchEvent<DaemonSet> {
-    match event {
-        WatchEvent::Added(set) => WatchEvent::Added(set.into()),
-        WatchEvent::Modified(set) => WatchEvent::Modified(set.into()),
-        WatchEvent::Deleted(set) => WatchEvent::Deleted(set.into()),
+/// The DaemonSets of a list; one of which not even the metadata can be read is left out.
+fn readable<K: Into<DaemonSet>>(
+    (sets, version): (Vec<Listed<K>>, String),
+) -> (Vec<DaemonSet>, String) {
+    let sets = sets.into_iter().filter_map(|set| set.item.ok());
+    (sets.map(Into::into).collect(), version)
+}
+
+/// An event about a DaemonSet of either kind; `None`: not even its metadata can be read.
+pub(super) fn of_set<K: Into<DaemonSet>>(
+    event: WatchEvent<Listed<K>>,
+) -> Option<WatchEvent<DaemonSet>> {
+    let set = |set: Listed<K>| set.item.ok().map(Into::into);
+    Some(match event {
+        WatchEvent::Added(listed) => WatchEvent::Added(set(listed)?),
+        WatchEvent::Modified(listed) => WatchEvent::Modified(set(listed)?),
+        WatchEvent::Deleted(listed) => WatchEvent::Deleted(set(listed)?),
         WatchEvent::Bookmark(mark) => WatchEvent::Bookmark(mark),
         WatchEvent::Error(error) => WatchEvent::Error(error),
-    }
+    })
 }
 
 #[cfg(test)]

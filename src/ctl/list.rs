@@ -1,4 +1,6 @@
 //! Complete lists, page by page.
+//!
+//! [`read`] is the only place of `ctl` that decodes the objects of a list.
 
 use std::fmt::Debug;
 
@@ -23,7 +25,7 @@ where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
     let page = params.clone().limit(PAGE);
-    let first = access.find(doing, api.list(&page)).await?;
+    let first = access.find(doing, read(api, &page)).await?;
     follow(access, doing, api, params, first).await
 }
 
@@ -40,8 +42,8 @@ where
 {
     let page = params.clone().limit(PAGE);
     let first = match is_optional {
-        true => access.find_allowed(doing, api.list(&page)).await?,
-        false => access.find(doing, api.list(&page)).await?,
+        true => access.find_allowed(doing, read(api, &page)).await?,
+        false => access.find(doing, read(api, &page)).await?,
     };
     match first {
         None => Ok(None),
@@ -64,7 +66,7 @@ where
     let mut items = Vec::new();
     loop {
         let Some(mut part) = found else {
-            let all = access.call(doing, api.list(&params)).await?;
+            let all = access.call(doing, read(api, &params)).await?;
             return Ok((all.items, all.metadata.resource_version.unwrap_or_default()));
         };
         items.append(&mut part.items);
@@ -74,6 +76,14 @@ where
                 return Ok((items, part.metadata.resource_version.unwrap_or_default()));
             }
         }
-        found = access.find(doing, api.list(&page)).await?;
+        found = access.find(doing, read(api, &page)).await?;
     }
+}
+
+/// Requests one page and decodes its objects.
+async fn read<K>(api: &Api<K>, page: &ListParams) -> kube::Result<ObjectList<K>>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    api.list(page).await
 }

@@ -9,8 +9,8 @@ use super::access::Access;
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
-use super::kinds::{api_in, is_advanced_served, kind_of, list_advanced, unmistakable, whole};
-use super::list::list;
+use super::kinds::{is_advanced_served, kind_of, list_advanced, list_native, unmistakable, whole};
+use super::look::Look;
 use super::near::{OFFERED, likeness, near, suggestion};
 use super::snapshot::RolloutSnapshot;
 use super::view::{ClusterView, ListScope};
@@ -18,7 +18,6 @@ use crate::core::near::distance;
 use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::core::{NodeName, SetKind};
 use crate::index::SetKey;
-use crate::k8s::DaemonSet;
 
 /// What was typed for a DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,19 +198,34 @@ pub(super) async fn load(
     Ok(view)
 }
 
-/// Loads one managed DaemonSet, and judges it as of that moment.
+/// Loads one managed DaemonSet, and looks at it as of that moment, as far as the caller may.
 ///
 /// # Errors
 /// As [`load`].
+pub(super) async fn look(
+    access: &Access,
+    key: &SetKey,
+    now: Timestamp,
+) -> Result<(ClusterView, Look), CliError> {
+    let mut view = load(access, key, now).await?;
+    let look = Look::take(&mut view, key, now).ok_or_else(|| unmanaged(key))?;
+    Ok((view, look))
+}
+
+/// Loads one managed DaemonSet, and judges it as of that moment.
+///
+/// # Errors
+/// As [`load`], and when nodes may not be listed.
 pub(super) async fn snapshot(
     access: &Access,
     key: &SetKey,
     now: Timestamp,
 ) -> Result<(ClusterView, RolloutSnapshot), CliError> {
-    let mut view = load(access, key, now).await?;
-    let snapshot = RolloutSnapshot::take(&mut view, key, now);
-    let snapshot = snapshot.ok_or_else(|| unmanaged(key))?;
-    Ok((view, snapshot))
+    let (view, look) = look(access, key, now).await?;
+    match look {
+        Look::Judged(snapshot) => Ok((view, *snapshot)),
+        Look::Reported(_) => Err(view.unlisted_nodes.unwrap_or_else(|| unmanaged(key))),
+    }
 }
 
 /// Reads the settings of one managed DaemonSet, and nothing else.
@@ -266,8 +280,7 @@ fn to_hand_over(key: &SetKey, on_delete: bool) -> CliError {
 /// What to say of a DaemonSet that does not exist.
 async fn missing(access: &Access, key: &SetKey) -> CliError {
     let native = async |namespace: Option<&str>| {
-        let api: Api<DaemonSet> = api_in(access, namespace);
-        let list = list(access, "list DaemonSets", &api, ListParams::default()).await;
+        let list = list_native(access, namespace, "list DaemonSets").await;
         list.map(|(sets, _)| sets).ok()
     };
     let advanced = async |namespace: Option<&str>| {

@@ -8,7 +8,9 @@ use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
 use super::kinds::whole;
+use super::look::Look;
 use super::lookup;
+use super::reported::ReportedRollout;
 use super::screen::Screen;
 use super::snapshot::RolloutSnapshot;
 use super::view::{ClusterView, ListedDaemonSet};
@@ -19,7 +21,9 @@ use crate::core::names::{ON_DELETE, UPDATE_STRATEGY_TYPE_FIELD};
 use crate::core::settings::paused::PAUSED;
 use crate::core::settings::resume::RESUME;
 use crate::core::words::plural;
-use crate::core::{FailureRecord, Mode, Pause, Phase, Progress, Reading, Stall, Verdict, instant};
+use crate::core::{
+    FailureRecord, Invalid, Mode, Pause, Phase, Progress, Reading, Verdict, instant,
+};
 use crate::index::{SetKey, SetRecord};
 
 /// Pauses a rollout.
@@ -44,7 +48,7 @@ pub(super) async fn pause(
 /// # Errors
 /// When it does: what to do instead.
 fn native_replaces(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
-    match view.index.reading(key) {
+    match view.index.reading(key).as_deref() {
         Some(Reading::Invalid(invalid)) if invalid.is_native_update() && !key.is_advanced() => {
             Err(CliError::new(
                 Code::Invalid,
@@ -79,8 +83,7 @@ pub(super) async fn resume(
         // Its waves alone may hold it.
         Some(record) if record.failures() > 0 => {
             let snapshot = look_again(context, &key).await;
-            let phase = snapshot.as_ref().map(RolloutSnapshot::phase);
-            matches!(phase, Some(Phase::Stalled(Stall::FailedByRevision)))
+            snapshot.is_some_and(|look| look.is_stopped())
         }
         _ => false,
     };
@@ -105,7 +108,7 @@ async fn release(
     key: &SetKey,
     record: &FailureRecord,
 ) -> Result<bool, CliError> {
-    if let Some(Reading::Strategy { strategy, .. }) = view.index.reading(key)
+    if let Some(Reading::Strategy { strategy, .. }) = view.index.reading(key).as_deref()
         && strategy.resume.as_ref() == Some(&record.revision)
     {
         return Ok(false);
@@ -236,18 +239,13 @@ fn is_off(present: Option<&str>, now: Timestamp) -> bool {
 }
 
 /// How it stands after the change; what cannot be said is not said.
-pub(super) async fn look_again(context: &Context, key: &SetKey) -> Option<RolloutSnapshot> {
+pub(super) async fn look_again(context: &Context, key: &SetKey) -> Option<Look> {
     let now = context.clock.now();
-    let (_, snapshot) = lookup::snapshot(&context.access, key, now).await.ok()?;
-    Some(snapshot)
+    let (_, look) = lookup::look(&context.access, key, now).await.ok()?;
+    Some(look)
 }
 
-fn paused(
-    key: &SetKey,
-    until: Option<Timestamp>,
-    changed: bool,
-    snapshot: Option<&RolloutSnapshot>,
-) -> String {
+fn paused(key: &SetKey, until: Option<Timestamp>, changed: bool, look: Option<&Look>) -> String {
     let head = match (changed, until) {
         (false, None) => format!("{key} is paused already; nothing was changed."),
         (false, Some(until)) => format!(
@@ -262,21 +260,49 @@ fn paused(
             )
         }
     };
-    let follows = snapshot.map_or_else(String::new, after_pause);
+    let follows = look.map_or_else(String::new, |look| match look {
+        Look::Judged(snapshot) => after_pause(snapshot),
+        Look::Reported(reported) => after_pause_reported(reported),
+    });
     format!("{head}{follows}\nTo go on: yurt-ds ctl resume {key}\n")
 }
 
+/// What a pause means by the settings alone.
+fn after_pause_by_settings(invalid: Option<&Invalid>, mode: Option<Mode>) -> Option<String> {
+    Some(match (invalid, mode) {
+        (Some(invalid), _) => {
+            format!(" Its settings cannot be used, whether paused or not: {invalid}.")
+        }
+        (None, Some(Mode::OnDelete)) => {
+            " Under OnDelete yurt-ds replaces no pod anyway; whoever deletes one gets a new one all the same."
+                .to_owned()
+        }
+        (None, Some(Mode::Ota)) => {
+            " Under OTA newer revisions are not announced, and owners are refused until it goes on."
+                .to_owned()
+        }
+        (None, _) => return None,
+    })
+}
+
+fn after_pause_reported(reported: &ReportedRollout) -> String {
+    let mode = reported.strategy.as_ref().map(|all| all.mode);
+    let text = after_pause_by_settings(reported.invalid.as_ref(), mode);
+    text.unwrap_or_else(|| match reported.counts().outdated {
+        0 => " None of its pods is outdated; a new revision will wait.".to_owned(),
+        left => format!(
+            " {left} outdated {} {} as {}. Which nodes are being updated is not known: you may not list nodes.",
+            plural(left, "pod", "pods"),
+            plural(left, "stays", "stay"),
+            plural(left, "it is", "they are")
+        ),
+    })
+}
+
 fn after_pause(snapshot: &RolloutSnapshot) -> String {
-    if let Some(invalid) = &snapshot.invalid {
-        return format!(" Its settings cannot be used, whether paused or not: {invalid}.");
-    }
-    if snapshot.strategy.mode == Mode::OnDelete {
-        return " Under OnDelete yurt-ds replaces no pod anyway; whoever deletes one gets a new one all the same."
-            .to_owned();
-    }
-    if snapshot.strategy.mode == Mode::Ota {
-        return " Under OTA newer revisions are not announced, and owners are refused until it goes on."
-            .to_owned();
+    let mode = Some(snapshot.strategy.mode);
+    if let Some(text) = after_pause_by_settings(snapshot.invalid.as_ref(), mode) {
+        return text;
     }
     let counts = &snapshot.plan.counts;
     let under_way = counts.by_word[Verdict::InProgress(Progress::Replacing).index()];
@@ -310,16 +336,16 @@ fn after_pause(snapshot: &RolloutSnapshot) -> String {
     text
 }
 
-fn resumed(key: &SetKey, changed: bool, snapshot: Option<&RolloutSnapshot>) -> String {
+fn resumed(key: &SetKey, changed: bool, look: Option<&Look>) -> String {
     let head = match changed {
         true => format!("{key} is resumed."),
         false => format!("{key} is not paused; nothing was changed."),
     };
-    let follows = snapshot.map_or_else(String::new, after_resume);
+    let follows = look.map_or_else(String::new, after_resume_as_known);
     format!("{head}{follows}\n")
 }
 
-fn released(record: &FailureRecord, changed: bool, snapshot: Option<&RolloutSnapshot>) -> String {
+fn released(record: &FailureRecord, changed: bool, look: Option<&Look>) -> String {
     let revision = &record.revision;
     let head = match changed {
         true => format!(
@@ -332,8 +358,25 @@ fn released(record: &FailureRecord, changed: bool, snapshot: Option<&RolloutSnap
         1 => " 1 node failed after it got it.".to_owned(),
         nodes => format!(" {nodes} nodes failed after they got it."),
     };
-    let follows = snapshot.map_or_else(String::new, after_resume);
+    let follows = look.map_or_else(String::new, after_resume_as_known);
     format!("{head}{failed}{follows}\n")
+}
+
+fn after_resume_as_known(look: &Look) -> String {
+    let reported = match look {
+        Look::Judged(snapshot) => return after_resume(snapshot),
+        Look::Reported(reported) => reported,
+    };
+    match (&reported.invalid, reported.counts().outdated) {
+        (Some(invalid), _) => format!(" But its settings cannot be used: {invalid}."),
+        (None, 0) => " None of its pods is outdated.".to_owned(),
+        (None, left) => format!(
+            " {left} of its pods {} outdated; which nodes follow is not known: you may not list nodes. Follow it: yurt-ds ctl \
+             status {} --watch",
+            plural(left, "is", "are"),
+            reported.key
+        ),
+    }
 }
 
 fn after_resume(snapshot: &RolloutSnapshot) -> String {
@@ -468,6 +511,7 @@ mod tests {
                 paused: annotation.map(str::to_owned),
                 paused_field: field.map(Value::from),
                 on_delete: false,
+                desired: None,
             };
             let patch = in_field("u1", &listed, value);
             assert_eq!(patch["metadata"]["uid"], "u1");

@@ -22,6 +22,7 @@ mod row;
 mod slim;
 #[cfg(test)]
 mod tests;
+mod unplayed;
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -48,6 +49,7 @@ use measure::{LastRollout, Measured, MeasuredPace};
 use play::{PlayInput, Progressed};
 use played::Played;
 use row::PlanRow;
+use unplayed::UnplayedPlan;
 
 pub(crate) use row::FIELDS;
 
@@ -69,13 +71,31 @@ pub(super) async fn plan(
         clock: context.clock.clone(),
         args: args.clone(),
     };
-    let (row, code) = answered(asked).await?;
-    let text = match args.output {
-        Output::Json | Output::Yaml => super::print::document(&row, args.output)?,
-        output => print::plan(&row, output == Output::Wide, screen.colour),
+    let is_document = matches!(args.output, Output::Json | Output::Yaml);
+    let (text, code) = match answered(asked).await? {
+        PlanAnswer::Played(row, code) if is_document => {
+            (super::print::document(&*row, args.output)?, code)
+        }
+        PlanAnswer::Played(row, code) => {
+            let wide = args.output == Output::Wide;
+            (print::plan(&row, wide, screen.colour), code)
+        }
+        PlanAnswer::Unplayed(plan) if is_document => (
+            super::print::document(&plan, args.output)?,
+            Code::Unreachable,
+        ),
+        PlanAnswer::Unplayed(plan) => (plan.words(), Code::Unreachable),
     };
     let _ = screen.print(&text);
     Ok(code)
+}
+
+/// The answer to `ctl plan`.
+enum PlanAnswer {
+    /// The plan, and the exit code of the state in which it ends.
+    Played(Box<PlanRow>, Code),
+    /// What is known without nodes.
+    Unplayed(UnplayedPlan),
 }
 
 /// What was typed, and where.
@@ -94,8 +114,8 @@ struct PreparedPlan {
     pace: MeasuredPace,
 }
 
-/// Reads the fleet as it is now.
-async fn prepare(asked: &PlanRequest) -> Result<PreparedPlan, CliError> {
+/// Reads the fleet as it is now; `Err` in `Ok` where nodes may not be listed.
+async fn prepare(asked: &PlanRequest) -> Result<Result<PreparedPlan, UnplayedPlan>, CliError> {
     let PlanRequest {
         key,
         change,
@@ -121,6 +141,9 @@ async fn prepare(asked: &PlanRequest) -> Result<PreparedPlan, CliError> {
     let told = |revision: Option<&Revision>| revision.map(Revision::to_string);
     let to = live.revision_of(&template);
     let revisions = (told(live.current.as_ref()), told(to.as_ref()));
+    if live.unlisted_nodes.is_some() {
+        return Ok(Err(UnplayedPlan::of(&live, change.words(), revisions)));
+    }
     let width = width(&strategy, &live);
     let last = last(&fleet, &live);
     let (pods, nodes) = (&live.pods, &live.nodes);
@@ -142,11 +165,11 @@ async fn prepare(asked: &PlanRequest) -> Result<PreparedPlan, CliError> {
         begins: live.at,
         horizon: live.at.saturating_add(horizon).unwrap_or(Timestamp::MAX),
     };
-    Ok(PreparedPlan {
+    Ok(Ok(PreparedPlan {
         question,
         revisions,
         pace,
-    })
+    }))
 }
 
 /// How it will be rolled out; if not at all, in the same sentence as the controller's.
@@ -156,7 +179,8 @@ fn strategy(set: Option<DaemonSet>) -> Result<Strategy, CliError> {
     if let Some(set) = &set {
         index.apply_set(set);
     }
-    match key.as_ref().and_then(|key| index.reading(key)) {
+    let reading = key.as_ref().and_then(|key| index.reading(key));
+    match reading.as_deref() {
         Some(Reading::Strategy { strategy, .. }) => Ok(strategy.clone()),
         Some(Reading::Invalid(invalid)) => Err(CliError::new(Code::Invalid, format!("{invalid}."))),
         Some(Reading::NotOurs) | None => Err(CliError::new(
@@ -186,7 +210,7 @@ fn width(strategy: &Strategy, live: &LiveFleet) -> usize {
 }
 
 /// Answers on a thread of its own, where time is virtual; tells a terminal how far it is.
-async fn answered(asked: PlanRequest) -> Result<(PlanRow, Code), CliError> {
+async fn answered(asked: PlanRequest) -> Result<PlanAnswer, CliError> {
     let (told, mut tells) = watch::channel(None);
     let reading = Handle::current();
     let mut answering = tokio::task::spawn_blocking(move || answer(&asked, &reading, &told));
@@ -209,7 +233,7 @@ fn answer(
     asked: &PlanRequest,
     reading: &Handle,
     told: &watch::Sender<Progressed>,
-) -> Result<(PlanRow, Code), CliError> {
+) -> Result<PlanAnswer, CliError> {
     let prepared = reading.block_on(async {
         tokio::select! {
             biased;
@@ -217,10 +241,14 @@ fn answer(
             prepared = prepare(asked) => prepared,
         }
     })?;
+    let prepared = match prepared {
+        Ok(prepared) => prepared,
+        Err(plan) => return Ok(PlanAnswer::Unplayed(plan)),
+    };
     let played = play_now(prepared.question, told).map_err(|error| unplayed(&error))?;
     let (revisions, pace) = (prepared.revisions, prepared.pace);
     let row = PlanRow::of(&played, asked.change.words(), revisions, pace);
-    Ok((row, row::code(&played)))
+    Ok(PlanAnswer::Played(row.into(), row::code(&played)))
 }
 
 /// Plays in virtual time.

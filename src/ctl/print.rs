@@ -1,17 +1,21 @@
 //! Rows as text: a table, a report on one DaemonSet, or a document for programs.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use serde_saphyr::DoubleQuoted;
 
 use super::code::Code;
 use super::error::CliError;
 use super::groups::{domain_table, wave_table};
-use super::row::{NodeRow, SetRow};
+use super::row::{NodeRow, PodCountsRow, PodRow, SetRow};
 use super::table::{CellStyle, Table};
 use crate::cli::Output;
 use crate::core::messages::verdict::meaning;
-use crate::core::{SetKind, Verdict, instant};
+use crate::core::words::plural;
+use crate::core::{SetKind, Verdict, foreign, instant};
 use k8s_openapi::jiff::Timestamp;
 
 /// Nodes that a table names before it refers to `-o wide`.
@@ -21,10 +25,37 @@ const NAMED: usize = 15;
 pub(super) fn document<T: Serialize>(rows: &T, output: Output) -> Result<String, CliError> {
     let failed = |error: String| CliError::new(Code::Failed, error);
     match output {
-        Output::Yaml => serde_saphyr::to_string(rows).map_err(|error| failed(error.to_string())),
+        Output::Yaml => yaml(rows).map_err(|error| failed(error.to_string())),
         _ => serde_json::to_string_pretty(rows)
-            .map(|text| text + "\n")
+            .map(|text| foreign::json(&text).into_owned() + "\n")
             .map_err(|error| failed(error.to_string())),
+    }
+}
+
+fn yaml<T: Serialize>(rows: &T) -> anyhow::Result<String> {
+    let text = serde_saphyr::to_string(rows)?;
+    if let Cow::Borrowed(_) = foreign::yaml(&text) {
+        return Ok(text);
+    }
+    let quoted = serde_saphyr::to_string(&Quoted(&serde_json::to_value(rows)?))?;
+    Ok(foreign::yaml(&quoted).into_owned())
+}
+
+/// A value whose foreign strings are written in double quotes, where YAML knows escapes.
+struct Quoted<'a>(&'a Value);
+
+impl Serialize for Quoted<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::String(text) if text.chars().any(foreign::is_forbidden) => {
+                DoubleQuoted(text).serialize(serializer)
+            }
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Quoted)),
+            Value::Object(fields) => {
+                serializer.collect_map(fields.iter().map(|(key, value)| (key, Quoted(value))))
+            }
+            other => other.serialize(serializer),
+        }
     }
 }
 
@@ -62,12 +93,19 @@ pub(super) fn list(
             plain(row.key()),
             (row.phase.to_owned(), CellStyle::of(row.phase)),
             plain(since(row, now).unwrap_or_else(|| "-".into())),
-            plain(format!("{}/{}", row.updated, row.targeted)),
-            plain(match &row.max_unavailable {
-                Some(_) => format!("{}/{}", row.unavailable, row.allowed),
-                None => row.unavailable.to_string(),
+            plain(format!(
+                "{}/{}",
+                number(
+                    row.updated
+                        .or(row.pod_counts.as_ref().map(|pods| pods.current))
+                ),
+                number(row.targeted)
+            )),
+            plain(match (&row.max_unavailable, row.allowed) {
+                (Some(_), Some(allowed)) => format!("{}/{allowed}", number(row.unavailable)),
+                _ => number(row.unavailable),
             }),
-            plain(row.offline.to_string()),
+            plain(number(row.offline)),
             plain(row.revision.clone().unwrap_or_else(|| "-".into())),
             plain(row.strategy.clone().unwrap_or_else(|| "-".into())),
         ];
@@ -88,6 +126,11 @@ pub(super) fn list(
         text.push_str(&format!("… and {} more\n", rows.len() - limit));
     }
     text + &warnings(rows)
+}
+
+/// A number, as far as it is known.
+fn number(known: Option<usize>) -> String {
+    known.map_or_else(|| "-".to_owned(), |number| number.to_string())
 }
 
 /// What a list warns of, each thing once, with whom it is about.
@@ -120,7 +163,10 @@ pub(super) fn report(
 ) -> String {
     let mut text = head(row, colour, now);
     text.push('\n');
-    text.push_str(&classes(row, colour));
+    text.push_str(&match &row.pod_counts {
+        None => classes(row, colour),
+        Some(counts) => pods(row, counts, wide, colour, limit),
+    });
     if !row.waves.is_empty() {
         text.push_str(&format!(
             "\n{}\n{}",
@@ -135,7 +181,9 @@ pub(super) fn report(
             domain_table(&row.domains, colour)
         ));
     }
-    let nodes = row.nodes.as_deref().unwrap_or_default();
+    // Without verdicts the pods say all there is.
+    let nodes = row.nodes.as_deref().filter(|_| row.pod_counts.is_none());
+    let nodes = nodes.unwrap_or_default();
     let mut shown: Vec<&NodeRow> = nodes
         .iter()
         .filter(|node| wide || node.needs_attention)
@@ -166,13 +214,16 @@ pub(super) fn report(
 fn head(row: &SetRow, colour: bool, now: Timestamp) -> String {
     let strategy = match (&row.strategy, &row.max_unavailable) {
         (Some(strategy), Some(share)) => {
+            let of_base = |number: Option<usize>| match (number, row.base) {
+                (Some(number), Some(base)) => format!(": {number} of {base}"),
+                _ => String::new(),
+            };
             let surge = row.max_surge.as_ref().map_or_else(String::new, |share| {
-                format!(", max-surge {share}: {} of {}", row.surge_allowed, row.base)
+                format!(", max-surge {share}{}", of_base(row.surge_allowed))
             });
-            format!(
-                "  {strategy}, max-unavailable {share}: {} of {} nodes{surge}",
-                row.allowed, row.base
-            )
+            let allowed = of_base(row.allowed);
+            let nodes = if allowed.is_empty() { "" } else { " nodes" };
+            format!("  {strategy}, max-unavailable {share}{allowed}{nodes}{surge}")
         }
         (Some(strategy), None) => format!("  {strategy}"),
         (None, _) => String::new(),
@@ -211,6 +262,47 @@ fn classes(row: &SetRow, colour: bool) -> String {
     }
     if text.is_empty() {
         text.push_str("  no node is targeted: the template matches none\n");
+    }
+    text
+}
+
+/// The pods, where nodes are not known: how many, and those that are outdated or not Ready.
+fn pods(row: &SetRow, counts: &PodCountsRow, wide: bool, colour: bool, limit: usize) -> String {
+    let mut text = format!(
+        "  {} {}: {} current, {} outdated; {} Ready\n",
+        counts.pods,
+        plural(counts.pods, "pod", "pods"),
+        counts.current,
+        counts.outdated,
+        counts.ready
+    );
+    if let Some(targeted) = row.targeted {
+        let nodes = plural(targeted, "node", "nodes");
+        text.push_str(&format!("  wanted on {targeted} {nodes}, by its status\n"));
+    }
+    let nodes = row.nodes.iter().flatten();
+    let pods = nodes.flat_map(|node| node.pods.iter().map(|pod| (node.node.as_str(), pod)));
+    let is_shown =
+        |(_, pod): &(&str, &PodRow)| wide || pod.revision != "current" || pod.state() != "Ready";
+    let shown: Vec<(&str, &PodRow)> = pods.filter(is_shown).collect();
+    if shown.is_empty() {
+        return text;
+    }
+    let title = match wide {
+        true => "Pods",
+        false => "Pods that are outdated or not Ready",
+    };
+    text.push_str(&format!("\n{}\n", CellStyle::Bold.on(title, colour)));
+    let mut table = Table::new(&["NODE", "POD", "REVISION", "STATE"]);
+    let limit = limit.min(if wide { shown.len() } else { NAMED });
+    for (node, pod) in shown.iter().take(limit) {
+        let cells = [*node, pod.name.as_str(), pod.revision, pod.state()];
+        table.row(cells.map(|cell| (cell.to_owned(), CellStyle::Plain)).into());
+    }
+    text.push_str(&table.print(colour));
+    if shown.len() > limit {
+        let more = shown.len() - limit;
+        text.push_str(&format!("… and {more} more: -o wide shows every pod\n"));
     }
     text
 }

@@ -3,13 +3,15 @@
 /// For `--help`.
 pub(super) const RIGHTS: &str = "\
 Rights (manifests/base/rbac/people.yaml has them as the ClusterRoles yurt-ds-viewer and yurt-ds-operator; Kubernetes'
-own ClusterRole view lacks the nodes). What may not be read is said, and never guessed:
-  status, why, plan  list and watch daemonsets, controllerrevisions, pods and nodes, in the whole cluster or (but for
-                     nodes) in a namespace; with disruption: evict also poddisruptionbudgets; get daemonsets (plan);
+own ClusterRole view lacks the nodes). A RoleBinding in one namespace is enough there: without nodes, status and why
+show what the controller reported and the pods, and plan plays nothing (exit code 7). What may not be read is said, in
+-o json as the list unknown, and never guessed:
+  status, why, plan  list and watch daemonsets, controllerrevisions and pods in a namespace or in the whole cluster,
+                     and nodes; with disruption: evict also poddisruptionbudgets; get daemonsets (plan);
                      to know whether a controller is at work, list the Lease yurt-ds-controller
   settings           nothing; of a DaemonSet, get and list daemonsets
   pause, resume      the same as status, and patch daemonsets
-  approve, eject     the same, and get daemonsets; where no controller runs, eject also patches daemonsets/status and
+  approve, eject     the same, and get daemonsets (eject needs nodes); where no controller runs, eject also patches daemonsets/status and
                      pods/status
   undo               get, list and patch daemonsets, list controllerrevisions
   migrate            the same as status, get and delete daemonsets of the one kind, create, get and patch those of the other,

@@ -4,22 +4,30 @@
 
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
+use std::iter;
 
 use super::groups::{self, DomainRow, WaveRow};
 use super::liveness::ControllerLiveness;
+use super::look::Look;
+use super::reported::{NODES_UNKNOWN, PodCounts, ReportedRollout, UNKNOWN};
 use super::snapshot::RolloutSnapshot;
 use crate::core::messages::node::urgency;
 use crate::core::messages::rollout::RolloutView;
 use crate::core::messages::verdict::explain;
 use crate::core::messages::{newcomers, quietly_paused, revision_word};
 use crate::core::remedy::{KRUISE_RUNS, LOOK_FOR_IT};
-use crate::core::{Guarded, NodeName, Phase, SetKind, Verdict, instant};
+use crate::core::{
+    FailureRecord, Guarded, Mode, NodeName, Note, Pause, Phase, Pod, SetKind, Verdict, instant,
+};
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
   of a DaemonSet  kind (its API version: apps/v1, or apps.kruise.io/v1beta1 of an Advanced DaemonSet), namespace,
-                  name, strategy, maxUnavailable, maxSurge, phase, message, since, revision, targeted,
+                  name, strategy, maxUnavailable, maxSurge, phase, message, since, revision,
+                  unknown (resources that you may not read: nodes, leases, poddisruptionbudgets; without nodes the
+                  phase is the reported one, numbers are null, and nodes lists only those with a pod),
+                  podCounts (null where nodes are known), targeted,
                   base (targeted nodes that take part; max-unavailable and max-surge are shares of these),
                   updated, outdated, unavailable, allowed (to be unavailable), surging (nodes with a second
                   pod), surgeAllowed, offline, offlineOutdated, inProgress, failed, brokenBefore, failures,
@@ -36,17 +44,18 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of a reversal   to (the hash; null: no older revision is known), done, underWay (their turn comes, or
                   they are not available yet), stuck (keep the stopped revision), why (null while none
                   is stuck)
+  of podCounts    pods, current, outdated, ready
   of a wave       wave, nodes, done, inFlight, allowed, state (Complete, Open, NotOpen), next
   of a domain     domain, nodes, done, inFlight, hasTurn
   of a node       node, verdict, reason, since, message, pods, needsAttention
   of a pod        name, revision (current, outdated or unknown), ready, terminating
-  of why          those of a node, and kind, namespace, name, phase, phaseMessage, reversal, next, notes
+  of why          those of a node, and kind, namespace, name, phase, phaseMessage, reversal, next, unknown, notes
   phase           Complete, Progressing, AwaitingOwners, AwaitingDeletions, NativeControllerBehind,
-                  Stalled, Paused, Invalid
+                  Stalled, Paused, Invalid, Unknown (without nodes: not reported yet)
   verdict         Done, InProgress, Budget, AwaitingDomain, Offline, FailedByRevision, Paused, Partition,
                   NotSelected, Held, Guarded, Revert, WaveNotOpen, OutOfWindow, PullPending, HookPending,
                   BlockedByPDB, Refused, AwaitingOwner, AwaitingDeletion, NativeControllerBehind, Invalid,
-                  NotTargeted, UntoleratedTaint";
+                  NotTargeted, UntoleratedTaint, Unknown (without nodes)";
 
 /// One DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -65,7 +74,8 @@ pub struct SetRow {
     pub max_unavailable: Option<String>,
     /// `max-surge` as set; `null` without it, and under OTA.
     pub max_surge: Option<String>,
-    /// `Complete`, `Progressing`, `AwaitingOwners`, `AwaitingDeletions`, `NativeControllerBehind`, `Stalled`, `Paused` or `Invalid`.
+    /// `Complete`, `Progressing`, `AwaitingOwners`, `AwaitingDeletions`, `NativeControllerBehind`, `Stalled`, `Paused`, `Invalid`
+    /// or `Unknown`.
     pub phase: &'static str,
     /// A sentence about the phase.
     pub message: String,
@@ -73,34 +83,39 @@ pub struct SetRow {
     pub since: Option<String>,
     /// Hash of the revision that nodes should run; `null` while it is not known.
     pub revision: Option<String>,
+    /// Resources that the caller may not read, and on which some of this rests: `nodes`, `leases`, `poddisruptionbudgets`. Without
+    /// `nodes` the phase is the one that the controller reported, and every number but `targeted` is `null`.
+    pub unknown: Vec<&'static str>,
+    /// The pods by number; `null` where nodes are known.
+    pub pod_counts: Option<PodCountsRow>,
     /// Nodes where a pod belongs.
-    pub targeted: usize,
+    pub targeted: Option<usize>,
     /// Those of them that take part in the rollout: the base of `max_unavailable`.
-    pub base: usize,
+    pub base: Option<usize>,
     /// Those that run the revision: with an available pod of it, or offline with such a pod.
-    pub updated: usize,
+    pub updated: Option<usize>,
     /// Those that are online and outdated.
-    pub outdated: usize,
+    pub outdated: Option<usize>,
     /// Those that lack an available pod now, offline ones aside (failed ones included).
-    pub unavailable: usize,
+    pub unavailable: Option<usize>,
     /// How many may.
-    pub allowed: usize,
+    pub allowed: Option<usize>,
     /// Those with a second pod beside the old one.
-    pub surging: usize,
+    pub surging: Option<usize>,
     /// How many may.
-    pub surge_allowed: usize,
+    pub surge_allowed: Option<usize>,
     /// Those that are offline.
-    pub offline: usize,
+    pub offline: Option<usize>,
     /// Those that are offline and outdated.
-    pub offline_outdated: usize,
+    pub offline_outdated: Option<usize>,
     /// Those that are online, lack an available pod and are being updated.
-    pub in_progress: usize,
+    pub in_progress: Option<usize>,
     /// Those that are charged to the revision and have not recovered.
-    pub failed: usize,
+    pub failed: Option<usize>,
     /// Those that are online and outdated with a pod that was broken before.
-    pub broken_before: usize,
+    pub broken_before: Option<usize>,
     /// Nodes that failed on the revision's account, those that are gone or recovering included.
-    pub failures: usize,
+    pub failures: Option<usize>,
     /// How many of these may fail before the revision is stopped; `null` under OTA.
     pub failure_threshold: Option<usize>,
     /// Why the guard lets nothing new begin: `FailedByRevision`, `ReplacedTwice` or `Inconclusive`.
@@ -130,6 +145,31 @@ pub struct SetRow {
     pub nodes: Option<Vec<NodeRow>>,
 }
 
+/// Numbers of pods.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodCountsRow {
+    /// All pods of the DaemonSet.
+    pub pods: usize,
+    /// Those of the revision that nodes should run.
+    pub current: usize,
+    /// Those of another revision.
+    pub outdated: usize,
+    /// Those that are Ready.
+    pub ready: usize,
+}
+
+impl PodCountsRow {
+    fn of(counts: PodCounts) -> Self {
+        Self {
+            pods: counts.pods,
+            current: counts.current,
+            outdated: counts.outdated,
+            ready: counts.ready,
+        }
+    }
+}
+
 /// A pause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -138,8 +178,8 @@ pub struct PauseRow {
     pub since: Option<String>,
     /// When it ends by itself; `null` when somebody has to end it.
     pub until: Option<String>,
-    /// Nodes that got the revision since then.
-    pub updated_meanwhile: Vec<String>,
+    /// Nodes that got the revision since then; `null` where nodes are not known.
+    pub updated_meanwhile: Option<Vec<String>>,
 }
 
 impl PauseRow {
@@ -150,7 +190,7 @@ impl PauseRow {
         Some(Self {
             since: since.map(instant::words),
             until: stand.until.map(instant::words),
-            updated_meanwhile: names.collect(),
+            updated_meanwhile: Some(names.collect()),
         })
     }
 }
@@ -226,11 +266,84 @@ pub struct PodRow {
 }
 
 impl SetRow {
+    /// The row of a DaemonSet; `nodes` adds every node, as far as known.
+    pub(super) fn of_look(look: &Look, nodes: bool) -> Self {
+        match look {
+            Look::Judged(snapshot) => Self::of(snapshot, nodes),
+            Look::Reported(reported) => Self::of_reported(reported, nodes),
+        }
+    }
+
+    fn of_reported(reported: &ReportedRollout, nodes: bool) -> Self {
+        let phase = reported.phase();
+        let rolling = reported.strategy.as_ref();
+        let rolling = rolling.filter(|all| all.mode == Mode::AdvancedRollingUpdate);
+        let warnings = reported.notes.iter().filter(|note| note.warning);
+        let unknown = iter::once("nodes")
+            .chain(unknown(&reported.liveness, reported.unread.as_ref()))
+            .collect();
+        let rows = reported.pods.iter();
+        Self {
+            kind: reported.key.kind,
+            namespace: reported.key.namespace.to_string(),
+            name: reported.key.name.to_string(),
+            strategy: reported.strategy.as_ref().map(|all| all.mode.to_string()),
+            max_unavailable: rolling.map(|all| all.max_unavailable.to_string()),
+            max_surge: rolling
+                .filter(|all| !all.max_surge.is_zero())
+                .map(|all| all.max_surge.to_string()),
+            phase: phase.word,
+            message: phase.message,
+            since: phase.since.map(instant::words),
+            revision: reported.revision().map(ToString::to_string),
+            unknown,
+            pod_counts: Some(PodCountsRow::of(reported.counts())),
+            targeted: reported.desired,
+            base: None,
+            updated: None,
+            outdated: None,
+            unavailable: None,
+            allowed: None,
+            surging: None,
+            surge_allowed: None,
+            offline: None,
+            offline_outdated: None,
+            in_progress: None,
+            failed: None,
+            broken_before: None,
+            failures: reported.record.as_ref().map(FailureRecord::failures),
+            failure_threshold: None,
+            guarded: None,
+            verdicts: BTreeMap::new(),
+            notes: texts(&reported.notes)
+                .chain(reported_notes(reported))
+                .collect(),
+            warnings: texts(warnings).chain(reported_notes(reported)).collect(),
+            waves: Vec::new(),
+            domains: Vec::new(),
+            next_wake: None,
+            pause: reported.pause().map(|pause| PauseRow {
+                since: reported.paused.map(|told| instant::words(told.since)),
+                until: match pause {
+                    Pause::Indefinite => None,
+                    Pause::Until(until) => Some(instant::words(until)),
+                },
+                updated_meanwhile: None,
+            }),
+            reversal: None,
+            silent_since: reported.liveness.silent_since().map(instant::words),
+            nodes: nodes.then(|| {
+                rows.map(|(node, pods)| NodeRow::of_pods(node, pods))
+                    .collect()
+            }),
+        }
+    }
+
     /// The row of a snapshot; `nodes` adds every node.
     pub(super) fn of(snapshot: &RolloutSnapshot, nodes: bool) -> Self {
         let (rollout, counts) = (snapshot.rollout(), &snapshot.plan.counts);
         let usable = snapshot.invalid.is_none();
-        let rolls = usable && snapshot.strategy.mode == crate::core::Mode::AdvancedRollingUpdate;
+        let rolls = usable && snapshot.strategy.mode == Mode::AdvancedRollingUpdate;
         let surges = rolls && !snapshot.strategy.max_surge.is_zero();
         let verdicts = Verdict::WORDS
             .into_iter()
@@ -247,20 +360,22 @@ impl SetRow {
             message: snapshot.message(),
             since: rollout.phase_since.map(instant::words),
             revision: snapshot.revision().map(ToString::to_string),
-            targeted: counts.targeted,
-            base: counts.base,
-            updated: snapshot.plan.running(),
-            outdated: counts.outdated,
-            unavailable: rollout.unavailable(),
-            allowed: counts.allowed,
-            surging: rollout.surging(),
-            surge_allowed: counts.surge_allowed,
-            offline: counts.offline,
-            offline_outdated: counts.offline_outdated,
-            in_progress: counts.in_progress.saturating_sub(rollout.next()),
-            failed: counts.failed,
-            broken_before: counts.broken_before,
-            failures: counts.failures,
+            unknown: unknown(&snapshot.liveness, snapshot.unread.as_ref()),
+            pod_counts: None,
+            targeted: Some(counts.targeted),
+            base: Some(counts.base),
+            updated: Some(snapshot.plan.running()),
+            outdated: Some(counts.outdated),
+            unavailable: Some(rollout.unavailable()),
+            allowed: Some(counts.allowed),
+            surging: Some(rollout.surging()),
+            surge_allowed: Some(counts.surge_allowed),
+            offline: Some(counts.offline),
+            offline_outdated: Some(counts.offline_outdated),
+            in_progress: Some(counts.in_progress.saturating_sub(rollout.next())),
+            failed: Some(counts.failed),
+            broken_before: Some(counts.broken_before),
+            failures: Some(counts.failures),
             failure_threshold: rolls.then_some(counts.threshold),
             guarded: snapshot.plan.guarded.map(Guarded::word),
             verdicts: verdicts.collect(),
@@ -322,22 +437,30 @@ impl NodeRow {
         }
     }
 
+    /// The row of a node of which only the pods are known.
+    pub(super) fn of_pods(node: &NodeName, pods: &[Pod]) -> Self {
+        let pods: Vec<PodRow> = pods.iter().map(PodRow::of).collect();
+        let named: Vec<String> = pods.iter().map(PodRow::words).collect();
+        let message = match named.as_slice() {
+            [] => "runs no pod of it".to_owned(),
+            [pod] => format!("runs pod {pod}"),
+            pods => format!("runs pods {}", pods.join(", ")),
+        };
+        Self {
+            node: shown_name(node),
+            pods,
+            ..Self::outside(node, UNKNOWN, message)
+        }
+    }
+
     /// The row of the node at `position` of the fleet.
     pub(super) fn of(rollout: &RolloutView<'_>, position: usize) -> Self {
         let node = &rollout.fleet.nodes[position];
         let explanation = explain(rollout, position);
         let urgency = urgency(rollout, position);
-        let pods = node.pods.iter().map(|pod| PodRow {
-            name: pod.name.to_string(),
-            revision: revision_word(pod),
-            ready: pod.ready_since.is_some(),
-            terminating: pod.terminating,
-        });
+        let pods = node.pods.iter().map(PodRow::of);
         Self {
-            node: match node.name.as_str() {
-                "" => "(none)".to_owned(),
-                name => name.to_owned(),
-            },
+            node: shown_name(&node.name),
             verdict: rollout.plan.verdicts[position].word(),
             reason: explanation.reason,
             since: explanation.since.map(instant::words),
@@ -352,9 +475,68 @@ impl NodeRow {
     }
 }
 
+impl PodRow {
+    fn of(pod: &Pod) -> Self {
+        Self {
+            name: pod.name.to_string(),
+            revision: revision_word(pod),
+            ready: pod.ready_since.is_some(),
+            terminating: pod.terminating,
+        }
+    }
+
+    /// Name, revision and state.
+    pub(super) fn words(&self) -> String {
+        format!("{} ({}, {})", self.name, self.revision, self.state())
+    }
+
+    /// Its state in a word.
+    pub(super) fn state(&self) -> &'static str {
+        match (self.terminating, self.ready) {
+            (true, _) => "terminating",
+            (false, true) => "Ready",
+            (false, false) => "not Ready",
+        }
+    }
+}
+
+/// The name of a node in an answer; a pod that is not scheduled has none.
+fn shown_name(node: &NodeName) -> String {
+    match node.as_str() {
+        "" => "(none)".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
 /// How scripts are told the kind of a DaemonSet.
 pub(super) fn api_version<S: Serializer>(kind: &SetKind, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(kind.api_version())
+}
+
+/// Resources besides nodes that may not be read and that matter.
+pub(super) fn unknown(liveness: &ControllerLiveness, unread: Option<&String>) -> Vec<&'static str> {
+    let leases = (*liveness == ControllerLiveness::Forbidden).then_some("leases");
+    let budgets = unread.map(|_| "poddisruptionbudgets");
+    leases.into_iter().chain(budgets).collect()
+}
+
+fn texts<'a>(notes: impl IntoIterator<Item = &'a Note>) -> impl Iterator<Item = String> {
+    notes.into_iter().map(|note| note.text.clone())
+}
+
+/// Notes on an answer without nodes: what is not known, and why.
+pub(super) fn reported_notes(reported: &ReportedRollout) -> Vec<String> {
+    if reported.is_of_kruise {
+        return vec![NODES_UNKNOWN.to_owned(), KRUISE_RUNS.to_owned()];
+    }
+    let unreported = reported.conditions.is_empty();
+    let notes = [
+        Some(NODES_UNKNOWN.to_owned()),
+        reported.unread.clone(),
+        reported.liveness.words(),
+        unreported.then(|| UNREPORTED.to_owned()),
+    ];
+    notes.into_iter().flatten().collect()
 }
 
 fn warnings(snapshot: &RolloutSnapshot) -> Vec<String> {

@@ -12,6 +12,7 @@ use super::{Context, lookup, print};
 use crate::cli::Output;
 use crate::cli::ctl::SettingsArgs;
 use crate::core::SetKind;
+use crate::core::foreign::one_line;
 use crate::core::settings::{
     Invalid, Mode, Reading, SETTINGS, Setting, SettingState, SettingStatus, read, states,
 };
@@ -211,7 +212,8 @@ fn report(answer: &SettingsAnswer, wide: bool, colour: bool) -> String {
         let Some(on) = &row.on else {
             continue;
         };
-        let value = on.value.as_deref().map_or(row.default.clone(), one_line);
+        let shown = |value| one_line(value, SHOWN);
+        let value = on.value.as_deref().map_or(row.default.clone(), shown);
         let mut cells = vec![
             (row.name.to_owned(), CellStyle::Plain),
             (value, paint(on.state, CellStyle::Plain)),
@@ -256,16 +258,6 @@ fn paint(state: &str, set: CellStyle) -> CellStyle {
         CellStyle::Faint
     } else {
         set
-    }
-}
-
-/// A value that fits into a table.
-fn one_line(value: &str) -> String {
-    let words: Vec<&str> = value.split_whitespace().collect();
-    let text = words.join(" ");
-    match text.char_indices().nth(SHOWN) {
-        None => text,
-        Some((end, _)) => format!("{}…", &text[..end]),
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 
 use super::code::Code;
 use super::liveness::ControllerLiveness;
-use super::told::{blocked_since, incomplete_since};
+use super::told::{blocked_since, incomplete_since, wrote_after};
 use super::view::ClusterView;
 use crate::core::messages::rollout::{RolloutView, SetName};
 use crate::core::messages::{BLOCKED, RolloutStatus, StatusSentence, message};
@@ -19,9 +19,6 @@ use crate::core::{
 };
 use crate::index::{Index, SetKey, told_revision, was_complete};
 use crate::k8s::Condition;
-
-/// A leader may have written that long after it renewed its Lease for the last time.
-const HANDING_OVER: SignedDuration = SignedDuration::from_secs(30);
 
 /// A DaemonSet as it is judged now.
 #[derive(Clone, Debug)]
@@ -70,7 +67,7 @@ impl RolloutSnapshot {
         first_look: Timestamp,
         now: Timestamp,
     ) -> Option<Self> {
-        let (strategy, invalid, notes) = match index.reading(key)? {
+        let (strategy, invalid, notes) = match index.reading(key).as_deref()? {
             Reading::NotOurs => return None,
             Reading::Invalid(invalid) => (untouched(), Some(invalid.clone()), Vec::new()),
             Reading::Strategy { strategy, notes } => (strategy.clone(), None, notes.clone()),
@@ -120,13 +117,7 @@ impl RolloutSnapshot {
     /// Takes in what the Lease tells. A controller that runs without an election lets an old one lie; the conditions that it
     /// writes show that it is at work. While Kruise's manager makes the pods, nobody waits for ours.
     pub(super) fn note_liveness(&mut self, liveness: ControllerLiveness) {
-        let wrote = |since: Timestamp| {
-            let mut told = self.conditions.iter();
-            told.any(|condition| {
-                let at = condition.last_transition.as_ref().map(|time| time.0);
-                at.is_some_and(|at| at.duration_since(since) > HANDING_OVER)
-            })
-        };
+        let wrote = |since| wrote_after(&self.conditions, since);
         let is_at_work = self.is_of_kruise || liveness.silent_since().is_some_and(wrote);
         self.liveness = match is_at_work {
             true => ControllerLiveness::Lately,
@@ -241,6 +232,7 @@ impl RolloutSnapshot {
             Phase::Complete { .. } => ROLLOUT_COMPLETE,
             Phase::Progressing => PROGRESSING,
             Phase::RevisionUnknown(_) => return self.behind_since(),
+            Phase::Stale(stale) => return Some(stale.heard),
             Phase::Stalled(_) => STALLED,
             Phase::Paused { .. } => PAUSED_CONDITION,
             Phase::Invalid => INVALID_SETTINGS,

@@ -12,10 +12,10 @@ use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
 use super::liveness::{ControllerLiveness, LivenessWatch, PendingActions, liveness_of};
+use super::look::Look;
 use super::lookup::TypedName;
 use super::row::SetRow;
 use super::screen::{Closed, Screen};
-use super::snapshot::RolloutSnapshot;
 use super::view::{ClusterView, ListScope, WatchStep};
 use super::{lookup, print};
 use crate::cli::Output;
@@ -30,6 +30,8 @@ const REFRESH: Duration = Duration::from_secs(2);
 const RELOAD: Duration = Duration::from_secs(3);
 /// Never, for who has no deadline.
 const FAR: Duration = Duration::from_secs(86_400);
+/// A controller that is at work has reported on a change after this long.
+const REPORT_LAG: Duration = Duration::from_secs(5);
 /// However short the time to wait is, the cluster is looked at once.
 const ONE_LOOK: Duration = Duration::from_secs(1);
 /// Lines of a kind that are drawn again: a terminal has at least 24 in all.
@@ -154,11 +156,17 @@ impl StatusScreen<'_> {
         view: &mut ClusterView,
         watch: &LivenessWatch,
         pending: &mut PendingActions,
-    ) -> Vec<RolloutSnapshot> {
+    ) -> Vec<Look> {
         let now = self.context.clock.now();
         let mut snapshots = self.snapshots_at(view, now, &watch.liveness());
         // What may not be read may be why nothing is done.
-        for snapshot in snapshots.iter_mut().filter(|one| one.unread.is_none()) {
+        for look in &mut snapshots {
+            let Look::Judged(snapshot) = look else {
+                continue;
+            };
+            if snapshot.unread.is_some() {
+                continue;
+            }
             let (liveness, actions) = (snapshot.liveness.clone(), &snapshot.plan.actions);
             snapshot.liveness = pending.judge(liveness, &snapshot.key, actions, now);
         }
@@ -170,32 +178,32 @@ impl StatusScreen<'_> {
         view: &mut ClusterView,
         now: Timestamp,
         liveness: &ControllerLiveness,
-    ) -> Vec<RolloutSnapshot> {
+    ) -> Vec<Look> {
         let mut keys: Vec<SetKey> = view.managed().cloned().collect();
         keys.sort_by(|a, b| (&a.namespace, &a.name, a.kind).cmp(&(&b.namespace, &b.name, b.kind)));
         let take = |key: &SetKey| {
-            let mut snapshot = RolloutSnapshot::take(view, key, now)?;
+            let mut snapshot = Look::take(view, key, now)?;
             snapshot.note_liveness(liveness.clone());
             Some(snapshot)
         };
         keys.iter().filter_map(take).collect()
     }
 
-    fn rows(&self, snapshots: &[RolloutSnapshot], nodes: bool) -> Vec<SetRow> {
+    fn rows(&self, snapshots: &[Look], nodes: bool) -> Vec<SetRow> {
         let nodes = nodes && self.target.is_some();
         snapshots
             .iter()
-            .map(|snapshot| SetRow::of(snapshot, nodes))
+            .map(|snapshot| SetRow::of_look(snapshot, nodes))
             .collect()
     }
 
-    fn code(&self, snapshots: &[RolloutSnapshot]) -> Code {
+    fn code(&self, snapshots: &[Look]) -> Code {
         let strict = self.args.strict;
         Code::worst(snapshots.iter().map(|snapshot| snapshot.code(strict)))
     }
 
     /// The answer as asked for.
-    fn text(&self, snapshots: &[RolloutSnapshot], colour: bool) -> Result<String, CliError> {
+    fn text(&self, snapshots: &[Look], colour: bool) -> Result<String, CliError> {
         // Every node in every document would be megabytes in a minute.
         let rows = self.rows(snapshots, !(self.args.watch && self.is_document()));
         let now = self.context.clock.now();
@@ -294,7 +302,7 @@ impl StatusScreen<'_> {
 
     fn draw(
         &self,
-        snapshots: &[RolloutSnapshot],
+        snapshots: &[Look],
         screen: &mut Screen<'_>,
         told: &mut PrintedLines,
     ) -> Result<Result<(), Closed>, CliError> {
@@ -312,7 +320,8 @@ impl StatusScreen<'_> {
 
     /// Waits until everything is complete, or something needs a person.
     async fn wait(&self, screen: &mut Screen<'_>) -> Result<Code, CliError> {
-        let deadline = self.args.timeout.map(|timeout| Instant::now() + timeout);
+        let begun = Instant::now();
+        let deadline = self.args.timeout.map(|timeout| begun + timeout);
         let first = deadline.map(|deadline| deadline.max(Instant::now() + ONE_LOOK));
         let (mut view, liveness) = self.load_within(first, screen).await?;
         let watch = self.watch_liveness(liveness);
@@ -321,7 +330,7 @@ impl StatusScreen<'_> {
             view.watch(&self.context.access);
             loop {
                 let snapshots = self.snapshots(&mut view, &watch, &mut pending);
-                if self.is_over(&snapshots) {
+                if self.is_over(&snapshots, begun) {
                     return self.conclude(&snapshots, screen, None);
                 }
                 let _ = match (self.is_document(), screen.live) {
@@ -346,26 +355,28 @@ impl StatusScreen<'_> {
         }
     }
 
-    /// A rollout that was complete stays so while pods restart; whoever waits wants them to be there.
-    fn is_over(&self, snapshots: &[RolloutSnapshot]) -> bool {
+    /// A rollout that was complete stays so while pods restart; whoever waits wants them to be there. What was only reported may
+    /// be older than a change that the caller has just made, so it has to stand for a while first.
+    fn is_over(&self, snapshots: &[Look], begun: Instant) -> bool {
         let strict = self.args.strict;
-        let complete = |snapshot: &RolloutSnapshot| {
-            snapshot.code(strict) == Code::Complete && !snapshot.is_recovering()
-        };
+        if snapshots.iter().any(Look::is_reported) && begun.elapsed() < REPORT_LAG {
+            return false;
+        }
+        let complete = |look: &Look| look.code(strict) == Code::Complete && look.recovering() == 0;
         snapshots.iter().all(complete)
             || snapshots
                 .iter()
                 .any(|snapshot| snapshot.needs_a_person(strict))
     }
 
-    fn lines(&self, snapshots: &[RolloutSnapshot], colour: bool) -> String {
+    fn lines(&self, snapshots: &[Look], colour: bool) -> String {
         let rows = self.rows(snapshots, false);
         rows.iter().map(|row| print::line(row, colour)).collect()
     }
 
     fn conclude(
         &self,
-        snapshots: &[RolloutSnapshot],
+        snapshots: &[Look],
         screen: &mut Screen<'_>,
         waited: Option<Duration>,
     ) -> Result<Code, CliError> {
@@ -393,7 +404,8 @@ impl StatusScreen<'_> {
             let _ = screen.print(&format!("Not over after {waited}{recovering}.\n"));
         }
         let code = self.code(snapshots);
-        if code == Code::Silent && !self.is_document() {
+        let is_partial = snapshots.iter().any(Look::is_reported);
+        if (code == Code::Silent || is_partial) && !self.is_document() {
             let _ = screen.print(&print::warnings(&self.rows(snapshots, false)));
         }
         Ok(match code {
@@ -484,13 +496,14 @@ impl PrintedLines {
 }
 
 /// That a rollout which is complete lacks pods at the moment; `None`: it does not.
-fn recovering(snapshot: &RolloutSnapshot) -> Option<String> {
-    let is_so = snapshot.code(false) == Code::Complete && snapshot.is_recovering();
+fn recovering(look: &Look) -> Option<String> {
+    let lacking = look.recovering();
+    let is_so = look.code(false) == Code::Complete && lacking > 0;
     is_so.then(|| {
-        let nodes = match snapshot.rollout().unavailable() {
+        let nodes = match lacking {
             1 => "1 node has".to_owned(),
             nodes => format!("{nodes} nodes have"),
         };
-        format!("{} is complete, and {nodes} no available pod", snapshot.key)
+        format!("{} is complete, and {nodes} no available pod", look.key())
     })
 }

@@ -1,5 +1,8 @@
 //! The verbs against the embedded cluster: its API server, native controllers and kubelets, in virtual time.
 
+mod foreign;
+mod people;
+
 use std::time::Duration;
 
 use clap::Parser;
@@ -134,7 +137,7 @@ impl CtlWorld {
         };
         let mut out = Vec::new();
         let mut screen = Screen::new(&mut out, false, false);
-        let ended = perform(&context, &args.verb, &mut screen).await;
+        let ended = Box::pin(perform(&context, &args.verb, &mut screen)).await;
         (String::from_utf8(out).unwrap(), ended)
     }
 
@@ -590,7 +593,7 @@ async fn a_server_that_is_away_or_says_no_is_told_apart() {
     assert!(
         error
             .text
-            .starts_with("Not allowed to list the DaemonSets of all namespaces"),
+            .starts_with("You may not list DaemonSets in all namespaces; try one:"),
         "{error}"
     );
     drop(refusing);

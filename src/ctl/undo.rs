@@ -25,16 +25,17 @@ use super::context::Context;
 use super::error::CliError;
 use super::kinds::whole;
 use super::list::list;
+use super::look::Look;
 use super::lookup;
 use super::pause::look_again;
 use super::print::document;
 use super::row::api_version;
 use super::screen::Screen;
-use super::snapshot::RolloutSnapshot;
 use super::write::{remove, set, write_if_unchanged};
 use crate::cli::Output;
 use crate::cli::ctl::UndoArgs;
 use crate::core::fleet::in_place::Shape;
+use crate::core::foreign::{WORD, one_line};
 use crate::core::messages::behind_remedy;
 use crate::core::names::{REVISION_HASH_LABEL, STALLED};
 use crate::core::remedy::advised;
@@ -43,7 +44,7 @@ use crate::core::revision::{
 };
 use crate::core::settings::resume::RESUME;
 use crate::core::{
-    FailureRecord, Mode, Phase, Revision, RevisionState, RevisionUnknown, SetKind, instant,
+    FailureRecord, Mode, Pause, Revision, RevisionState, RevisionUnknown, SetKind, instant,
 };
 use crate::index::{SetKey, SetRecord};
 
@@ -449,7 +450,7 @@ impl std::fmt::Display for RevisionRow {
 }
 
 impl UndoAnswer {
-    fn words(&self, now: Timestamp, snapshot: Option<&RolloutSnapshot>) -> String {
+    fn words(&self, now: Timestamp, look: Option<&Look>) -> String {
         let key = SetKey::of_kind(self.kind, &self.namespace, &self.name);
         let to = &self.to;
         let from = self.from.as_ref();
@@ -469,7 +470,7 @@ impl UndoAnswer {
             true => "No image changes; other parts of the template do.\n".to_owned(),
             false => self.images.iter().map(line).collect(),
         };
-        let follows = snapshot.map_or_else(String::new, |snapshot| follows(snapshot, now));
+        let follows = look.map_or_else(String::new, |look| follows(look, now));
         let passed = |which: &RevisionRow| {
             format!(
                 "Revision {which} is passed over, because the guard stopped it; to go there nevertheless: yurt-ds ctl undo {key} \
@@ -481,6 +482,7 @@ impl UndoAnswer {
         let manifest = "Change the manifest that it is applied from in the same way, or the next apply undoes this.\n";
         let resumed = self.resume_ended.as_ref();
         let resumed = resumed.map_or_else(String::new, |revision| {
+            let revision = one_line(revision, WORD);
             let goes = if self.changed { "is" } else { "would be" };
             format!("The annotation {RESUME}, which names revision {revision}, {goes} taken away: it may not go on unguarded.\n")
         });
@@ -491,30 +493,31 @@ impl UndoAnswer {
 }
 
 /// What keeps the way back from beginning, or how to follow it.
-fn follows(snapshot: &RolloutSnapshot, now: Timestamp) -> String {
-    let key = &snapshot.key;
-    match (
-        snapshot.rollout().pause().map(|pause| pause.until),
-        snapshot.phase(),
-    ) {
-        (Some(None), _) => {
+fn follows(look: &Look, now: Timestamp) -> String {
+    let key = look.key();
+    let pause = match look {
+        Look::Judged(snapshot) => snapshot.rollout().pause().map(|pause| pause.until),
+        Look::Reported(reported) => reported.pause().map(|pause| match pause {
+            Pause::Indefinite => None,
+            Pause::Until(until) => Some(until),
+        }),
+    };
+    let mode = look.strategy().map(|strategy| strategy.mode);
+    match (pause, look.invalid(), mode) {
+        (Some(None), ..) => {
             format!("It is paused, so no pod is replaced before: yurt-ds ctl resume {key}\n")
         }
-        (Some(Some(until)), _) => format!(
+        (Some(Some(until)), ..) => format!(
             "It is paused, so no pod is replaced for {}; earlier with: yurt-ds ctl resume {key}\n",
             instant::between(now, until)
         ),
-        (None, Phase::Invalid) => format!(
-            "But no pod is replaced, because its settings cannot be used: {}.\n",
-            snapshot
-                .invalid
-                .as_ref()
-                .map_or_else(String::new, ToString::to_string)
-        ),
-        _ if snapshot.strategy.mode == Mode::OnDelete => format!(
+        (None, Some(invalid), _) => {
+            format!("But no pod is replaced, because its settings cannot be used: {invalid}.\n")
+        }
+        (_, _, Some(Mode::OnDelete)) => format!(
             "No pod is replaced before somebody deletes it (updateStrategy.type: OnDelete): yurt-ds ctl status {key}\n"
         ),
-        _ if snapshot.strategy.mode == Mode::Ota => {
+        (_, _, Some(Mode::Ota)) => {
             format!(
                 "No pod is replaced before its owner upgrades it: yurt-ds ctl status {key} --watch\n"
             )

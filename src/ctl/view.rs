@@ -34,7 +34,7 @@ use crate::core::names::ON_DELETE;
 use crate::core::settings::paused::PAUSED;
 use crate::core::{Disruption, PodUid, Reading, RevisionState, RevisionUnknown, SetKind};
 use crate::index::{Index, SetChange, SetKey};
-use crate::k8s::{ControllerRevision, DaemonSet, Node, Pod};
+use crate::k8s::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Listed, Node, Pod};
 
 /// Lists under way at once: quick, and no burst that a server would notice.
 const PARALLEL: usize = 8;
@@ -58,6 +58,8 @@ pub(super) enum ListScope {
 pub(super) struct ClusterView {
     /// What it shows.
     scope: ListScope,
+    /// Why nodes could not be listed, where the caller lacks that right; nothing is judged then.
+    pub(super) unlisted_nodes: Option<CliError>,
     /// Everything that decides.
     pub(super) index: Index,
     /// Every DaemonSet of the scope, managed or not.
@@ -89,6 +91,8 @@ pub(super) struct ListedDaemonSet {
     pub(super) paused_field: Option<Value>,
     /// Whether it is under `OnDelete`.
     pub(super) on_delete: bool,
+    /// Number of nodes where a pod belongs, as its status says.
+    pub(super) desired: Option<usize>,
 }
 
 /// Where watches have to begin.
@@ -103,10 +107,11 @@ struct ListVersions {
 }
 
 enum ListedChange {
-    Node(WatchEvent<Node>),
-    Set(WatchEvent<DaemonSet>),
-    Revision(WatchEvent<ControllerRevision>),
-    Pod(SetKey, WatchEvent<Pod>),
+    Node(WatchEvent<Listed<Node>>),
+    /// `None`: not even the metadata of a DaemonSet can be read.
+    Set(Option<WatchEvent<DaemonSet>>),
+    Revision(WatchEvent<Listed<ControllerRevision>>),
+    Pod(SetKey, WatchEvent<Listed<Pod>>),
     Budget(WatchEvent<PodDisruptionBudget>),
     Over,
 }
@@ -150,6 +155,7 @@ impl ClusterView {
     ) -> Result<Self, CliError> {
         let mut view = Self {
             scope: scope.clone(),
+            unlisted_nodes: None,
             index: Index::default(),
             present: BTreeMap::new(),
             loaded: now,
@@ -194,7 +200,7 @@ impl ClusterView {
         let index = &self.index;
         index
             .keys()
-            .filter(|key| !matches!(index.reading(key), None | Some(Reading::NotOurs)))
+            .filter(|key| !matches!(index.reading(key).as_deref(), None | Some(Reading::NotOurs)))
     }
 
     async fn load_sets(&mut self, access: &Access, scope: &ListScope) -> Result<(), CliError> {
@@ -208,8 +214,9 @@ impl ClusterView {
                 self.load_both(access, Some(namespace), &doing).await?;
             }
             ListScope::Everywhere => {
-                let doing = "list the DaemonSets of all namespaces (one namespace: -n NAMESPACE)";
-                self.load_both(access, None, doing).await?;
+                let doing = "list the DaemonSets of all namespaces";
+                let loaded = self.load_both(access, None, doing).await;
+                loaded.map_err(try_one_namespace)?;
             }
         }
         Ok(())
@@ -221,9 +228,8 @@ impl ClusterView {
         namespace: Option<&str>,
         doing: &str,
     ) -> Result<(), CliError> {
-        let api = kinds::api_in(access, namespace);
         let (native, advanced) = tokio::join!(
-            list(access, doing, &api, ListParams::default()),
+            kinds::list_native(access, namespace, doing),
             kinds::list_advanced(access, namespace)
         );
         let (sets, version) = native?;
@@ -246,25 +252,37 @@ impl ClusterView {
         self.versions.sets.insert(kind, version);
         for set in sets {
             self.index.apply_set(set);
-            let annotations = set.metadata.annotations.as_ref();
-            let field = set.spec.update_strategy.rolling_update.as_ref();
-            let field = field.and_then(|block| block.get("paused"));
-            let present = ListedDaemonSet {
-                deleting: set.metadata.deletion_timestamp.is_some(),
-                paused: annotations.and_then(|all| all.get(PAUSED).cloned()),
-                paused_field: field.filter(|_| set.is_advanced()).cloned(),
-                on_delete: set.spec.update_strategy.kind.as_deref() == Some(ON_DELETE),
-            };
-            self.present
-                .extend(SetKey::of_set(set).map(|key| (key, present)));
+            self.note_present(set);
         }
     }
 
+    fn note_present(&mut self, set: &DaemonSet) {
+        let annotations = set.metadata.annotations.as_ref();
+        let field = set.spec.update_strategy.rolling_update.as_ref();
+        let field = field.and_then(|block| block.get("paused"));
+        let present = ListedDaemonSet {
+            deleting: set.metadata.deletion_timestamp.is_some(),
+            paused: annotations.and_then(|all| all.get(PAUSED).cloned()),
+            paused_field: field.filter(|_| set.is_advanced()).cloned(),
+            on_delete: set.spec.update_strategy.kind.as_deref() == Some(ON_DELETE),
+            desired: set.status.desired_number_scheduled,
+        };
+        self.present
+            .extend(SetKey::of_set(set).map(|key| (key, present)));
+    }
+
     async fn load_nodes(&mut self, access: &Access) -> Result<(), CliError> {
-        let api: Api<Node> = Api::all(access.client.clone());
-        let (nodes, version) = list(access, "list nodes", &api, ListParams::default()).await?;
+        let api: Api<Listed<Node>> = Api::all(access.client.clone());
+        let listed = list(access, "list nodes", &api, ListParams::default()).await;
+        let (nodes, version) = match listed {
+            Err(error) if error.refusal.is_some() => {
+                self.unlisted_nodes = Some(error);
+                return Ok(());
+            }
+            listed => listed?,
+        };
         for node in &nodes {
-            self.index.apply_node(node, self.loaded);
+            self.index.take_listed_node(&node.item, self.loaded);
         }
         self.versions.nodes = version;
         Ok(())
@@ -277,7 +295,7 @@ impl ClusterView {
             .filter_map(|key| Some((key.clone(), selector(key)?)))
             .collect();
         let lists = stream::iter(wanted).map(|(key, selector)| async move {
-            let api: Api<Pod> = Api::namespaced(access.client.clone(), &key.namespace);
+            let api: Api<Listed<Pod>> = Api::namespaced(access.client.clone(), &key.namespace);
             let params = ListParams::default().labels(&selector);
             let (pods, version) =
                 list(access, &format!("list the pods of {key}"), &api, params).await?;
@@ -286,12 +304,12 @@ impl ClusterView {
         let mut lists = lists.buffer_unordered(PARALLEL);
         while let Some((key, selector, version, pods)) = lists.try_next().await? {
             for pod in &pods {
-                self.index.apply_pod(&key, pod, self.loaded);
+                self.take_pod(&key, pod, self.loaded);
             }
             let Some(set) = self.index.set_mut(&key) else {
                 continue;
             };
-            let uids = pods.iter().filter_map(|pod| pod.metadata.uid.as_deref());
+            let uids = pods.iter().filter_map(|pod| pod.meta().uid.as_deref());
             set.retain_pods(&uids.map(PodUid::from).collect(), None);
             self.versions.pods.push((key, selector, version));
         }
@@ -300,7 +318,7 @@ impl ClusterView {
 
     /// Lists the budgets of the namespaces where pods are evicted. Not everybody may: then less is known.
     async fn load_budgets(&mut self, access: &Access) {
-        let evicts = |key: &&SetKey| match self.index.reading(key) {
+        let evicts = |key: &&SetKey| match self.index.reading(key).as_deref() {
             Some(Reading::Strategy { strategy, .. }) => strategy.disruption == Disruption::Evict,
             _ => false,
         };
@@ -322,7 +340,7 @@ impl ClusterView {
     /// Why it is not known what disruption budgets let go, where that matters.
     pub(super) fn unread(&self, key: &SetKey) -> Option<String> {
         let evicts = matches!(
-            self.index.reading(key),
+            self.index.reading(key).as_deref(),
             Some(Reading::Strategy { strategy, .. }) if strategy.disruption == Disruption::Evict
         );
         let why = self.unread.get(&*key.namespace).filter(|_| evicts)?;
@@ -350,7 +368,7 @@ impl ClusterView {
         let (api, params) = revisions(access, scope, &self.index);
         let (revisions, version) = list(access, "list ControllerRevisions", &api, params).await?;
         for revision in &revisions {
-            self.index.apply_revision(revision);
+            self.index.take_listed_revision(&revision.item);
         }
         self.versions.revisions = version;
         Ok(())
@@ -400,26 +418,26 @@ impl ClusterView {
             ListScope::Everywhere => (None, plain.clone()),
         };
         if let Some(version) = versions.sets.remove(&SetKind::Native) {
-            let sets = kinds::api_in(access, namespace);
-            self.follow(sets, params.clone(), version, ListedChange::Set);
+            let sets: Api<Listed<DaemonSet>> = kinds::api_in(access, namespace);
+            self.follow(sets, params.clone(), version, |event| {
+                ListedChange::Set(kinds::of_set(event))
+            });
         }
         // Where they are not served there is no version.
         let advanced = versions.sets.remove(&SetKind::Advanced);
         if let Some(version) = advanced.filter(|version| !version.is_empty()) {
-            let sets = kinds::api_in(access, namespace);
+            let sets: Api<Listed<AdvancedDaemonSet>> = kinds::api_in(access, namespace);
             self.follow(sets, params, version, |event| {
-                ListedChange::Set(kinds::of_advanced(event))
+                ListedChange::Set(kinds::of_set(event))
             });
         }
-        if versions.nodes.is_empty() {
-            return; // nothing is managed, so nothing else was listed
+        if self.managed().next().is_none() {
+            return; // nothing else was listed
         }
-        self.follow(
-            Api::all(client()),
-            plain.clone(),
-            versions.nodes,
-            ListedChange::Node,
-        );
+        if self.unlisted_nodes.is_none() {
+            let nodes = Api::all(client());
+            self.follow(nodes, plain.clone(), versions.nodes, ListedChange::Node);
+        }
         let (api, list) = revisions(access, scope, &self.index);
         let labelled = match list.label_selector {
             Some(selector) => plain.clone().labels(&selector),
@@ -494,52 +512,68 @@ impl ClusterView {
         use WatchEvent::{Added, Bookmark, Deleted, Error, Modified};
         match change {
             ListedChange::Node(Added(node) | Modified(node)) => {
-                drop(self.index.apply_node(&node, now))
+                drop(self.index.take_listed_node(&node.item, now))
             }
             ListedChange::Node(Deleted(node)) => {
                 drop(
                     self.index
-                        .delete_node(node.metadata.name.as_deref().unwrap_or_default()),
+                        .delete_node(node.meta().name.as_deref().unwrap_or_default()),
                 );
             }
-            ListedChange::Set(Added(set) | Modified(set)) => {
+            ListedChange::Set(None) => {}
+            ListedChange::Set(Some(Added(set) | Modified(set))) => {
                 if !matches!(
                     self.index.apply_set(&set),
                     SetChange::Updated | SetChange::Ignored
                 ) {
                     return WatchStep::Outdated;
                 }
+                self.note_present(&set);
             }
-            ListedChange::Set(Deleted(_)) => return WatchStep::Outdated,
+            ListedChange::Set(Some(Deleted(_))) => return WatchStep::Outdated,
             ListedChange::Revision(Added(revision) | Modified(revision)) => {
-                drop(self.index.apply_revision(&revision));
+                drop(self.index.take_listed_revision(&revision.item));
             }
             ListedChange::Revision(Deleted(revision)) => {
-                drop(self.index.delete_revision(&revision))
+                let meta = revision.meta();
+                if let (Some(owner), Some(name)) =
+                    (meta.owner_references.iter().flatten().next(), &meta.name)
+                {
+                    self.index.delete_revision_of(&owner.uid, name);
+                }
             }
             ListedChange::Pod(key, Added(pod) | Modified(pod)) => {
-                self.index.apply_pod(&key, &pod, now);
+                self.take_pod(&key, &pod, now);
             }
             ListedChange::Pod(key, Deleted(pod)) => {
                 if let Some(set) = self.index.set_mut(&key) {
-                    set.delete_pod(pod.metadata.uid.as_deref().unwrap_or_default());
+                    set.delete_pod(pod.meta().uid.as_deref().unwrap_or_default());
                 }
             }
             ListedChange::Budget(Added(budget) | Modified(budget)) => self.budgets.apply(budget),
             ListedChange::Budget(Deleted(budget)) => self.budgets.delete(&budget),
             ListedChange::Node(Bookmark(_))
-            | ListedChange::Set(Bookmark(_))
+            | ListedChange::Set(Some(Bookmark(_)))
             | ListedChange::Revision(Bookmark(_))
             | ListedChange::Pod(_, Bookmark(_))
             | ListedChange::Budget(Bookmark(_)) => {}
             ListedChange::Node(Error(_))
-            | ListedChange::Set(Error(_))
+            | ListedChange::Set(Some(Error(_)))
             | ListedChange::Revision(Error(_))
             | ListedChange::Pod(_, Error(_))
             | ListedChange::Budget(Error(_))
             | ListedChange::Over => return WatchStep::Outdated,
         }
         WatchStep::Changed
+    }
+}
+
+impl ClusterView {
+    fn take_pod(&mut self, key: &SetKey, pod: &Listed<Pod>, now: Timestamp) {
+        match &pod.item {
+            Ok(pod) => drop(self.index.apply_pod(key, pod, now)),
+            Err(unreadable) => self.index.note_unreadable_pod(key, unreadable),
+        }
     }
 }
 
@@ -585,6 +619,20 @@ where
     }
 }
 
+/// Adds the way on to the refusal of a list of all namespaces.
+fn try_one_namespace(error: CliError) -> CliError {
+    match &error.refusal {
+        None => error,
+        Some(refusal) => CliError {
+            text: format!(
+                "You may not list DaemonSets in all namespaces; try one: yurt-ds ctl status -n NAMESPACE. The API server says: \
+                 {refusal}."
+            ),
+            ..error
+        },
+    }
+}
+
 /// The version of the collection that an event tells of.
 fn version<K: Resource>(event: &WatchEvent<K>) -> Option<String> {
     match event {
@@ -601,7 +649,7 @@ fn revisions(
     access: &Access,
     scope: &ListScope,
     index: &Index,
-) -> (Api<ControllerRevision>, ListParams) {
+) -> (Api<Listed<ControllerRevision>>, ListParams) {
     let client = access.client.clone();
     let all = ListParams::default();
     match scope {

@@ -1,12 +1,18 @@
 //! `ctl why`: the verdict on one node in a sentence, since when, and what would change it.
 
+use std::iter;
+
 use serde::Serialize;
 
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
 use super::liveness::liveness_of;
-use super::row::{NodeRow, ReversalRow, api_version, liveness_notes};
+use super::look::Look;
+use super::reported::ReportedRollout;
+use super::row::{
+    NodeRow, PodRow, ReversalRow, api_version, liveness_notes, reported_notes, unknown,
+};
 use super::screen::Screen;
 use super::snapshot::RolloutSnapshot;
 use super::table::CellStyle;
@@ -18,7 +24,7 @@ use crate::core::messages::gone;
 use crate::core::messages::next::{not_targeted, remedy_repelled};
 use crate::core::messages::node::repelled;
 use crate::core::messages::verdict::{refused_aside, remedy};
-use crate::core::{NodeName, SetKind, Verdict, instant};
+use crate::core::{NodeName, Pod, SetKind, Verdict, instant};
 
 /// The answer. Field names are a promise to scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -42,6 +48,8 @@ pub struct WhyAnswer {
     pub node: NodeRow,
     /// What would change the verdict.
     pub next: String,
+    /// Resources that the caller may not read, and on which some of this rests.
+    pub unknown: Vec<&'static str>,
     /// What is not known, or stands still, for want of a controller or of a right.
     pub notes: Vec<String>,
 }
@@ -54,20 +62,22 @@ pub(super) async fn why(
 ) -> Result<Code, CliError> {
     let (access, now) = (&context.access, context.clock.now());
     let key = lookup::target(context, &args.daemonset).await?;
-    let (judged, liveness) = tokio::join!(
-        lookup::snapshot(access, &key, now),
-        liveness_of(access, now)
-    );
-    let (view, mut snapshot) = judged?;
-    snapshot.note_liveness(liveness);
-    let answer = answer(&view, &snapshot, &args.node)?;
+    let (judged, liveness) =
+        tokio::join!(lookup::look(access, &key, now), liveness_of(access, now));
+    let (view, mut look) = judged?;
+    look.note_liveness(liveness);
+    let name = NodeName::from(args.node.strip_prefix("node/").unwrap_or(&args.node));
+    let answer = match &look {
+        Look::Judged(snapshot) => answer(&view, snapshot, name)?,
+        Look::Reported(reported) => reported_answer(&view, reported, &name)?,
+    };
     let text = match args.output {
         Output::Json | Output::Yaml => print::document(&answer, args.output)?,
         Output::Table | Output::Wide => sentences(&answer, screen.colour),
     };
     // A reader that went away has read enough.
     let _ = screen.print(&text);
-    Ok(match snapshot.code(false) {
+    Ok(match look.code(false) {
         Code::Silent => Code::Silent,
         _ => Code::Complete,
     })
@@ -76,9 +86,8 @@ pub(super) async fn why(
 fn answer(
     view: &ClusterView,
     snapshot: &RolloutSnapshot,
-    typed: &str,
+    name: NodeName,
 ) -> Result<WhyAnswer, CliError> {
-    let name = NodeName::from(typed.strip_prefix("node/").unwrap_or(typed));
     let rollout = snapshot.rollout();
     let controller = snapshot.fleet.kind.controller();
     let obstacle = || view.index.obstacle(&snapshot.key, &name);
@@ -132,7 +141,46 @@ fn answer(
         reversal: ReversalRow::of(snapshot),
         node,
         next,
+        unknown: unknown(&snapshot.liveness, snapshot.unread.as_ref()),
         notes: liveness_notes(snapshot),
+    })
+}
+
+/// The answer without nodes: the pods on the node, and what the controller reported of it.
+fn reported_answer(
+    view: &ClusterView,
+    reported: &ReportedRollout,
+    name: &NodeName,
+) -> Result<WhyAnswer, CliError> {
+    let key = &reported.key;
+    let pods = reported.pods.get(name);
+    let is_pod = |pod: &Pod| pod.name.as_str() == name.as_str();
+    if pods.is_none() && reported.pods.values().flatten().any(is_pod) {
+        return Err(lookup::missing_node(view, key, name.as_str()));
+    }
+    let mut node = NodeRow::of_pods(name, pods.map_or(&[][..], Vec::as_slice));
+    let record = reported.record.as_ref();
+    if record.is_some_and(|record| record.failed.contains(name)) {
+        node.message += "; the controller reported that it failed after it got this revision";
+    } else if pods.is_none() {
+        node.message += "; whether there is such a node is not known";
+    }
+    let phase = reported.phase();
+    Ok(WhyAnswer {
+        kind: key.kind,
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        phase: phase.word,
+        phase_message: phase.message,
+        reversal: None,
+        node,
+        next: format!(
+            "not known without nodes; ask a person with the ClusterRole yurt-ds-viewer: yurt-ds ctl why {key} {name}"
+        ),
+        unknown: iter::once("nodes")
+            .chain(unknown(&reported.liveness, reported.unread.as_ref()))
+            .collect(),
+        notes: reported_notes(reported),
     })
 }
 
@@ -142,18 +190,7 @@ fn sentences(answer: &WhyAnswer, colour: bool) -> String {
         (Some(since), Some(age)) => format!("{since} ({age})"),
         _ => "not known".to_owned(),
     };
-    let pods: Vec<String> = node
-        .pods
-        .iter()
-        .map(|pod| {
-            let state = match (pod.terminating, pod.ready) {
-                (true, _) => "terminating",
-                (false, true) => "Ready",
-                (false, false) => "not Ready",
-            };
-            format!("{} ({}, {state})", pod.name, pod.revision)
-        })
-        .collect();
+    let pods: Vec<String> = node.pods.iter().map(PodRow::words).collect();
     let pods = match pods.is_empty() {
         true => "none".to_owned(),
         false => pods.join(", "),

@@ -37,8 +37,10 @@ pub(super) struct LiveFleet {
     pub(super) set: DynamicObject,
     /// Which pods are its own, as a query for labels.
     pub(super) selector: String,
-    /// Every node.
+    /// Every node; none where they may not be listed.
     pub(super) nodes: Vec<SlimNode>,
+    /// Why nodes could not be listed, where the caller lacks that right.
+    pub(super) unlisted_nodes: Option<CliError>,
     /// Its pods, also those on their way to become its own (surge).
     pub(super) pods: Vec<SlimPod>,
     /// Its revisions.
@@ -91,7 +93,7 @@ impl LiveFleet {
             let advanced = set.advanced.as_ref();
             advanced.is_some_and(|advanced| !advanced.is_workable)
         });
-        if let Some(Reading::Invalid(invalid)) = found.index.reading(key)
+        if let Some(Reading::Invalid(invalid)) = found.index.reading(key).as_deref()
             && is_unworkable
         {
             return Err(CliError::new(Code::Invalid, format!("{invalid}.")));
@@ -103,7 +105,11 @@ impl LiveFleet {
         let doing = format!("read DaemonSet {key}");
         let set = access.call(&doing, sets.get(&key.name)).await?;
         let nodes: Api<SlimNode> = Api::all(client());
-        let (nodes, _) = list(access, "list nodes", &nodes, ListParams::default()).await?;
+        let listed = list(access, "list nodes", &nodes, ListParams::default()).await;
+        let (nodes, unlisted_nodes) = match listed {
+            Err(error) if error.refusal.is_some() => (Vec::new(), Some(error)),
+            listed => (listed?.0, None),
+        };
         let doing = format!("list pods in namespace {}", key.namespace);
         let pods: Api<SlimPod> = Api::namespaced(client(), &key.namespace);
         let (mut pods, _) = list(access, &doing, &pods, labelled.clone()).await?;
@@ -141,6 +147,7 @@ impl LiveFleet {
             set,
             selector,
             nodes,
+            unlisted_nodes,
             pods,
             revisions,
             current,

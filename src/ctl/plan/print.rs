@@ -30,7 +30,7 @@ pub(super) fn plan(row: &PlanRow, wide: bool, colour: bool) -> String {
 }
 
 /// What would be changed: ` with a=1, b=2 without c`.
-fn changes(change: &[String]) -> String {
+pub(super) fn changes(change: &[String]) -> String {
     let set = change.iter().map(String::as_str);
     let (unset, set): (Vec<&str>, Vec<&str>) = set.partition(|word| word.starts_with(UNSET));
     let unset: Vec<&str> = unset.iter().map(|word| &word[UNSET.len()..]).collect();

@@ -21,7 +21,9 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
                   measured), inPlaceSeconds, inPlaceReaction
   of a step       node, batch, manner (delete, surge, inPlace, or create where there was none), begins, ready, seconds (from the beginning)
   of a wait       from, until, phase, reason (of the condition meanwhile), message
-  of left         node, verdict, reason, message: every node that does not run the revision at the end";
+  of left         node, verdict, reason, message: every node that does not run the revision at the end
+  without nodes   kind, namespace, name, change, from, to, unknown (nodes), pods, outdated (of another revision than to),
+                  message; nothing is played, and the exit code is 7";
 
 /// Where nothing becomes Ready, so long without a beginning ends a batch.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);
@@ -150,7 +152,7 @@ impl PlanRow {
             change,
             from,
             to,
-            targeted: end.targeted,
+            targeted: played.end.plan.counts.targeted,
             replaced: steps.len(),
             batches,
             begins: instant::words(played.began),

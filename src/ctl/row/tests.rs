@@ -292,7 +292,7 @@ fn who_got_the_revision_during_a_pause_is_told_why() {
     assert_eq!(said(2), "runs the current revision");
     let row = SetRow::of(&snapshot, false);
     let pause = row.pause.expect("a pause");
-    assert_eq!(pause.updated_meanwhile, ["n2"]);
+    assert_eq!(pause.updated_meanwhile.unwrap(), ["n2"]);
     assert_eq!(pause.since.as_deref(), Some("1970-01-01T01:46:40Z"));
     assert!(
         row.notes
@@ -557,7 +557,7 @@ fn with_surge_the_slots_are_those_of_second_pods() {
     );
     assert_eq!(
         (row.max_surge.as_deref(), row.surging, row.surge_allowed),
-        (Some("1"), 1, 1)
+        (Some("1"), Some(1), Some(1))
     );
     let (because, next, row) = said(1);
     assert!(
@@ -583,7 +583,7 @@ fn who_may_get_no_second_pod_takes_none_of_the_places_of_those_that_have_one() {
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
     assert_eq!(snapshot.plan.verdicts[1].word(), "Refused");
     assert!(!snapshot.plan.actions.is_empty(), "it is asked for again");
-    assert_eq!(SetRow::of(&snapshot, false).surging, 1);
+    assert_eq!(SetRow::of(&snapshot, false).surging, Some(1));
 }
 
 #[test]

@@ -1,0 +1,269 @@
+//! A rollout for a caller who may not list nodes: what the controller reported, and the pods of the namespace.
+//!
+//! [`decide`](crate::core::decide) is not asked here. Without nodes its answer would be a guess: a node that is not listed would
+//! look as if it were gone, and a rollout as if it were complete.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::code::Code;
+use super::liveness::ControllerLiveness;
+use super::told::wrote_after;
+use super::view::ClusterView;
+use crate::core::messages::{NATIVE_BEHIND, behind_words};
+use crate::core::names::{
+    INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
+};
+use crate::core::{
+    FailureRecord, Invalid, NodeName, Note, Pause, PauseRecord, Phase, Pod, PodRevision, Reading,
+    Revision, RevisionState, Stall, Strategy, is_paused,
+};
+use crate::index::{SetKey, told_revision};
+use crate::k8s::Condition;
+
+/// The word for a phase or a verdict that is not known.
+pub(super) const UNKNOWN: &str = "Unknown";
+
+/// Note on every answer that rests on reports.
+pub(super) const NODES_UNKNOWN: &str = "node readiness is not known: you may not list nodes; the phase is the one that the \
+    controller reported last (to see nodes: the ClusterRole yurt-ds-viewer with a ClusterRoleBinding)";
+
+/// A managed DaemonSet as far as it is known without nodes.
+#[derive(Clone, Debug)]
+pub(super) struct ReportedRollout {
+    /// Its name.
+    pub(super) key: SetKey,
+    /// Its settings; `None` where they cannot be used.
+    pub(super) strategy: Option<Strategy>,
+    /// What cannot be used.
+    pub(super) invalid: Option<Invalid>,
+    /// What the owner should know about the settings.
+    pub(super) notes: Vec<Note>,
+    /// The revision that nodes should run.
+    pub(super) revision: RevisionState,
+    /// The conditions of the controller.
+    pub(super) conditions: Vec<Condition>,
+    /// What the guard remembers of the present revision.
+    pub(super) record: Option<FailureRecord>,
+    /// Since when it is paused, as the controller reported it.
+    pub(super) paused: Option<PauseRecord>,
+    /// Its pods by node.
+    pub(super) pods: BTreeMap<NodeName, Vec<Pod>>,
+    /// Number of nodes where a pod belongs, as its status says.
+    pub(super) desired: Option<usize>,
+    /// What the Lease of the controller tells, where somebody asked.
+    pub(super) liveness: ControllerLiveness,
+    /// Whether Kruise's manager makes its pods, as far as its Lease may be read.
+    pub(super) is_of_kruise: bool,
+    /// What else may not be read, as a sentence.
+    pub(super) unread: Option<String>,
+    /// The present.
+    pub(super) now: Timestamp,
+}
+
+/// A phase that was reported, or follows from the DaemonSet alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ReportedPhase {
+    /// Its word; [`UNKNOWN`] when the controller has not reported on the present revision.
+    pub(super) word: &'static str,
+    /// The exit code.
+    code: Code,
+    /// A sentence about it.
+    pub(super) message: String,
+    /// Since when it holds, as far as reported.
+    pub(super) since: Option<Timestamp>,
+}
+
+/// Numbers of pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PodCounts {
+    /// All of them.
+    pub(super) pods: usize,
+    /// Those of the present revision.
+    pub(super) current: usize,
+    /// Those of another revision.
+    pub(super) outdated: usize,
+    /// Those that are Ready.
+    pub(super) ready: usize,
+}
+
+impl ReportedRollout {
+    /// Reads a managed DaemonSet of the view; `None` when it is not one.
+    pub(super) fn take(view: &mut ClusterView, key: &SetKey, now: Timestamp) -> Option<Self> {
+        let (strategy, invalid, notes) = match view.index.reading(key).as_deref()? {
+            Reading::NotOurs => return None,
+            Reading::Invalid(invalid) => (None, Some(invalid.clone()), Vec::new()),
+            Reading::Strategy { strategy, notes } => (Some(strategy.clone()), None, notes.clone()),
+        };
+        // The fleet tells the revision of every pod. Its nodes are not known, and nothing else of it is used.
+        let revision = view.index.fleet(key, now)?.revision.clone();
+        let set = view.index.set(key)?;
+        let mut pods: BTreeMap<NodeName, Vec<Pod>> = BTreeMap::new();
+        for (node, pod) in set.pods() {
+            pods.entry(node.clone()).or_default().push(pod.clone());
+        }
+        let on_revision = strategy.iter().flat_map(|all| all.notes_on(&revision));
+        let is_present = |record: &FailureRecord| matches!(&revision, RevisionState::Current(current) if *current == record.revision);
+        Some(Self {
+            key: key.clone(),
+            notes: notes.into_iter().chain(on_revision).collect(),
+            strategy,
+            invalid,
+            conditions: set.conditions.clone(),
+            record: set.record_that_stands().filter(is_present),
+            paused: set.last_pause(),
+            pods,
+            desired: view.present.get(key).and_then(|listed| listed.desired),
+            liveness: ControllerLiveness::default(),
+            is_of_kruise: view.is_of_kruise(key),
+            unread: view.unread(key),
+            revision,
+            now,
+        })
+    }
+
+    /// Takes in what the Lease tells, as [`RolloutSnapshot`](super::snapshot::RolloutSnapshot) does.
+    pub(super) fn note_liveness(&mut self, liveness: ControllerLiveness) {
+        let wrote = |since| wrote_after(&self.conditions, since);
+        let is_at_work = self.is_of_kruise || liveness.silent_since().is_some_and(wrote);
+        self.liveness = match is_at_work {
+            true => ControllerLiveness::Lately,
+            false => liveness,
+        };
+    }
+
+    /// The revision that nodes should run; `None` while it is not known.
+    pub(super) fn revision(&self) -> Option<&Revision> {
+        match &self.revision {
+            RevisionState::Current(revision) => Some(revision),
+            RevisionState::Unknown(_) => None,
+        }
+    }
+
+    /// The pause that its settings ask for, while it holds.
+    pub(super) fn pause(&self) -> Option<Pause> {
+        let strategy = self.strategy.as_ref();
+        strategy.filter(|all| is_paused(all, self.now))?.pause
+    }
+
+    /// The phase, as reported.
+    pub(super) fn phase(&self) -> ReportedPhase {
+        if let Some(invalid) = &self.invalid {
+            let since = self.holding(INVALID_SETTINGS).and_then(since);
+            return ReportedPhase::of(Phase::Invalid.word(), Code::Invalid, invalid, since);
+        }
+        // A setting that matches no node is found out by the controller alone.
+        if let Some(told) = self.holding(INVALID_SETTINGS) {
+            return ReportedPhase::of(
+                Phase::Invalid.word(),
+                Code::Invalid,
+                &told.message,
+                since(told),
+            );
+        }
+        let revision = match &self.revision {
+            RevisionState::Current(revision) => revision,
+            RevisionState::Unknown(behind) => {
+                let message = behind_words(self.key.kind, *behind);
+                return ReportedPhase::of(NATIVE_BEHIND, Code::Progressing, &message, None);
+            }
+        };
+        let Some(told) = self.condition(ROLLOUT_COMPLETE) else {
+            let message = "no controller has reported on it yet";
+            return ReportedPhase::of(UNKNOWN, Code::Progressing, &message, None);
+        };
+        if told_revision(told) != Some(revision.as_str()) {
+            let message = match told_revision(told) {
+                Some(before) => format!(
+                    "the controller has not reported on revision {revision} yet; its last report is about revision {before}"
+                ),
+                None => format!("the controller has not reported on revision {revision} yet"),
+            };
+            return ReportedPhase::of(UNKNOWN, Code::Progressing, &message, None);
+        }
+        let about = format!("revision {revision}: ");
+        let message = told.message.strip_prefix(&about).unwrap_or(&told.message);
+        let holds = |kind: &str| self.holding(kind).and_then(since);
+        let (word, code, since) = match told.reason.as_str() {
+            _ if told.status == "True" => ("Complete", Code::Complete, since(told)),
+            _ if self.holding(STALLED).is_some() => ("Stalled", Code::Stalled, holds(STALLED)),
+            "Paused" => ("Paused", Code::Paused, holds(PAUSED_CONDITION)),
+            "AwaitingOwners" => (Phase::AwaitingOwners.word(), Code::Progressing, None),
+            "AwaitingDeletions" => (Phase::AwaitingDeletions.word(), Code::Progressing, None),
+            _ if self.holding(PROGRESSING).is_some() => (
+                Phase::Progressing.word(),
+                Code::Progressing,
+                holds(PROGRESSING),
+            ),
+            _ => (UNKNOWN, Code::Progressing, None),
+        };
+        ReportedPhase::of(word, code, &message, since)
+    }
+
+    /// Its exit code. `strict`: an outdated pod may be on an offline node, so that the rollout is not called complete.
+    pub(super) fn code(&self, strict: bool) -> Code {
+        match self.phase().code {
+            Code::Complete if strict && self.counts().outdated > 0 => Code::Progressing,
+            Code::Progressing if self.liveness.silent_since().is_some() => Code::Silent,
+            code => code,
+        }
+    }
+
+    /// Whether waiting is in vain: nothing changes before a person acts.
+    pub(super) fn needs_a_person(&self, strict: bool) -> bool {
+        match self.code(strict) {
+            Code::Stalled | Code::Invalid | Code::Silent => true,
+            Code::Paused => !matches!(self.pause(), None | Some(Pause::Until(_))),
+            _ => false,
+        }
+    }
+
+    /// Whether the controller reports that the guard stopped the present revision.
+    pub(super) fn is_stopped(&self) -> bool {
+        let stalled = self.holding(STALLED);
+        stalled.is_some_and(|told| told.reason == Stall::FailedByRevision.reason())
+    }
+
+    /// The numbers of its pods.
+    pub(super) fn counts(&self) -> PodCounts {
+        let mut counts = PodCounts::default();
+        for pod in self.pods.values().flatten() {
+            counts.pods += 1;
+            counts.current += usize::from(pod.revision == PodRevision::Current);
+            counts.outdated += usize::from(pod.revision == PodRevision::Outdated);
+            counts.ready += usize::from(pod.ready_since.is_some());
+        }
+        counts
+    }
+
+    fn condition(&self, kind: &str) -> Option<&Condition> {
+        let mut conditions = self.conditions.iter();
+        conditions.find(|condition| condition.kind == kind)
+    }
+
+    /// The condition of that type, if it is `True`.
+    fn holding(&self, kind: &str) -> Option<&Condition> {
+        self.condition(kind).filter(|told| told.status == "True")
+    }
+}
+
+impl ReportedPhase {
+    fn of(
+        word: &'static str,
+        code: Code,
+        message: &impl ToString,
+        since: Option<Timestamp>,
+    ) -> Self {
+        Self {
+            word,
+            code,
+            message: message.to_string(),
+            since,
+        }
+    }
+}
+
+fn since(told: &Condition) -> Option<Timestamp> {
+    Some(told.last_transition.as_ref()?.0)
+}
