@@ -5,7 +5,10 @@
 //!   on the embedded cluster, all together play on a real control plane (`real_cluster`).
 //! - `advanced_crd`: what a real API server makes of the definition of the Advanced DaemonSet.
 //! - `agent`: the real agent as a process, on a cluster of ours (`served`) where single requests can go wrong.
+//! - `isolation`: hostile objects, stale data, faults of connections and memory, against the built controller. Most of it needs a
+//!   real control plane of its own (`tests/isolation.sh`).
 //! - `completion`: what shells offer, by running them.
+//! - `flood`: the real controller as a process, with crowds at its ports.
 //! - `docs`: what the pages of `docs/` say is played on the embedded cluster.
 //! - `support`: what the scenarios are told with. `story` (data) is played by `player` in a `world` (embedded or real),
 //!   watched by `monitor`, which keeps a `picture` and judges every deletion; `checks` are the words for expectations.
@@ -22,6 +25,7 @@ mod support {
     pub(crate) mod binary;
     pub(crate) mod checks;
     pub(crate) mod embedded;
+    pub(crate) mod faulty;
     pub(crate) mod forged;
     pub(crate) mod link;
     pub(crate) mod machine;
@@ -66,5 +70,7 @@ mod advanced_crd;
 mod agent;
 mod completion;
 mod docs;
+mod flood;
+mod isolation;
 mod model;
 mod real_cluster;

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -29,9 +30,11 @@ pub(crate) const NAMESPACE: &str = "yurt-ds";
 pub(crate) const ACCOUNT: &str = "yurt-ds-controller";
 
 /// Its roles: that of the base and those of the settings.
-const CONTROLLER_ROLES: [&str; 4] = [
+const CONTROLLER_ROLES: [&str; 6] = [
     ACCOUNT,
     "yurt-ds-controller-advanced",
+    "yurt-ds-controller-in-place",
+    "yurt-ds-controller-lifecycle",
     "yurt-ds-controller-max-surge",
     "yurt-ds-controller-pre-pull",
 ];
@@ -44,7 +47,7 @@ const AGENT_ACCOUNT: &str = "yurt-ds-ota-server";
 pub(crate) const ANY_PORT: &str = "127.0.0.1:0";
 
 /// What they may do, in the order in which it has to be applied.
-const MANIFESTS: [&str; 16] = [
+const MANIFESTS: [&str; 20] = [
     "base/namespace.yaml",
     "base/rbac/serviceaccount.yaml",
     "base/rbac/clusterrole.yaml",
@@ -52,6 +55,10 @@ const MANIFESTS: [&str; 16] = [
     "base/rbac/bindings.yaml",
     "components/advanced/clusterrole.yaml",
     "components/advanced/binding.yaml",
+    "components/in-place/clusterrole.yaml",
+    "components/in-place/binding.yaml",
+    "components/lifecycle/clusterrole.yaml",
+    "components/lifecycle/binding.yaml",
     "components/max-surge/clusterrole.yaml",
     "components/max-surge/binding.yaml",
     "components/pre-pull/clusterrole.yaml",
@@ -61,6 +68,15 @@ const MANIFESTS: [&str; 16] = [
     "base/ota-server/clusterrole.yaml",
     "base/ota-server/binding.yaml",
     "overlays/static-pods/role.yaml",
+];
+
+/// Policies that limit the controller's token, for API servers that have them (Kubernetes 1.30 and newer).
+const POLICIES: [&str; 5] = [
+    "components/controller-bound/pods.yaml",
+    "components/controller-bound/managed.yaml",
+    "components/controller-bound/jobs.yaml",
+    "components/controller-bound/revisions.yaml",
+    "components/controller-bound/status.yaml",
 ];
 
 /// What Advanced DaemonSets are.
@@ -85,6 +101,7 @@ impl Installation {
     pub(crate) async fn prepare(client: &Client, admin: &Path) -> anyhow::Result<Self> {
         define_advanced(client).await?;
         grant(client).await?;
+        bind(client).await?;
         let directory = tempfile::tempdir()?;
         let kubeconfig = directory.path().join("kubeconfig");
         let controller = token(client, NAMESPACE, ACCOUNT).await?;
@@ -99,19 +116,15 @@ impl Installation {
 
     /// Starts a controller under this name.
     pub(crate) fn start(&self, name: &str) -> anyhow::Result<Process> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_yurt-ds"));
-        command.args([
-            "controller",
-            "--listen",
-            ANY_PORT,
-            "--lease-namespace",
-            NAMESPACE,
-            "--identity",
-            name,
-        ]);
-        command.arg("--kubeconfig").arg(&self.kubeconfig);
+        let program = env!("CARGO_BIN_EXE_yurt-ds").as_ref();
+        let mut command = controller_command(program, name, &self.kubeconfig);
         let log = self.directory.path().join(format!("{name}.log"));
         Process::start(&mut command, log).context("start the controller")
+    }
+
+    /// Kubeconfig with the token of the controller.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
     }
 
     /// Starts the agent of a node, whose way to the API server is by this address.
@@ -124,6 +137,15 @@ impl Installation {
         let mut command = agent_command(setup, &kubeconfig, ANY_PORT);
         Process::start(&mut command, log).context("start an agent")
     }
+}
+
+/// Command that runs this program as a controller with this name.
+pub(crate) fn controller_command(program: &Path, name: &str, kubeconfig: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.args(["controller", "--listen", ANY_PORT]);
+    command.args(["--lease-namespace", NAMESPACE, "--identity", name]);
+    command.arg("--kubeconfig").arg(kubeconfig);
+    command
 }
 
 /// The command for the agent of a node.
@@ -149,6 +171,11 @@ impl Process {
         Ok(Self { child, log })
     }
 
+    /// Number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The address that it says it listens on.
     pub(crate) async fn address(&mut self) -> anyhow::Result<SocketAddr> {
         for _ in 0..200 * BUSY {
@@ -163,9 +190,29 @@ impl Process {
         bail!("no address in its log\n{}", self.tail())
     }
 
+    /// Ends it by SIGTERM.
+    pub(crate) async fn end(mut self) -> anyhow::Result<()> {
+        let id = self.child.id().to_string();
+        let killed = Command::new("kill").args(["-TERM", &id]).status()?;
+        anyhow::ensure!(killed.success(), "kill {id}: {killed}");
+        for _ in 0..200 * BUSY {
+            if let Some(status) = self.child.try_wait()? {
+                anyhow::ensure!(status.success(), "{status}\n{}", self.tail());
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        bail!("it does not end\n{}", self.tail())
+    }
+
     /// The address that it says it listens on, if it said so already.
     pub(crate) fn listens(&self) -> Option<SocketAddr> {
-        listening(&self.log())
+        self.address_after("Listening")
+    }
+
+    /// The address in its log after these words.
+    pub(crate) fn address_after(&self, words: &str) -> Option<SocketAddr> {
+        address_after(&self.log(), words)
     }
 
     /// All of its log.
@@ -195,9 +242,9 @@ impl Drop for Process {
     }
 }
 
-/// The address in a log that says `Listening address=127.0.0.1:PORT`.
-fn listening(log: &str) -> Option<SocketAddr> {
-    let log = &log[log.find("Listening")?..];
+/// The address in a log that says, after these words, `address=127.0.0.1:PORT`.
+fn address_after(log: &str, words: &str) -> Option<SocketAddr> {
+    let log = &log[log.find(words)?..];
     let at = log.find("127.0.0.1:")?;
     let end = log[at..].find(|c: char| !(c.is_ascii_digit() || ".:".contains(c)))?;
     log[at..at + end].parse().ok()
@@ -206,6 +253,20 @@ fn listening(log: &str) -> Option<SocketAddr> {
 /// Gives controller and agents everything that the manifests give them.
 pub(crate) async fn grant(client: &Client) -> anyhow::Result<()> {
     for file in MANIFESTS {
+        apply(client, &Path::new("manifests").join(file)).await?;
+    }
+    Ok(())
+}
+
+/// Limits the controller by the policies of the manifests, so that a scenario fails where they refuse what it does.
+async fn bind(client: &Client) -> anyhow::Result<()> {
+    let policies = Api::<ValidatingAdmissionPolicy>::all(client.clone());
+    match policies.list(&ListParams::default().limit(1)).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
+        Err(error) => return Err(error).context("list policies"),
+    }
+    for file in POLICIES {
         apply(client, &Path::new("manifests").join(file)).await?;
     }
     Ok(())

@@ -1,0 +1,136 @@
+//! Isolation, seen from outside the built controller: a bad object, peer or connection harms only itself, and stale data stops
+//! writes.
+//!
+//! Each story has a neighbour: a tenant whose rollouts must complete in time while the fault lasts, before and after a restart of the
+//! controller. The tests play the kubelets of all nodes.
+//!
+//! - `objects`: objects that cannot be read, and floods of them.
+//! - `stale`: watches that stall while writes pass.
+//! - `network`: delays, resets and lost requests on the way to the API server.
+//! - `memory`: large objects that the controller does not manage.
+//! - `connections`: clients that never read, and an API server that serves few streams per connection.
+//!
+//! The stories run on a control plane of their own, which `YURT_DS_ISOLATION_KUBECONFIG` names (`tests/isolation.sh` starts it).
+//! `YURT_DS_ISOLATION_ONLY` selects stories by the beginning of their names, separated by commas. `YURT_DS_ISOLATION_BINARY` names
+//! the program to test instead of the one that cargo built. Stories of connections also run on the embedded API server, which refuses
+//! the objects of the other stories.
+
+mod connections;
+mod fleet;
+mod memory;
+mod network;
+mod objects;
+mod plane;
+mod stage;
+mod stale;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures::future::LocalBoxFuture;
+use tokio::time::Instant;
+
+use self::plane::Plane;
+use crate::support::machine::is_set;
+
+/// Kubeconfig of a cluster without another controller, whose user may do everything.
+const KUBECONFIG: &str = "YURT_DS_ISOLATION_KUBECONFIG";
+
+/// Beginnings of the names of the stories to play, separated by commas.
+const ONLY: &str = "YURT_DS_ISOLATION_ONLY";
+
+/// Time within which a neighbour's rollout completes: 30 s, and three times that on a busy machine.
+const PROMPT: Duration = Duration::from_secs(30 * BUSY);
+
+/// Time within which an outage of a node is noticed: 5 s, and three times that on a busy machine.
+const NOTICED: Duration = Duration::from_secs(5 * BUSY);
+
+/// Factor for a busy machine. It is small, because a fault that delays others for minutes must not pass.
+const BUSY: u64 = 3;
+
+/// A story by its name.
+struct Entry {
+    name: &'static str,
+    tell: fn(&Plane) -> LocalBoxFuture<'_, anyhow::Result<()>>,
+}
+
+/// Lists stories by their functions. Stories that are marked `both` are also tests on the embedded cluster.
+macro_rules! stories {
+    ($($kind:ident $module:ident::$name:ident,)*) => {
+        const ALL: &[Entry] = &[$(Entry {
+            name: concat!(stringify!($module), "::", stringify!($name)),
+            tell: |plane| Box::pin($module::$name(plane)),
+        }),*];
+        $(stories!(@embedded $kind $module $name);)*
+    };
+    (@embedded real $module:ident $name:ident) => {};
+    (@embedded both $module:ident $name:ident) => {
+        #[test]
+        fn $name() {
+            block_on(async {
+                let plane = Plane::embedded().await.expect("an embedded cluster");
+                if let Err(error) = $module::$name(&plane).await {
+                    panic!("{error:#}");
+                }
+            });
+        }
+    };
+}
+
+stories! {
+    real objects::a_revision_nested_200_deep_that_belongs_to_no_daemonset,
+    real objects::a_revision_nested_200_deep_of_the_tenants_daemonset,
+    real objects::an_advanced_daemonset_nested_200_deep,
+    real objects::a_time_in_the_status_of_a_daemonset,
+    real objects::a_time_in_a_condition_of_a_node,
+    real objects::a_time_in_the_status_of_a_pod,
+    real objects::a_flood_of_such_times,
+    both connections::clients_that_never_read,
+    real connections::few_streams_per_connection,
+    real memory::large_daemonsets_that_are_not_managed,
+    real memory::large_nodes,
+    real memory::large_pods_that_are_not_managed,
+    real memory::large_revisions_of_no_daemonset,
+    real memory::large_advanced_daemonsets,
+    both network::delays_resets_and_lost_requests,
+    real stale::stalled_watches_of_nodes_and_pods,
+}
+
+#[test]
+fn the_stories_of_isolation_hold_on_a_real_control_plane() {
+    if !is_set(KUBECONFIG) {
+        eprintln!("SKIPPED: isolation on a real control plane; {KUBECONFIG} names no kubeconfig");
+        return;
+    }
+    let kubeconfig = PathBuf::from(std::env::var_os(KUBECONFIG).unwrap_or_default());
+    let failed = block_on(async {
+        let plane = Plane::real(&kubeconfig).await.expect("a cluster");
+        let mut failed = Vec::new();
+        for entry in ALL.iter().filter(|entry| is_chosen(entry)) {
+            let begin = Instant::now();
+            let ended = (entry.tell)(&plane).await;
+            let word = if ended.is_ok() { "ok    " } else { "FAILED" };
+            let took = begin.elapsed().as_secs_f32();
+            println!("{word} {took:6.1} s  {}", entry.name);
+            if let Err(error) = ended {
+                println!("{error:#}");
+                failed.push(entry.name);
+            }
+        }
+        failed
+    });
+    assert!(failed.is_empty(), "failed: {}", failed.join(", "));
+}
+
+fn is_chosen(entry: &Entry) -> bool {
+    let only = std::env::var(ONLY).unwrap_or_default();
+    only.is_empty() || only.split(',').any(|word| entry.name.starts_with(word))
+}
+
+fn block_on<T>(story: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(story)
+}

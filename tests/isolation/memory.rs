@@ -1,0 +1,143 @@
+//! Large objects that the controller does not manage: they cost no memory to speak of when it starts.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use serde_json::{Value, json};
+
+use super::plane::Plane;
+use super::stage::{Setup, Stage};
+use crate::support::objects::Daemon;
+
+/// Growth of the peak of a start that is allowed, in KiB.
+const GROWTH: u64 = 8 * 1024;
+
+/// Requests at once.
+const AT_ONCE: usize = 8;
+
+/// Time after the first rollout in which late lists still arrive.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Text of so many kilobytes.
+fn text(kilobytes: usize) -> String {
+    "x".repeat(kilobytes * 1000)
+}
+
+/// An environment of so many kilobytes.
+fn large_environment(kilobytes: usize) -> Value {
+    json!([{ "name": "TEXT", "value": text(kilobytes) }])
+}
+
+/// Plays a story with so many objects of `make` at `path`.
+async fn weigh(
+    plane: &Plane,
+    name: &'static str,
+    (objects, extra): (usize, u64),
+    make: impl AsyncFnOnce(&Stage<'_>) -> anyhow::Result<(String, Value)>,
+) -> anyhow::Result<()> {
+    Stage::play(plane, Setup::named(name), async |stage| {
+        let before = peak_of_start(stage).await?;
+        let (path, object) = make(stage).await?;
+        let made = (0..objects).map(|number| {
+            let mut object = object.clone();
+            object["metadata"]["name"] = json!(format!("{}-{number}", stage.tenant.name));
+            let path = &path;
+            async move { plane.create(path, &object).await }
+        });
+        let made = stream::iter(made).buffer_unordered(AT_ONCE);
+        made.try_collect::<()>().await?;
+        let after = peak_of_start(stage).await?;
+        let limit = before + GROWTH + extra;
+        println!("       {name}: peak {before} KiB without and {after} KiB with {objects} large objects");
+        ensure!(
+            after <= limit,
+            "the start takes {after} KiB with {objects} large objects, and {before} KiB without (limit {limit})"
+        );
+        Ok(())
+    })
+    .await
+}
+
+/// Largest memory of a new controller until its first rollout is complete, in KiB.
+async fn peak_of_start(stage: &mut Stage<'_>) -> anyhow::Result<u64> {
+    let mut started = stage.restart().await;
+    if started.is_ok() {
+        started = stage.neighbour.roll().await;
+    }
+    tokio::time::sleep(SETTLED).await;
+    let peak = stage.controller()?.peak()?;
+    started.with_context(|| format!("the start took {peak} KiB until then"))?;
+    Ok(peak)
+}
+
+pub(super) async fn large_daemonsets_that_are_not_managed(plane: &Plane) -> anyhow::Result<()> {
+    weigh(plane, "large-sets", (60, 0), async |stage| {
+        let mut set = Daemon::plain().manifest("nowhere");
+        set["spec"]["template"]["spec"]["containers"][0]["env"] = large_environment(1200);
+        Ok((stage.tenant.path("daemonsets"), set))
+    })
+    .await
+}
+
+pub(super) async fn large_nodes(plane: &Plane) -> anyhow::Result<()> {
+    weigh(plane, "large-nodes", (200, 0), async |stage| {
+        let node = json!({ "metadata": {
+            "labels": stage.tenant.node_labels(false),
+            "annotations": { "example.com/text": text(250) },
+        } });
+        Ok(("/api/v1/nodes".to_owned(), node))
+    })
+    .await
+}
+
+pub(super) async fn large_pods_that_are_not_managed(plane: &Plane) -> anyhow::Result<()> {
+    weigh(plane, "large-pods", (60, 0), async |stage| {
+        let pod = json!({
+            "metadata": {
+                "labels": { "app": "nginx" },
+                "ownerReferences": [stage.other_owner().await?],
+            },
+            "spec": {
+                "schedulerName": "none",
+                "containers": [{ "name": "main", "image": "none", "env": large_environment(1200) }],
+            },
+        });
+        Ok((stage.tenant.path("pods"), pod))
+    })
+    .await
+}
+
+pub(super) async fn large_revisions_of_no_daemonset(plane: &Plane) -> anyhow::Result<()> {
+    weigh(plane, "large-revisions", (60, 0), async |stage| {
+        let revision = json!({
+            "metadata": {
+                "labels": { "app": "nginx" },
+                "ownerReferences": [stage.other_owner().await?],
+            },
+            "data": { "text": text(1000) },
+            "revision": 7,
+        });
+        Ok((stage.tenant.path("controllerrevisions"), revision))
+    })
+    .await
+}
+
+/// Every Advanced DaemonSet is managed, and its pods are made from its template. So one copy of each template is allowed.
+pub(super) async fn large_advanced_daemonsets(plane: &Plane) -> anyhow::Result<()> {
+    let (objects, kilobytes) = (20, 1000);
+    let templates = 20 * 1000;
+    weigh(
+        plane,
+        "large-advanced",
+        (objects, templates),
+        async |stage| {
+            let mut set = Daemon::advanced().manifest("nowhere");
+            set["spec"]["template"]["spec"]["containers"][0]["env"] = large_environment(kilobytes);
+            let namespace = &stage.tenant.name;
+            let path = format!("/apis/apps.kruise.io/v1beta1/namespaces/{namespace}/daemonsets");
+            Ok((path, set))
+        },
+    )
+    .await
+}

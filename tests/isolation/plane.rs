@@ -1,0 +1,259 @@
+//! A cluster for stories of isolation, and the controller as a process.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use http::Request;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+use yurt_ds::clock::Clock;
+use yurt_ds::sim::cluster::{Cluster, ClusterOptions};
+use yurt_ds::sim::{daemonset, gc, scheduler};
+use yurt_ds::task::Task;
+
+use crate::support::binary::{ANY_PORT, Installation, NAMESPACE, Process, controller_command};
+use crate::support::{machine, real};
+
+/// Program to test instead of the one that cargo built.
+pub(super) const BINARY: &str = "YURT_DS_ISOLATION_BINARY";
+
+/// Time between two looks at something that a test waits for.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A cluster without controller.
+pub(super) struct Plane {
+    /// Client that may do everything.
+    pub(super) client: Client,
+    /// Kubeconfig for a controller.
+    kubeconfig: PathBuf,
+    /// Whether this is a real control plane.
+    pub(super) is_real: bool,
+    directory: tempfile::TempDir,
+    _life: (Option<Installation>, Vec<Task>),
+}
+
+/// A running controller.
+pub(super) struct Controller {
+    process: Process,
+    /// Address of its metrics.
+    pub(super) address: SocketAddr,
+}
+
+impl Plane {
+    /// The real control plane of this kubeconfig. The controller gets the roles of `manifests/`.
+    pub(super) async fn real(kubeconfig: &Path) -> anyhow::Result<Self> {
+        let client = real::client(kubeconfig, "yurt-ds-isolation").await?;
+        let installation = Installation::prepare(&client, kubeconfig).await?;
+        Ok(Self {
+            client,
+            kubeconfig: installation.kubeconfig().to_owned(),
+            is_real: true,
+            directory: tempfile::tempdir()?,
+            _life: (Some(installation), Vec::new()),
+        })
+    }
+
+    /// An embedded cluster that serves HTTP.
+    pub(super) async fn embedded() -> anyhow::Result<Self> {
+        let clock = Clock::System;
+        let cluster = Cluster::new(ClusterOptions::new(clock.clone(), 1).with_advanced());
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let directory = tempfile::tempdir()?;
+        let kubeconfig = directory.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, cluster.kubeconfig(listener.local_addr()?))?;
+        let native = || cluster.client("kube-controller-manager");
+        let served = cluster.clone();
+        let options = daemonset::DaemonSetsOptions::default();
+        let tasks = vec![
+            scheduler::start(native()),
+            daemonset::start(native(), clock.clone(), options),
+            gc::start(native()),
+            Task::spawn(async move {
+                let _ended = served.serve(listener, std::future::pending()).await;
+            }),
+        ];
+        let plane = Self {
+            client: cluster.client("yurt-ds-isolation"),
+            kubeconfig,
+            is_real: false,
+            directory,
+            _life: (None, tasks),
+        };
+        let namespace = json!({ "metadata": { "name": NAMESPACE } });
+        plane.create("/api/v1/namespaces", &namespace).await?;
+        Ok(plane)
+    }
+
+    /// Starts a controller that connects to the API server itself.
+    pub(super) async fn controller(&self) -> anyhow::Result<Controller> {
+        self.start_with(&self.kubeconfig).await
+    }
+
+    /// Starts a controller with this kubeconfig.
+    pub(super) async fn controller_by(&self, kubeconfig: &str) -> anyhow::Result<Controller> {
+        let file = self.directory.path().join("by-proxy.kubeconfig");
+        std::fs::write(&file, kubeconfig)?;
+        self.start_with(&file).await
+    }
+
+    async fn start_with(&self, kubeconfig: &Path) -> anyhow::Result<Controller> {
+        let built = PathBuf::from(env!("CARGO_BIN_EXE_yurt-ds"));
+        let program = std::env::var_os(BINARY).map_or(built, PathBuf::from);
+        // One name for all: the next one takes the Lease of the one before at once.
+        let mut command = controller_command(&program, "isolation", kubeconfig);
+        command.env("YURT_DS_PROBE_LISTEN", ANY_PORT);
+        let log = self.directory.path().join("controller.log");
+        let mut process = Process::start(&mut command, log)?;
+        let address = process.address().await?;
+        Ok(Controller { process, address })
+    }
+
+    /// Sends one request and returns the text of the answer.
+    pub(super) async fn call(
+        &self,
+        method: &str,
+        path: &str,
+        body: String,
+    ) -> anyhow::Result<String> {
+        let kind = match method {
+            "PATCH" => "application/strategic-merge-patch+json",
+            _ => "application/json",
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", kind)
+            .body(body.into_bytes())?;
+        let answer = self.client.request_text(request).await;
+        answer.with_context(|| format!("{method} {path}"))
+    }
+
+    /// Reads JSON at this path.
+    pub(super) async fn read(&self, path: &str) -> anyhow::Result<Value> {
+        let text = self.call("GET", path, String::new()).await?;
+        serde_json::from_str(&text).with_context(|| format!("read {path}"))
+    }
+
+    /// Creates an object.
+    pub(super) async fn create(&self, path: &str, object: &Value) -> anyhow::Result<()> {
+        self.call("POST", path, object.to_string()).await.map(drop)
+    }
+
+    /// Changes an object by a strategic merge patch.
+    pub(super) async fn patch(&self, path: &str, patch: &Value) -> anyhow::Result<()> {
+        self.call("PATCH", path, patch.to_string()).await.map(drop)
+    }
+
+    /// Deletes an object at once, or all objects of a list.
+    pub(super) async fn delete(&self, path: &str) -> anyhow::Result<()> {
+        let path = format!(
+            "{path}{}gracePeriodSeconds=0",
+            if path.contains('?') { '&' } else { '?' }
+        );
+        self.call("DELETE", &path, String::new()).await.map(drop)
+    }
+}
+
+impl Controller {
+    /// Asks a probe, on the listener for probes if there is one. An answer takes at most `limit`.
+    pub(super) async fn probe(&self, path: &str, limit: Duration) -> anyhow::Result<(u16, String)> {
+        let own = self.process.address_after("Answering probes");
+        ask(own.unwrap_or(self.address), path, limit).await
+    }
+
+    /// Metrics of this moment.
+    pub(super) async fn metrics(&self) -> anyhow::Result<String> {
+        let answer = ask(self.address, "/metrics", Duration::from_secs(10)).await?;
+        Ok(answer.1)
+    }
+
+    /// Waits until the controller is ready.
+    pub(super) async fn until_ready(&self, limit: Duration) -> anyhow::Result<()> {
+        until("the controller is ready", limit, async || {
+            let (status, text) = self.probe("/ready", limit).await?;
+            Ok((status != 200).then(|| format!("{status} {text}")))
+        })
+        .await
+    }
+
+    /// Largest resident memory so far, in KiB.
+    pub(super) fn peak(&self) -> anyhow::Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
+        let mut lines = status.lines();
+        let found = lines.find_map(|line| line.strip_prefix("VmHWM:"));
+        let number = found.and_then(|text| text.trim().strip_suffix(" kB"));
+        Ok(number.context("no VmHWM")?.trim().parse()?)
+    }
+
+    /// The end of its log.
+    pub(super) fn tail(&mut self) -> String {
+        self.process.tail()
+    }
+}
+
+/// Asks for a page over a connection of its own.
+async fn ask(address: SocketAddr, path: &str, limit: Duration) -> anyhow::Result<(u16, String)> {
+    let asked = async {
+        let mut stream = TcpStream::connect(address).await?;
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page).await?;
+        let (head, body) = page.split_once("\r\n\r\n").context("no head")?;
+        let status = head.split(' ').nth(1).context("no status")?.parse()?;
+        Ok((status, body.to_owned()))
+    };
+    let answered = tokio::time::timeout(limit, asked).await;
+    answered.with_context(|| format!("no answer to {path} within {limit:?}"))?
+}
+
+/// Waits until `look` finds nothing missing any more.
+///
+/// # Errors
+/// The last thing that was missing, or the error of the last look.
+pub(super) async fn until(
+    what: &str,
+    limit: Duration,
+    mut look: impl AsyncFnMut() -> anyhow::Result<Option<String>>,
+) -> anyhow::Result<()> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let missing = match look().await {
+            Ok(None) => return Ok(()),
+            Ok(Some(missing)) => missing,
+            Err(error) => format!("{error:#}"),
+        };
+        if Instant::now() >= deadline {
+            bail!("not within {limit:?}: {what}; {missing}");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Checks again and again that `look` finds nothing wrong.
+///
+/// # Errors
+/// What was wrong.
+pub(super) async fn throughout(
+    time: Duration,
+    mut look: impl AsyncFnMut() -> anyhow::Result<Option<String>>,
+) -> anyhow::Result<()> {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        let wrong = look().await?;
+        ensure!(wrong.is_none(), "{}", wrong.unwrap_or_default());
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+/// Longest time for steps that prepare a story.
+pub(super) fn patience() -> Duration {
+    Duration::from_secs(10) * machine::BUSY
+}

@@ -1,0 +1,181 @@
+//! The stage of a story: a tenant that does harm, its neighbour, and a controller.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::json;
+
+use super::fleet::{Fleet, at_once};
+use super::plane::{Controller, Plane, patience, until};
+use super::{NOTICED, PROMPT};
+use crate::support::faulty::FaultProxy;
+use crate::support::objects::Daemon;
+
+/// Moments of a story, and whether the controller restarts before them.
+pub(super) const MOMENTS: [(&str, bool); 2] =
+    [("before a restart", false), ("after a restart", true)];
+
+/// A tenant, its neighbour and a controller.
+pub(super) struct Stage<'a> {
+    /// The cluster.
+    pub(super) plane: &'a Plane,
+    /// Tenant whose objects do harm. It has two nodes.
+    pub(super) tenant: Fleet<'a>,
+    /// Tenant that must not be harmed.
+    pub(super) neighbour: Fleet<'a>,
+    /// Proxy of the controller, if it has one.
+    proxy: Option<FaultProxy>,
+    controller: Option<Controller>,
+}
+
+/// Setup of a stage.
+pub(super) struct Setup {
+    /// Name of the story, unique among all of them.
+    pub(super) name: &'static str,
+    /// Number of the neighbour's nodes.
+    pub(super) nodes: usize,
+    /// DaemonSet of the neighbour.
+    pub(super) daemon: Daemon,
+    /// Whether the controller reaches the API server through a proxy.
+    pub(super) by_proxy: bool,
+}
+
+impl Setup {
+    /// Two nodes that are updated at once, without proxy.
+    pub(super) fn named(name: &'static str) -> Self {
+        Self {
+            name,
+            nodes: 2,
+            daemon: at_once(),
+            by_proxy: false,
+        }
+    }
+}
+
+impl<'a> Stage<'a> {
+    /// Plays a story on a new stage, and removes everything afterwards.
+    pub(super) async fn play(
+        plane: &'a Plane,
+        setup: Setup,
+        story: impl AsyncFnOnce(&mut Self) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let mut stage = Self::set(plane, setup).await.context("set the stage")?;
+        let mut played = stage.start().await.context("start the controller");
+        if played.is_ok() {
+            played = story(&mut stage).await;
+        }
+        if let Some(proxy) = &stage.proxy {
+            proxy.set(&[]);
+        }
+        let log = stage.controller.as_mut().map(Controller::tail);
+        stage.controller = None;
+        stage.tenant.remove().await;
+        stage.neighbour.remove().await;
+        played.with_context(|| format!("its log ends with\n{}\n", log.unwrap_or_default()))
+    }
+
+    async fn set(plane: &'a Plane, setup: Setup) -> anyhow::Result<Self> {
+        // The number of the process tells the objects of several runs apart.
+        let name = |role| format!("{}-{role}-{}", setup.name, std::process::id());
+        let (tenant, neighbour) = (name("tenant"), name("neighbour"));
+        let (tenant, neighbour) = tokio::try_join!(
+            Fleet::create(plane, &tenant, 2, at_once()),
+            Fleet::create(plane, &neighbour, setup.nodes, setup.daemon),
+        )?;
+        let proxy = match setup.by_proxy {
+            true => Some(FaultProxy::start(plane.client.clone()).await?),
+            false => None,
+        };
+        Ok(Self {
+            plane,
+            tenant,
+            neighbour,
+            proxy,
+            controller: None,
+        })
+    }
+
+    /// Starts the first controller, and waits until it did all that is due without a fault.
+    async fn start(&mut self) -> anyhow::Result<()> {
+        self.start_controller().await?;
+        self.controller()?.until_ready(patience()).await?;
+        self.tenant.until_complete(patience()).await?;
+        self.neighbour.until_complete(patience()).await
+    }
+
+    /// Kills the controller and starts it again. It must be ready in time.
+    pub(super) async fn restart(&mut self) -> anyhow::Result<()> {
+        self.start_controller().await?;
+        let ready = self.controller()?.until_ready(PROMPT).await;
+        ready.context("after a restart")
+    }
+
+    async fn start_controller(&mut self) -> anyhow::Result<()> {
+        self.controller = None;
+        self.controller = Some(match &self.proxy {
+            Some(proxy) => self.plane.controller_by(&proxy.kubeconfig()).await?,
+            None => self.plane.controller().await?,
+        });
+        Ok(())
+    }
+
+    /// The running controller.
+    pub(super) fn controller(&self) -> anyhow::Result<&Controller> {
+        self.controller.as_ref().context("no controller runs")
+    }
+
+    /// The proxy of the controller.
+    pub(super) fn proxy(&self) -> anyhow::Result<&FaultProxy> {
+        self.proxy.as_ref().context("the stage has no proxy")
+    }
+
+    /// Rolls out an image at the neighbour, restarts the controller, and rolls out another one.
+    pub(super) async fn neighbour_goes_on(&mut self) -> anyhow::Result<()> {
+        self.neighbour.roll().await.context("before a restart")?;
+        self.restart().await?;
+        self.neighbour.roll().await.context("after a restart")
+    }
+
+    /// Takes a node of the neighbour offline, which must be noticed in time, and brings it back.
+    pub(super) async fn outage_is_noticed(&self) -> anyhow::Result<()> {
+        self.until_offline(0, patience()).await?;
+        self.neighbour.offline(1).await?;
+        let noticed = self.until_offline(1, NOTICED).await;
+        self.neighbour.online(1).await?;
+        noticed.context("an outage of the neighbour's node")
+    }
+
+    /// Waits until the metrics count so many nodes of the neighbour as offline.
+    async fn until_offline(&self, expected: u64, limit: Duration) -> anyhow::Result<()> {
+        let what = format!("the metrics count {expected} nodes as offline");
+        let namespace = format!("namespace=\"{}\"", self.neighbour.name);
+        until(&what, limit, async || {
+            let metrics = self.controller()?.metrics().await?;
+            let is_meant = |line: &&str| {
+                line.starts_with("yurt_ds_nodes{")
+                    && line.contains(&namespace)
+                    && line.contains("verdict=\"Offline\"")
+            };
+            let line = metrics.lines().find(is_meant);
+            let line = line.with_context(|| format!("no such series; {metrics}"))?;
+            let is_so = line.ends_with(&format!(" {expected}"));
+            Ok((!is_so).then(|| line.to_owned()))
+        })
+        .await
+    }
+
+    /// Owner reference to an object of the tenant that is no DaemonSet.
+    ///
+    /// The native controller adopts objects without owner. With this owner they stay with no DaemonSet.
+    pub(super) async fn other_owner(&self) -> anyhow::Result<serde_json::Value> {
+        let path = self.tenant.path("configmaps");
+        let owner = json!({ "metadata": { "name": "owner" } });
+        self.plane.create(&path, &owner).await?;
+        let owner = self.plane.read(&format!("{path}/owner")).await?;
+        let uid = &owner["metadata"]["uid"];
+        ensure!(uid.is_string(), "the owner has no UID");
+        Ok(json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid, "controller": true,
+        }))
+    }
+}
