@@ -17,6 +17,7 @@ pub mod complaints;
 mod engine;
 pub mod events;
 mod feed;
+mod freshness;
 mod gathering;
 mod groups;
 pub mod identity;
@@ -28,6 +29,7 @@ pub mod metrics;
 mod owner;
 pub mod permissions;
 mod prepull;
+mod reflector;
 mod refused;
 mod report;
 mod server;
@@ -35,6 +37,7 @@ mod surge;
 mod write_backoff;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use kube::Client;
@@ -45,7 +48,6 @@ use crate::cli::{ControllerArgs, KindName, LeaseArgs};
 use crate::clock::Clock;
 use crate::index::SetKind;
 use crate::k8s::client::{self, Role, Source};
-use crate::k8s::permission::Permission;
 use crate::serve::{self, ReadinessHandle};
 use crate::shutdown::{self, Shutdown};
 use caches::CacheParts;
@@ -54,7 +56,7 @@ use engine::{Engine, EngineParts};
 use events::Events;
 use lease::{Election, Settings};
 use metrics::Metrics;
-use permissions::Missing;
+use permissions::{DeniedPermission, Missing};
 use prepull::Puller;
 
 pub use gathering::Gathering;
@@ -90,20 +92,31 @@ pub async fn start(args: ControllerArgs, gathering: Gathering, shutdown: Shutdow
         in_cluster: args.kubeconfig.is_none(),
         ..Source::default()
     };
-    let client = client::connect(&source, Role::Controller).await?;
-    let settings = settings(&args.lease, client.default_namespace())?;
-    let listener = serve::bind(args.listen).await?;
-    info!(address = %listener.local_addr()?, version = env!("CARGO_PKG_VERSION"), "Listening");
-
     let metrics = Metrics::new();
+    let waiting = metrics.watch_streams_waiting();
+    let client = client::connect_counted(&source, Role::Controller, waiting).await?;
+    let settings = settings(&args.lease, client.default_namespace())?;
+    let listener = serve::bind(args.listen, "--listen").await?;
+    info!(address = %listener.local_addr()?, version = env!("CARGO_PKG_VERSION"), "Listening");
     let readiness = ReadinessHandle::default();
-    let page = metrics.clone();
-    let state = serve::ServeState {
-        readiness: readiness.clone(),
-        metrics: Arc::new(move || page.encode()),
-    };
     let (end_of_serving, serving_ends) = shutdown::channel();
-    let server = tokio::spawn(serve::run(listener, state, serving_ends));
+    let mut servers = tokio::task::JoinSet::new();
+    let page = metrics.clone();
+    let page = serve::MetricsPage::new(move || page.encode());
+    let answers = |page| serve::ServeState {
+        readiness: readiness.clone(),
+        page,
+    };
+    servers.spawn(serve::run(
+        listener,
+        answers(Some(page)),
+        serving_ends.clone(),
+    ));
+    if let Some(address) = args.probe_listen {
+        let listener = serve::bind(address, "--probe-listen").await?;
+        info!(address = %listener.local_addr()?, "Answering probes");
+        servers.spawn(serve::run(listener, answers(None), serving_ends));
+    }
     let config = ControllerConfig {
         client,
         clock: Clock::System,
@@ -116,7 +129,7 @@ pub async fn start(args: ControllerArgs, gathering: Gathering, shutdown: Shutdow
     };
     run(config, shutdown).await;
     end_of_serving.request();
-    let _ended = server.await;
+    while servers.join_next().await.is_some() {}
     Ok(())
 }
 
@@ -146,9 +159,14 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     let (identity, namespace) = (settings.identity.clone(), settings.namespace.clone());
     let complaints = Complaints::default();
     let election = if elects {
-        let metrics = metrics.clone();
-        let complaints = complaints.clone();
-        Election::start(client.clone(), settings, clock.clone(), metrics, complaints)
+        Election::start(
+            client.clone(),
+            settings,
+            clock.clone(),
+            metrics.clone(),
+            complaints.clone(),
+            readiness.clone(),
+        )
     } else {
         Election::alone(&metrics)
     };
@@ -229,7 +247,10 @@ fn settings(args: &LeaseArgs, default_namespace: &str) -> Result<Settings> {
     settings.checked()
 }
 
-/// Looks for missing permissions, the leader says so in an Event, and follows them.
+/// Time after which a replica that cannot become ready reports missing permissions without leading.
+const UNREADY: Duration = Duration::from_secs(30);
+
+/// Looks for missing permissions, reports them in an Event, and follows them. Only the leader reports, unless none can lead.
 async fn check_permissions(
     client: Client,
     namespace: String,
@@ -238,14 +259,24 @@ async fn check_permissions(
     events: Events,
     (mut leadership, told): (
         tokio::sync::watch::Receiver<lease::Leadership>,
-        tokio::sync::mpsc::UnboundedReceiver<Permission>,
+        tokio::sync::mpsc::UnboundedReceiver<DeniedPermission>,
     ),
 ) {
     let missing = permissions::missing(&client, &namespace, needs, &metrics).await;
     let leads = leadership.clone();
     let report = async {
-        let leads = leadership.wait_for(|now| now.may_write()).await.is_ok();
-        if leads && missing != Missing::default() {
+        // A replica that cannot list never leads: it says so all the same.
+        let unready = async {
+            match missing.keeps_unready() {
+                true => tokio::time::sleep(UNREADY).await,
+                false => std::future::pending().await,
+            }
+        };
+        let tells = tokio::select! {
+            leads = leadership.wait_for(|now| now.may_write()) => leads.is_ok(),
+            () = unready => true,
+        };
+        if tells && missing != Missing::default() {
             // It may have waited for long.
             let missing = permissions::missing(&client, &namespace, needs, &metrics).await;
             permissions::report(&missing, &namespace, &events);

@@ -14,7 +14,7 @@
 //! plan (with its parts), verdict          what they answer
 //! fleet (with its parts), action          what is true and known, and what can be written
 //! settings, revision, eligibility         settings, histories of templates, who runs a pod
-//! id, names, kind, labels, shared, lifecycle, selector, window, instant, near, words
+//! id, names, kind, labels, shared, lifecycle, selector, window, instant, near, words, foreign
 //! ```
 //!
 //! # Guarantees
@@ -35,6 +35,7 @@ pub mod action;
 pub mod eligibility;
 pub mod engine;
 pub mod fleet;
+pub mod foreign;
 pub mod id;
 pub mod images;
 pub mod instant;
@@ -86,7 +87,7 @@ pub use kind::SetKind;
 pub use labels::Labels;
 pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, Preparing};
 pub use plan::{
-    Counts, PauseStand, Phase, Plan, PullsAwait, Reversal, Stall, WaveStand, WaveState,
+    Counts, PauseStand, Phase, Plan, PullsAwait, Reversal, StaleData, Stall, WaveStand, WaveState,
 };
 pub use settings::{
     Disruption, Invalid, Mode, NodeOrder, Note, OnFailure, Pause, Predownload, Reading,

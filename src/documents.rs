@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use clap::{CommandFactory, Parser};
 
+use crate::cli::edge::{SERVER, SOCKET};
 use crate::cli::{Cli, Command};
 use crate::controller::metrics::Metrics;
 use crate::core::Verdict;
@@ -19,6 +20,8 @@ const SETTINGS_PAGE: &str = include_str!("../docs/README.md");
 const DEPLOYMENT: &str = include_str!("../manifests/base/controller/deployment.yaml");
 const DAEMONSET: &str = include_str!("../manifests/base/ota-server/daemonset.yaml");
 const STATIC_PODS: &str = include_str!("../manifests/overlays/static-pods/kustomization.yaml");
+const AGENT_SOCKET: &str = include_str!("../manifests/overlays/agent-socket/kustomization.yaml");
+const NODE_API: &str = include_str!("../docs/reference/node-api.md");
 const HOST_NETWORK: &str = include_str!("../manifests/overlays/host-network/kustomization.yaml");
 const RUN: [&str; 2] = ["yurt-ds ", "cargo run --release -- "];
 
@@ -213,7 +216,13 @@ fn the_manifests_use_commands_and_variables_that_exist() {
     assert!(DAEMONSET.contains("command: [/yurt-ds, ota-server]"));
     let mut known = BTreeSet::new();
     collect_variables(&Cli::command(), &mut known);
-    for text in [DEPLOYMENT, DAEMONSET, STATIC_PODS, HOST_NETWORK] {
+    for text in [
+        DEPLOYMENT,
+        DAEMONSET,
+        STATIC_PODS,
+        HOST_NETWORK,
+        AGENT_SOCKET,
+    ] {
         for name in words(text, "YURT_DS_") {
             assert!(known.contains(name), "{name}");
         }
@@ -221,9 +230,37 @@ fn the_manifests_use_commands_and_variables_that_exist() {
     let port = default_address(&["controller"]).port();
     assert!(DEPLOYMENT.contains(&format!("containerPort: {port}\n")));
     assert!(HOST_NETWORK.contains(&format!("$(NODE_IP):{port}\n")));
+    for text in [DEPLOYMENT, HOST_NETWORK] {
+        let (_, probes) = text.split_once("name: YURT_DS_PROBE_LISTEN\n").unwrap();
+        assert!(
+            probes.lines().next().unwrap().ends_with(":10274"),
+            "{probes}"
+        );
+    }
+    assert!(DEPLOYMENT.contains("- name: probes\n              containerPort: 10274\n"));
+    assert_eq!(DEPLOYMENT.matches("port: probes\n").count(), 2);
+    let policy = include_str!("../manifests/base/controller/networkpolicy.yaml");
+    assert!(DEPLOYMENT.contains("- name: metrics\n") && policy.contains("port: metrics\n"));
     let address = default_address(&["ota-server", "--node-name", "any"]);
     assert!(DAEMONSET.contains(&format!("value: {address}\n")));
     assert!(DAEMONSET.contains(&format!("containerPort: {}\n", address.port())));
+}
+
+#[test]
+fn the_agents_serve_the_socket_that_ctl_asks() {
+    let (directory, _) = SOCKET.rsplit_once('/').unwrap();
+    assert!(AGENT_SOCKET.contains(&format!("value: {SOCKET}\n")));
+    assert!(AGENT_SOCKET.contains(&format!("mountPath: {directory}\n")));
+    assert!(AGENT_SOCKET.contains(&format!("path: {directory}\n")));
+    let command = format!("curl --unix-socket {SOCKET} http://localhost/pods\n");
+    assert!(NODE_API.contains(&command));
+    let mut help = Cli::command();
+    let verb = help.find_subcommand_mut("ctl").expect("a verb");
+    let verb = verb.find_subcommand_mut("pods").expect("a verb");
+    let help = verb.render_long_help().to_string().replace('\n', " ");
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let default = format!("[default: unix://{SOCKET} if it answers, else {SERVER}]");
+    assert!(help.contains(&default), "{help}");
 }
 
 fn collect_variables(command: &clap::Command, known: &mut BTreeSet<String>) {
@@ -240,7 +277,7 @@ fn default_address(typed: &[&str]) -> SocketAddr {
     let cli = Cli::try_parse_from(words).expect("no flag is missing");
     match cli.command {
         Command::Controller(args) => args.listen,
-        Command::OtaServer(args) => args.listen,
+        Command::OtaServer(args) => args.listen.0.expect("a port is open by default"),
         other => panic!("nothing is served: {other:?}"),
     }
 }

@@ -26,6 +26,7 @@ mod pod_problem;
 mod set;
 mod texts;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -37,14 +38,15 @@ use crate::core::images::ImageKey;
 use crate::core::messages;
 use crate::core::revision::{RevisionFacts, adopted, hash_of};
 use crate::core::{
-    Fleet, InView, NodeName, Reading, Revision, RevisionState, Strategy, Targeting, settings,
+    Fleet, InView, Invalid, NodeName, Reading, Revision, RevisionState, Strategy, Targeting,
+    settings,
 };
-use crate::k8s;
+use crate::k8s::{self, Item, Unreadable};
 
+pub(crate) use crate::core::names::OWN_CONDITIONS;
 pub use advanced::{AdvancedRecord, NumbersDue, StatusNumbers};
 pub use key::{SetKey, SetKind};
 pub use pending::{PodWrite, UNSEEN, WriteAnswer};
-pub(crate) use set::OWN_CONDITIONS;
 pub use set::{RequeueDelay, SetRecord};
 
 pub(crate) use last_reported::{told_revision, was_complete};
@@ -60,6 +62,8 @@ pub struct Index {
     /// The same by UID.
     uids: BTreeMap<Arc<str>, SetKey>,
     revisions: BTreeMap<Arc<str>, BTreeMap<Arc<str>, OwnedRevision>>,
+    /// ControllerRevisions that cannot be read, by the UID of their owner and their name, with the reason.
+    unreadable_revisions: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<str>>>,
     texts: Texts,
     /// DaemonSets that are not rolled out although their owners may expect it.
     strays: BTreeMap<SetKey, Stray>,
@@ -127,6 +131,10 @@ impl Index {
         let name = NodeName::from(self.texts.share(name));
         let known = self.nodes.get(&name);
         let record = NodeRecord::read(node, known, &mut self.texts, &self.wanted, now);
+        self.take_node(name, record)
+    }
+
+    fn take_node(&mut self, name: NodeName, record: NodeRecord) -> Vec<SetKey> {
         if self.nodes.get(&name) == Some(&record) {
             return Vec::new();
         }
@@ -134,6 +142,13 @@ impl Index {
         self.touch(&name);
         let after = self.nodes.get(&name);
         self.sets_concerned(&name, before.as_ref(), after)
+    }
+
+    /// Takes in that a Node cannot be read; says which DaemonSets may be decided differently now.
+    pub fn note_unreadable_node(&mut self, name: &str) -> Vec<SetKey> {
+        let name = NodeName::from(self.texts.share(name));
+        let record = NodeRecord::unreadable(self.nodes.get(&name));
+        self.take_node(name, record)
     }
 
     /// Forgets a Node; says which DaemonSets may be decided differently now.
@@ -184,6 +199,35 @@ impl Index {
             .filter(|(_, set)| concerned(set))
             .map(|(key, _)| key.clone())
             .collect()
+    }
+
+    /// Takes in a Node, readable or not; says which DaemonSets may be decided differently now.
+    pub fn take_listed_node(&mut self, node: &Item<k8s::Node>, now: Timestamp) -> Vec<SetKey> {
+        match node {
+            Ok(node) => self.apply_node(node, now),
+            Err(unreadable) => match unreadable.metadata.name.as_deref() {
+                Some(name) => self.note_unreadable_node(name),
+                None => Vec::new(),
+            },
+        }
+    }
+
+    /// Takes in a ControllerRevision, readable or not, of a DaemonSet that is known; names that DaemonSet.
+    pub fn take_listed_revision(
+        &mut self,
+        revision: &Item<k8s::ControllerRevision>,
+    ) -> Option<SetKey> {
+        match revision {
+            Ok(revision) => self.apply_revision(revision),
+            Err(unreadable) => {
+                let meta = &unreadable.metadata;
+                let owner = meta.owner_references.iter().flatten().next()?;
+                let key = self.uids.get(&*owner.uid).cloned()?;
+                let name = meta.name.as_deref()?;
+                self.note_unreadable_revision(&owner.uid, name, &unreadable.error);
+                Some(key)
+            }
+        }
     }
 
     /// Takes in a DaemonSet.
@@ -247,6 +291,7 @@ impl Index {
         if let Some(set) = &removed {
             self.uids.remove(&set.uid);
             self.revisions.remove(&set.uid);
+            self.unreadable_revisions.remove(&set.uid);
         }
         removed.is_some()
     }
@@ -265,6 +310,7 @@ impl Index {
             .flatten()
             .find(|owner| owner.kind == "DaemonSet")?;
         let (namespace, name) = (meta.namespace.as_deref()?, meta.name.as_deref()?);
+        self.forget_unreadable_revision(&owner.uid, name);
         let label = meta
             .labels
             .as_ref()
@@ -295,6 +341,21 @@ impl Index {
         Some(daemonset)
     }
 
+    /// Takes in that a ControllerRevision of this owner cannot be read, and why; its DaemonSet is left alone meanwhile.
+    pub fn note_unreadable_revision(&mut self, owner: &str, name: &str, why: &Arc<str>) {
+        let owned = self.unreadable_revisions.entry(owner.into()).or_default();
+        owned.insert(name.into(), why.clone());
+    }
+
+    fn forget_unreadable_revision(&mut self, owner: &str, name: &str) {
+        if let Some(owned) = self.unreadable_revisions.get_mut(owner) {
+            owned.remove(name);
+            if owned.is_empty() {
+                self.unreadable_revisions.remove(owner);
+            }
+        }
+    }
+
     fn pulls_ahead(&self, key: &SetKey) -> bool {
         self.sets.get(key).is_some_and(|set| set.pulls_ahead())
     }
@@ -313,12 +374,24 @@ impl Index {
     /// Forgets a ControllerRevision; names the DaemonSet that it belonged to.
     pub fn delete_revision(&mut self, revision: &k8s::ControllerRevision) -> Option<SetKey> {
         let owner = revision.metadata.owner_references.iter().flatten().next()?;
-        let owned = self.revisions.get_mut(owner.uid.as_str())?;
-        let removed = owned.remove(revision.metadata.name.as_deref()?);
-        if owned.is_empty() {
-            self.revisions.remove(owner.uid.as_str());
+        self.delete_revision_of(&owner.uid, revision.metadata.name.as_deref()?)
+    }
+
+    /// Forgets a ControllerRevision of this owner, readable or not; names the DaemonSet that it belonged to.
+    pub fn delete_revision_of(&mut self, owner: &str, name: &str) -> Option<SetKey> {
+        let was_unreadable = self.unreadable_revisions.contains_key(owner);
+        self.forget_unreadable_revision(owner, name);
+        let removed = self.revisions.get_mut(owner).and_then(|owned| {
+            let removed = owned.remove(name);
+            removed.map(|removed| (removed, owned.is_empty()))
+        });
+        let Some((removed, is_empty)) = removed else {
+            return was_unreadable.then(|| self.uids.get(owner).cloned())?;
+        };
+        if is_empty {
+            self.revisions.remove(owner);
         }
-        let daemonset = removed?.daemonset;
+        let daemonset = removed.daemonset;
         if self.pulls_ahead(&daemonset) {
             self.look_for_images();
         }
@@ -343,6 +416,17 @@ impl Index {
             });
         }
         self.revisions.retain(|_, owned| !owned.is_empty());
+        let uids = &self.uids;
+        self.unreadable_revisions.retain(|owner, owned| {
+            let key = uids.get(owner).filter(|key| of(key));
+            owned.retain(|name, _| {
+                let entry = (owner.to_string(), name.to_string());
+                let kept = key.is_none() || seen.contains(&entry);
+                concerned.extend(key.filter(|_| !kept).cloned());
+                kept
+            });
+            !owned.is_empty()
+        });
         concerned.into_iter().collect()
     }
 
@@ -380,6 +464,17 @@ impl Index {
     ) -> Option<RequeueDelay> {
         let set = self.sets.get_mut(key)?;
         Some(set.apply_pod(pod, &mut self.texts, now))
+    }
+
+    /// Takes in that a pod of a DaemonSet cannot be read, and why; the DaemonSet, or only the node of the pod, is left alone.
+    pub fn note_unreadable_pod(&mut self, key: &SetKey, unreadable: &Unreadable) {
+        let node = unreadable
+            .node
+            .as_deref()
+            .map(|node| self.texts.share(node));
+        if let Some(set) = self.sets.get_mut(key) {
+            set.note_unreadable_pod(unreadable, node.map(NodeName::from));
+        }
     }
 
     /// Of every DaemonSet counts again what the guard told there: another replica may have told something else.
@@ -497,9 +592,30 @@ impl Index {
         Some(joined::fleet(set, &around, strategy))
     }
 
-    /// What the annotations of a DaemonSet say.
-    pub fn reading(&self, key: &SetKey) -> Option<&Reading> {
-        self.sets.get(key).map(|set| &set.reading)
+    /// What the settings of a DaemonSet say. A DaemonSet of which something cannot be read counts as one with invalid settings.
+    pub fn reading(&self, key: &SetKey) -> Option<Cow<'_, Reading>> {
+        let set = self.sets.get(key)?;
+        let unreadable = match set.reading {
+            Reading::NotOurs => None,
+            _ => self.unreadable_part(set),
+        };
+        Some(match unreadable {
+            Some(invalid) => Cow::Owned(Reading::Invalid(invalid)),
+            None => Cow::Borrowed(&set.reading),
+        })
+    }
+
+    /// The first object that belongs to a DaemonSet, cannot be read, and concerns more than one node.
+    fn unreadable_part(&self, set: &SetRecord) -> Option<Invalid> {
+        let revisions = self.unreadable_revisions.get(&set.uid);
+        let revision = revisions.and_then(BTreeMap::first_key_value);
+        let revision = revision.map(|(name, why)| ("ControllerRevision", &**name, &**why));
+        let (kind, name, why) = revision.or_else(|| {
+            let (name, why) = set.unreadable_pod_somewhere()?;
+            Some(("Pod", name.as_str(), why))
+        })?;
+        let what = format!("{kind} {}/{name}", set.namespace);
+        Some(Invalid::unreadable(&what, why))
     }
 
     /// What keeps the pod of a DaemonSet off a node; `None` when it belongs there or one of the two is not known.

@@ -7,12 +7,16 @@ pub mod client;
 mod condition;
 mod daemonset;
 mod go_json;
+pub(crate) mod json_list;
 mod meta;
 mod node;
+pub mod object;
 pub mod permission;
 mod pod;
 mod resource;
 mod revision;
+mod text;
+pub(crate) mod time;
 
 pub(crate) use meta::{dated, is_known, nullable};
 pub(crate) use resource::resource;
@@ -23,5 +27,6 @@ pub use daemonset::{
 };
 pub use go_json::go_json;
 pub use node::{Node, NodeSpec, NodeStatus, NodeTaint};
+pub use object::{Item, Listed, Readable, Unreadable, UnreadableReason};
 pub use pod::{Container, ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, StateDetail};
 pub use revision::{ControllerRevision, Template};

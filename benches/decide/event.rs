@@ -48,9 +48,9 @@ impl Rollout {
             index.apply_pod(&key, &parsed(pod), at(BEGINNING));
         }
         index.set_mut(&key).expect("it was told").synced = true;
-        let reading = index.reading(&key).expect("it was told").clone();
+        let reading = index.reading(&key).expect("it was told").into_owned();
         let Reading::Strategy { strategy, .. } = reading else {
-            panic!("the settings are good: {reading:?}");
+            panic!("the settings are good");
         };
         let mut rollout = Self {
             index,

@@ -9,7 +9,7 @@ use kube::core::{Request, request};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use super::in_place;
 use super::lease::Leadership;
@@ -39,6 +39,9 @@ pub(super) const STATUS: &str = "daemonsets/status";
 const BRIEFLY: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
+/// Templates that are in memory as a whole at once: each may have a megabyte, and takes several while it is compared and written.
+const WHOLE_TEMPLATES: usize = 2;
+
 /// Writes to the API server, while this replica leads.
 #[derive(Clone)]
 pub(super) struct Writer {
@@ -46,6 +49,7 @@ pub(super) struct Writer {
     metrics: Arc<Metrics>,
     leadership: watch::Receiver<Leadership>,
     slots: Arc<Semaphore>,
+    whole_templates: Arc<Semaphore>,
 }
 
 /// Why a write did not succeed.
@@ -76,7 +80,13 @@ impl Writer {
             metrics,
             leadership,
             slots: Arc::new(Semaphore::new(PARALLEL)),
+            whole_templates: Arc::new(Semaphore::new(WHOLE_TEMPLATES)),
         }
+    }
+
+    /// Waits until one more template may be in memory as a whole; `None`: the process ends.
+    pub(super) async fn whole_template(&self) -> Option<SemaphorePermit<'_>> {
+        self.whole_templates.acquire().await.ok()
     }
 
     /// Whether a write may begin now.

@@ -11,6 +11,7 @@ mod advanced;
 mod answers;
 mod writes;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +20,14 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::{debug, info, warn};
 
 use self::advanced::{AllPodEvents, CreatedPods, PodEventsByReason, Tended};
 use super::advanced::RevisionsRead;
 use super::apply::{WriteError, Writer};
 use super::caches::{AdvancedAbsence, Input};
 use super::events::{Events, Severity, Subject};
-use super::feed::{Feed, FeedOutcome};
+use super::feed::{Feed, FeedOutcome, StaleWatch};
 use super::gathering::Gathering;
 use super::lease::Leadership;
 use super::lookup::{LookupResult, Lookups};
@@ -37,13 +38,14 @@ use super::report::{Notice, Report};
 use super::surge::{SurgeRequest, SurgeResult};
 use super::write_backoff::WriteBackoff;
 use crate::clock::Clock;
+use crate::core::instant::earlier;
 use crate::core::messages::kept_words;
 use crate::core::{
     Action, Fleet, Note, Plan, Pull, Reading, Refusals, Revision, RevisionState, RevisionUnknown,
-    Strategy, SurgeRelease, decide_in_view, release,
+    StaleData, Strategy, SurgeRelease, decide_in_view, release,
 };
 use crate::index::{Index, RequeueDelay, SetKey, SetRecord, Stray, was_complete};
-use crate::k8s::Condition;
+use crate::k8s::{Condition, Unreadable};
 use crate::serve::ReadinessHandle;
 use crate::shutdown::Shutdown;
 
@@ -65,6 +67,9 @@ const LASTING: SignedDuration = SignedDuration::from_secs(5);
 
 /// A full pass now and then, from memory: the belt to the braces of being woken by changes.
 const FULL_PASS: Duration = Duration::from_secs(300);
+
+/// Interval between checks whether every watch is heard.
+const FRESHNESS: Duration = Duration::from_secs(5);
 
 /// A DaemonSet that is to be woken is looked at again after this at the latest, for wall clocks that jump.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
@@ -105,6 +110,8 @@ struct EngineState {
     next_pass: Option<Instant>,
     rested: Option<Instant>,
     leading: bool,
+    /// Resources of which a watch was not heard for too long.
+    stale: BTreeSet<&'static str>,
     /// What was told of DaemonSets that are not ours although they look so.
     strays: BTreeMap<SetKey, Stray>,
     /// Events about single pods of all Advanced DaemonSets.
@@ -187,6 +194,8 @@ impl Engine {
         self.note_leadership();
         let mut full_pass = tokio::time::interval(FULL_PASS);
         full_pass.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut freshness = tokio::time::interval(FRESHNESS);
+        freshness.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut inputs = Vec::new();
         loop {
             let wake = self.next_wake();
@@ -205,6 +214,7 @@ impl Engine {
                 // sees next time.
                 () = tokio::time::sleep_until(wake) => self.pass(),
                 _ = full_pass.tick() => self.all_dirty(),
+                _ = freshness.tick() => self.note_freshness(),
                 received = self.parts.inputs.recv_many(&mut inputs, 128) => {
                     if received == 0 {
                         break;
@@ -252,6 +262,31 @@ impl Engine {
         if fed.strays {
             self.look_soon();
         }
+        if fed.recount {
+            let counts = self.parts.feed.count_unreadable();
+            self.parts.metrics.unreadable(&counts);
+        }
+        if let Some((resource, unreadable)) = fed.unreadable {
+            self.report_unreadable(resource, &unreadable);
+        }
+    }
+
+    /// Logs an object that cannot be read, and writes an Event about it while this replica leads.
+    fn report_unreadable(&self, resource: &'static str, unreadable: &Unreadable) {
+        let meta = &unreadable.metadata;
+        let name = meta.name.as_deref().unwrap_or_default();
+        let namespace = meta.namespace.as_deref().unwrap_or_default();
+        warn!(resource, namespace, name, error = %unreadable, "Cannot read an object, which is left out");
+        if name.is_empty() || !self.parts.writer.may_write() {
+            return;
+        }
+        let about = Subject::of_resource(resource, meta);
+        let note = format!(
+            "yurt-ds cannot read this object and leaves it alone: {unreadable}. Correct or delete it."
+        );
+        self.parts
+            .events
+            .publish(&about, Severity::Warning, "Unreadable", &note);
     }
 
     /// Tells, while this replica leads, that Advanced DaemonSets are left alone.
@@ -388,10 +423,16 @@ impl Engine {
         if !set.synced {
             return; // the list of its pods marks it again
         }
-        let (min_ready, reading) = (set.min_ready, set.reading.clone());
-        let due = set.pending_due();
+        let (min_ready, due) = (set.min_ready, set.pending_due());
+        let Some(reading) = self.index.reading(key).map(Cow::into_owned) else {
+            return;
+        };
         if due.is_some_and(|due| due <= now) {
             self.parts.feed.look_again_at(&mut self.index, key);
+            return;
+        }
+        if let Some(stale) = self.parts.feed.stale(key) {
+            self.hold(key, &reading, stale, now);
             return;
         }
         match reading {
@@ -463,6 +504,58 @@ impl Engine {
             }
         }
         self.wake_at(key, due);
+    }
+
+    /// Writes nothing to the pods of a DaemonSet, because what is known of it is too old. A rollout that would move says so.
+    fn hold(&mut self, key: &SetKey, reading: &Reading, stale: StaleWatch, now: Timestamp) {
+        let Reading::Strategy { strategy, .. } = reading else {
+            return;
+        };
+        let Some((fleet, plan)) = self.decided(key, strategy, now) else {
+            return;
+        };
+        let stale = StaleData {
+            resource: stale.resource,
+            heard: earlier(now, stale.age),
+        };
+        let plan = plan.withheld(stale, fleet.record.as_ref());
+        let Some(set) = self.index.set(key) else {
+            return;
+        };
+        if self.state.leading {
+            self.parts
+                .metrics
+                .record_plan(key.clone(), &plan, plan.phase);
+        }
+        let report = Report::of_plan(set, &fleet, &plan, false);
+        self.write(key, Vec::new(), Some(report), now);
+    }
+
+    /// Looks which watches have not been heard for too long, or are heard again.
+    fn note_freshness(&mut self) {
+        let stale: BTreeMap<&'static str, Duration> = self.parts.feed.stale_resources().collect();
+        let readiness = |resource: &str| format!("news of {resource}");
+        for (resource, age) in &stale {
+            if !self.state.stale.contains(resource) {
+                let seconds = age.as_secs();
+                warn!(
+                    resource,
+                    seconds, "A watch is not heard: no pod is changed on what it told before"
+                );
+                self.parts.readiness.wait_for(&readiness(resource));
+            }
+        }
+        for resource in &self.state.stale {
+            if !stale.contains_key(resource) {
+                info!(resource, "A watch is heard again");
+                self.parts.readiness.done(&readiness(resource));
+            }
+        }
+        let stale: BTreeSet<&'static str> = stale.into_keys().collect();
+        if stale != self.state.stale {
+            self.state.stale = stale;
+            self.all_dirty();
+        }
     }
 
     /// What to do with a DaemonSet, and the fleet as far as that had to be seen.

@@ -24,6 +24,7 @@ use tracing::{debug, warn};
 use super::metrics::Metrics;
 use crate::backoff::Backoff;
 use crate::clock::Clock;
+use crate::core::foreign::shown;
 use crate::core::names;
 use crate::index::SetKey;
 use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
@@ -87,6 +88,28 @@ impl Subject {
                 ..subject
             },
             false => subject,
+        }
+    }
+
+    /// An object of a watched resource.
+    pub fn of_resource(resource: &str, meta: &ObjectMeta) -> Self {
+        let (api_version, kind) = match resource {
+            "nodes" => ("v1", "Node"),
+            "pods" => ("v1", "Pod"),
+            "controllerrevisions" => ("apps/v1", "ControllerRevision"),
+            "daemonsets" => ("apps/v1", "DaemonSet"),
+            _ => (names::KRUISE_VERSION, "DaemonSet"),
+        };
+        Self {
+            api_version,
+            kind,
+            // Events about objects of the whole cluster are there.
+            namespace: meta
+                .namespace
+                .clone()
+                .unwrap_or_else(|| "default".to_owned()),
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
         }
     }
 
@@ -264,7 +287,7 @@ impl Events {
             type_: Some(format!("{severity:?}")),
             reason: Some(reason.to_owned()),
             action: Some("Rollout".to_owned()),
-            note: Some(note.to_owned()),
+            note: Some(cut(&shown(note), NOTE_LIMIT).to_owned()),
             regarding: Some(ObjectReference {
                 api_version: Some(about.api_version.to_owned()),
                 kind: Some(about.kind.to_owned()),

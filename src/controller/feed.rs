@@ -1,16 +1,21 @@
 //! From watch events to the index: which DaemonSets have to be decided again.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod unreadable;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
 
+use self::unreadable::{UnreadableObjects, WatchId};
 use super::caches::{AdvancedAbsence, CacheWatch, Caches, Input};
 use super::groups::Group;
 use super::kinds::{Kinds, resource_of};
 use crate::core::PodUid;
 use crate::index::{Index, RequeueDelay, SetChange, SetKey, SetKind};
-use crate::k8s;
+use crate::k8s::{self, Item, Unreadable, UnreadableReason};
 
 /// What is watched in the whole cluster; nothing is decided before all of it has been listed.
 pub(super) const CLUSTER_WIDE: [&str; 2] = ["nodes", "controllerrevisions"];
@@ -30,6 +35,16 @@ pub(super) struct Feed {
     advanced: Listing<BTreeSet<SetKey>>,
     /// Whether the revisions of the DaemonSets that were there at first are known.
     has_revisions: bool,
+    unreadable: UnreadableObjects,
+}
+
+/// A watch whose data is too old to be acted upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StaleWatch {
+    /// What it watches.
+    pub(super) resource: &'static str,
+    /// Time since it was last heard.
+    pub(super) age: Duration,
 }
 
 /// What is watched of a group of DaemonSets.
@@ -47,7 +62,7 @@ struct Watch<T> {
     listing: Listing<T>,
     /// When the list under way began.
     began: Option<Timestamp>,
-    _watch: CacheWatch,
+    watch: CacheWatch,
 }
 
 impl<T: Default> Watch<T> {
@@ -56,7 +71,7 @@ impl<T: Default> Watch<T> {
             number,
             listing: Listing::default(),
             began: None,
-            _watch: watch,
+            watch,
         }
     }
 
@@ -116,9 +131,22 @@ pub(super) struct FeedOutcome {
     pub(super) absence: Option<AdvancedAbsence>,
     /// Complete lists of these resources have arrived.
     pub(super) complete: Vec<&'static str>,
+    /// An object that cannot be read, of this resource, if that is news.
+    pub(super) unreadable: Option<(&'static str, Box<Unreadable>)>,
+    /// How many objects cannot be read may have changed.
+    pub(super) recount: bool,
 }
 
 impl FeedOutcome {
+    /// Both outcomes of one event, of which `self` is about unreadable objects.
+    fn and(self, rest: Self) -> Self {
+        Self {
+            unreadable: self.unreadable,
+            recount: self.recount,
+            ..rest
+        }
+    }
+
     fn of(delay: RequeueDelay, keys: impl IntoIterator<Item = SetKey>) -> Self {
         let requeued = keys.into_iter().map(|key| (key, delay)).collect();
         Self {
@@ -144,6 +172,7 @@ impl Feed {
             sets: unless(kinds.native),
             advanced: unless(kinds.advanced),
             has_revisions: false,
+            unreadable: UnreadableObjects::default(),
         }
     }
 
@@ -201,6 +230,16 @@ impl Feed {
     /// Takes in what a watch said.
     pub(super) fn take(&mut self, index: &mut Index, input: Input, now: Timestamp) -> FeedOutcome {
         let mut fed = self.take_input(index, input, now);
+        if !self.unreadable.is_empty() {
+            let groups = &self.groups;
+            let goes_on = |(_, number): WatchId| {
+                let mut numbers = groups
+                    .iter()
+                    .flat_map(|known| [known.pods.number, known.revisions.number]);
+                number == 0 || numbers.any(|known| known == number)
+            };
+            fed.recount |= self.unreadable.retain(goes_on);
+        }
         let mut groups = self.groups.iter();
         if self.sets.complete
             && self.advanced.complete
@@ -214,38 +253,127 @@ impl Feed {
         fed
     }
 
+    /// The first watch that a decision about this DaemonSet rests on and whose data is too old.
+    pub(super) fn stale(&self, key: &SetKey) -> Option<StaleWatch> {
+        let stale = |resource, age| Some(StaleWatch { resource, age });
+        let nodes = self.nodes_watch.as_ref().and_then(CacheWatch::stale);
+        if let Some(age) = nodes {
+            return stale("nodes", age);
+        }
+        let kind = resource_of(key.kind);
+        if let Some(age) = self.caches.stale(kind) {
+            return stale(kind, age);
+        }
+        let mut groups = self.groups.iter();
+        let group = groups.find(|known| known.group.members.contains_key(key))?;
+        if let Some(age) = group.pods.watch.stale() {
+            return stale("pods", age);
+        }
+        let age = group.revisions.watch.stale()?;
+        stale("controllerrevisions", age)
+    }
+
+    /// Resources of which a watch was not heard for too long, with the age of what it told.
+    pub(super) fn stale_resources(&self) -> impl Iterator<Item = (&'static str, Duration)> {
+        self.caches.stale_resources()
+    }
+
+    /// Number of objects that cannot be read now, by resource and reason.
+    pub(super) fn count_unreadable(&self) -> BTreeMap<(&'static str, UnreadableReason), usize> {
+        self.unreadable.counts()
+    }
+
+    /// Follows which objects of a watch cannot be read; `outcome` is what the event led to otherwise.
+    fn follow_unreadable<K: kube::Resource>(
+        &mut self,
+        watch: WatchId,
+        event: &Event<Item<K>>,
+        salvaged: impl Fn(&K) -> Option<Unreadable>,
+    ) -> FeedOutcome {
+        let mut outcome = FeedOutcome::default();
+        match event {
+            Event::Init => self.unreadable.begin(watch),
+            Event::InitDone => outcome.recount = self.unreadable.finish(watch),
+            Event::InitApply(item) | Event::Apply(item) => {
+                let unreadable = match item {
+                    Ok(object) => salvaged(object),
+                    Err(unreadable) => Some((**unreadable).clone()),
+                };
+                match unreadable {
+                    Some(unreadable) => {
+                        outcome.recount = true;
+                        if self.unreadable.note(watch, &unreadable) {
+                            outcome.unreadable = Some((watch.0, Box::new(unreadable)));
+                        }
+                    }
+                    None if self.unreadable.is_empty() => {}
+                    None => outcome.recount = self.forget_unreadable(watch, item),
+                }
+            }
+            Event::Delete(_) if self.unreadable.is_empty() => {}
+            Event::Delete(item) => outcome.recount = self.forget_unreadable(watch, item),
+        }
+        outcome
+    }
+
+    fn forget_unreadable<K: kube::Resource>(&mut self, watch: WatchId, item: &Item<K>) -> bool {
+        let meta = match item {
+            Ok(object) => object.meta(),
+            Err(unreadable) => &unreadable.metadata,
+        };
+        let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref());
+        self.unreadable.forget(watch, namespace, name)
+    }
+
     fn take_input(&mut self, index: &mut Index, input: Input, now: Timestamp) -> FeedOutcome {
         match input {
-            Input::Node(event) => self.node(index, event, now),
-            Input::Set(event) => self.set(index, SetKind::Native, event),
-            Input::Advanced(event) => self.set(index, SetKind::Advanced, event),
+            Input::Node(event) => {
+                let followed = self.follow_unreadable(("nodes", 0), &event, |_| None);
+                followed.and(self.node(index, event, now))
+            }
+            Input::Set(event) => self.take_set(index, SetKind::Native, event),
+            Input::Advanced(event) => self.take_set(index, SetKind::Advanced, event),
             Input::NoAdvanced(why) => FeedOutcome {
                 absence: why,
                 ..self.lose_advanced(index)
             },
-            Input::Revision(number, event) => self.revision(index, number, event, now),
-            Input::Pod(number, said, event) => self.pod(index, number, (event, said), now),
+            Input::Revision(number, event) => {
+                let watch = ("controllerrevisions", number);
+                let followed = self.follow_unreadable(watch, &event, |_| None);
+                followed.and(self.revision(index, number, event, now))
+            }
+            Input::Pod(number, said, event) => {
+                let followed = self.follow_unreadable(("pods", number), &event, |_| None);
+                followed.and(self.pod(index, number, (event, said), now))
+            }
             Input::Order(in_order) => {
                 FeedOutcome::of(RequeueDelay::Short, index.know_order(in_order))
             }
         }
     }
 
-    fn node(&mut self, index: &mut Index, event: Event<k8s::Node>, now: Timestamp) -> FeedOutcome {
+    fn node(
+        &mut self,
+        index: &mut Index,
+        event: Event<Item<k8s::Node>>,
+        now: Timestamp,
+    ) -> FeedOutcome {
+        let name = |item: &Item<k8s::Node>| match item {
+            Ok(node) => node.metadata.name.clone(),
+            Err(unreadable) => unreadable.metadata.name.clone(),
+        };
         match event {
             Event::Init => self.nodes.begin(),
-            Event::InitApply(node) => {
-                self.nodes.seen.extend(node.metadata.name.clone());
-                return FeedOutcome::of(RequeueDelay::Short, index.apply_node(&node, now));
+            Event::InitApply(item) => {
+                self.nodes.seen.extend(name(&item));
+                return FeedOutcome::of(RequeueDelay::Short, index.take_listed_node(&item, now));
             }
-            Event::Apply(node) => {
-                return FeedOutcome::of(RequeueDelay::Short, index.apply_node(&node, now));
+            Event::Apply(item) => {
+                return FeedOutcome::of(RequeueDelay::Short, index.take_listed_node(&item, now));
             }
-            Event::Delete(node) => {
-                return FeedOutcome::of(
-                    RequeueDelay::Short,
-                    index.delete_node(node.metadata.name.as_deref().unwrap_or_default()),
-                );
+            Event::Delete(item) => {
+                let concerned = index.delete_node(&name(&item).unwrap_or_default());
+                return FeedOutcome::of(RequeueDelay::Short, concerned);
             }
             Event::InitDone => {
                 let seen = self.nodes.finish();
@@ -258,21 +386,36 @@ impl Feed {
         FeedOutcome::default()
     }
 
+    fn take_set(
+        &mut self,
+        index: &mut Index,
+        kind: SetKind,
+        event: Event<Item<k8s::DaemonSet>>,
+    ) -> FeedOutcome {
+        let salvaged = |set: &k8s::DaemonSet| set.spec.unreadable.as_deref().cloned();
+        let followed = self.follow_unreadable((resource_of(kind), 0), &event, salvaged);
+        followed.and(self.set(index, kind, event))
+    }
+
     fn set(
         &mut self,
         index: &mut Index,
         kind: SetKind,
-        event: Event<k8s::DaemonSet>,
+        event: Event<Item<k8s::DaemonSet>>,
     ) -> FeedOutcome {
         match event {
             Event::Init => self.listing(kind).begin(),
-            Event::InitApply(set) => {
-                self.listing(kind).seen.extend(SetKey::of_set(&set));
-                return self.apply_set(index, &set);
+            Event::InitApply(item) => {
+                self.listing(kind).seen.extend(key_of(kind, &item));
+                if let Ok(set) = item {
+                    return self.apply_set(index, &set);
+                }
             }
-            Event::Apply(set) => return self.apply_set(index, &set),
-            Event::Delete(set) => {
-                let gone = SetKey::of_set(&set).filter(|key| self.drop_set(index, key));
+            Event::Apply(Ok(set)) => return self.apply_set(index, &set),
+            // Not even its metadata can be read: what was known of it before stays.
+            Event::Apply(Err(_)) => {}
+            Event::Delete(item) => {
+                let gone = key_of(kind, &item).filter(|key| self.drop_set(index, key));
                 return FeedOutcome {
                     gone: gone.into_iter().collect(),
                     ..FeedOutcome::default()
@@ -405,7 +548,7 @@ impl Feed {
         &mut self,
         index: &mut Index,
         number: u64,
-        event: Event<k8s::ControllerRevision>,
+        event: Event<Item<k8s::ControllerRevision>>,
         now: Timestamp,
     ) -> FeedOutcome {
         let mut groups = self.groups.iter_mut();
@@ -413,26 +556,36 @@ impl Feed {
             return FeedOutcome::default();
         };
         let members = &known.group.members;
-        let of_member = |revision: &k8s::ControllerRevision| {
-            let owner = revision.metadata.owner_references.iter().flatten().next()?;
+        let of_member = |meta: &ObjectMeta| {
+            let owner = meta.owner_references.iter().flatten().next()?;
             let key = index.key_of(&owner.uid)?;
             members.contains_key(key).then(|| owner.uid.clone())
+        };
+        let meta = |item: &Item<k8s::ControllerRevision>| match item {
+            Ok(revision) => revision.metadata.clone(),
+            Err(unreadable) => unreadable.metadata.clone(),
         };
         let is_listed = matches!(event, Event::InitApply(_));
         match event {
             Event::Init => known.revisions.begin(now),
-            Event::InitApply(revision) | Event::Apply(revision) => {
-                let Some(owner) = of_member(&revision) else {
+            Event::InitApply(item) | Event::Apply(item) => {
+                let meta = meta(&item);
+                let Some(owner) = of_member(&meta) else {
                     return FeedOutcome::default();
                 };
+                let name = meta.name.unwrap_or_default();
+                let concerned = index.take_listed_revision(&item);
                 if is_listed {
-                    let name = revision.metadata.name.clone().unwrap_or_default();
                     known.revisions.listing.seen.insert((owner, name));
                 }
-                return FeedOutcome::of(RequeueDelay::Zero, index.apply_revision(&revision));
+                return FeedOutcome::of(RequeueDelay::Zero, concerned);
             }
-            Event::Delete(revision) => {
-                return FeedOutcome::of(RequeueDelay::Zero, index.delete_revision(&revision));
+            Event::Delete(item) => {
+                let meta = meta(&item);
+                let owner = meta.owner_references.iter().flatten().next();
+                let concerned = owner
+                    .and_then(|owner| index.delete_revision_of(&owner.uid, meta.name.as_deref()?));
+                return FeedOutcome::of(RequeueDelay::Zero, concerned);
             }
             Event::InitDone => {
                 let seen = known.revisions.listing.finish();
@@ -452,7 +605,7 @@ impl Feed {
         &mut self,
         index: &mut Index,
         number: u64,
-        (event, said): (Event<k8s::Pod>, Timestamp),
+        (event, said): (Event<Item<k8s::Pod>>, Timestamp),
         now: Timestamp,
     ) -> FeedOutcome {
         let mut groups = self.groups.iter_mut();
@@ -464,7 +617,19 @@ impl Feed {
                 known.pods.begin(said);
                 Vec::new()
             }
-            Event::InitApply(pod) => {
+            Event::InitApply(Err(pod)) => {
+                let requeued = known.note_unreadable_pod(index, &pod);
+                if let Some(uid) = &pod.metadata.uid {
+                    for (key, _) in &requeued {
+                        let seen = known.pods.listing.seen.entry(key.clone()).or_default();
+                        seen.insert(uid.as_str().into());
+                    }
+                }
+                requeued
+            }
+            Event::Apply(Err(pod)) => known.note_unreadable_pod(index, &pod),
+            Event::Delete(Err(pod)) => known.delete_pod(index, &pod.metadata),
+            Event::InitApply(Ok(pod)) => {
                 let requeued = known.apply_pod(index, &pod, now);
                 if let Some(uid) = &pod.metadata.uid {
                     for (key, _) in &requeued {
@@ -474,12 +639,12 @@ impl Feed {
                 }
                 requeued
             }
-            Event::Apply(pod) => {
+            Event::Apply(Ok(pod)) => {
                 let mut requeued = known.take_from_others(index, &pod, now);
                 requeued.extend(known.apply_pod(index, &pod, now));
                 requeued
             }
-            Event::Delete(pod) => known.delete_pod(index, &pod),
+            Event::Delete(Ok(pod)) => known.delete_pod(index, &pod.metadata),
             Event::InitDone => known.finish_pods(index),
         };
         FeedOutcome {
@@ -500,7 +665,7 @@ impl GroupWatch {
         let labels = pod.metadata.labels.as_ref();
         let label = |key: &str| labels?.get(key).map(String::as_str);
         if let Some(key) = self
-            .owner_of(index, pod)
+            .owner_of(index, &pod.metadata)
             .filter(|key| self.group.selects(key, label))
         {
             let delay = index.apply_pod(&key, pod, now);
@@ -508,7 +673,7 @@ impl GroupWatch {
         }
         // Nobody's, or that of a DaemonSet which is gone: whoever knew it as its own learns that it is not any more.
         let mut requeued = Vec::new();
-        for key in self.neighbours(pod) {
+        for key in self.neighbours(&pod.metadata) {
             let uid = || pod.metadata.uid.as_deref().unwrap_or_default();
             let delay = match self.group.selects(key, label) {
                 true => index.apply_pod(key, pod, now),
@@ -528,7 +693,7 @@ impl GroupWatch {
         now: Timestamp,
     ) -> Vec<(SetKey, RequeueDelay)> {
         let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
-        let Some(owner) = self.owner_of(index, pod) else {
+        let Some(owner) = self.owner_of(index, &pod.metadata) else {
             return Vec::new();
         };
         let set = index.set(&owner);
@@ -537,14 +702,27 @@ impl GroupWatch {
         }
         let labels = pod.metadata.labels.as_ref();
         let label = |key: &str| labels?.get(key).map(String::as_str);
-        self.neighbours(pod)
+        self.neighbours(&pod.metadata)
             .filter(|key| **key != owner && self.group.selects(key, label))
             .filter_map(|key| Some((key.clone(), index.apply_pod(key, pod, now)?)))
             .collect()
     }
 
-    fn delete_pod(&self, index: &mut Index, pod: &k8s::Pod) -> Vec<(SetKey, RequeueDelay)> {
-        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    /// Takes in a pod that cannot be read, if it is one of a DaemonSet of this group.
+    fn note_unreadable_pod(
+        &self,
+        index: &mut Index,
+        pod: &Unreadable,
+    ) -> Vec<(SetKey, RequeueDelay)> {
+        let Some(key) = self.owner_of(index, &pod.metadata) else {
+            return Vec::new();
+        };
+        index.note_unreadable_pod(&key, pod);
+        vec![(key, RequeueDelay::Short)]
+    }
+
+    fn delete_pod(&self, index: &mut Index, pod: &ObjectMeta) -> Vec<(SetKey, RequeueDelay)> {
+        let uid = pod.uid.as_deref().unwrap_or_default();
         let mut requeued = Vec::new();
         for key in self.neighbours(pod) {
             if let Some(set) = index.set_mut(key) {
@@ -580,17 +758,25 @@ impl GroupWatch {
     }
 
     /// The DaemonSet of this group that an owner of the pod names.
-    fn owner_of(&self, index: &Index, pod: &k8s::Pod) -> Option<SetKey> {
-        let mut owners = pod.metadata.owner_references.iter().flatten();
+    fn owner_of(&self, index: &Index, pod: &ObjectMeta) -> Option<SetKey> {
+        let mut owners = pod.owner_references.iter().flatten();
         let key = owners.find_map(|owner| index.key_of(&owner.uid))?;
         self.group.members.contains_key(key).then(|| key.clone())
     }
 
     /// Its DaemonSets in the namespace of the pod.
-    fn neighbours(&self, pod: &k8s::Pod) -> impl Iterator<Item = &SetKey> {
-        let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+    fn neighbours(&self, pod: &ObjectMeta) -> impl Iterator<Item = &SetKey> {
+        let namespace = pod.namespace.clone().unwrap_or_default();
         let members = self.group.members.keys();
         members.filter(move |key| *key.namespace == *namespace)
+    }
+}
+
+/// The key of a DaemonSet, readable or not.
+fn key_of(kind: SetKind, item: &Item<k8s::DaemonSet>) -> Option<SetKey> {
+    match item {
+        Ok(set) => SetKey::of_set(set),
+        Err(unreadable) => SetKey::of(&unreadable.metadata).map(|key| key.as_kind(kind)),
     }
 }
 

@@ -10,6 +10,7 @@ use kube::{Api, Client};
 use tracing::{debug, warn};
 
 use super::feed::{Feed, FeedOutcome};
+use super::reflector::list_each;
 use super::report::Notice;
 use crate::core::messages::{not_created, not_ready};
 use crate::core::names::REVISION_HASH_LABEL;
@@ -294,7 +295,7 @@ fn trust(index: &mut Index, key: &SetKey, read: &DaemonSet) -> Option<Notice> {
 async fn revisions(client: Client, key: SetKey, asked: Vec<(Revision, PodName)>) -> LookupResult {
     let mut found = Vec::new();
     for (hash, pod) in asked {
-        match within(WRITE_DEADLINE, known(&client, &key, &hash, &pod)).await {
+        match in_time(known(&client, &key, &hash, &pod)).await {
             Ok(known) => found.push((hash, known)),
             Err(error) => return LookupResult::Failed(error),
         }
@@ -302,25 +303,36 @@ async fn revisions(client: Client, key: SetKey, asked: Vec<(Revision, PodName)>)
     LookupResult::Revisions(found)
 }
 
+/// Waits for a lookup at most as long as a write may take.
+async fn in_time<T>(lookup: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+    match tokio::time::timeout(WRITE_DEADLINE, lookup).await {
+        Ok(found) => found,
+        Err(_) => Err(CallError::TimedOut(WRITE_DEADLINE)),
+    }
+}
+
 async fn known(
     client: &Client,
     key: &SetKey,
     hash: &Revision,
     pod: &PodName,
-) -> Result<FoundRevision, kube::Error> {
+) -> Result<FoundRevision, CallError> {
     let revisions: Api<ControllerRevision> = Api::namespaced(client.clone(), &key.namespace);
     let name = format!("{}-{hash}", key.name);
     if let Some(revision) = revisions.get_opt(&name).await? {
         return Ok(FoundRevision::Revision(Box::new(revision)));
     }
     // One that was adopted from another DaemonSet has the name that this one gave it.
-    let adopted = ListParams::default().labels(&format!("{REVISION_HASH_LABEL}={hash}"));
-    let adopted = revisions.list(&adopted).await?.items.into_iter();
-    let mut adopted = adopted.filter(|revision| {
+    let labels = format!("{REVISION_HASH_LABEL}={hash}");
+    let mut adopted = None;
+    let take = |revision: ControllerRevision| {
         let mut owners = revision.metadata.owner_references.iter().flatten();
-        owners.any(|owner| owner.kind == "DaemonSet" && *owner.name == *key.name)
-    });
-    if let Some(revision) = adopted.next() {
+        if owners.any(|owner| owner.kind == "DaemonSet" && *owner.name == *key.name) {
+            adopted.get_or_insert(revision);
+        }
+    };
+    list_each(client, Some(&key.namespace), &labels, take).await?;
+    if let Some(revision) = adopted {
         return Ok(FoundRevision::Revision(Box::new(revision)));
     }
     // After the revision: what carried its hash when it went has been relabelled before.
@@ -427,15 +439,14 @@ fn said_at(event: &Event) -> Option<Timestamp> {
 
 async fn whole(client: Client, key: SetKey, selector: String) -> LookupResult {
     let sets: Api<DaemonSet> = Api::namespaced(client.clone(), &key.namespace);
-    let revisions: Api<ControllerRevision> = Api::namespaced(client, &key.namespace);
-    let parameters = ListParams::default().labels(&selector);
-    let read = within(WRITE_DEADLINE, async {
-        Ok((
-            sets.get(&key.name).await?,
-            revisions.list(&parameters).await?.items,
-        ))
-    });
-    match read.await {
+    let read = async {
+        let set = within(WRITE_DEADLINE, sets.get(&key.name)).await?;
+        let mut revisions: Vec<ControllerRevision> = Vec::new();
+        let take = |revision| revisions.push(revision);
+        list_each(&client, Some(&key.namespace), &selector, take).await?;
+        Ok((set, revisions))
+    };
+    match in_time(read).await {
         Ok(read) => LookupResult::Whole(Box::new(read)),
         Err(error) => LookupResult::Failed(error),
     }

@@ -5,7 +5,9 @@
 //! Labels come from closed sets, and from names of DaemonSets that are managed: no series per node or pod.
 
 mod rollouts;
+mod watches;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +20,10 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use super::freshness::WatchAges;
 use crate::core::{Phase, Plan};
 use crate::index::SetKey;
+use crate::k8s::UnreadableReason;
 use crate::k8s::client::Failure;
 
 use rollouts::{Rollout, Rollouts};
@@ -37,6 +41,12 @@ struct WriteLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Resource {
     resource: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UnreadableLabels {
+    resource: &'static str,
+    reason: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -100,6 +110,7 @@ pub struct Metrics {
     writes: Family<WriteLabels, Counter>,
     withheld: Family<Reason, Counter>,
     watch_restarts: Family<Resource, Counter>,
+    watch_streams_waiting: Gauge,
     permission_missing: Family<Permission, Gauge>,
     events_dropped: Family<Reason, Counter>,
     image_pulls: Gauge,
@@ -112,6 +123,8 @@ pub struct Metrics {
     leader: Gauge,
     lease_transitions: Counter,
     lease_age: Gauge,
+    watch_ages: WatchAges,
+    unreadable: Family<UnreadableLabels, Gauge>,
 }
 
 impl Metrics {
@@ -138,6 +151,11 @@ impl Metrics {
                 "Writes that were decided and not sent",
             ),
             watch_restarts: counters(r, "watch_restarts", "Watches that ended with an error"),
+            watch_streams_waiting: gauge(
+                r,
+                "watch_streams_waiting",
+                "Watches without a response from the API server for more than 5 s",
+            ),
             permission_missing: gauges(
                 r,
                 "permission_missing",
@@ -182,6 +200,16 @@ impl Metrics {
                 );
                 age
             },
+            watch_ages: {
+                let ages = WatchAges::default();
+                r.register_collector(Box::new(ages.clone()));
+                ages
+            },
+            unreadable: gauges(
+                r,
+                "unreadable_objects",
+                "Objects that cannot be read now and are left out",
+            ),
             registry,
         };
         Arc::new(metrics)
@@ -241,6 +269,28 @@ impl Metrics {
         self.watch_restarts
             .get_or_create(&Resource { resource })
             .inc();
+    }
+
+    /// Where watches note when they were last heard.
+    pub(super) fn watch_ages(&self) -> WatchAges {
+        self.watch_ages.clone()
+    }
+
+    /// Number of objects that cannot be read now, by resource and reason.
+    pub(super) fn unreadable(&self, counts: &BTreeMap<(&'static str, UnreadableReason), usize>) {
+        self.unreadable.clear();
+        for ((resource, reason), count) in counts {
+            let labels = UnreadableLabels {
+                resource,
+                reason: reason.word(),
+            };
+            self.unreadable.get_or_create(&labels).set(number(*count));
+        }
+    }
+
+    /// Gauge of the watches that wait for their response headers, for the client that counts them.
+    pub fn watch_streams_waiting(&self) -> Gauge {
+        self.watch_streams_waiting.clone()
     }
 
     /// Whether the service account lacks a permission.
@@ -355,6 +405,9 @@ fn histogram(registry: &mut Registry) -> Histogram {
 }
 
 #[cfg(test)]
+mod bound_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::core::{Counts, PauseRecord, PauseStand, SetKind, Verdict};
@@ -400,6 +453,22 @@ mod tests {
         }
     }
 
+    /// The same plan, paused: it has every series.
+    pub(super) fn paused_plan() -> Plan {
+        let record = PauseRecord {
+            since: Timestamp::from_second(1_800_000_000).unwrap(),
+            reminded: 0,
+        };
+        let pause = Some(PauseStand {
+            record,
+            until: None,
+            reminds: false,
+            newcomers: Vec::new(),
+            reverts: false,
+        });
+        Plan { pause, ..plan() }
+    }
+
     #[test]
     fn a_plan_becomes_one_series_per_verdict_and_ends_with_its_daemonset() {
         let metrics = Metrics::new();
@@ -415,26 +484,7 @@ mod tests {
             assert!(page.contains(line), "{line} is not in {page}");
         }
         assert!(!page.contains("paused_since_timestamp_seconds{"));
-        let record = PauseRecord {
-            since: Timestamp::from_second(1_800_000_000).unwrap(),
-            reminded: 0,
-        };
-        let paused = PauseStand {
-            record,
-            until: None,
-            reminds: false,
-            newcomers: Vec::new(),
-            reverts: false,
-        };
-        let pause = Some(paused);
-        metrics.record_plan(
-            agent(),
-            &Plan {
-                pause: pause.clone(),
-                ..plan()
-            },
-            plan().phase,
-        );
+        metrics.record_plan(agent(), &paused_plan(), plan().phase);
         let line = r#"yurt_ds_paused_since_timestamp_seconds{namespace="shop",daemonset="agent",group="apps"} 1800000000"#;
         assert!(metrics.encode().contains(line));
         metrics.record_plan(agent(), &plan(), plan().phase);
@@ -447,7 +497,7 @@ mod tests {
         ));
         metrics.forget(&agent());
         assert!(!metrics.encode().contains("agent"), "{}", metrics.encode());
-        metrics.record_plan(agent(), &Plan { pause, ..plan() }, plan().phase);
+        metrics.record_plan(agent(), &paused_plan(), plan().phase);
         metrics.forget_all();
         assert!(!metrics.encode().contains("agent"), "{}", metrics.encode());
     }

@@ -19,7 +19,9 @@ use self::guarded::{is_stopped, same_stall, sheet, stall_news};
 pub(super) use self::notice::Notice;
 use self::reverted::reversal;
 use super::apply::on_the_wire;
-use crate::core::messages::{BLOCKED, RolloutStatus, StatusSentence, UNDER_WAY, WAVE_NOT_OPEN};
+use crate::core::messages::{
+    BLOCKED, RolloutStatus, STALE_DATA, StatusSentence, UNDER_WAY, WAVE_NOT_OPEN,
+};
 use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, ROLLOUT_COMPLETE, STALLED,
 };
@@ -302,6 +304,8 @@ fn notice(
             (true, Stall::NoProgress.reason())
         }
         Phase::AwaitingOwners | Phase::AwaitingDeletions => (false, "UpgradeAvailable"),
+        Phase::Stale(_) if same_reason => return None,
+        Phase::Stale(_) => (true, STALE_DATA),
         Phase::Paused { .. } => (false, "RolloutPaused"),
         // Told once: which nodes they are changes while they crash and try again.
         Phase::Stalled(_) if stopped || same_stall(stall, plan, reason, same_revision) => {

@@ -45,10 +45,10 @@ impl WriteBackoff {
 
     /// Whether it is these writes that fail, and not the API server: this replica, which leads so, renewed its Lease since the
     /// failure before. To be asked before each failure is noted.
-    pub(super) fn is_lasting(&mut self, leadership: Leadership, now: Timestamp) -> bool {
+    pub(super) fn is_lasting(&mut self, leadership: &Leadership, now: Timestamp) -> bool {
         if self.holds(now).is_none() {
             let led = match leadership {
-                Leadership::Leader { until } => Some(until),
+                Leadership::Leader { until, .. } => Some(*until),
                 Leadership::Standby | Leadership::Alone => None,
             };
             self.lasting = self.failures > 0 && (led > self.led || led.is_none());
@@ -71,6 +71,8 @@ impl WriteBackoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
+    use crate::controller::lease::WallDeadline;
 
     #[test]
     fn failures_between_renewals_of_the_lease_are_not_the_servers() {
@@ -79,7 +81,8 @@ mod tests {
         let mut fail = |second: i64, led: u64| {
             let until = start + Duration::from_secs(led);
             let now = Timestamp::from_second(second).expect("an instant");
-            let lasting = backoff.is_lasting(Leadership::Leader { until }, now);
+            let wall = WallDeadline::after(&Clock::System, Duration::ZERO);
+            let lasting = backoff.is_lasting(&Leadership::Leader { until, wall }, now);
             backoff.slow_down(now);
             lasting
         };

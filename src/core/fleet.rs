@@ -143,6 +143,8 @@ pub enum Readiness {
         /// Since when, as far as known; `None` when the node never reported.
         since: Option<Timestamp>,
     },
+    /// Its Node, or a pod on it, cannot be read: nothing is done there.
+    Unreadable,
     /// There is no such Node object.
     Gone,
 }

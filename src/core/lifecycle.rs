@@ -34,6 +34,11 @@ pub struct PreDelete {
 }
 
 impl PreDelete {
+    /// Whether a pod can be hooked at all: the hook lists a label or a finalizer.
+    pub fn asks(&self) -> bool {
+        !self.labels.is_empty() || !self.finalizers.is_empty()
+    }
+
     /// Reads the JSON of Kruise's `spec.lifecycle`; `None` when it holds no hook.
     ///
     /// # Errors

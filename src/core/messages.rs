@@ -47,7 +47,7 @@ pub use pause::{MEANWHILE, newcomers, paused_words, quietly_paused, still_paused
 pub use pods::revision_word;
 pub(crate) use reasons::{BEHIND_SINCE, DO_NOT_START};
 pub use reasons::{
-    BLOCKED, NATIVE_BEHIND, StatusSentence, UNDER_WAY, WAVE_NOT_OPEN, WRITES_REFUSED,
+    BLOCKED, NATIVE_BEHIND, STALE_DATA, StatusSentence, UNDER_WAY, WAVE_NOT_OPEN, WRITES_REFUSED,
     behind_remedy, behind_words,
 };
 pub use reversal::NOT_REVERTED;
@@ -61,7 +61,7 @@ use super::id::NodeName;
 use super::instant;
 use super::lifecycle::PreDelete;
 use super::names::{INVALID_SETTINGS, PROGRESSING};
-use super::plan::{Phase, Plan, PullsAwait, Stall};
+use super::plan::{Phase, Plan, PullsAwait, StaleData, Stall};
 use super::remedy::way_on;
 use super::verdict::{Guarded, Stopped, Verdict};
 use super::words::named;
@@ -135,6 +135,15 @@ impl Plan {
     }
 }
 
+/// What is said of data that is too old.
+fn stale_words(stale: StaleData) -> String {
+    format!(
+        "no news of {} since {}: pods are not changed until the API server is heard again; check the controller's connection to it",
+        stale.resource,
+        instant::words(stale.heard)
+    )
+}
+
 impl RolloutStatus<'_> {
     /// What is said of it in this phase.
     pub fn said(&self, phase: Phase) -> StatusSentence {
@@ -172,6 +181,7 @@ impl RolloutStatus<'_> {
                 let head = format!("waiting{since}: {behind}{}", unrevised(self.fleet));
                 StatusSentence::of(NATIVE_BEHIND, head)
             }
+            Phase::Stale(stale) => StatusSentence::of(STALE_DATA, stale_words(stale)),
             Phase::Stalled(stall) => StatusSentence::of(stall.reason(), self.stalled(stall)),
             Phase::Paused { until } => StatusSentence {
                 asides: self.stopped_aside(),

@@ -98,6 +98,17 @@ pub const INVALID_SETTINGS: &str = "InvalidSettings";
 /// Type of our condition on a DaemonSet that says, and remembers, what the API server refuses.
 pub const REFUSED: &str = "Refused";
 
+/// Types of the conditions that the controller writes to a DaemonSet's status.
+pub const OWN_CONDITIONS: [&str; 7] = [
+    ROLLOUT_COMPLETE,
+    PROGRESSING,
+    STALLED,
+    PAUSED_CONDITION,
+    INVALID_SETTINGS,
+    REFUSED,
+    GUARD,
+];
+
 /// Name of the controller in Events, field managers and the Lease.
 pub const CONTROLLER: &str = "yurt-ds-controller";
 /// Name of the node's agent in field managers.
@@ -113,7 +124,15 @@ pub const AUTONOMY: [&str; 3] = [
     "node.openyurt.io/autonomy-duration",
 ];
 
-/// The manifests that grant what the controller always needs.
+/// Manifests with the rights that the controller always needs.
 pub const BASE_RBAC: &str = "manifests/base/rbac";
-/// The manifests that grant what `max-surge` needs besides.
+/// Manifests with the rights that updates in place add.
+pub const IN_PLACE_RBAC: &str = "manifests/components/in-place";
+/// Manifests with the rights that hooks add.
+pub const LIFECYCLE_RBAC: &str = "manifests/components/lifecycle";
+/// Manifests with the rights that `max-surge` adds.
 pub const MAX_SURGE_RBAC: &str = "manifests/components/max-surge";
+/// Manifests with the rights that pulling images ahead adds.
+pub const PRE_PULL_RBAC: &str = "manifests/components/pre-pull";
+/// Manifests with the rights that Advanced DaemonSets add.
+pub const ADVANCED_RBAC: &str = "manifests/components/advanced";

@@ -67,6 +67,31 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The same plan for data that is too old: nothing is written to pods, and a rollout that would move says why it does not.
+    #[must_use]
+    pub fn withheld(mut self, stale: StaleData, record: Option<&FailureRecord>) -> Self {
+        self.actions.clear();
+        self.pulls.clear();
+        self.record = record.cloned();
+        let (replacing, waiting) = (
+            Verdict::InProgress(Progress::Replacing),
+            Verdict::Budget { broken: false },
+        );
+        for verdict in self
+            .verdicts
+            .iter_mut()
+            .filter(|verdict| **verdict == replacing)
+        {
+            *verdict = waiting;
+            self.counts.by_word[replacing.index()] -= 1;
+            self.counts.by_word[waiting.index()] += 1;
+        }
+        if matches!(self.phase, Phase::Progressing | Phase::RevisionUnknown(_)) {
+            self.phase = Phase::Stale(stale);
+        }
+        self
+    }
+
     /// When the next maintenance window opens for a node that waits for it.
     pub fn next_opening(&self) -> Option<Timestamp> {
         let opens = |verdict: &Verdict| match *verdict {
@@ -270,6 +295,8 @@ pub enum Phase {
     Progressing,
     /// Waits for the native controller or for a fresher view.
     RevisionUnknown(super::id::RevisionUnknown),
+    /// Nothing is written to pods before the controller has fresh data.
+    Stale(StaleData),
     /// Nothing moves before a person acts or a node recovers.
     Stalled(Stall),
     /// Paused, with nodes left.
@@ -293,6 +320,15 @@ impl Phase {
             Self::RevisionUnknown(_) | Self::Stalled(Stall::NativeControllerBehind)
         )
     }
+}
+
+/// Data that is too old to be acted upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StaleData {
+    /// What it is about: `nodes`, `pods` and the like.
+    pub resource: &'static str,
+    /// When the API server was last heard about it.
+    pub heard: Timestamp,
 }
 
 /// Why a rollout stalls, the gravest first.

@@ -306,7 +306,10 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
             true => set.scheduling.native_targeting(&record.facts(name)),
             false => targeting,
         },
-        readiness: record.readiness,
+        readiness: match set.has_unreadable_pod_on(name) {
+            true => Readiness::Unreadable,
+            false => record.readiness,
+        },
         pods,
         podless_since,
         disrupted_at,

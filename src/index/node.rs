@@ -79,6 +79,23 @@ impl NodeRecord {
         }
     }
 
+    /// The record of a Node that cannot be read: what was known of it before, if anything.
+    pub(super) fn unreadable(before: Option<&Self>) -> Self {
+        let unknown = Self {
+            labels: Labels::default(),
+            taints: Vec::new(),
+            readiness: Readiness::Unreadable,
+            holds: Holds::default(),
+            window: None,
+            images: Box::default(),
+            stamped: None,
+        };
+        Self {
+            readiness: Readiness::Unreadable,
+            ..before.cloned().unwrap_or(unknown)
+        }
+    }
+
     /// Its labels.
     pub(super) fn labels(&self) -> Labels {
         self.labels.clone()

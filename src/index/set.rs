@@ -26,8 +26,8 @@ use crate::core::images::TemplateImage;
 use crate::core::messages::{BEHIND_SINCE, NATIVE_BEHIND};
 use crate::core::messages::{not_created, not_ready};
 use crate::core::names::{
-    GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, REVISION_HASH_LABEL,
-    ROLLOUT_COMPLETE, STALLED, TEMPLATE_GENERATION_ANNOTATION,
+    OWN_CONDITIONS, PAUSED_CONDITION, PROGRESSING, REFUSED, REVISION_HASH_LABEL, ROLLOUT_COMPLETE,
+    STALLED, TEMPLATE_GENERATION_ANNOTATION,
 };
 use crate::core::plan::Stall;
 use crate::core::revision::{
@@ -36,23 +36,12 @@ use crate::core::revision::{
 use crate::core::selector::Selector;
 use crate::core::settings::{DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT, read};
 use crate::core::{
-    Action, DaemonSetCounts, Evictions, FailureRecord, Node, NodeName, OnFailure, PauseRecord, Pod,
-    PodName, PodRef, PodRevision, PodUid, Pods, Predownloading, Reading, Refusal, Refusals,
-    Revision, RevisionState, RollbackTarget, RollbackTargets, RollingUpdateType, Targeting,
-    instant,
+    Action, DaemonSetCounts, Evictions, FailureRecord, Invalid, Node, NodeName, OnFailure,
+    PauseRecord, Pod, PodName, PodRef, PodRevision, PodUid, Pods, Predownloading, Reading, Refusal,
+    Refusals, Revision, RevisionState, RollbackTarget, RollbackTargets, RollingUpdateType,
+    Targeting, instant,
 };
 use crate::k8s;
-
-/// Conditions on a DaemonSet's status that are ours.
-pub(crate) const OWN_CONDITIONS: [&str; 7] = [
-    ROLLOUT_COMPLETE,
-    PROGRESSING,
-    STALLED,
-    PAUSED_CONDITION,
-    INVALID_SETTINGS,
-    REFUSED,
-    GUARD,
-];
 
 /// A DaemonSet.
 #[derive(Debug)]
@@ -105,9 +94,20 @@ pub struct SetRecord {
     /// The template for which the newest revision was found last.
     confirmed: Option<TemplateFingerprint>,
     version: Option<u64>,
+    /// Its pods that cannot be read.
+    unreadable: BTreeMap<PodUid, UnreadablePod>,
     pub(super) cache: FleetCache,
     pub(super) guard: GuardedRevision,
     pause: LastReported<PauseRecord>,
+}
+
+/// A pod that cannot be read.
+#[derive(Debug)]
+struct UnreadablePod {
+    name: PodName,
+    /// Its node, as far as that could be read.
+    node: Option<NodeName>,
+    why: Arc<str>,
 }
 
 /// How soon a DaemonSet is decided again after a change.
@@ -135,7 +135,13 @@ enum PodController {
 impl SetRecord {
     pub(super) fn read(set: &k8s::DaemonSet) -> Self {
         let meta = &set.metadata;
-        let reading = read(&set.settings());
+        let reading = match (read(&set.settings()), &set.spec.unreadable) {
+            (Reading::NotOurs, _) => Reading::NotOurs,
+            (_, Some(unreadable)) => {
+                Reading::Invalid(Invalid::unreadable("spec", &unreadable.error))
+            }
+            (reading, None) => reading,
+        };
         let own = |condition: &&k8s::Condition| OWN_CONDITIONS.contains(&condition.kind.as_str());
         let annotation = |key| {
             meta.annotations
@@ -174,6 +180,7 @@ impl SetRecord {
             absent: BTreeSet::new(),
             trusted: None,
             confirmed: None,
+            unreadable: BTreeMap::new(),
             cache: FleetCache::default(),
             guard: GuardedRevision::default(),
             pause: LastReported::default(),
@@ -336,6 +343,7 @@ impl SetRecord {
         now: Timestamp,
     ) -> RequeueDelay {
         let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
+        self.forget_unreadable(&uid);
         let Some(whose) = self.whose(&pod.metadata) else {
             let gone = match self.remove_pod(&uid) {
                 true => self.of_loss(),
@@ -404,9 +412,54 @@ impl SetRecord {
         delay
     }
 
+    /// Remembers that a pod cannot be read: its node is left alone, or the whole DaemonSet if that is not known either.
+    pub(super) fn note_unreadable_pod(
+        &mut self,
+        unreadable: &k8s::Unreadable,
+        node: Option<NodeName>,
+    ) {
+        let meta = &unreadable.metadata;
+        let mut owners = meta.owner_references.iter().flatten();
+        if !owners.any(|owner| *owner.uid == *self.uid) {
+            return;
+        }
+        let uid = PodUid::from(meta.uid.as_deref().unwrap_or_default());
+        let pod = UnreadablePod {
+            name: meta.name.as_deref().unwrap_or_default().into(),
+            node: node.or_else(|| self.pods.place_of(&uid).cloned()),
+            why: unreadable.error.clone(),
+        };
+        if let Some(node) = &pod.node {
+            self.cache.mark_dirty(node);
+        }
+        self.unreadable.insert(uid, pod);
+    }
+
+    fn forget_unreadable(&mut self, uid: &PodUid) {
+        if let Some(pod) = self.unreadable.remove(uid)
+            && let Some(node) = &pod.node
+        {
+            self.cache.mark_dirty(node);
+        }
+    }
+
+    /// Whether a pod on `node` cannot be read.
+    pub(super) fn has_unreadable_pod_on(&self, node: &NodeName) -> bool {
+        let mut pods = self.unreadable.values();
+        pods.any(|pod| pod.node.as_ref() == Some(node))
+    }
+
+    /// A pod that cannot be read and of which not even the node is known, and why.
+    pub(super) fn unreadable_pod_somewhere(&self) -> Option<(&PodName, &str)> {
+        let mut pods = self.unreadable.values();
+        let pod = pods.find(|pod| pod.node.is_none())?;
+        Some((&pod.name, &pod.why))
+    }
+
     /// Forgets a pod that is gone.
     pub fn delete_pod(&mut self, uid: &str) -> RequeueDelay {
         let uid = PodUid::from(uid);
+        self.forget_unreadable(&uid);
         if let (Some(advanced), Some(record)) = (&mut self.advanced, self.pods.get(&uid))
             && !record.pod.terminating
         {
@@ -441,6 +494,7 @@ impl SetRecord {
         for uid in gone {
             self.remove_pod(&uid);
         }
+        self.unreadable.retain(|uid, _| seen.contains(uid));
         self.cache.forget();
         if let Some(advanced) = &mut self.advanced {
             advanced.retain_creations(began);

@@ -7,7 +7,6 @@
 pub(crate) mod conditions;
 pub(crate) mod eviction;
 mod http2;
-mod streaming;
 
 use std::fmt;
 use std::future::Future;
@@ -20,7 +19,10 @@ use http::header::USER_AGENT;
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use tower::util::MapRequestLayer;
+use prometheus_client::metrics::gauge::Gauge;
+
+use crate::core::foreign::{SENTENCE, one_line};
+use crate::core::messages::refusals::lacks_permission;
 
 /// What the API server is asked to end a watch after, for `watcher::Config::timeout`.
 ///
@@ -83,11 +85,23 @@ pub async fn connect(source: &Source, role: Role) -> Result<Client> {
     from_config(config(source).await?, role)
 }
 
+/// The same, and `waiting` counts the controller's watches without a response for more than 5 s.
+///
+/// # Errors
+/// Names the file or the variable that is missing or unusable, and why.
+pub async fn connect_counted(source: &Source, role: Role, waiting: Gauge) -> Result<Client> {
+    counted(config(source).await?, role, waiting)
+}
+
 /// A client from a configuration that is already there.
 ///
 /// # Errors
 /// When the configuration's certificates cannot be used.
-pub fn from_config(mut config: Config, role: Role) -> Result<Client> {
+pub fn from_config(config: Config, role: Role) -> Result<Client> {
+    counted(config, role, Gauge::default())
+}
+
+fn counted(mut config: Config, role: Role, waiting: Gauge) -> Result<Client> {
     config.read_timeout = Some(READ_TIMEOUT);
     config.reset_reader_on_write = true;
     config.default_retry = false;
@@ -98,12 +112,12 @@ pub fn from_config(mut config: Config, role: Role) -> Result<Client> {
     config.headers.push((USER_AGENT, agent));
     let url = config.cluster_url.clone();
     if role == Role::Controller && config.proxy_url.is_none() && config.auth_info.exec.is_none() {
-        return http2::client(&config).with_context(|| format!("cannot make a client for {url}"));
+        return http2::client(&config, waiting)
+            .with_context(|| format!("cannot make a client for {url}"));
     }
     let builder = ClientBuilder::try_from(config);
     let builder = builder.with_context(|| format!("cannot make a client for {url}"))?;
-    let of_now = MapRequestLayer::new(streaming::of_now);
-    Ok(builder.with_layer(&of_now).build())
+    Ok(builder.build())
 }
 
 /// The configuration of that source.
@@ -216,6 +230,23 @@ impl CallError {
             Self::Kube(error) => failure(error),
         }
     }
+
+    /// Words of a policy, a webhook or a quota that refuses the request; `None` where a right is missing (RBAC) or the request failed
+    /// otherwise.
+    pub fn refused_by_admission(&self) -> Option<&str> {
+        let Self::Kube(kube::Error::Api(status)) = self else {
+            return None;
+        };
+        let message = &status.message;
+        let is_refusal = matches!(status.code, 400..=499)
+            && (message.contains(" is forbidden: ") || message.starts_with("admission webhook "));
+        (is_refusal && !lacks_permission(message)).then_some(message)
+    }
+
+    /// Whether the service account lacks a right (RBAC).
+    pub fn lacks_permission(&self) -> bool {
+        matches!(self, Self::Kube(kube::Error::Api(status)) if lacks_permission(&status.message))
+    }
 }
 
 /// What an error of `kube` means.
@@ -232,7 +263,8 @@ impl fmt::Display for CallError {
         match self {
             Self::TimedOut(deadline) => write!(f, "no answer within {deadline:?}"),
             Self::Kube(kube::Error::Api(status)) => {
-                write!(f, "{} (HTTP {})", status.message, status.code)
+                let said = one_line(&status.message, SENTENCE);
+                write!(f, "{said} (HTTP {})", status.code)
             }
             Self::Kube(error) => f.write_str(&chain(error)),
         }
@@ -341,6 +373,31 @@ mod tests {
         let error = within(WRITE_DEADLINE, call).await.unwrap_err();
         assert_eq!(error.failure(), Failure::Unreachable);
         assert_eq!(error.to_string(), "no answer within 4s");
+    }
+
+    /// Answers as Kubernetes 1.36 gives them.
+    #[test]
+    fn a_refusal_by_admission_is_no_missing_right() {
+        #[track_caller]
+        fn case(code: u16, message: &str, by_admission: bool, lacks: bool) {
+            let status = kube::core::Status::failure(message, "").with_code(code);
+            let error = CallError::Kube(kube::Error::Api(Box::new(status)));
+            let found = (error.refused_by_admission(), error.lacks_permission());
+            assert_eq!(found, (by_admission.then_some(message), lacks), "{message}");
+        }
+        let policy = "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: no";
+        let role = "pods \"a\" is forbidden: User \"system:serviceaccount:a:b\" cannot delete resource \"pods\" in API group \"\" in the namespace \"shop\"";
+        case(403, policy, true, false);
+        case(422, policy, true, false);
+        case(403, role, false, true);
+        case(
+            400,
+            "admission webhook \"guard.example.io\" denied the request: no",
+            true,
+            false,
+        );
+        case(401, "Unauthorized", false, false);
+        case(500, "etcdserver: request timed out", false, false);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Deserializer};
 
-use super::meta::Text;
+use super::text::Text;
+use super::time;
 
 /// A condition of any object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl Raw<'_> {
         let text =
             |text: Option<Text<'_>>| text.map_or_else(String::new, |Text(text)| text.into_owned());
         let time = |text: Option<Text<'_>>| -> Result<Option<Time>, E> {
-            let time = text.map(|Text(text)| text.parse().map(Time));
+            let time = text.map(|Text(text)| time::read(&text));
             time.transpose().map_err(E::custom)
         };
         Ok(Condition {

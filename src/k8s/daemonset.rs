@@ -9,8 +9,10 @@ use serde_json::Value;
 
 use super::condition::Condition;
 use super::meta::{nullable, slim};
+use super::object::{Parts, Unreadable, part};
 use super::resource::resource;
 use crate::core::eligibility::Scheduling;
+use crate::core::names::{ON_DELETE, OWN_CONDITIONS};
 use crate::core::revision::TemplateFingerprint;
 use crate::core::settings::{AdvancedSpec, FieldSettings, SettingsSource, is_setting};
 use crate::core::{DaemonSetCounts, Exclusive, Preempting};
@@ -63,6 +65,87 @@ impl DaemonSet {
     pub fn is_advanced(&self) -> bool {
         self.spec.fields.is_some()
     }
+
+    /// Reads a native DaemonSet. Of one that has neither settings nor conditions of this project, the template is skipped:
+    /// it may have a megabyte, and nothing is decided upon it.
+    ///
+    /// # Errors
+    /// When a field has another type, or nesting is too deep.
+    pub(super) fn parse_as_far_as_needed(json: &[u8]) -> serde_json::Result<Self> {
+        let parts: WithoutTemplate = serde_json::from_slice(json)?;
+        let annotations = parts.metadata.annotations.as_ref();
+        let is_ours = annotations.is_some_and(|all| all.keys().any(|key| is_setting(key)))
+            || (parts.status.conditions.iter()).any(|known| OWN_CONDITIONS.contains(&&*known.kind));
+        match is_ours {
+            true => serde_json::from_slice(json),
+            false => Ok(Self {
+                metadata: parts.metadata,
+                spec: DaemonSetSpec {
+                    in_template: parts.spec.settings_in_template(),
+                    update_strategy: parts.spec.update_strategy,
+                    ..DaemonSetSpec::default()
+                },
+                status: parts.status,
+            }),
+        }
+    }
+
+    /// Makes a DaemonSet from what can be read of one, with a `spec` that says why it cannot be read whole.
+    pub(super) fn salvaged(parts: &Parts<'_>, why: &Unreadable) -> Option<Self> {
+        Some(Self {
+            metadata: salvaged_metadata(parts)?,
+            spec: DaemonSetSpec {
+                update_strategy: UpdateStrategy {
+                    kind: Some(ON_DELETE.to_owned()),
+                    rolling_update: None,
+                },
+                unreadable: Some(Box::new(why.clone())),
+                ..DaemonSetSpec::default()
+            },
+            status: part(parts.status).unwrap_or_default(),
+        })
+    }
+}
+
+/// A native DaemonSet without its template.
+#[derive(Deserialize)]
+struct WithoutTemplate {
+    #[serde(deserialize_with = "slim", default)]
+    metadata: ObjectMeta,
+    #[serde(deserialize_with = "nullable", default)]
+    spec: SpecWithoutTemplate,
+    #[serde(deserialize_with = "nullable", default)]
+    status: DaemonSetStatus,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct SpecWithoutTemplate {
+    #[serde(deserialize_with = "nullable")]
+    update_strategy: UpdateStrategy,
+    #[serde(deserialize_with = "nullable")]
+    template: TemplateHead,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct TemplateHead {
+    #[serde(deserialize_with = "slim")]
+    metadata: ObjectMeta,
+}
+
+impl SpecWithoutTemplate {
+    fn settings_in_template(&self) -> Vec<String> {
+        let annotations = self.template.metadata.annotations.iter().flatten();
+        let keys = annotations.map(|(key, _)| key);
+        keys.filter(|key| is_setting(key)).cloned().collect()
+    }
+}
+
+fn salvaged_metadata(parts: &Parts<'_>) -> Option<ObjectMeta> {
+    let mut reader = serde_json::Deserializer::from_str(parts.metadata?.get());
+    let metadata = slim(&mut reader).ok()?;
+    (metadata.name.is_some() && metadata.uid.is_some()).then_some(metadata)
 }
 
 /// What the DaemonSet asks for.
@@ -87,6 +170,8 @@ pub struct DaemonSetSpec {
     pub preempting: Option<Preempting>,
     /// What the fields of an Advanced DaemonSet say; `None`: it is a native one.
     pub fields: Option<Box<FieldSettings>>,
+    /// Why it cannot be read; then everything else in it is the default.
+    pub unreadable: Option<Box<Unreadable>>,
 }
 
 /// `spec.updateStrategy`.
@@ -142,6 +227,7 @@ impl From<RawSpec> for DaemonSetSpec {
             exclusive: Exclusive::of(&raw.template),
             preempting: Preempting::of(&raw.template),
             fields: None,
+            unreadable: None,
         }
     }
 }
@@ -176,12 +262,34 @@ struct RawAdvanced {
     status: Value,
 }
 
+impl AdvancedDaemonSet {
+    /// Makes an Advanced DaemonSet from what can be read of one, with a `spec` that says why it cannot be read whole.
+    pub(super) fn salvaged(parts: &Parts<'_>, why: &Unreadable) -> Option<Self> {
+        let raw = RawAdvanced {
+            metadata: salvaged_metadata(parts)?,
+            spec: Value::Null,
+            status: part(parts.status).unwrap_or_default(),
+        };
+        let mut set = Self::with_spec(raw, Err(why.to_string()));
+        set.spec.unreadable = Some(Box::new(why.clone()));
+        Some(set)
+    }
+}
+
 impl From<RawAdvanced> for AdvancedDaemonSet {
     fn from(raw: RawAdvanced) -> Self {
+        let spec = RawSpec::deserialize(&raw.spec).map_err(|error| error.to_string());
+        Self::with_spec(raw, spec)
+    }
+}
+
+impl AdvancedDaemonSet {
+    /// Makes one with that `spec`, or with the reason why it cannot be read.
+    fn with_spec(raw: RawAdvanced, spec: Result<RawSpec, String>) -> Self {
         static NONE: BTreeMap<String, String> = BTreeMap::new();
-        let (spec, unreadable) = match RawSpec::deserialize(&raw.spec) {
+        let (spec, unreadable) = match spec {
             Ok(spec) => (spec, None),
-            Err(error) => (RawSpec::default(), Some(error.to_string())),
+            Err(error) => (RawSpec::default(), Some(error)),
         };
         let status = AdvancedStatus::deserialize(&raw.status).unwrap_or_default();
         let fields = FieldSettings::of(AdvancedSpec {
@@ -204,6 +312,7 @@ impl From<RawAdvanced> for AdvancedDaemonSet {
             },
             status: DaemonSetStatus {
                 observed_generation: status.observed_generation,
+                desired_number_scheduled: status.desired_number_scheduled,
                 conditions: status.conditions.clone(),
                 advanced: Some(Box::new(status)),
             },
@@ -274,6 +383,8 @@ fn settings_in(template: &Value) -> Vec<String> {
 pub struct DaemonSetStatus {
     /// The generation that the native controller has handled.
     pub observed_generation: Option<i64>,
+    /// Number of nodes where a pod belongs, as the native controller counts them.
+    pub desired_number_scheduled: Option<usize>,
     /// All conditions.
     #[serde(deserialize_with = "nullable")]
     pub conditions: Vec<Condition>,

@@ -1,7 +1,6 @@
 //! `metadata` without `managedFields` and without foreign annotations: most of an object's bytes. Of the owners the
 //! controlling one is kept, and DaemonSets.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
@@ -9,6 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
 };
 use serde::{Deserialize, Deserializer};
 
+use super::text::Text;
+use super::time;
 use crate::core::names::{
     ANNOTATION_PREFIX, KRUISE_IN_PLACE_STATE, KRUISE_PREDOWNLOADS, LIFECYCLE_TIMESTAMP,
     PROGRESSIVE_CREATE_POD, TEMPLATE_GENERATION_ANNOTATION,
@@ -30,7 +31,9 @@ struct Slim {
     uid: Option<String>,
     resource_version: Option<String>,
     generation: Option<i64>,
+    #[serde(deserialize_with = "time::optional")]
     creation_timestamp: Option<Time>,
+    #[serde(deserialize_with = "time::optional")]
     deletion_timestamp: Option<Time>,
     deletion_grace_period_seconds: Option<i64>,
     labels: Option<BTreeMap<String, String>>,
@@ -38,20 +41,22 @@ struct Slim {
     annotations: BTreeMap<String, String>,
     owner_references: Option<Vec<OwnerReference>>,
     finalizers: Option<Vec<String>>,
+    #[serde(rename = "managedFields", deserialize_with = "last_write")]
+    written: Option<Time>,
 }
 
-/// When somebody wrote to an object.
-#[derive(Deserialize)]
+/// An entry of `managedFields`.
+#[derive(Deserialize, Default)]
+#[serde(default)]
 struct Stamp {
+    #[serde(deserialize_with = "time::optional")]
     time: Option<Time>,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Dated {
-    #[serde(flatten)]
-    slim: Slim,
-    managed_fields: Option<Vec<Stamp>>,
+/// Reads `managedFields`, of which the time of the last write is kept.
+fn last_write<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
+    let stamps: Vec<Stamp> = nullable(deserializer)?;
+    Ok(stamps.into_iter().filter_map(|stamp| stamp.time).max())
 }
 
 /// Reads `metadata`, keeping of the annotations only those that the engine knows.
@@ -60,18 +65,17 @@ pub(super) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectM
     Ok(slim.unwrap_or_default().meta())
 }
 
-/// The same, with the time of the last write as the only one of `managedFields`.
+/// Reads the same as [`slim`], with the time of the last write as the only entry of `managedFields`.
 pub(crate) fn dated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let read = Option::<Dated>::deserialize(deserializer)?.unwrap_or_default();
-    let stamps = read.managed_fields.into_iter().flatten();
-    let last = stamps.filter_map(|stamp| stamp.time).max();
-    let written = last.map(|time| ManagedFieldsEntry {
+    let slim = Option::<Slim>::deserialize(deserializer)?.unwrap_or_default();
+    let written = slim.written.clone();
+    let entry = |time| ManagedFieldsEntry {
         time: Some(time),
         ..ManagedFieldsEntry::default()
-    });
+    };
     Ok(ObjectMeta {
-        managed_fields: written.map(|entry| vec![entry]),
-        ..read.slim.meta()
+        managed_fields: written.map(|time| vec![entry(time)]),
+        ..slim.meta()
     })
 }
 
@@ -101,10 +105,6 @@ impl Slim {
         }
     }
 }
-
-/// A text that is not copied where it stands in the input as it is.
-#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// Reads annotations, and keeps those that the engine knows; the others are not copied.
 fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {

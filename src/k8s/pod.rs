@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer};
 use super::condition::{Condition, of_types};
 use super::meta::{nullable, slim};
 use super::resource::resource;
+use super::time;
 use crate::core::names::{
     IN_PLACE_UPDATE_READY, KRUISE_POD_READY, POD_IMAGE_READY, POD_NEED_UPGRADE,
 };
@@ -160,6 +161,7 @@ pub struct PodStatus {
     #[serde(deserialize_with = "nullable")]
     pub message: String,
     /// When the kubelet accepted it.
+    #[serde(deserialize_with = "time::optional")]
     pub start_time: Option<Time>,
     /// Those of its conditions that matter.
     #[serde(deserialize_with = "conditions")]
@@ -229,6 +231,7 @@ pub struct ContainerState {
 #[serde(rename_all = "camelCase", default)]
 pub struct Running {
     /// Since when, by the clock of its node.
+    #[serde(deserialize_with = "time::optional")]
     pub started_at: Option<Time>,
 }
 

@@ -74,7 +74,7 @@ impl ClusterPicture {
     pub(crate) fn look(&self) -> Option<ClusterLook> {
         let now = self.clock.now();
         let mut index = lock(&self.index);
-        let Reading::Strategy { strategy, .. } = index.reading(&self.key)?.clone() else {
+        let Reading::Strategy { strategy, .. } = index.reading(&self.key)?.into_owned() else {
             return None;
         };
         let fleet = index.fleet(&self.key, now)?;

@@ -62,6 +62,7 @@ impl Writer {
         &self,
         sync: &RevisionSync,
     ) -> Result<RevisionsRead, WriteError> {
+        let _one_of_few = self.whole_template().await;
         let (key, owner) = (&sync.key, &sync.owner);
         let path = k8s::AdvancedDaemonSet::url_path(&(), Some(&key.namespace));
         let set: Value = read(self.client(), path, "daemonsets.apps.kruise.io", &key.name).await?;

@@ -327,7 +327,7 @@ impl Engine {
         }
         if let Some(refusal) = refusal {
             let meaning = meaning(refusal, "");
-            self.note_refusal(key, refusal, Some(&meaning));
+            self.note_refusal(key, (refusal, None), Some(&meaning));
         }
     }
 
@@ -556,7 +556,7 @@ impl Engine {
         };
         if let Some(refusal) = refusal {
             let meaning = meaning(&refusal, "");
-            self.note_refusal(key, &refusal, Some(&meaning));
+            self.note_refusal(key, (&refusal, None), Some(&meaning));
             if let Some(state) = self.state.sets.get_mut(key) {
                 state.pods.note(&Err(refusal), now);
             }
@@ -685,7 +685,7 @@ impl Engine {
     /// Remembers why a revision could not be written, and tells it once.
     fn note_unrevised(&mut self, key: &SetKey, refusal: &WriteError) {
         let meaning = meaning(refusal, "");
-        self.note_refusal(key, refusal, Some(&meaning));
+        self.note_refusal(key, (refusal, None), Some(&meaning));
         let is_conflict = matches!(meaning, RefusalMeaning::Conflict(_));
         let Some(said) = meaning.sentence().filter(|_| !is_conflict) else {
             return;

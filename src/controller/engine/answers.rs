@@ -322,12 +322,14 @@ impl Engine {
         now: Timestamp,
     ) {
         let meaning = result.err().map(|refusal| meaning(refusal, about.name()));
-        let leadership = *self.parts.leadership.borrow();
+        let leadership = self.parts.leadership.borrow().clone();
         let mut lasting = false;
         if let Some(state) = self.state.sets.get_mut(key) {
             match &meaning {
                 None => state.pods = WriteBackoff::default(),
-                Some(RefusalMeaning::Server(_)) => lasting = state.pods.is_lasting(leadership, now),
+                Some(RefusalMeaning::Server(_)) => {
+                    lasting = state.pods.is_lasting(&leadership, now)
+                }
                 Some(_) => {}
             }
         }
@@ -373,7 +375,7 @@ impl Engine {
         if let Some(sentence) = unfit {
             self.tell_unfit(key, about, &sentence);
         } else if let Err(refusal) = result {
-            self.note_refusal(key, refusal, meaning.as_ref());
+            self.note_refusal(key, (refusal, Some(what)), meaning.as_ref());
         }
     }
 
@@ -405,7 +407,7 @@ impl Engine {
             }
             // Its own name may be a part of any word.
             let meaning = meaning(refusal, "");
-            self.note_refusal(key, refusal, Some(&meaning));
+            self.note_refusal(key, (refusal, None), Some(&meaning));
             self.tell_unreported(key, &meaning);
         }
     }
@@ -454,11 +456,11 @@ impl Engine {
         )
     }
 
-    /// Says once what a person has to mend.
+    /// Reports a refused write once; `write`: the step of the rollout that it was, if it was one.
     pub(super) fn note_refusal(
         &mut self,
         key: &SetKey,
-        refusal: &WriteError,
+        (refusal, write): (&WriteError, Option<RefusedWrite>),
         meaning: Option<&RefusalMeaning>,
     ) {
         let WriteError::Failed {
@@ -480,18 +482,14 @@ impl Engine {
             // The status says it, once.
             Failure::Blocked => debug!(daemonset = %key, %error, "A disruption budget refuses"),
             Failure::Forbidden if lacks_permission => {
-                self.parts.lacking.tell(verb, resource);
-                let granted_by = match (key.is_advanced(), *verb, *resource) {
-                    (true, "create", "pods") => permissions::ADVANCED_RBAC,
-                    _ => permissions::granted_by(verb, resource),
-                };
+                let granted_by = permissions::granted_by((verb, resource), key.kind, write);
+                self.parts.lacking.tell_write((verb, resource), granted_by);
                 let follows = match *resource {
                     apply::STATUS | advanced::STATUS => self.unreported(key),
                     _ => String::new(),
                 };
                 let note = format!(
-                    "the API server refuses to {verb} {resource} (HTTP 403): grant it to the controller's role \
-                     ({granted_by}){follows}"
+                    "the API server refuses to {verb} {resource} (HTTP 403); grant it: kubectl apply -k {granted_by}{follows}"
                 );
                 warn!(daemonset = %key, verb, resource, %error, "Not permitted");
                 let notice = Notice {
@@ -501,8 +499,9 @@ impl Engine {
                     ..Notice::default()
                 };
                 if let Some((about, severity)) = self.event(key, &notice) {
-                    let (events, right) = (&self.parts.events, format!("{verb} {resource}"));
-                    let reason = (notice.reason, right.as_str());
+                    let topic = format!("{verb} {resource} {granted_by}");
+                    let events = &self.parts.events;
+                    let reason = (notice.reason, topic.as_str());
                     events.publish_on(&about, severity, reason, &notice.note);
                 }
             }

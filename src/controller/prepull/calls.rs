@@ -18,12 +18,14 @@ use crate::clock::Clock;
 use crate::controller::apply::{WriteError, Writer};
 use crate::controller::events::{Events, Severity, Subject};
 use crate::controller::metrics::Metrics;
-use crate::controller::permissions::{PERMISSION_MISSING, granted_by};
+use crate::controller::permissions::PERMISSION_MISSING;
 use crate::controller::refused;
 use crate::controller::report::refused::WRITE_REFUSED;
+use crate::core::foreign::one_line;
 use crate::core::messages::refusals::lacks_permission;
 use crate::core::names::{
-    POD_IMAGE_READY, PULL_FAILED, PULL_IMAGE_FAIL, PULL_IMAGE_SUCCESS, WAIT_PULL_IMAGE,
+    BASE_RBAC, POD_IMAGE_READY, PRE_PULL_RBAC, PULL_FAILED, PULL_IMAGE_FAIL, PULL_IMAGE_SUCCESS,
+    WAIT_PULL_IMAGE,
 };
 use crate::core::{PullInitiator, message_of};
 use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
@@ -122,8 +124,8 @@ impl Calls {
                 warn!(daemonset = %request.key, %error, "A Job that pulls images was refused");
                 let mut why = error.to_string();
                 if lacks_permission(&why) {
-                    why.push_str("; apply ");
-                    why.push_str(granted_by("create", "jobs"));
+                    why.push_str("; grant it: kubectl apply -k ");
+                    why.push_str(PRE_PULL_RBAC);
                     self.complain(request, &why);
                 }
                 PullStepResult::Ended(PullOutcome::Failed(why))
@@ -237,8 +239,8 @@ impl Calls {
         let why = error.to_string();
         match error.failure() {
             Failure::Forbidden if lacks_permission(&why) => {
-                let cure = granted_by("list", "events");
-                self.complain(request, &format!("{why}; apply {cure}"));
+                let cure = format!("{why}; grant it: kubectl apply -k {BASE_RBAC}");
+                self.complain(request, &cure);
             }
             Failure::Forbidden | Failure::Refused
                 if request.pull.initiator == PullInitiator::Owner =>
@@ -326,25 +328,11 @@ fn condition(request: &PullRequest, outcome: &PullOutcome, job: &str, clock: &Cl
             "reason": PULL_IMAGE_FAIL,
             "message": format!(
                 "pull image job {job}{PULL_FAILED}{} ({})",
-                one_line(why),
+                one_line(why, LONGEST),
                 message_of(request.pull.revision.as_str())
             ),
             "lastProbeTime": clock.time(),
         }),
-    }
-}
-
-/// One line of bounded length.
-fn one_line(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let line = words.join(" ");
-    match line
-        .char_indices()
-        .map(|(at, _)| at)
-        .find(|at| *at > LONGEST)
-    {
-        Some(end) => format!("{}…", &line[..end]),
-        None => line,
     }
 }
 

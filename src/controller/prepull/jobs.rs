@@ -22,8 +22,9 @@ use super::job_store::JobStore;
 use super::planner::Planner;
 use super::request::{PullStep, PullStepResult};
 use super::{AllDesiredPulls, PullerParts};
-use crate::controller::caches;
-use crate::controller::lease::Leadership;
+use crate::backoff::Backoff;
+use crate::k8s::client::WATCH_TIMEOUT_SECONDS;
+use crate::k8s::{Listed, Readable};
 
 /// What has changed within this time is looked at together.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -63,7 +64,7 @@ pub(super) async fn run(parts: PullerParts, mut desired: watch::Receiver<AllDesi
                 if changed.is_err() {
                     break;
                 }
-                jobs.lead(*leadership.borrow_and_update());
+                jobs.lead(leadership.borrow_and_update().may_write());
             }
             Some(done) = jobs.done.join_next() => jobs.take(done.ok()),
             told = jobs.watches.next() => jobs.hear(told),
@@ -120,8 +121,8 @@ impl Jobs {
         self.wake = self.wake.min(Instant::now() + PAUSE);
     }
 
-    fn lead(&mut self, leadership: Leadership) {
-        match (self.leading, leadership.may_write()) {
+    fn lead(&mut self, leads: bool) {
+        match (self.leading, leads) {
             (false, true) => self.lead_now(),
             (true, false) => {
                 self.leading = false;
@@ -160,7 +161,7 @@ impl Jobs {
     fn hear(&mut self, told: Option<JobEvent>) {
         match told {
             Some(JobEvent::Job(event)) => {
-                if caches::tells(&event) {
+                if tells(&event) {
                     self.recovered();
                 }
                 self.job_store.take_job(*event);
@@ -269,28 +270,70 @@ fn nothing() -> Watches {
 }
 
 fn both(client: Client) -> Watches {
-    let config = caches::config().labels(calls::selector());
+    let config = watcher::Config::default()
+        .timeout(WATCH_TIMEOUT_SECONDS)
+        .labels(calls::selector());
     let jobs = told(
-        watcher(Api::<Job>::all(client.clone()), config.clone()),
+        watcher(Api::<Listed<Job>>::all(client.clone()), config.clone()),
         "jobs",
         JobEvent::Job,
     );
     let pods = told(
-        watcher(Api::<Pod>::all(client), config),
+        watcher(Api::<Listed<Pod>>::all(client), config),
         "pods",
         JobEvent::Pod,
     );
     futures::stream::select(jobs, pods).boxed()
 }
 
-fn told<K: Clone + Send + 'static>(
-    events: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
+fn told<K: Readable>(
+    events: impl Stream<Item = watcher::Result<Event<Listed<K>>>> + Send + 'static,
     resource: &'static str,
     tell: impl Fn(Box<Event<K>>) -> JobEvent + Send + 'static,
 ) -> impl Stream<Item = JobEvent> + Send {
-    caches::patient(events).map(move |event| match event {
-        Ok(event) => tell(Box::new(event)),
-        Err(error) => JobEvent::Failed(resource, Box::new(error)),
+    patient(events).filter_map(move |event| {
+        std::future::ready(match event {
+            Ok(event) => readable(event).map(|event| tell(Box::new(event))),
+            Err(error) => Some(JobEvent::Failed(resource, Box::new(error))),
+        })
+    })
+}
+
+/// The event, unless its object cannot be read: that one is left out.
+fn readable<K: Readable>(event: Event<Listed<K>>) -> Option<Event<K>> {
+    Some(match event {
+        Event::Apply(listed) => Event::Apply(listed.item.ok()?),
+        Event::Delete(listed) => Event::Delete(listed.item.ok()?),
+        Event::Init => Event::Init,
+        Event::InitApply(listed) => Event::InitApply(listed.item.ok()?),
+        Event::InitDone => Event::InitDone,
+    })
+}
+
+/// Whether the API server has reported something: a list begins before it is asked for.
+fn tells<K>(event: &Event<K>) -> bool {
+    !matches!(event, Event::Init)
+}
+
+/// The same events, with a pause after each failure that grows until the API server reports something.
+fn patient<K: Send>(
+    events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
+) -> impl Stream<Item = watcher::Result<Event<K>>> + Send {
+    let state = (Box::pin(events), Backoff::default(), None);
+    futures::stream::unfold(state, |(mut events, mut backoff, pause)| async move {
+        if let Some(pause) = pause {
+            tokio::time::sleep(pause).await;
+        }
+        let event = events.next().await?;
+        let pause = match &event {
+            Err(_) => backoff.next(),
+            Ok(event) if tells(event) => {
+                backoff = Backoff::default();
+                None
+            }
+            Ok(_) => None,
+        };
+        Some((event, (events, backoff, pause)))
     })
 }
 

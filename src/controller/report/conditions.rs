@@ -1,5 +1,6 @@
 //! Conditions as they stand and as they should be.
 
+use crate::core::foreign::shown;
 use crate::k8s::Condition;
 
 /// The condition of that type.
@@ -27,7 +28,7 @@ pub(super) fn condition(kind: &str, status: bool, reason: &str, message: &str) -
         kind: kind.to_owned(),
         status: if status { "True" } else { "False" }.to_owned(),
         reason: reason.to_owned(),
-        message: message.to_owned(),
+        message: shown(message).into_owned(),
         last_transition: None,
         last_probe: None,
     }

@@ -13,10 +13,18 @@ use crate::core::instant::later;
 use crate::core::settings::{Mode, Strategy};
 use crate::core::verdict::Progress;
 
+/// Class of a node that cannot be read: left alone and named, as one that cannot be reached.
+const UNREADABLE: Class = Class::Offline {
+    updated: false,
+    terminating: false,
+    since: None,
+};
+
 /// The class of `node`.
 pub(super) fn classify(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
     let ready_since = match node.readiness {
         Readiness::Gone => return Class::NoNode,
+        Readiness::Unreadable => return UNREADABLE,
         _ if node.is_repelled() && node.outdated().is_some() => return Class::Repelled,
         _ if node.targeting != Targeting::Run => return barred(strategy, node, terms),
         Readiness::NotReady { since } => return offline(node, since),
@@ -77,6 +85,7 @@ fn barred(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
             };
         }
         Readiness::Ready { since } => since,
+        Readiness::Unreadable => return UNREADABLE,
         Readiness::Gone => return Class::NoNode,
     };
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);

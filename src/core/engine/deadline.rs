@@ -103,7 +103,7 @@ pub(super) fn missing_grace(fleet: &Fleet) -> Duration {
 pub(super) fn gone_by(node: &Node) -> Option<Timestamp> {
     let back = match node.readiness {
         Readiness::Ready { since } => since,
-        Readiness::NotReady { .. } | Readiness::Gone => Timestamp::MAX,
+        Readiness::NotReady { .. } | Readiness::Unreadable | Readiness::Gone => Timestamp::MAX,
     };
     let ends = ending(node).filter_map(|pod| Some(pod.leaving.as_deref()?.ends));
     Some(later(ends.max()?.max(back), MARGIN))

@@ -183,6 +183,7 @@ impl Manage {
                 let unbound = alive().filter(|pod| pod.started.is_none());
                 unbound.for_each(|pod| self.remove(pod, terms));
             }
+            (Readiness::Unreadable, _) => {}
             (_, Targeting::No) => alive().for_each(|pod| self.remove(pod, terms)),
             (_, targeting) => {
                 self.triage(node, terms);

@@ -27,6 +27,8 @@ use super::{Node, Readiness, Targeting, by_name};
 use crate::core::action::Action;
 use crate::core::id::{NodeName, PodRevision, PodUid, Revision};
 use crate::core::instant::later;
+use crate::core::kind::SetKind;
+use crate::core::names::{ADVANCED_RBAC, BASE_RBAC, IN_PLACE_RBAC, LIFECYCLE_RBAC, MAX_SURGE_RBAC};
 
 pub(in crate::core) use plan::Refusing;
 
@@ -123,6 +125,17 @@ impl RefusedWrite {
             Self::Create => "create pods",
             Self::Unmark => "take marks off pods",
             Self::Tell => "patch the conditions of pods",
+        }
+    }
+
+    /// Manifests that grant the controller this write to pods of a DaemonSet of this kind.
+    pub fn granted_by(self, kind: SetKind) -> &'static str {
+        match (self, kind) {
+            (Self::Delete | Self::Evict | Self::Tell, _) => BASE_RBAC,
+            (_, SetKind::Advanced) => ADVANCED_RBAC,
+            (Self::Renew, SetKind::Native) => IN_PLACE_RBAC,
+            (Self::Mark | Self::Unmark, SetKind::Native) => LIFECYCLE_RBAC,
+            (Self::Create | Self::HandOver, SetKind::Native) => MAX_SURGE_RBAC,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::core::engine::deadline::{is_between_crashes, stall_of};
 use crate::core::engine::replacement::UpdateMethod;
 use crate::core::engine::revert::is_due;
 use crate::core::fleet::evictions::BACK_OFF;
-use crate::core::fleet::{Node, Pod, Targeting};
+use crate::core::fleet::{Node, Pod, Readiness, Targeting};
 use crate::core::instant;
 use crate::core::kind::SetKind;
 use crate::core::plan::{Phase, Stall, WaveState};
@@ -426,6 +426,9 @@ pub(super) fn remedy_hook(rollout: &RolloutView<'_>, node: &Node) -> String {
 
 pub(super) fn remedy_offline(rollout: &RolloutView<'_>, node: &Node, offline: Offline) -> String {
     let settle = humantime::format_duration(rollout.strategy.ready_settle);
+    if node.readiness == Readiness::Unreadable {
+        return "Correct or delete the object that cannot be read; the node is left alone until then.".to_owned();
+    }
     let back = match (rollout.strategy.mode, rollout.strategy.pause, offline) {
         (_, _, Offline::Updated { .. }) if !is_due(rollout.strategy, rollout.fleet, node) => {
             return "Nothing to do: it needs no update when it returns.".to_owned();

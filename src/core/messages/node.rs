@@ -17,7 +17,7 @@ use crate::core::eligibility::Obstacle;
 use crate::core::engine::deadline::{is_between_crashes, stall_of};
 use crate::core::engine::replacement::UpdateMethod;
 use crate::core::engine::revert::is_due;
-use crate::core::fleet::{Node, NodeWindow, Targeting};
+use crate::core::fleet::{Node, NodeWindow, Readiness, Targeting};
 use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::instant;
 use crate::core::plan::Stall;
@@ -213,6 +213,11 @@ pub(super) fn is_offline(
     offline: Offline,
 ) -> (Option<String>, String) {
     let (reason, because) = match offline {
+        _ if node.readiness == Readiness::Unreadable => (
+            "Unreadable",
+            "cannot be read, or a pod on it cannot: see Warning Events with reason Unreadable"
+                .to_owned(),
+        ),
         Offline::NotReady { .. } if node.pods.is_empty() => (
             "NotReady",
             "is NotReady and has no pod; gets one of the current revision when it returns"

@@ -54,7 +54,7 @@ pub fn message(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
             state_aside(said),
             offline(rollout)
         ),
-        Phase::RevisionUnknown(_) => said.sentence(),
+        Phase::RevisionUnknown(_) | Phase::Stale(_) => said.sentence(),
         Phase::Stalled(_) => {
             format!(
                 "{}; {}{}",

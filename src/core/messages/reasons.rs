@@ -54,8 +54,12 @@ impl StatusSentence {
     }
 }
 
+/// Reason of a rollout that waits for fresh data.
+pub const STALE_DATA: &str = "StaleData";
+
 /// Reasons of a rollout that has begun and goes on, or will by itself.
-pub const UNDER_WAY: [&str; 8] = [
+pub const UNDER_WAY: [&str; 9] = [
+    STALE_DATA,
     PROGRESSING,
     "Inconclusive",
     "OutOfWindow",
@@ -75,6 +79,7 @@ impl Phase {
             Self::AwaitingOwners => "AwaitingOwners",
             Self::AwaitingDeletions => "AwaitingDeletions",
             Self::RevisionUnknown(_) => NATIVE_BEHIND,
+            Self::Stale(_) => STALE_DATA,
             Self::Stalled(_) => "Stalled",
             Self::Paused { .. } => "Paused",
             Self::Invalid => "Invalid",

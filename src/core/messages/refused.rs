@@ -4,7 +4,7 @@ use super::refusals::lacks_permission;
 use super::rollout::RolloutView;
 use crate::core::fleet::Node;
 use crate::core::fleet::refusals::{BACK_OFF, RefusedWrite};
-use crate::core::names::{BASE_RBAC, MAX_SURGE_RBAC};
+use crate::core::names::BASE_RBAC;
 use crate::core::verdict::Verdict;
 
 /// What is refused on this node, as the condition `Refused` tells.
@@ -44,8 +44,11 @@ pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node) -> String {
         None => (None, ""),
     };
     let first = if lacks_permission(said) {
+        // A mark or an update in place begins with a condition, which the base grants.
         let part = match write {
-            Some(RefusedWrite::Create) => MAX_SURGE_RBAC,
+            Some(write) if !said.contains("\"pods/status\"") => {
+                write.granted_by(rollout.fleet.kind)
+            }
             _ => BASE_RBAC,
         };
         format!("Grant it to the controller: kubectl apply -k {part}.")

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::core::foreign::{SENTENCE, cut};
 use crate::core::names::UPDATE_STRATEGY_TYPE_FIELD;
 
 /// Longest value that is quoted whole; Events and conditions have limits.
@@ -56,10 +57,19 @@ pub struct Expected(pub &'static str);
 impl Invalid {
     pub(super) fn new(key: &str, value: &str, why: impl Into<String>) -> Self {
         Self {
-            key: key.into(),
+            key: cut(key, SENTENCE).into_owned(),
             value: quoted(value),
-            why: why.into(),
+            why: cut(&why.into(), SENTENCE).into_owned(),
         }
+    }
+
+    /// Something of a DaemonSet that cannot be read: `what` is a field, or an object that belongs to it.
+    pub fn unreadable(what: &str, why: &str) -> Self {
+        Self::new(
+            what,
+            "unreadable",
+            format!("{why}: correct or delete it, the DaemonSet is left alone until then"),
+        )
     }
 
     /// Whether it is `spec.updateStrategy` that is not `OnDelete`: then the native controller replaces the pods. Of an Advanced
@@ -87,17 +97,16 @@ impl fmt::Display for Invalid {
 
 impl Note {
     pub(super) fn advice(text: String) -> Self {
-        Self {
-            warning: false,
-            text,
-        }
+        Self::new(false, &text)
     }
 
     pub(in crate::core) fn warning(text: String) -> Self {
-        Self {
-            warning: true,
-            text,
-        }
+        Self::new(true, &text)
+    }
+
+    fn new(warning: bool, text: &str) -> Self {
+        let text = cut(text, SENTENCE).into_owned();
+        Self { warning, text }
     }
 }
 

@@ -24,7 +24,7 @@ fn name(i: usize) -> String {
 }
 
 fn strategy(index: &Index) -> Strategy {
-    match index.reading(&key()) {
+    match index.reading(&key()).as_deref() {
         Some(Reading::Strategy { strategy, .. }) => strategy.clone(),
         other => panic!("{other:?}"),
     }

@@ -1,0 +1,157 @@
+//! Age of what the watches reported: data that is too old is not acted upon.
+//!
+//! A watch that hears nothing may be healthy, or a connection may be stalled while writes still pass. The API server ends
+//! each watch after [`WATCH_TIMEOUT`], so a healthy one is heard at least that often: by an event, by a bookmark, or by its
+//! orderly end. Everything that was reported is then complete up to that moment.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use tokio::time::Instant;
+
+use crate::clock::Clock;
+
+/// Time after which the API server is asked to end a watch, in seconds.
+///
+/// The controller cannot rely on bookmarks alone: the API server sends one about every minute, but none of a resource that
+/// did not change since that server started.
+pub(super) const WATCH_TIMEOUT: u32 = 60;
+
+/// Age from which nothing is written to pods on the strength of what a watch reported: [`WATCH_TIMEOUT`], and 15 seconds in
+/// which the next watch has to be heard.
+pub(super) const STALE_AFTER: Duration = Duration::from_secs(WATCH_TIMEOUT as u64 + 15);
+
+/// When a watch was last heard. Cheap to clone; all clones are one.
+#[derive(Clone, Debug)]
+pub(super) struct Heard(Arc<Mutex<Moment>>, Clock);
+
+/// A moment by both clocks: the monotonic one stands still while a virtual machine is paused, and the wall clock may be set.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    instant: Instant,
+    wall: Timestamp,
+}
+
+impl Heard {
+    /// A watch that begins: it counts as heard now, and is given time for its first list.
+    fn new(clock: &Clock) -> Self {
+        let moment = Moment {
+            instant: Instant::now(),
+            wall: clock.now(),
+        };
+        Self(Arc::new(Mutex::new(moment)), clock.clone())
+    }
+
+    /// Notes that the watch was heard now.
+    pub(super) fn note(&self) {
+        *self.moment() = Moment {
+            instant: Instant::now(),
+            wall: self.1.now(),
+        };
+    }
+
+    /// Time since the watch was last heard, by the clock that shows more.
+    pub(super) fn age(&self) -> Duration {
+        let Moment { instant, wall } = *self.moment();
+        let by_wall = Duration::try_from(self.1.now().duration_since(wall));
+        instant.elapsed().max(by_wall.unwrap_or_default())
+    }
+
+    /// Whether what the watch reported is too old to be acted upon.
+    pub(super) fn is_stale(&self) -> bool {
+        self.age() >= STALE_AFTER
+    }
+
+    fn moment(&self) -> std::sync::MutexGuard<'_, Moment> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ages of all watches, for metrics. Cheap to clone; all clones are one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WatchAges(Arc<Mutex<Vec<WatchAge>>>);
+
+#[derive(Debug)]
+struct WatchAge {
+    resource: &'static str,
+    moment: Weak<Mutex<Moment>>,
+    clock: Clock,
+}
+
+impl WatchAge {
+    fn age(&self) -> Option<Duration> {
+        let moment = self.moment.upgrade()?;
+        Some(Heard(moment, self.clock.clone()).age())
+    }
+}
+
+impl WatchAges {
+    /// Follows a new watch of `resource` for as long as its [`Heard`] is kept.
+    pub(super) fn follow(&self, resource: &'static str, clock: &Clock) -> Heard {
+        let heard = Heard::new(clock);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|known| known.moment.strong_count() > 0);
+        all.push(WatchAge {
+            resource,
+            moment: Arc::downgrade(&heard.0),
+            clock: clock.clone(),
+        });
+        heard
+    }
+
+    /// Greatest age among the watches of `resource`; `None`: nothing watches it.
+    pub(super) fn of(&self, resource: &str) -> Option<Duration> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = all.iter().filter(|known| known.resource == resource);
+        same.filter_map(WatchAge::age).max()
+    }
+
+    /// Greatest age among the watches of each resource.
+    pub(super) fn by_resource(&self) -> BTreeMap<&'static str, Duration> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut oldest = BTreeMap::new();
+        for known in &*all {
+            let Some(age) = known.age() else {
+                continue;
+            };
+            let oldest = oldest.entry(known.resource).or_insert(age);
+            *oldest = age.max(*oldest);
+        }
+        oldest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_watch_of_a_resource_counts_until_it_is_dropped() {
+        let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+        let ages = WatchAges::default();
+        let first = ages.follow("pods", &clock);
+        tokio::time::sleep(STALE_AFTER).await;
+        let second = ages.follow("pods", &clock);
+        assert!(first.is_stale() && !second.is_stale());
+        assert_eq!(ages.by_resource()["pods"], STALE_AFTER);
+        first.note();
+        assert!(!first.is_stale());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        drop(first);
+        assert_eq!(ages.by_resource()["pods"], Duration::from_secs(1));
+        drop(second);
+        assert_eq!(ages.by_resource().len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wall_clock_that_ran_on_ages_a_watch_and_one_that_was_set_back_does_not() {
+        let heard = Heard::new(&Clock::System);
+        let hour = Duration::from_secs(3600);
+        heard.moment().wall = Timestamp::now() - hour;
+        assert!(heard.is_stale());
+        heard.moment().wall = Timestamp::now() + hour;
+        assert_eq!(heard.age(), Duration::ZERO);
+    }
+}

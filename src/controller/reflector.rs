@@ -1,0 +1,583 @@
+//! One list and watch: reads objects one by one as they arrive.
+//!
+//! `kube`'s own watcher decodes a list as a whole, fails with the first object that it cannot read, and does not report
+//! bookmarks.
+
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::{AsyncBufRead, AsyncBufReadExt as _};
+use http::header::ACCEPT_ENCODING;
+use http::{HeaderValue, Request};
+use kube::Client;
+use kube::core::Status;
+use kube::runtime::watcher::Event;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+
+use super::freshness::{STALE_AFTER, WATCH_TIMEOUT};
+use crate::k8s::client::{CallError, Failure};
+use crate::k8s::json_list::ListSplitter;
+use crate::k8s::object::{LARGEST, read, read_beginning};
+use crate::k8s::{Item, Readable};
+
+/// Objects per page of a list: few enough for the API server, which reads a page as a whole.
+pub(super) const PAGE: u32 = 100;
+
+/// Longest time until the API server begins to answer.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Longest time in which nothing of a page arrives: the API server itself gives up after a minute.
+const PAGE_SILENCE: Duration = Duration::from_secs(75);
+
+/// A streaming list that is silent for so long is replaced by pages: the API server may not be able to complete it.
+pub(super) const LIST_SILENCE: Duration = Duration::from_secs(15);
+
+/// Shortest time after which the API server is asked to end a watch, in seconds.
+const SHORTEST_WATCH: u32 = 2;
+
+/// Annotation of the bookmark that ends the initial events of a streaming list.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// Why a list or a watch ended early.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// The API server no longer knows what happened since: everything has to be listed again.
+    Expired,
+    /// The API server refuses a streaming list, does not complete it, or broke it off.
+    NoStreamingList(&'static str),
+    /// A call failed.
+    Failed {
+        /// What was done: `cannot list` and the like.
+        doing: &'static str,
+        /// The verb of a role: `list` or `watch`.
+        verb: &'static str,
+        /// Why it failed.
+        error: CallError,
+    },
+    /// Nothing was heard for that long.
+    Silent(Duration),
+    /// What arrived is not what the API server sends.
+    Garbled(String),
+    /// The receiver is gone.
+    Unheard,
+}
+
+impl Ended {
+    /// Its meaning.
+    pub(super) fn failure(&self) -> Failure {
+        match self {
+            Self::Failed { error, .. } => error.failure(),
+            Self::Silent(_) => Failure::Unreachable,
+            _ => Failure::Refused,
+        }
+    }
+
+    /// What happened, for the log.
+    pub(super) fn words(&self) -> String {
+        match self {
+            Self::Expired => "the API server no longer knows what happened since".to_owned(),
+            Self::NoStreamingList(why) => format!("no streaming list: {why}"),
+            Self::Failed { doing, error, .. } => format!("{doing}: {error}"),
+            Self::Silent(silence) => format!("the watch was silent for {silence:?}"),
+            Self::Garbled(what) => format!("cannot read the answer: {what}"),
+            Self::Unheard => "nothing listens".to_owned(),
+        }
+    }
+}
+
+/// Takes what a list or watch reports.
+pub(super) trait Sink<K> {
+    /// Passes on an event; `false`: nothing listens any more.
+    fn take(&self, event: Event<Item<K>>) -> impl Future<Output = bool> + Send;
+
+    /// Notes that the API server was heard: what was reported is complete up to now.
+    fn heard(&self);
+
+    /// Time since the API server was last heard.
+    fn age(&self) -> Duration;
+}
+
+/// Where a resource is, and which part of it is of interest.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    /// Path of the collection.
+    pub(super) path: String,
+    /// Label selector, or empty.
+    pub(super) labels: String,
+    /// Objects per page of a list.
+    pub(super) page: u32,
+}
+
+impl Target {
+    fn request(&self, parameters: &[(&str, &str)]) -> Request<Vec<u8>> {
+        let mut target = format!("{}?", self.path);
+        let labels = Some(("labelSelector", self.labels.as_str()));
+        let labels = labels.filter(|(_, labels)| !labels.is_empty());
+        for (at, (key, value)) in labels.iter().chain(parameters).enumerate() {
+            if at > 0 {
+                target.push('&');
+            }
+            target.push_str(key);
+            target.push('=');
+            escape_into(&mut target, value);
+        }
+        let mut request = Request::new(Vec::new());
+        // Everything that has another meaning in a path is escaped.
+        *request.uri_mut() = target.parse().unwrap_or_default();
+        // A compressed answer saves nothing beside the API server, and would have to be inflated as a whole.
+        let identity = HeaderValue::from_static("identity");
+        request.headers_mut().insert(ACCEPT_ENCODING, identity);
+        request
+    }
+
+    /// Lists everything page by page; returns the version from which to watch.
+    pub(super) async fn list<K: Readable>(
+        &self,
+        client: &Client,
+        sink: &(impl Sink<K> + Sync),
+    ) -> Result<String, Ended> {
+        if !sink.take(Event::Init).await {
+            return Err(Ended::Unheard);
+        }
+        let limit = self.page.to_string();
+        let mut next = String::new();
+        loop {
+            let from = Some(("continue", next.as_str())).filter(|_| !next.is_empty());
+            let parameters: Vec<_> = [("limit", limit.as_str())]
+                .into_iter()
+                .chain(from)
+                .collect();
+            let page = self.page(client, sink, &parameters).await?;
+            match page.metadata.next.filter(|token| !token.is_empty()) {
+                Some(token) => next = token,
+                None if sink.take(Event::InitDone).await => {
+                    sink.heard();
+                    return Ok(page.metadata.resource_version);
+                }
+                None => return Err(Ended::Unheard),
+            }
+        }
+    }
+
+    async fn page<K: Readable>(
+        &self,
+        client: &Client,
+        sink: &(impl Sink<K> + Sync),
+        parameters: &[(&str, &str)],
+    ) -> Result<Page, Ended> {
+        let failed = |error| expired_or("cannot list", "list", error);
+        let mut body = open(client, self.request(parameters))
+            .await
+            .map_err(failed)?;
+        let (mut splitter, mut items) = (ListSplitter::default(), Vec::new());
+        loop {
+            let piece = match timeout(PAGE_SILENCE, body.fill_buf()).await {
+                Err(_) => return Err(failed(CallError::TimedOut(PAGE_SILENCE))),
+                Ok(Err(error)) => return Err(failed(broken(error))),
+                Ok(Ok(piece)) => piece,
+            };
+            let length = piece.len();
+            let split = splitter.feed(piece, |item| {
+                items.push(read(item));
+                Ok(())
+            });
+            split.map_err(|error| Ended::Garbled(error.to_string()))?;
+            body.as_mut().consume(length);
+            for item in items.drain(..) {
+                if !sink.take(Event::InitApply(item)).await {
+                    return Err(Ended::Unheard);
+                }
+            }
+            if length == 0 {
+                let page = splitter.finish();
+                return page.map_err(|error| Ended::Garbled(error.to_string()));
+            }
+        }
+    }
+
+    /// Watches from `version` on until the API server ends that; moves `version` along. Without a version, the watch begins
+    /// with everything there is (a streaming list).
+    pub(super) async fn watch<K: Readable>(
+        &self,
+        client: &Client,
+        sink: &(impl Sink<K> + Sync),
+        version: &mut Option<String>,
+    ) -> Result<(), Ended> {
+        let mut list = version.is_none();
+        if list && !sink.take(Event::Init).await {
+            return Err(Ended::Unheard);
+        }
+        // In time for the age of the data not to reach its limit, although nothing happens.
+        let age = u32::try_from(sink.age().as_secs()).unwrap_or(u32::MAX);
+        let seconds = WATCH_TIMEOUT
+            .saturating_sub(age)
+            .max(SHORTEST_WATCH)
+            .to_string();
+        let mut parameters = vec![
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", seconds.as_str()),
+        ];
+        match version {
+            Some(version) => parameters.push(("resourceVersion", version)),
+            // Without a version, so that the list is at least of the moment of the request: a replica of the API server
+            // that is behind would show pods that are gone.
+            None => parameters.extend([
+                ("sendInitialEvents", "true"),
+                ("resourceVersionMatch", "NotOlderThan"),
+            ]),
+        }
+        let opened = open(client, self.request(&parameters)).await;
+        let mut body = match opened {
+            Ok(body) => body,
+            Err(error) if list && error.failure() == Failure::Refused => {
+                return Err(Ended::NoStreamingList("the API server refuses it"));
+            }
+            Err(error) => return Err(expired_or("cannot watch", "watch", error)),
+        };
+        let mut lines = Lines::default();
+        loop {
+            let silence = if list { LIST_SILENCE } else { STALE_AFTER };
+            let piece = match timeout(silence, body.fill_buf()).await {
+                Err(_) if list => return Err(Ended::NoStreamingList("it is silent")),
+                Err(_) => return Err(Ended::Silent(silence)),
+                Ok(Err(error)) if list => {
+                    let error = broken(error);
+                    tracing::debug!(%error, "A streaming list broke off");
+                    return Err(Ended::NoStreamingList("it broke off"));
+                }
+                Ok(Err(error)) => {
+                    return Err(Ended::Failed {
+                        doing: "the watch broke off",
+                        verb: "watch",
+                        error: broken(error),
+                    });
+                }
+                Ok(Ok(piece)) => piece,
+            };
+            let length = piece.len();
+            if length == 0 {
+                return match list {
+                    true => Err(Ended::NoStreamingList("it ended early")),
+                    false => {
+                        sink.heard();
+                        Ok(())
+                    }
+                };
+            }
+            let mut changes = Vec::new();
+            lines.feed(piece, |line| changes.push(Change::read(line)));
+            body.as_mut().consume(length);
+            for change in changes {
+                let event = match change {
+                    Change::Added(item) if list => Event::InitApply(item),
+                    Change::Added(item) => {
+                        note_version(version, &item);
+                        Event::Apply(item)
+                    }
+                    Change::Deleted(item) => {
+                        note_version(version, &item);
+                        Event::Delete(item)
+                    }
+                    Change::Bookmark(at, ends_list) => {
+                        if !at.is_empty() && (!list || ends_list) {
+                            *version = Some(at);
+                        }
+                        if !(list && ends_list) {
+                            if !list {
+                                sink.heard();
+                            }
+                            continue;
+                        }
+                        list = false;
+                        Event::InitDone
+                    }
+                    Change::Error(status) if status.code == 410 && !list => {
+                        return Err(Ended::Expired);
+                    }
+                    Change::Error(_) if list => {
+                        return Err(Ended::NoStreamingList("the API server gave it up"));
+                    }
+                    Change::Error(status) => {
+                        return Err(Ended::Failed {
+                            doing: "the watch failed",
+                            verb: "watch",
+                            error: CallError::Kube(kube::Error::Api(status)),
+                        });
+                    }
+                    Change::Garbled(what) => return Err(Ended::Garbled(what)),
+                };
+                if !list {
+                    sink.heard();
+                }
+                if !sink.take(event).await {
+                    return Err(Ended::Unheard);
+                }
+            }
+        }
+    }
+}
+
+/// Collects what a single list holds.
+struct Collector<F>(Mutex<F>);
+
+impl<K: Readable, F: FnMut(K) + Send> Sink<K> for Collector<F> {
+    async fn take(&self, event: Event<Item<K>>) -> bool {
+        if let Event::InitApply(Ok(object)) = event {
+            let mut take = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            (*take)(object);
+        }
+        true
+    }
+
+    fn heard(&self) {}
+
+    fn age(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// Lists objects once, one in memory at a time, and passes on those that can be read.
+///
+/// # Errors
+/// Why the list could not be completed.
+pub(super) async fn list_each<K: Readable>(
+    client: &Client,
+    namespace: Option<&str>,
+    labels: &str,
+    take: impl FnMut(K) + Send,
+) -> Result<(), CallError> {
+    let target = Target {
+        path: K::url_path(&(), namespace),
+        labels: labels.to_owned(),
+        page: PAGE,
+    };
+    let listed = target.list(client, &Collector(Mutex::new(take))).await;
+    listed.map(drop).map_err(|ended| match ended {
+        Ended::Failed { error, .. } => error,
+        other => CallError::Kube(kube::Error::Service(other.words().into())),
+    })
+}
+
+/// Remembers the version of an object, from which the next watch begins.
+fn note_version<K: Readable>(version: &mut Option<String>, item: &Item<K>) {
+    let seen = match item {
+        Ok(object) => object.meta().resource_version.clone(),
+        Err(unreadable) => unreadable.metadata.resource_version.clone(),
+    };
+    if seen.is_some() {
+        *version = seen;
+    }
+}
+
+type Body = Pin<Box<dyn AsyncBufRead + Send>>;
+
+async fn open(client: &Client, request: Request<Vec<u8>>) -> Result<Body, CallError> {
+    match timeout(ANSWER_DEADLINE, client.request_stream(request)).await {
+        Ok(body) => Ok(Box::pin(body.map_err(CallError::Kube)?)),
+        Err(_) => Err(CallError::TimedOut(ANSWER_DEADLINE)),
+    }
+}
+
+fn expired_or(doing: &'static str, verb: &'static str, error: CallError) -> Ended {
+    match &error {
+        CallError::Kube(kube::Error::Api(status)) if status.code == 410 => Ended::Expired,
+        _ => Ended::Failed { doing, verb, error },
+    }
+}
+
+fn broken(error: std::io::Error) -> CallError {
+    CallError::Kube(kube::Error::ReadEvents(error))
+}
+
+fn escape_into(target: &mut String, value: &str) {
+    for byte in value.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                target.push(char::from(byte));
+            }
+            _ => target.push_str(&format!("%{byte:02X}")),
+        }
+    }
+}
+
+/// What is in a page beside the items.
+#[derive(Deserialize)]
+struct Page {
+    metadata: PageMeta,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct PageMeta {
+    resource_version: String,
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
+
+/// Splits a watch into lines, of which no more than [`LARGEST`] bytes and a piece are kept.
+#[derive(Default)]
+struct Lines(Vec<u8>);
+
+/// Room that is kept for the next line, in bytes.
+const KEPT: usize = 64 * 1024;
+
+impl Lines {
+    fn feed(&mut self, piece: &[u8], mut take: impl FnMut(&[u8])) {
+        let mut rest = piece;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            match self.0.is_empty() {
+                true if end == 0 => {}
+                true => take(&rest[..end]),
+                false => {
+                    self.keep(&rest[..end]);
+                    take(&self.0);
+                    self.0.clear();
+                    self.0.shrink_to(KEPT);
+                }
+            }
+            rest = &rest[end + 1..];
+        }
+        self.keep(rest);
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.0.len() <= LARGEST {
+            self.0.extend_from_slice(bytes);
+        }
+    }
+}
+
+/// One line of a watch.
+enum Change<K> {
+    /// An object was added or changed.
+    Added(Item<K>),
+    Deleted(Item<K>),
+    /// Everything up to this version was reported; and whether that ends the initial events.
+    Bookmark(String, bool),
+    Error(Box<Status>),
+    Garbled(String),
+}
+
+/// The line as it stands; the type comes first.
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: std::borrow::Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Bookmark {
+    metadata: BookmarkMeta,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct BookmarkMeta {
+    resource_version: String,
+    annotations: Option<std::collections::BTreeMap<String, String>>,
+}
+
+impl<K: Readable> Change<K> {
+    fn read(line: &[u8]) -> Self {
+        if line.len() > LARGEST {
+            return Self::of_huge(line);
+        }
+        let parsed: Line<'_> = match serde_json::from_slice(line) {
+            Ok(parsed) => parsed,
+            Err(error) => return Self::Garbled(error.to_string()),
+        };
+        let object = parsed.object.get();
+        match &*parsed.kind {
+            "ADDED" | "MODIFIED" => Self::Added(read(object.as_bytes())),
+            "DELETED" => Self::Deleted(read(object.as_bytes())),
+            "BOOKMARK" => {
+                let found: Bookmark = serde_json::from_str(object).unwrap_or_default();
+                let annotations = found.metadata.annotations.unwrap_or_default();
+                let ends = annotations.get(INITIAL_EVENTS_END);
+                let ends = ends.is_some_and(|value| value == "true");
+                Self::Bookmark(found.metadata.resource_version, ends)
+            }
+            "ERROR" => match serde_json::from_str(object) {
+                Ok(status) => Self::Error(status),
+                Err(error) => Self::Garbled(error.to_string()),
+            },
+            kind => Self::Garbled(format!("an event of type {kind:?}")),
+        }
+    }
+
+    /// Reads a line of which only the beginning is there.
+    fn of_huge(line: &[u8]) -> Self {
+        const OBJECT: &[u8] = b"\"object\":";
+        let at = line.windows(OBJECT.len()).position(|seen| seen == OBJECT);
+        let Some(at) = at.filter(|at| *at < 64) else {
+            return Self::Garbled("a line without an object".to_owned());
+        };
+        let (head, object) = line.split_at(at);
+        let object = read_beginning(&object[OBJECT.len()..]);
+        match head.windows(7).any(|seen| seen == b"DELETED") {
+            true => Self::Deleted(object),
+            false => Self::Added(object),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::k8s::Pod;
+
+    #[test]
+    fn lines_come_out_whole_in_whatever_pieces_they_arrive() {
+        let text = b"{\"a\":1}\n\n{\"b\":2}\n{\"c\"";
+        for size in [1, 2, 5, text.len()] {
+            let (mut lines, mut found) = (Lines::default(), Vec::new());
+            for piece in text.chunks(size) {
+                lines.feed(piece, |line| found.push(line.to_vec()));
+            }
+            assert_eq!(found, [&b"{\"a\":1}"[..], b"{\"b\":2}"], "{size}");
+            assert_eq!(lines.0, b"{\"c\"");
+        }
+    }
+
+    #[test]
+    fn a_huge_object_is_named_and_its_end_is_not_kept() {
+        let padding = "x".repeat(3 * LARGEST);
+        let line = format!(
+            "{{\"type\":\"MODIFIED\",\"object\":{{\"metadata\":{{\"name\":\"huge\",\"namespace\":\"shop\",\"uid\":\"u\",\
+             \"resourceVersion\":\"7\"}},\"spec\":{{\"nodeName\":\"n1\"}},\"status\":{{\"message\":\"{padding}\"}}}}}}\n"
+        );
+        let (mut lines, mut found) = (Lines::default(), Vec::new());
+        for piece in line.as_bytes().chunks(1 << 16) {
+            lines.feed(piece, |line| found.push(Change::<Pod>::read(line)));
+            assert!(lines.0.len() <= LARGEST + (1 << 16));
+        }
+        let [Change::Added(Err(unreadable))] = &found[..] else {
+            panic!("not one object that cannot be read");
+        };
+        assert_eq!(unreadable.metadata.name.as_deref(), Some("huge"));
+        assert_eq!(unreadable.metadata.resource_version.as_deref(), Some("7"));
+        assert_eq!(unreadable.node.as_deref(), Some("n1"));
+        assert_eq!(unreadable.reason.word(), "TooLarge");
+    }
+
+    #[test]
+    fn requests_are_escaped() {
+        let target = Target {
+            path: "/api/v1/pods".to_owned(),
+            labels: "app in (a,b),!old".to_owned(),
+            page: 5,
+        };
+        let request = target.request(&[("limit", "5"), ("continue", "a+b/c=")]);
+        assert_eq!(
+            request.uri().to_string(),
+            "/api/v1/pods?labelSelector=app%20in%20%28a%2Cb%29%2C%21old&limit=5&continue=a%2Bb%2Fc%3D"
+        );
+    }
+}

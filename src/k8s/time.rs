@@ -1,0 +1,58 @@
+//! Times of API objects, clamped to what can be calculated with.
+//!
+//! Go writes years up to 9999, and the API server accepts any of them from a kubelet. [`Timestamp`] ends some hours before
+//! that year does, and a sum with a timestamp near its end overflows.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Deserializer};
+
+use super::text::Text;
+
+/// Latest time that an object can have: 9000-01-01T00:00:00Z. A later one is read as this one.
+const LATEST: Timestamp = Timestamp::constant(221_845_392_000, 0);
+
+/// Year in which a [`Timestamp`] ends.
+const LAST_YEAR: &str = "9999-";
+
+/// Reads an RFC 3339 time.
+///
+/// # Errors
+/// When the text is not a time.
+pub(super) fn read(text: &str) -> Result<Time, k8s_openapi::jiff::Error> {
+    match text.parse::<Timestamp>() {
+        Ok(time) => Ok(Time(time.min(LATEST))),
+        Err(_) if text.starts_with(LAST_YEAR) => Ok(Time(LATEST)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads a field that holds a time, `null` or nothing.
+pub(crate) fn optional<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Time>, D::Error> {
+    let text = Option::<Text<'de>>::deserialize(deserializer)?;
+    let time = text.map(|Text(text)| read(&text));
+    time.transpose().map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_cannot_be_calculated_with_are_clamped() {
+        for (text, expected) in [
+            ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),
+            ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"),
+            ("9000-01-01T00:00:01Z", "9000-01-01T00:00:00Z"),
+            ("9999-12-31T23:59:59Z", "9000-01-01T00:00:00Z"),
+            ("9999-12-31T23:59:59.999999Z", "9000-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(read(text).unwrap().0.to_string(), expected, "{text}");
+        }
+        for text in ["", "tomorrow", "10000-01-01T00:00:00Z"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}
