@@ -223,6 +223,9 @@ impl Index {
                 let meta = &unreadable.metadata;
                 let owner = meta.owner_references.iter().flatten().next()?;
                 let key = self.uids.get(&*owner.uid).cloned()?;
+                if meta.namespace.as_deref() != Some(&*key.namespace) {
+                    return None;
+                }
                 let name = meta.name.as_deref()?;
                 self.note_unreadable_revision(&owner.uid, name, &unreadable.error);
                 Some(key)

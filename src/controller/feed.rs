@@ -559,7 +559,8 @@ impl Feed {
         let of_member = |meta: &ObjectMeta| {
             let owner = meta.owner_references.iter().flatten().next()?;
             let key = index.key_of(&owner.uid)?;
-            members.contains_key(key).then(|| owner.uid.clone())
+            let is_at_home = meta.namespace.as_deref() == Some(&*key.namespace);
+            (is_at_home && members.contains_key(key)).then(|| owner.uid.clone())
         };
         let meta = |item: &Item<k8s::ControllerRevision>| match item {
             Ok(revision) => revision.metadata.clone(),
@@ -761,7 +762,9 @@ impl GroupWatch {
     fn owner_of(&self, index: &Index, pod: &ObjectMeta) -> Option<SetKey> {
         let mut owners = pod.owner_references.iter().flatten();
         let key = owners.find_map(|owner| index.key_of(&owner.uid))?;
-        self.group.members.contains_key(key).then(|| key.clone())
+        // A UID can be named in any namespace, but owns nothing outside its own.
+        let is_at_home = pod.namespace.as_deref() == Some(&*key.namespace);
+        (is_at_home && self.group.members.contains_key(key)).then(|| key.clone())
     }
 
     /// Its DaemonSets in the namespace of the pod.

@@ -424,6 +424,7 @@ impl SetRecord {
             return;
         }
         let uid = PodUid::from(meta.uid.as_deref().unwrap_or_default());
+        self.forget_unreadable(&uid);
         let pod = UnreadablePod {
             name: meta.name.as_deref().unwrap_or_default().into(),
             node: node.or_else(|| self.pods.place_of(&uid).cloned()),

@@ -2,6 +2,7 @@
 
 mod crowd;
 mod ended;
+mod hostile;
 mod pending;
 mod place;
 mod pod_problem;
