@@ -123,10 +123,10 @@ pub(super) async fn large_revisions_of_no_daemonset(plane: &Plane) -> anyhow::Re
     .await
 }
 
-/// Every Advanced DaemonSet is managed, and its pods are made from its template. So one copy of each template is allowed.
+/// Every Advanced DaemonSet is managed, and its pods and its revision are made from its template. So two copies of each are allowed.
 pub(super) async fn large_advanced_daemonsets(plane: &Plane) -> anyhow::Result<()> {
     let (objects, kilobytes) = (20, 1000);
-    let templates = 20 * 1000;
+    let templates = 2 * 20 * 1000;
     weigh(
         plane,
         "large-advanced",
