@@ -349,3 +349,32 @@ fn is_denied(error: &watcher::Error) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused() -> watcher::Result<Event<Pod>> {
+        let status = kube::core::Status::failure("away", "ServiceUnavailable").with_code(503);
+        Err(watcher::Error::WatchError(Box::new(status)))
+    }
+
+    /// Every attempt to list begins with an event of its own, which says nothing about the API server.
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_while_lists_begin_and_fail_and_start_anew_once_something_is_told() {
+        let attempt = || [Ok(Event::Init), refused()];
+        let attempts = (0..7).flat_map(|_| attempt());
+        let told = attempts.chain([Ok(Event::InitDone), refused(), refused()]);
+        let mut events = patient(futures::stream::iter(told)).boxed();
+        let mut pauses = Vec::new();
+        let mut last = Instant::now();
+        while let Some(event) = events.next().await {
+            if last.elapsed() > Duration::ZERO {
+                pauses.push(last.elapsed().as_millis());
+            }
+            last = Instant::now();
+            drop(event);
+        }
+        assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 10_000, 10_000, 500]);
+    }
+}
