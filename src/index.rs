@@ -31,6 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::core::eligibility::Obstacle;
@@ -205,10 +206,10 @@ impl Index {
     pub fn take_listed_node(&mut self, node: &Item<k8s::Node>, now: Timestamp) -> Vec<SetKey> {
         match node {
             Ok(node) => self.apply_node(node, now),
-            Err(unreadable) => match unreadable.metadata.name.as_deref() {
-                Some(name) => self.note_unreadable_node(name),
-                None => Vec::new(),
-            },
+            Err(unreadable) => {
+                let name = unreadable.metadata.name.as_deref();
+                name.map_or_else(Vec::new, |name| self.note_unreadable_node(name))
+            }
         }
     }
 
@@ -374,14 +375,10 @@ impl Index {
         self.wanted = fixed.map(|image| image.key).collect();
     }
 
-    /// Forgets a ControllerRevision; names the DaemonSet that it belonged to.
-    pub fn delete_revision(&mut self, revision: &k8s::ControllerRevision) -> Option<SetKey> {
-        let owner = revision.metadata.owner_references.iter().flatten().next()?;
-        self.delete_revision_of(&owner.uid, revision.metadata.name.as_deref()?)
-    }
-
-    /// Forgets a ControllerRevision of this owner, readable or not; names the DaemonSet that it belonged to.
-    pub fn delete_revision_of(&mut self, owner: &str, name: &str) -> Option<SetKey> {
+    /// Forgets the ControllerRevision with this metadata, readable or not; names the DaemonSet that it belonged to.
+    pub fn delete_revision(&mut self, meta: &ObjectMeta) -> Option<SetKey> {
+        let owner = &*meta.owner_references.iter().flatten().next()?.uid;
+        let name = meta.name.as_deref()?;
         let was_unreadable = self.unreadable_revisions.contains_key(owner);
         self.forget_unreadable_revision(owner, name);
         let removed = self.revisions.get_mut(owner).and_then(|owned| {

@@ -27,6 +27,6 @@ pub use daemonset::{
 };
 pub use go_json::go_json;
 pub use node::{Node, NodeSpec, NodeStatus, NodeTaint};
-pub use object::{Item, Listed, Readable, Unreadable, UnreadableReason};
+pub use object::{Item, Listed, Readable, Unreadable, UnreadableReason, meta_of};
 pub use pod::{Container, ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, StateDetail};
 pub use revision::{ControllerRevision, Template};

@@ -123,8 +123,7 @@ impl CacheWatch {
 
     /// Age of what it reported, if that is too old to be acted upon.
     pub(super) fn stale(&self) -> Option<Duration> {
-        let heard = self.heard.as_ref()?;
-        heard.is_stale().then(|| heard.age())
+        self.heard.as_ref()?.stale()
     }
 }
 
@@ -360,7 +359,7 @@ struct Queue<F> {
     resource: &'static str,
     heard: Heard,
     input: F,
-    /// Whether anything was reported since that was last asked.
+    /// Set by each report, and cleared when an attempt ends.
     reported: AtomicBool,
     /// Bounds the lists that are read at once.
     lists: Option<Arc<Semaphore>>,
@@ -479,7 +478,7 @@ impl<K: Readable, F: Fn(Event<Item<K>>) -> Input + Send + Sync> Sink<K> for Queu
     }
 }
 
-/// The same event of the DaemonSet that is read in an Advanced one.
+/// Converts an event about an Advanced DaemonSet, which is decided upon as a DaemonSet with fields.
 fn as_daemonset(event: Event<Item<AdvancedDaemonSet>>) -> Event<Item<DaemonSet>> {
     let as_set = |item: Item<AdvancedDaemonSet>| item.map(DaemonSet::from);
     match event {

@@ -15,7 +15,7 @@ use super::groups::Group;
 use super::kinds::{Kinds, resource_of};
 use crate::core::PodUid;
 use crate::index::{Index, RequeueDelay, SetChange, SetKey, SetKind};
-use crate::k8s::{self, Item, Unreadable, UnreadableReason};
+use crate::k8s::{self, Item, Unreadable, UnreadableReason, meta_of};
 
 /// What is watched in the whole cluster; nothing is decided before all of it has been listed.
 pub(super) const CLUSTER_WIDE: [&str; 2] = ["nodes", "controllerrevisions"];
@@ -41,7 +41,7 @@ pub(super) struct Feed {
 /// A watch whose data is too old to be acted upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StaleWatch {
-    /// What it watches.
+    /// Resource that is watched.
     pub(super) resource: &'static str,
     /// Time since it was last heard.
     pub(super) age: Duration,
@@ -133,12 +133,12 @@ pub(super) struct FeedOutcome {
     pub(super) complete: Vec<&'static str>,
     /// An object that cannot be read, of this resource, if that is news.
     pub(super) unreadable: Option<(&'static str, Box<Unreadable>)>,
-    /// How many objects cannot be read may have changed.
+    /// Set when the number of unreadable objects may have changed.
     pub(super) recount: bool,
 }
 
 impl FeedOutcome {
-    /// Both outcomes of one event, of which `self` is about unreadable objects.
+    /// Joins both outcomes of one event, of which `self` is about unreadable objects.
     fn and(self, rest: Self) -> Self {
         Self {
             unreadable: self.unreadable,
@@ -255,22 +255,21 @@ impl Feed {
 
     /// The first watch that a decision about this DaemonSet rests on and whose data is too old.
     pub(super) fn stale(&self, key: &SetKey) -> Option<StaleWatch> {
-        let stale = |resource, age| Some(StaleWatch { resource, age });
-        let nodes = self.nodes_watch.as_ref().and_then(CacheWatch::stale);
-        if let Some(age) = nodes {
-            return stale("nodes", age);
-        }
-        let kind = resource_of(key.kind);
-        if let Some(age) = self.caches.stale(kind) {
-            return stale(kind, age);
-        }
+        let of_cluster = ["nodes", resource_of(key.kind)].into_iter();
+        let of_cluster = of_cluster.map(|resource| (resource, self.caches.stale(resource)));
         let mut groups = self.groups.iter();
-        let group = groups.find(|known| known.group.members.contains_key(key))?;
-        if let Some(age) = group.pods.watch.stale() {
-            return stale("pods", age);
-        }
-        let age = group.revisions.watch.stale()?;
-        stale("controllerrevisions", age)
+        let group = groups.find(|known| known.group.members.contains_key(key));
+        let of_group = group.into_iter().flat_map(|known| {
+            let (pods, revisions) = (known.pods.watch.stale(), known.revisions.watch.stale());
+            [("pods", pods), ("controllerrevisions", revisions)]
+        });
+        let mut all = of_cluster.chain(of_group);
+        all.find_map(|(resource, age)| {
+            Some(StaleWatch {
+                resource,
+                age: age?,
+            })
+        })
     }
 
     /// Resources of which a watch was not heard for too long, with the age of what it told.
@@ -283,7 +282,7 @@ impl Feed {
         self.unreadable.counts()
     }
 
-    /// Follows which objects of a watch cannot be read; `outcome` is what the event led to otherwise.
+    /// Follows which objects of a watch cannot be read. `salvaged` returns why an object was read only in part.
     fn follow_unreadable<K: kube::Resource>(
         &mut self,
         watch: WatchId,
@@ -317,10 +316,7 @@ impl Feed {
     }
 
     fn forget_unreadable<K: kube::Resource>(&mut self, watch: WatchId, item: &Item<K>) -> bool {
-        let meta = match item {
-            Ok(object) => object.meta(),
-            Err(unreadable) => &unreadable.metadata,
-        };
+        let meta = meta_of(item);
         let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref());
         self.unreadable.forget(watch, namespace, name)
     }
@@ -358,10 +354,7 @@ impl Feed {
         event: Event<Item<k8s::Node>>,
         now: Timestamp,
     ) -> FeedOutcome {
-        let name = |item: &Item<k8s::Node>| match item {
-            Ok(node) => node.metadata.name.clone(),
-            Err(unreadable) => unreadable.metadata.name.clone(),
-        };
+        let name = |item| meta_of::<k8s::Node>(item).name.clone();
         match event {
             Event::Init => self.nodes.begin(),
             Event::InitApply(item) => {
@@ -562,30 +555,23 @@ impl Feed {
             let is_at_home = meta.namespace.as_deref() == Some(&*key.namespace);
             (is_at_home && members.contains_key(key)).then(|| owner.uid.clone())
         };
-        let meta = |item: &Item<k8s::ControllerRevision>| match item {
-            Ok(revision) => revision.metadata.clone(),
-            Err(unreadable) => unreadable.metadata.clone(),
-        };
         let is_listed = matches!(event, Event::InitApply(_));
         match event {
             Event::Init => known.revisions.begin(now),
             Event::InitApply(item) | Event::Apply(item) => {
-                let meta = meta(&item);
-                let Some(owner) = of_member(&meta) else {
+                let meta = meta_of(&item);
+                let Some(owner) = of_member(meta) else {
                     return FeedOutcome::default();
                 };
-                let name = meta.name.unwrap_or_default();
-                let concerned = index.take_listed_revision(&item);
                 if is_listed {
+                    let name = meta.name.clone().unwrap_or_default();
                     known.revisions.listing.seen.insert((owner, name));
                 }
+                let concerned = index.take_listed_revision(&item);
                 return FeedOutcome::of(RequeueDelay::Zero, concerned);
             }
             Event::Delete(item) => {
-                let meta = meta(&item);
-                let owner = meta.owner_references.iter().flatten().next();
-                let concerned = owner
-                    .and_then(|owner| index.delete_revision_of(&owner.uid, meta.name.as_deref()?));
+                let concerned = index.delete_revision(meta_of(&item));
                 return FeedOutcome::of(RequeueDelay::Zero, concerned);
             }
             Event::InitDone => {

@@ -23,7 +23,7 @@ pub(super) const WATCH_TIMEOUT: u32 = 60;
 /// which the next watch has to be heard.
 pub(super) const STALE_AFTER: Duration = Duration::from_secs(WATCH_TIMEOUT as u64 + 15);
 
-/// When a watch was last heard. Cheap to clone; all clones are one.
+/// Moment at which a watch was last heard. Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
 pub(super) struct Heard(Arc<Mutex<Moment>>, Clock);
 
@@ -59,9 +59,9 @@ impl Heard {
         instant.elapsed().max(by_wall.unwrap_or_default())
     }
 
-    /// Whether what the watch reported is too old to be acted upon.
-    pub(super) fn is_stale(&self) -> bool {
-        self.age() >= STALE_AFTER
+    /// Age of what the watch reported, if that is too old to be acted upon.
+    pub(super) fn stale(&self) -> Option<Duration> {
+        Some(self.age()).filter(|age| *age >= STALE_AFTER)
     }
 
     fn moment(&self) -> std::sync::MutexGuard<'_, Moment> {
@@ -134,10 +134,10 @@ mod tests {
         let first = ages.follow("pods", &clock);
         tokio::time::sleep(STALE_AFTER).await;
         let second = ages.follow("pods", &clock);
-        assert!(first.is_stale() && !second.is_stale());
+        assert!(first.stale().is_some() && second.stale().is_none());
         assert_eq!(ages.by_resource()["pods"], STALE_AFTER);
         first.note();
-        assert!(!first.is_stale());
+        assert_eq!(first.stale(), None);
         tokio::time::sleep(Duration::from_secs(1)).await;
         drop(first);
         assert_eq!(ages.by_resource()["pods"], Duration::from_secs(1));
@@ -150,7 +150,7 @@ mod tests {
         let heard = Heard::new(&Clock::System);
         let hour = Duration::from_secs(3600);
         heard.moment().wall = Timestamp::now() - hour;
-        assert!(heard.is_stale());
+        assert!(heard.stale().is_some());
         heard.moment().wall = Timestamp::now() + hour;
         assert_eq!(heard.age(), Duration::ZERO);
     }

@@ -271,7 +271,7 @@ impl Metrics {
             .inc();
     }
 
-    /// Where watches note when they were last heard.
+    /// Returns the ages that watches keep up to date.
     pub(super) fn watch_ages(&self) -> WatchAges {
         self.watch_ages.clone()
     }

@@ -21,7 +21,7 @@ use super::freshness::{STALE_AFTER, WATCH_TIMEOUT};
 use crate::k8s::client::{CallError, Failure};
 use crate::k8s::json_list::ListSplitter;
 use crate::k8s::object::{LARGEST, read, read_beginning};
-use crate::k8s::{Item, Readable};
+use crate::k8s::{Item, Readable, meta_of};
 
 /// Objects per page of a list: few enough for the API server, which reads a page as a whole.
 pub(super) const PAGE: u32 = 100;
@@ -33,7 +33,7 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
 const PAGE_SILENCE: Duration = Duration::from_secs(75);
 
 /// A streaming list that is silent for so long is replaced by pages: the API server may not be able to complete it.
-pub(super) const LIST_SILENCE: Duration = Duration::from_secs(15);
+const LIST_SILENCE: Duration = Duration::from_secs(15);
 
 /// Shortest time after which the API server is asked to end a watch, in seconds.
 const SHORTEST_WATCH: u32 = 2;
@@ -50,7 +50,7 @@ pub(super) enum Ended {
     NoStreamingList(&'static str),
     /// A call failed.
     Failed {
-        /// What was done: `cannot list` and the like.
+        /// Attempt that failed, such as `cannot list`.
         doing: &'static str,
         /// The verb of a role: `list` or `watch`.
         verb: &'static str,
@@ -66,7 +66,7 @@ pub(super) enum Ended {
 }
 
 impl Ended {
-    /// Its meaning.
+    /// Returns the class of the failure.
     pub(super) fn failure(&self) -> Failure {
         match self {
             Self::Failed { error, .. } => error.failure(),
@@ -75,7 +75,7 @@ impl Ended {
         }
     }
 
-    /// What happened, for the log.
+    /// Returns a sentence for the log.
     pub(super) fn words(&self) -> String {
         match self {
             Self::Expired => "the API server no longer knows what happened since".to_owned(),
@@ -100,7 +100,7 @@ pub(super) trait Sink<K> {
     fn age(&self) -> Duration;
 }
 
-/// Where a resource is, and which part of it is of interest.
+/// Collection of objects, and the part of it that is of interest.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     /// Path of the collection.
@@ -364,12 +364,8 @@ pub(super) async fn list_each<K: Readable>(
 
 /// Remembers the version of an object, from which the next watch begins.
 fn note_version<K: Readable>(version: &mut Option<String>, item: &Item<K>) {
-    let seen = match item {
-        Ok(object) => object.meta().resource_version.clone(),
-        Err(unreadable) => unreadable.metadata.resource_version.clone(),
-    };
-    if seen.is_some() {
-        *version = seen;
+    if let Some(seen) = &meta_of(item).resource_version {
+        *version = Some(seen.clone());
     }
 }
 
@@ -404,7 +400,7 @@ fn escape_into(target: &mut String, value: &str) {
     }
 }
 
-/// What is in a page beside the items.
+/// Part of a page beside the items.
 #[derive(Deserialize)]
 struct Page {
     metadata: PageMeta,
@@ -530,8 +526,145 @@ impl<K: Readable> Change<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use bytes::Bytes;
+    use futures::{StreamExt as _, TryStreamExt as _};
+    use http::{Response, StatusCode};
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
+    use tokio::time::Instant;
+
     use super::*;
     use crate::k8s::Pod;
+
+    const POD: &str =
+        r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"3"}}}"#;
+    const END: &str = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+    const GONE: &str = r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","message":"too old","reason":"Expired","code":410}}"#;
+
+    /// What follows the lines of a watch.
+    #[derive(Clone, Copy)]
+    enum Then {
+        Silence,
+        End,
+        Break,
+    }
+
+    /// Counts the events of a watch.
+    #[derive(Default)]
+    struct Counter {
+        events: AtomicUsize,
+        heard: AtomicUsize,
+    }
+
+    impl Sink<Pod> for Counter {
+        async fn take(&self, event: Event<Item<Pod>>) -> bool {
+            let counts = !matches!(event, Event::Init);
+            self.events.fetch_add(counts.into(), Ordering::Relaxed);
+            true
+        }
+
+        fn heard(&self) {
+            self.heard.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn age(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    /// A client for a server that answers each watch with these lines.
+    fn client(code: u16, lines: &[&'static str], then: Then) -> Client {
+        let lines: Vec<&'static str> = lines.to_vec();
+        let answer = move |request: Request<kube::client::Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            assert_eq!(
+                query.contains("resourceVersion="),
+                !query.contains("sendInitialEvents"),
+                "a list of the moment of the request has no version: {query}"
+            );
+            let pieces = lines
+                .clone()
+                .into_iter()
+                .map(|line| Ok(Bytes::from(format!("{line}\n"))));
+            let pieces = futures::stream::iter(pieces);
+            let rest: futures::stream::BoxStream<'static, Result<Bytes, std::io::Error>> =
+                match then {
+                    Then::Silence => futures::stream::pending().boxed(),
+                    Then::End => futures::stream::empty().boxed(),
+                    Then::Break => {
+                        let broken = Err(std::io::Error::other("reset"));
+                        futures::stream::iter([broken]).boxed()
+                    }
+                };
+            let body = StreamBody::new(pieces.chain(rest).map_ok(Frame::data));
+            let mut response = Response::new(body);
+            *response.status_mut() = StatusCode::from_u16(code).unwrap();
+            async move { Ok::<_, Infallible>(response) }
+        };
+        Client::new(tower::service_fn(answer), "default")
+    }
+
+    /// How a watch ends, after which time, how many events and how often it was heard.
+    async fn ending(
+        client: Client,
+        mut version: Option<String>,
+    ) -> (Result<(), Ended>, Duration, usize, usize) {
+        let target = Target {
+            path: "/api/v1/pods".to_owned(),
+            labels: String::new(),
+            page: PAGE,
+        };
+        let (counter, began) = (Counter::default(), Instant::now());
+        let ended = target.watch(&client, &counter, &mut version).await;
+        let counts = [&counter.events, &counter.heard].map(|count| count.load(Ordering::Relaxed));
+        (ended, began.elapsed(), counts[0], counts[1])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_streaming_list_without_an_end_is_given_up_and_one_that_is_over_is_asked_for_anew() {
+        let list = |lines: &[&'static str], then| ending(client(200, lines, then), None);
+        let (ended, after, events, heard) = list(&[POD], Then::Silence).await;
+        assert!(matches!(ended, Err(Ended::NoStreamingList(_))), "{ended:?}");
+        assert_eq!((after, events, heard), (LIST_SILENCE, 1, 0));
+        // It broke off, ended, or was given up by the API server.
+        for (lines, then) in [
+            (&[POD][..], Then::Break),
+            (&[POD], Then::End),
+            (&[GONE], Then::Silence),
+        ] {
+            let (ended, after, _, heard) = list(lines, then).await;
+            assert!(matches!(ended, Err(Ended::NoStreamingList(_))), "{ended:?}");
+            assert_eq!((after, heard), (Duration::ZERO, 0));
+        }
+        // No answer at all is no reason: the server is away.
+        let (ended, ..) = ending(client(503, &[], Then::End), None).await;
+        let unreachable = matches!(&ended, Err(ended @ Ended::Failed { .. }) if ended.failure() == Failure::Unreachable);
+        assert!(unreachable, "{ended:?}");
+        let (ended, ..) = ending(client(422, &[], Then::End), None).await;
+        assert!(matches!(ended, Err(Ended::NoStreamingList(_))), "{ended:?}");
+        // All of it arrived: from then on the watch is heard, and may be silent as long as data is fresh.
+        let (ended, after, events, heard) = list(&[POD, END], Then::Silence).await;
+        assert!(matches!(ended, Err(Ended::Silent(_))), "{ended:?}");
+        assert_eq!((after, events, heard), (STALE_AFTER, 2, 1));
+        let (ended, ..) = list(&[END, GONE], Then::Silence).await;
+        assert!(matches!(ended, Err(Ended::Expired)), "{ended:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_is_heard_by_its_events_its_bookmarks_and_its_orderly_end() {
+        let bookmark = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#;
+        let from = || Some("2".to_owned());
+        let (ended, _, events, heard) =
+            ending(client(200, &[POD, bookmark], Then::End), from()).await;
+        assert!(ended.is_ok(), "{ended:?}");
+        assert_eq!((events, heard), (1, 3));
+        let (ended, _, _, heard) = ending(client(200, &[], Then::Break), from()).await;
+        assert!(matches!(ended, Err(Ended::Failed { .. })), "{ended:?}");
+        assert_eq!(heard, 0);
+    }
 
     #[test]
     fn lines_come_out_whole_in_whatever_pieces_they_arrive() {

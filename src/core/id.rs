@@ -68,6 +68,16 @@ pub enum RevisionState {
     Unknown(RevisionUnknown),
 }
 
+impl RevisionState {
+    /// Returns the current revision; `None` while it is not known.
+    pub fn current(&self) -> Option<&Revision> {
+        match self {
+            Self::Current(revision) => Some(revision),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
 /// Why the current revision is not known. It is the newest ControllerRevision whose template is that of the DaemonSet
 /// (Kubernetes, `constructHistory` in `pkg/controller/daemon/update.go`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

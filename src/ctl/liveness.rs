@@ -19,11 +19,13 @@ use tokio::time::{Instant, sleep_until};
 
 use super::access::Access;
 use super::error::CliError;
+use super::told::wrote_after;
 use crate::clock::Clock;
 use crate::core::names::{KRUISE_LEASE, LEASE};
 use crate::core::remedy::LOOK_FOR_IT;
 use crate::core::{Action, instant};
 use crate::index::SetKey;
+use crate::k8s::Condition;
 use crate::k8s::client::{CallError, Failure, within};
 use crate::task::Task;
 
@@ -76,6 +78,16 @@ impl ControllerLiveness {
         match self {
             Self::Silent { since, .. } | Self::Idle { since, .. } => Some(*since),
             _ => None,
+        }
+    }
+
+    /// Corrects what the Lease tells by other signs: a controller that runs without an election lets an old Lease lie, but writes
+    /// conditions, and while Kruise's manager makes the pods, ours is not needed.
+    pub(super) fn with_signs(self, conditions: &[Condition], is_of_kruise: bool) -> Self {
+        let wrote = |since| wrote_after(conditions, since);
+        match is_of_kruise || self.silent_since().is_some_and(wrote) {
+            true => Self::Lately,
+            false => self,
         }
     }
 

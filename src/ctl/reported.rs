@@ -9,7 +9,6 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::code::Code;
 use super::liveness::ControllerLiveness;
-use super::told::wrote_after;
 use super::view::ClusterView;
 use crate::core::messages::{NATIVE_BEHIND, behind_words};
 use crate::core::names::{
@@ -123,22 +122,14 @@ impl ReportedRollout {
         })
     }
 
-    /// Takes in what the Lease tells, as [`RolloutSnapshot`](super::snapshot::RolloutSnapshot) does.
+    /// Takes in what the Lease tells.
     pub(super) fn note_liveness(&mut self, liveness: ControllerLiveness) {
-        let wrote = |since| wrote_after(&self.conditions, since);
-        let is_at_work = self.is_of_kruise || liveness.silent_since().is_some_and(wrote);
-        self.liveness = match is_at_work {
-            true => ControllerLiveness::Lately,
-            false => liveness,
-        };
+        self.liveness = liveness.with_signs(&self.conditions, self.is_of_kruise);
     }
 
     /// The revision that nodes should run; `None` while it is not known.
     pub(super) fn revision(&self) -> Option<&Revision> {
-        match &self.revision {
-            RevisionState::Current(revision) => Some(revision),
-            RevisionState::Unknown(_) => None,
-        }
+        self.revision.current()
     }
 
     /// The pause that its settings ask for, while it holds.

@@ -23,28 +23,10 @@ whether Kruise's manager runs, list the Lease kruise-manager. Whoever may not se
 mod tests {
     use std::collections::BTreeSet;
 
-    use serde::Deserialize;
     use serde_json::json;
 
     use crate::ctl::tests::CtlWorld;
-
-    /// A role of the manifests.
-    #[derive(Deserialize)]
-    struct Role {
-        metadata: Metadata,
-        rules: Vec<Rule>,
-    }
-
-    #[derive(Deserialize)]
-    struct Metadata {
-        name: String,
-    }
-
-    #[derive(Deserialize)]
-    struct Rule {
-        resources: Vec<String>,
-        verbs: Vec<String>,
-    }
+    use crate::k8s::permission::testing::{Rule, rules_of};
 
     type Granted = BTreeSet<(String, String)>;
 
@@ -54,19 +36,13 @@ mod tests {
     }
 
     fn granted_by(file: &str, name: &str) -> Granted {
-        let roles = file.split("\n---\n").map(|role| {
-            let role: Role = serde_saphyr::from_str(role).unwrap();
-            role
-        });
-        let mut roles = roles.filter(|role| role.metadata.name == name);
-        let rules = roles.next().unwrap().rules;
         let of_rule = |rule: &Rule| {
             let all = rule.resources.iter();
             let all =
                 all.flat_map(|what| rule.verbs.iter().map(|verb| (verb.clone(), what.clone())));
             all.collect::<Vec<_>>()
         };
-        rules.iter().flat_map(of_rule).collect()
+        rules_of(file, name).iter().flat_map(of_rule).collect()
     }
 
     const ADVANCED: &str = include_str!("../../manifests/components/advanced/people.yaml");

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::code::Code;
 use super::liveness::ControllerLiveness;
-use super::told::{blocked_since, incomplete_since, wrote_after};
+use super::told::{blocked_since, incomplete_since};
 use super::view::ClusterView;
 use crate::core::messages::rollout::{RolloutView, SetName};
 use crate::core::messages::{BLOCKED, RolloutStatus, StatusSentence, message};
@@ -114,23 +114,14 @@ impl RolloutSnapshot {
         })
     }
 
-    /// Takes in what the Lease tells. A controller that runs without an election lets an old one lie; the conditions that it
-    /// writes show that it is at work. While Kruise's manager makes the pods, nobody waits for ours.
+    /// Takes in what the Lease tells.
     pub(super) fn note_liveness(&mut self, liveness: ControllerLiveness) {
-        let wrote = |since| wrote_after(&self.conditions, since);
-        let is_at_work = self.is_of_kruise || liveness.silent_since().is_some_and(wrote);
-        self.liveness = match is_at_work {
-            true => ControllerLiveness::Lately,
-            false => liveness,
-        };
+        self.liveness = liveness.with_signs(&self.conditions, self.is_of_kruise);
     }
 
     /// The revision that nodes should run; `None` while it is not known.
     pub(super) fn revision(&self) -> Option<&Revision> {
-        match &self.fleet.revision {
-            RevisionState::Current(revision) => Some(revision),
-            RevisionState::Unknown(_) => None,
-        }
+        self.fleet.revision.current()
     }
 
     /// What sentences are made of.

@@ -535,12 +535,7 @@ impl ClusterView {
                 drop(self.index.take_listed_revision(&revision.item));
             }
             ListedChange::Revision(Deleted(revision)) => {
-                let meta = revision.meta();
-                if let (Some(owner), Some(name)) =
-                    (meta.owner_references.iter().flatten().next(), &meta.name)
-                {
-                    self.index.delete_revision_of(&owner.uid, name);
-                }
+                drop(self.index.delete_revision(revision.meta()));
             }
             ListedChange::Pod(key, Added(pod) | Modified(pod)) => {
                 self.take_pod(&key, &pod, now);

@@ -53,10 +53,7 @@ impl FleetCache {
 
     /// The current revision, as it was when the fleet was made last.
     pub(super) fn revision(&self) -> Option<&Revision> {
-        match &self.basis.as_ref()?.state {
-            RevisionState::Current(revision) => Some(revision),
-            RevisionState::Unknown(_) => None,
-        }
+        self.basis.as_ref()?.state.current()
     }
 
     /// Whether the first fleet is being made.

@@ -150,10 +150,7 @@ fn judge(
         basis,
         ..
     } = *around;
-    let target = match &basis.state {
-        RevisionState::Current(revision) => Some(revision),
-        RevisionState::Unknown(_) => None,
-    };
+    let target = basis.state.current();
     let known = target.and_then(|target| revisions.iter().find(|known| known.hash == *target));
     (kept.made, kept.adopted) = (known.and_then(|known| known.made), basis.adopted);
     // Without any other revision that is kept, pods and the guard still tell that this one replaces another.

@@ -31,6 +31,14 @@ const LONGEST_ERROR: usize = 200;
 /// An object, or what is known of one that cannot be read.
 pub type Item<K> = Result<K, Box<Unreadable>>;
 
+/// Returns the metadata of an object, as far as it could be read.
+pub fn meta_of<K: Resource>(item: &Item<K>) -> &ObjectMeta {
+    match item {
+        Ok(object) => object.meta(),
+        Err(unreadable) => &unreadable.metadata,
+    }
+}
+
 /// Why an object cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UnreadableReason {
@@ -306,14 +314,8 @@ pub struct Listed<K> {
 
 impl<K: Readable> Listed<K> {
     fn new(item: Item<K>) -> Self {
-        let metadata = match &item {
-            Ok(object) => object.meta().clone(),
-            Err(unreadable) => unreadable.metadata.clone(),
-        };
-        Self {
-            item,
-            metadata: Box::new(metadata),
-        }
+        let metadata = Box::new(meta_of(&item).clone());
+        Self { item, metadata }
     }
 }
 

@@ -117,20 +117,35 @@ pub(crate) mod testing {
 
     use super::*;
 
+    /// A role of the manifests.
     #[derive(Deserialize)]
-    struct Role {
+    pub(crate) struct Role {
+        pub(crate) metadata: Metadata,
         #[serde(default)]
-        rules: Vec<Rule>,
+        pub(crate) rules: Vec<Rule>,
+    }
+
+    #[derive(Deserialize)]
+    pub(crate) struct Metadata {
+        pub(crate) name: String,
     }
 
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Rule {
-        api_groups: Vec<String>,
-        resources: Vec<String>,
+    pub(crate) struct Rule {
+        pub(crate) api_groups: Vec<String>,
+        pub(crate) resources: Vec<String>,
         #[serde(default)]
-        resource_names: Vec<String>,
-        verbs: Vec<String>,
+        pub(crate) resource_names: Vec<String>,
+        pub(crate) verbs: Vec<String>,
+    }
+
+    /// Rules of the role of that name among those in a file.
+    pub(crate) fn rules_of(file: &str, name: &str) -> Vec<Rule> {
+        let roles = file.split("\n---\n");
+        let mut roles = roles.map(|role| serde_saphyr::from_str::<Role>(role).expect("a role"));
+        let role = roles.find(|role| role.metadata.name == name);
+        role.expect("a role of that name").rules
     }
 
     /// Every (scope, group, resource, verb) that a role in that file grants.

@@ -168,7 +168,7 @@ fn take(index: &mut Index, key: &SetKey, clock: &Clock, event: PictureEvent) {
             index.apply_revision(&revision);
         }
         PictureEvent::Revision(Event::Delete(revision)) => {
-            index.delete_revision(&revision);
+            index.delete_revision(&revision.metadata);
         }
         PictureEvent::Pod(Event::Apply(pod) | Event::InitApply(pod)) => {
             index.apply_pod(key, &pod, now);

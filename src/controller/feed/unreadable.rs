@@ -21,18 +21,18 @@ pub(super) struct UnreadableObjects(BTreeMap<WatchId, BTreeMap<ObjectName, Known
 struct Known {
     reason: UnreadableReason,
     uid: Option<String>,
-    /// Whether the complete list that arrives, if any, holds it.
+    /// Set when the list that arrives now holds the object.
     is_listed: bool,
 }
 
 impl UnreadableObjects {
-    /// A complete list of a watch begins.
+    /// Takes in the beginning of a list.
     pub(super) fn begin(&mut self, watch: WatchId) {
         let known = self.0.get_mut(&watch).into_iter().flatten();
         known.for_each(|(_, known)| known.is_listed = false);
     }
 
-    /// Remembers an object; whether that is news.
+    /// Remembers an object; returns true when it was not known for this reason.
     pub(super) fn note(&mut self, watch: WatchId, object: &Unreadable) -> bool {
         let meta = &object.metadata;
         let name = name_of(meta.namespace.as_deref(), meta.name.as_deref());
@@ -50,7 +50,7 @@ impl UnreadableObjects {
         !known.insert(name, now).is_some_and(is_same)
     }
 
-    /// Forgets an object that can be read, or is gone; whether it was known.
+    /// Forgets an object that can be read, or is gone; returns true when it was known.
     pub(super) fn forget(
         &mut self,
         watch: WatchId,
@@ -67,7 +67,7 @@ impl UnreadableObjects {
         was_known
     }
 
-    /// A complete list of a watch has arrived; whether objects were forgotten.
+    /// Takes in the end of a list; returns true when objects were forgotten.
     pub(super) fn finish(&mut self, watch: WatchId) -> bool {
         let Some(known) = self.0.get_mut(&watch) else {
             return false;
@@ -81,14 +81,14 @@ impl UnreadableObjects {
         is_changed
     }
 
-    /// Forgets what watches told that are over; whether there was anything.
+    /// Forgets the objects of watches that have ended; returns true when there were any.
     pub(super) fn retain(&mut self, goes_on: impl Fn(WatchId) -> bool) -> bool {
         let before = self.0.len();
         self.0.retain(|watch, _| goes_on(*watch));
         self.0.len() < before
     }
 
-    /// Whether no object is unreadable.
+    /// Returns true when every object can be read.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::core::action::Action;
 use crate::core::engine::pause::is_paused;
 use crate::core::fleet::{Fleet, Node};
-use crate::core::id::{NodeName, PodRevision, Revision, RevisionState};
+use crate::core::id::{NodeName, PodRevision, Revision};
 use crate::core::plan::{PauseStand, Phase, Plan};
 use crate::core::settings::{Invalid, Strategy};
 use crate::core::verdict::{Guarded, Progress, Verdict};
@@ -58,10 +58,7 @@ pub struct RolloutView<'a> {
 impl<'a> RolloutView<'a> {
     /// The revision that nodes should run; `None` while it is not known.
     pub fn revision(&self) -> Option<&'a Revision> {
-        match &self.fleet.revision {
-            RevisionState::Current(revision) => Some(revision),
-            RevisionState::Unknown(_) => None,
-        }
+        self.fleet.revision.current()
     }
 
     /// Nodes with an available pod that this plan would replace: the controller's next step, not yet taken.

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -12,6 +11,7 @@ use super::CtlWorld;
 use crate::core::SetKind;
 use crate::ctl::Code;
 use crate::k8s::client;
+use crate::k8s::permission::testing::{Rule, rules_of};
 use crate::shutdown;
 use crate::sim::cluster::faults::{FaultGuard, RequestInfo};
 use crate::sim::kubelet::Outage;
@@ -19,50 +19,24 @@ use crate::sim::world::start_controller;
 
 const NODES: &str = "node readiness is not known: you may not list nodes";
 
-#[derive(Deserialize)]
-struct Role {
-    metadata: Metadata,
-    rules: Vec<Rule>,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    name: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Rule {
-    api_groups: Vec<String>,
-    resources: Vec<String>,
-    #[serde(default)]
-    resource_names: Vec<String>,
-    verbs: Vec<String>,
-}
-
-impl Rule {
-    fn allows(&self, request: &RequestInfo) -> bool {
-        let resource = match request.subresource.as_str() {
-            "" => request.resource.clone(),
-            below => format!("{}/{below}", request.resource),
-        };
-        self.api_groups.contains(&request.group)
-            && self.resources.contains(&resource)
-            && self.verbs.contains(&request.verb)
-            && (self.resource_names.is_empty() || self.resource_names.contains(&request.name))
-    }
+fn allows(rule: &Rule, request: &RequestInfo) -> bool {
+    let resource = match request.subresource.as_str() {
+        "" => request.resource.clone(),
+        below => format!("{}/{below}", request.resource),
+    };
+    rule.api_groups.contains(&request.group)
+        && rule.resources.contains(&resource)
+        && rule.verbs.contains(&request.verb)
+        && (rule.resource_names.is_empty() || rule.resource_names.contains(&request.name))
 }
 
 /// Binds a ClusterRole of the manifests to the caller, by a RoleBinding in `namespace`.
 fn bind(world: &CtlWorld, role: &str, namespace: &'static str) -> FaultGuard {
     let file = include_str!("../../../manifests/base/rbac/people.yaml");
-    let roles = file.split("\n---\n");
-    let mut roles = roles.map(|text| serde_saphyr::from_str::<Role>(text).unwrap());
-    let rules = roles.find(|found| found.metadata.name == role);
-    let rules = rules.unwrap().rules;
+    let rules = rules_of(file, role);
     world.cluster.deny(move |request| {
         let is_allowed = request.resource.is_empty()
-            || request.namespace == namespace && rules.iter().any(|rule| rule.allows(request));
+            || request.namespace == namespace && rules.iter().any(|rule| allows(rule, request));
         request.user_agent == "ctl" && !is_allowed
     })
 }
