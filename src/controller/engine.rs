@@ -276,7 +276,7 @@ impl Engine {
         let meta = &unreadable.metadata;
         let name = meta.name.as_deref().unwrap_or_default();
         let namespace = meta.namespace.as_deref().unwrap_or_default();
-        warn!(resource, namespace, name, error = %unreadable, "Cannot read an object, which is left out");
+        warn!(resource, namespace, name, error = %unreadable, "Skipped an object that cannot be read");
         if name.is_empty() || !self.parts.writer.may_write() {
             return;
         }
@@ -540,14 +540,14 @@ impl Engine {
                 let seconds = age.as_secs();
                 warn!(
                     resource,
-                    seconds, "A watch is not heard: no pod is changed on what it told before"
+                    seconds, "No data from a watch: pods are not changed until it recovers"
                 );
                 self.parts.readiness.wait_for(&readiness(resource));
             }
         }
         for resource in &self.state.stale {
             if !stale.contains_key(resource) {
-                info!(resource, "A watch is heard again");
+                info!(resource, "A watch has recovered");
                 self.parts.readiness.done(&readiness(resource));
             }
         }

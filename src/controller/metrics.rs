@@ -208,7 +208,7 @@ impl Metrics {
             unreadable: gauges(
                 r,
                 "unreadable_objects",
-                "Objects that cannot be read now and are left out",
+                "Objects that are skipped because they cannot be read",
             ),
             registry,
         };

@@ -14,7 +14,7 @@ impl Collector for WatchAges {
         let ages = ages.map(|(resource, age)| (Resource { resource }, age.as_secs_f64()));
         let about = (
             "watch_age_seconds",
-            "Time since a watch of the resource was last heard; nothing is written on data older than 75 seconds",
+            "Time since the API server last sent something on a watch of the resource; pods are not changed on data older than 75 seconds",
         );
         super::rollouts::gauge(&mut encoder, about, ages)
     }
