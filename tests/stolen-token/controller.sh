@@ -178,8 +178,16 @@ allowed "its end" patch "$managed" '{"metadata": {"labels": {"lifecycle.apps.kru
 allowed "an update in place" patch "$managed" "$(image new)"
 allowed "a pod of max-surge" call "$token" POST "$pods" "$(new_pod "$surge" "\"affinity\": $affinity")"
 allowed "an update in place of that pod" patch pod/place-0 "$(image new)"
-allowed "its hand-over" patch pod/place-0 "{\"metadata\": {\"ownerReferences\": [
-  {\"apiVersion\": \"apps/v1\", \"kind\": \"DaemonSet\", \"name\": \"place\", \"uid\": \"$(uid daemonset/place)\", \"controller\": true}]}}" "$merge"
+hand_over() { # POD DAEMONSET
+  patch "$1" "{\"metadata\": {\"ownerReferences\": [
+    {\"apiVersion\": \"apps/v1\", \"kind\": \"DaemonSet\", \"name\": \"$2\", \"uid\": \"$(uid "daemonset/$2")\", \"controller\": true}]}}" "$merge"
+}
+allowed "its hand-over" hand_over pod/place-0 place
+allowed "another pod of max-surge" call "$token" POST "$pods" "$(new_pod "${surge/place-0/place-1}" "\"affinity\": $affinity")"
+# The garbage collector leaves such an owner reference when the DaemonSet is deleted without its pods.
+k -n "$space" patch pod place-1 -p "{\"metadata\": {\"ownerReferences\": [{\"\$patch\": \"delete\", \"uid\": \"$(uid daemonset/place)\"}]}}" > /dev/null
+refused "its hand-over to another DaemonSet" "hands a pod over to its own DaemonSet" hand_over pod/place-1 web
+allowed "its hand-over to a new DaemonSet of the same name" hand_over pod/place-1 place
 allowed "a pod of an Advanced DaemonSet" call "$token" POST "$pods" "$(new_pod \
   "\"generateName\": \"more-\", \"labels\": {\"app\": \"more\", \"controller-revision-hash\": \"x\"}, \"ownerReferences\": [$advanced_owner]" "\"affinity\": $affinity")"
 allowed "an adoption" patch pod/lone "{\"metadata\": {\"ownerReferences\": [$advanced_owner]}}"
