@@ -168,7 +168,12 @@ fn of_pod(pod: &Pod) -> PullJudgement {
     let cannot_start = conditions.iter().any(|condition| {
         condition.type_ == "PodReadyToStartContainers" && condition.status == "False"
     });
+    // The Job controller deletes the pod of a Job past its deadline: the Job says why.
+    let is_ended = pod.metadata.deletion_timestamp.is_some() && status.reason.is_none();
     match worst.unwrap_or(PullJudgement::Pulling) {
+        PullJudgement::Pulling | PullJudgement::Problem(..) if phase == "Failed" && is_ended => {
+            PullJudgement::Problem(PullProblem::Ended, "its pod was deleted".to_owned())
+        }
         PullJudgement::Pulling | PullJudgement::Problem(..) if phase == "Failed" => {
             let reason = status.reason.as_deref().unwrap_or("its pod failed");
             let said = status.message.as_deref().unwrap_or_default();

@@ -1,5 +1,7 @@
 //! Jobs and pods as a Kubernetes 1.36 with containerd 1.6 showed them (`seen/`), and how they are judged.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
@@ -149,6 +151,13 @@ fn a_job_that_ended_speaks_for_itself_where_its_pod_does_not() {
     };
     assert_eq!(judge(&ended("Complete", ""), None), PullJudgement::Pulled);
     let late = judge(&ended("Failed", "DeadlineExceeded"), None);
+    assert_failed(late, "not done within 1m 30s");
+    // Its pod was deleted for it, and shows so before the Job does.
+    let mut killed = pod("Failed", [json!({}), json!({})]);
+    killed.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    let unclear = judge(&Job::default(), Some(&killed));
+    assert_problem(unclear, PullProblem::Ended, "its pod was deleted");
+    let late = judge(&ended("Failed", "DeadlineExceeded"), Some(&killed));
     assert_failed(late, "not done within 1m 30s");
     let gone = judge(&ended("Failed", "BackoffLimitExceeded"), None);
     assert_problem(gone, PullProblem::Ended, "its pod is gone");
