@@ -135,6 +135,8 @@ scenarios! {
 
     fn s14_given_a_rollout_in_progress_when_the_annotation_is_removed_then_no_further_deletion(pace) {
         Story::on(5)
+            // The admission policy refuses a deletion that is on its way when the annotation goes.
+            .writing(Writes::Attempts)
             .image(NEW)
             .until(replaced([1]))
             .unannotate("update-strategy")
