@@ -139,6 +139,7 @@ fn only_what_the_webhook_of_openkruise_sets_has_a_default() {
         ".spec.burstReplicas: 250",
         ".spec.revisionHistoryLimit: 10",
         ".spec.updateStrategy: {}",
+        ".spec.updateStrategy.rollingUpdate: {}",
         r#".spec.updateStrategy.rollingUpdate.rollingUpdateType: "Standard""#,
         r#".spec.updateStrategy.type: "RollingUpdate""#,
     ];

@@ -229,6 +229,7 @@ struct UpdateStrategy {
     #[schemars(extend("default" = "RollingUpdate", "enum" = ["RollingUpdate", "OnDelete"]))]
     r#type: Option<String>,
     /// How the controller replaces old pods. Without effect with OnDelete.
+    #[schemars(extend("default" = json!({})))]
     rolling_update: Option<RollingUpdate>,
 }
 

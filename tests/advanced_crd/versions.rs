@@ -152,17 +152,23 @@ async fn nothing_is_lost(server: &Server, judge: &mut Judge, from: &str, to: &st
 
 /// What is not said is not there, but for the defaults.
 async fn stays_as_small(server: &Server, judge: &mut Judge, from: &str, to: &str) {
+    // As with Kruise, Argo CD's health script finds an object to read `paused` from.
+    let standard = json!({ "rollingUpdateType": "Standard" });
     for (suffix, strategy, expected) in [
-        ("least", Value::Null, json!({ "type": "RollingUpdate" })),
+        (
+            "least",
+            Value::Null,
+            json!({ "type": "RollingUpdate", "rollingUpdate": standard }),
+        ),
         (
             "deleted",
             json!({ "type": "OnDelete" }),
-            json!({ "type": "OnDelete" }),
+            json!({ "type": "OnDelete", "rollingUpdate": standard }),
         ),
         (
             "rolling",
             json!({ "rollingUpdate": {} }),
-            json!({ "type": "RollingUpdate", "rollingUpdate": { "rollingUpdateType": "Standard" } }),
+            json!({ "type": "RollingUpdate", "rollingUpdate": standard }),
         ),
         (
             "nulls",

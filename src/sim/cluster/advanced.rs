@@ -219,6 +219,7 @@ pub(super) fn fill(object: &mut Value) {
         return;
     };
     default(strategy, "type", "RollingUpdate");
+    default(strategy, "rollingUpdate", json!({}));
     if let Some(Value::Object(rolling)) = strategy.get_mut("rollingUpdate") {
         default(rolling, "rollingUpdateType", "Standard");
     }

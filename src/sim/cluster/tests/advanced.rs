@@ -209,7 +209,10 @@ async fn defaults_are_those_of_the_definition_and_nothing_else() {
     let mut expected = set("v1beta1", |_| {})["spec"].clone();
     expected["burstReplicas"] = 250.into();
     expected["revisionHistoryLimit"] = 10.into();
-    expected["updateStrategy"] = json!({ "type": "RollingUpdate" });
+    expected["updateStrategy"] = json!({
+        "type": "RollingUpdate",
+        "rollingUpdate": { "rollingUpdateType": "Standard" },
+    });
     assert_eq!(made["spec"], expected);
     assert_eq!(made.get("status"), None);
     let patch = json!({ "spec": {
