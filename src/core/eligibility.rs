@@ -86,10 +86,15 @@ struct Toleration {
     effect: Option<Effect>,
 }
 
+/// The taint of a node that is cut off from the API server while other nodes of its pool send its heartbeats (OpenYurt's pool
+/// coordinator): its Ready condition stays `True`, and no kubelet answers.
+pub const CUT_OFF_TAINT: &str = "node.openyurt.io/unschedulable";
+
 /// Taints that are another spelling of the Ready condition (tolerated whatever their effect, see above).
-const READINESS: [&str; 2] = [
+const READINESS: [&str; 3] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
+    CUT_OFF_TAINT,
 ];
 /// Taints of which the native controller makes every daemon pod tolerate `NoSchedule`, …
 const PRESSURE: [&str; 4] = [
@@ -538,6 +543,7 @@ mod tests {
             ("node.kubernetes.io/memory-pressure", "", Effect::NoSchedule),
             ("node.kubernetes.io/pid-pressure", "", Effect::NoSchedule),
             ("node.kubernetes.io/unschedulable", "", Effect::NoSchedule),
+            ("node.openyurt.io/unschedulable", "", Effect::NoSchedule),
         ];
         assert_eq!(tainted(json!({}), &all), Targeting::Run);
         let evicting = [("node.kubernetes.io/disk-pressure", "", Effect::NoExecute)];

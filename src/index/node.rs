@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::texts::Texts;
-use crate::core::eligibility::{Effect, NodeFacts, Taint};
+use crate::core::eligibility::{CUT_OFF_TAINT, Effect, NodeFacts, Taint};
 use crate::core::images::ImageKey;
 use crate::core::names::HOLD;
 use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
@@ -46,6 +46,10 @@ impl NodeRecord {
             .conditions
             .iter()
             .find(|condition| condition.kind == "Ready");
+        let mut taints = node.spec.taints.iter();
+        let is_cut_off = taints.any(|taint| taint.key == CUT_OFF_TAINT);
+        // The condition does not tell since when it is cut off.
+        let ready = ready.filter(|_| !is_cut_off);
         let stamped = ready
             .and_then(|condition| condition.last_transition.as_ref())
             .map(|time| time.0);

@@ -297,6 +297,24 @@ fn a_node_whose_clock_is_far_ahead_did_not_return_a_moment_ago() {
     assert_eq!(since(300), ready(at(300)));
 }
 
+/// OpenYurt's pool coordinator sends the heartbeats of a node that is cut off, and taints it.
+#[test]
+fn a_node_that_is_cut_off_counts_as_offline_although_it_is_ready() {
+    let mut index = index();
+    let mut cut_off = node("n1", "True", 5);
+    let taint = json!({ "key": "node.openyurt.io/unschedulable", "effect": "NoSchedule" });
+    cut_off.spec.taints = vec![parsed(taint)];
+    let mut readiness = |node: &k8s::Node, now| {
+        index.apply_node(node, at(now));
+        fleet(&mut index).nodes[0].readiness
+    };
+    let since = Some(at(200));
+    assert_eq!(readiness(&cut_off, 200), Readiness::NotReady { since });
+    assert_eq!(readiness(&cut_off, 250), Readiness::NotReady { since });
+    let back = readiness(&node("n1", "True", 5), 300);
+    assert_eq!(back, Readiness::Ready { since: at(300) });
+}
+
 #[test]
 fn a_node_concerns_only_daemonsets_that_have_or_want_a_pod_there() {
     let mut index = index();

@@ -38,6 +38,19 @@ fn pooled(pools: &[&str], waves: &str) -> Story {
 }
 
 scenarios! {
+    /// openyurtio/openyurt#1222: others of its pool send the heartbeats of a node that is cut off.
+    fn x06_given_a_node_that_is_cut_off_and_stays_ready_then_it_counts_as_offline(pace) {
+        let cut_off = json!({ "spec": { "taints": [{ "key": "node.openyurt.io/unschedulable", "effect": "NoSchedule" }] } });
+        Story::on(3)
+            .patch_node(2, cut_off)
+            .image(NEW)
+            .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "complete except offline: 1")))
+            .throughout(untouched([2]), pace.pick(300, 3))
+            .patch_node(2, untainted())
+            .until(replaced(1..=3).and(condition("RolloutComplete", "True", ": complete")))
+            .expect(deletions(3))
+    }
+
     fn x04_given_an_untolerated_taint_then_the_old_pod_stays_and_complete_names_the_node(pace) {
         let named = Story::on(3)
             .patch_node(2, tainted("NoSchedule"))
