@@ -59,8 +59,10 @@ mod tests {
     #[test]
     fn one_patch_names_what_changes_and_what_it_rests_on() {
         let text = |text: &str| Some(text.to_owned());
+        let images = [("main", "main:2"), ("first", "first:2")];
+        let images = images.map(|(name, image)| (name.into(), image.into()));
         let change = InPlaceChange {
-            images: [("main".into(), "main:2".into())].into(),
+            images: images.into(),
             labels: [
                 ("gone".to_owned(), None),
                 ("pod-template-generation".to_owned(), text("7")),
@@ -96,7 +98,10 @@ mod tests {
                 "annotations": { "note": "new", "apps.openyurt.io/inplace-update-state": memory },
                 "$deleteFromPrimitiveList/finalizers": ["x/y"],
             },
-            "spec": { "containers": [{ "name": "main", "image": "main:2" }] },
+            "spec": { "containers": [
+                { "name": "main", "image": "main:2" },
+                { "name": "first", "image": "first:2" },
+            ] },
         });
         assert_eq!(
             patch(&pod, &renewal, IN_PLACE_STATE, Timestamp::UNIX_EPOCH),

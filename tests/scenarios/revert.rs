@@ -222,13 +222,27 @@ scenarios! {
             .expect(condition("Guard", "True", "failed: "))
     }
 
+    fn back_given_two_containers_in_any_order_then_both_are_taken_back(_pace) {
+        let stories = ["side", "agent"].map(|second| {
+            Story::on(4)
+                .with(reverting(2, 1).container(second, OLD))
+                .allowed(2)
+                .writing(Writes::Attempts)
+                .behave(NEW, crashing())
+                .patch(two_images_patch(second, NEW))
+                .until(is_stopped().and(taken_back(1..=4, OLD)))
+                .expect(deletions(2).and(renewals(2)).and(untouched(3..=4)))
+        });
+        Vec::from(stories)
+    }
+
     fn back_given_a_change_that_no_running_pod_can_take_then_nothing_is_touched_and_it_is_said_why(pace) {
         Story::on(4)
             .with(reverting(2, 1))
             .allowed(2)
             .behave(NEW, crashing())
             .patch(image_and_env(NEW, json!([{ "name": "LEVEL", "value": "2" }])))
-            .until(condition("Stalled", "True", "RevertInPlace is not possible on nodes that have it"))
+            .until(condition("Stalled", "True", "RevertInPlace is not possible, nodes keep the failed revision"))
             .until(one_event("Warning", "more than images, labels and annotations of the template changed"))
             .throughout(renewals(0).and(deletions(2)).and(untouched(3..=4)), pace.pick(600, 8))
             .patch(image_and_env(OLD, Value::Null))

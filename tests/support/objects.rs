@@ -140,6 +140,14 @@ impl Daemon {
         self
     }
 
+    /// With one more container.
+    pub(crate) fn container(mut self, name: &str, image: &str) -> Self {
+        let containers = self.0["spec"]["template"]["spec"]["containers"].as_array_mut();
+        let container = json!({ "name": name, "image": image });
+        containers.expect("a list of containers").push(container);
+        self
+    }
+
     /// With a label on every new pod.
     pub(crate) fn pod_label(mut self, key: &str, value: &str) -> Self {
         self.0["spec"]["template"]["metadata"]["labels"][key] = value.into();
@@ -175,6 +183,14 @@ impl Daemon {
 /// Sets the image of the template.
 pub(crate) fn image_patch(image: &str) -> Value {
     json!({ "spec": { "template": { "spec": { "containers": [{ "name": "nginx", "image": image }] } } } })
+}
+
+/// Sets the images of both containers of a template: `nginx` and this one.
+pub(crate) fn two_images_patch(second: &str, image: &str) -> Value {
+    json!({ "spec": { "template": { "spec": { "containers": [
+        { "name": "nginx", "image": image },
+        { "name": second, "image": image },
+    ] } } } })
 }
 
 /// Changes the `rollingUpdate` of an Advanced DaemonSet.

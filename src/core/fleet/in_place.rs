@@ -96,11 +96,24 @@ pub(in crate::core) fn renewal_to(
 ) -> Renewal {
     Renewal {
         revision: revision.clone(),
-        change: change.clone(),
+        change: in_order_of(pod, change),
         before: state::before(change, pod),
         reverts: None,
         gate: pod.gate,
     }
+}
+
+/// Returns `change` with its containers in the order of `pod`, which a webhook may have changed.
+fn in_order_of(pod: &InPlace, change: &Arc<InPlaceChange>) -> Arc<InPlaceChange> {
+    let place = |(name, _): &(Arc<str>, Arc<str>)| {
+        let mut containers = pod.containers.iter();
+        containers.position(|known| !known.is_init && known.name == *name)
+    };
+    let mut change = change.clone();
+    if !change.images.iter().map(place).is_sorted() {
+        Arc::make_mut(&mut change).images.sort_by_key(place);
+    }
+    change
 }
 
 /// An update in place, to be written.

@@ -99,6 +99,13 @@ fn merge_map(
         return Ok(());
     };
     retain_keys(fields, patch);
+    let ordered = patch
+        .keys()
+        .filter_map(|key| key.strip_prefix("$setElementOrder/"));
+    let before = ordered.filter_map(|list| fields.get_key_value(list));
+    let before: Map<String, Value> = before
+        .map(|(list, was)| (list.clone(), was.clone()))
+        .collect();
     for (key, value) in patch {
         if let Some(list) = key.strip_prefix("$deleteFromPrimitiveList/") {
             delete_from_set(fields, list, value);
@@ -106,7 +113,7 @@ fn merge_map(
             merge_field(fields, key, value, parent)?;
         }
     }
-    set_orders(fields, patch, parent);
+    set_orders(fields, &before, patch, parent);
     Ok(())
 }
 
@@ -201,11 +208,13 @@ fn merge_set(fields: &mut Map<String, Value>, key: &str, patch: &[Value]) {
         *place = Value::Array(Vec::new());
     }
     if let Value::Array(list) = place {
+        let before = list.clone();
         for value in patch {
             if !list.contains(value) {
                 list.push(value.clone());
             }
         }
+        reorder(list, patch, &before, &identity(ListKind::Set));
     }
 }
 
@@ -219,7 +228,7 @@ fn merge_list(
     fields: &mut Map<String, Value>,
     key: &str,
     patch: &[Value],
-    merge_key: &str,
+    merge_key: &'static str,
 ) -> Result<(), ApiFailure> {
     let place = fields
         .entry(key.to_owned())
@@ -239,9 +248,11 @@ fn merge_list(
             .collect();
         return Ok(());
     }
+    let before = list.clone();
     for item in patch {
         merge_item(list, item, key, merge_key)?;
     }
+    reorder(list, patch, &before, &identity(ListKind::Map(merge_key)));
     Ok(())
 }
 
@@ -284,8 +295,13 @@ fn retain_keys(fields: &mut Map<String, Value>, patch: &Map<String, Value>) {
     }
 }
 
-/// `$setElementOrder/list` gives the order of the entries it names; others keep their places behind what precedes them.
-fn set_orders(fields: &mut Map<String, Value>, patch: &Map<String, Value>, parent: &str) {
+/// Puts each list that the patch names with `$setElementOrder/` into that order.
+fn set_orders(
+    fields: &mut Map<String, Value>,
+    before: &Map<String, Value>,
+    patch: &Map<String, Value>,
+    parent: &str,
+) {
     for (key, order) in patch {
         let Some(name) = key.strip_prefix("$setElementOrder/") else {
             continue;
@@ -293,35 +309,50 @@ fn set_orders(fields: &mut Map<String, Value>, patch: &Map<String, Value>, paren
         let (Some(Value::Array(list)), Value::Array(order)) = (fields.get_mut(name), order) else {
             continue;
         };
-        let identity: Box<dyn Fn(&Value) -> Value> = match list_kind(parent, name) {
-            ListKind::Map(merge_key) => Box::new(move |item| match item.get(merge_key) {
-                Some(value) => value.clone(),
-                None => item.clone(),
-            }),
-            _ => Box::new(Value::clone),
-        };
-        reorder(
-            list,
-            &order.iter().map(&identity).collect::<Vec<_>>(),
-            &identity,
-        );
+        let before = before.get(name).and_then(Value::as_array);
+        let before = before.map_or(&[][..], Vec::as_slice);
+        let identity = identity(list_kind(parent, name));
+        reorder(list, order, before, &identity);
     }
 }
 
-fn reorder(list: &mut Vec<Value>, order: &[Value], identity: &dyn Fn(&Value) -> Value) {
-    let mut keyed = Vec::with_capacity(list.len());
-    let mut after = 0;
-    for item in list.drain(..) {
-        let key = identity(&item);
-        if let Some(at) = order.iter().position(|wanted| *wanted == key) {
-            after = at + 1;
-            keyed.push(((at + 1, 0), item));
-        } else {
-            keyed.push(((after, 1), item));
-        }
+/// Returns what tells the elements of a list apart: the value of the merge key, or the element itself.
+fn identity(kind: ListKind) -> impl Fn(&Value) -> Value {
+    move |item| match kind {
+        ListKind::Map(merge_key) => item.get(merge_key).unwrap_or(item).clone(),
+        ListKind::Set | ListKind::Atomic => item.clone(),
     }
-    keyed.sort_by_key(|(place, _)| *place);
-    list.extend(keyed.into_iter().map(|(_, item)| item));
+}
+
+/// Orders a merged list as kube-apiserver does (`mergeSortedSlice`): elements that the patch lists are in the order of
+/// `wanted`, the others in their order of `before`. An element of the others comes first only where it preceded the next
+/// listed element.
+fn reorder(
+    list: &mut Vec<Value>,
+    wanted: &[Value],
+    before: &[Value],
+    identity: &dyn Fn(&Value) -> Value,
+) {
+    let place = |order: &[Value], item: &Value| {
+        let key = identity(item);
+        order.iter().position(|known| identity(known) == key)
+    };
+    let (mut listed, mut others): (Vec<_>, Vec<_>) = std::mem::take(list)
+        .into_iter()
+        .partition(|item| place(wanted, item).is_some());
+    listed.sort_by_key(|item| place(wanted, item));
+    others.sort_by_key(|item| place(before, item));
+    let mut others = others.into_iter().peekable();
+    for item in listed {
+        let at = place(before, &item);
+        while let Some(other) =
+            others.next_if(|other| at.is_some_and(|at| place(before, other) < Some(at)))
+        {
+            list.push(other);
+        }
+        list.push(item);
+    }
+    list.extend(others);
 }
 
 fn without_directives(value: Value) -> Value {
@@ -412,12 +443,30 @@ mod tests {
             ] } }),
             json!({ "spec": { "containers": [
                 { "name": "a", "image": "1", "env": [
-                    { "name": "X", "value": "1" },
                     { "name": "Y", "value": "2" },
+                    { "name": "X", "value": "1" },
                 ] },
                 { "name": "b", "image": "1" },
             ] } }),
         );
+    }
+
+    /// As measured on Kubernetes 1.36.
+    #[test]
+    fn a_strategic_patch_orders_what_it_lists() {
+        fn order(before: &[&str], patch: &[&str], expected: &[&str]) {
+            let list = |names: &[&str]| {
+                let conditions = names.iter().map(|name| json!({ "type": name }));
+                json!({ "status": { "conditions": conditions.collect::<Vec<_>>() } })
+            };
+            case(list(before), list(patch), list(expected));
+        }
+        order(&["b", "a"], &["a", "b"], &["a", "b"]);
+        order(&["b", "x", "a"], &["b", "a"], &["b", "x", "a"]);
+        order(&["x", "b", "a"], &["a", "b"], &["x", "a", "b"]);
+        order(&["a", "x", "b"], &["b", "a"], &["x", "b", "a"]);
+        order(&["a", "b"], &["new"], &["new", "a", "b"]);
+        order(&["a", "b"], &["b", "new"], &["a", "b", "new"]);
     }
 
     #[test]

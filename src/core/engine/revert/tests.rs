@@ -191,8 +191,8 @@ fn a_patch_names_the_old_images_and_where_the_pod_was_taken_back_from() {
     let [Action::UpdateInPlace { renewal, .. }] = plan.actions.as_slice() else {
         panic!("{:?}", plan.actions);
     };
-    let images: Vec<_> = renewal.change.images.iter().collect();
-    assert_eq!(images, [(&"main".into(), &"old".into())]);
+    let images = &renewal.change.images;
+    assert_eq!(*images, [("main".into(), "old".into())]);
     // The generation of the template would make the native controller count it as updated.
     assert_eq!(renewal.change.labels["pod-template-generation"], None);
 }

@@ -61,7 +61,8 @@ pub(in crate::core) fn before(
     pod: &InPlace,
 ) -> BTreeMap<String, PreviousContainer> {
     let worth = pod.containers.iter().filter_map(|container| {
-        let changes = !container.is_init && change.images.contains_key(&container.name);
+        let mut images = change.images.iter();
+        let changes = !container.is_init && images.any(|(name, _)| *name == container.name);
         // One that an earlier update has not finished with is not done because this one leaves it alone.
         let unfinished = pod.unfinished.get(&*container.name).filter(|_| !changes);
         if let Some(unfinished) = unfinished.filter(|_| !container.is_init) {

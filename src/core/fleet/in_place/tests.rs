@@ -52,7 +52,7 @@ fn texts<const N: usize>(pairs: [(&str, Option<&str>); N]) -> BTreeMap<String, O
 #[test]
 fn an_image_alone_is_changed_in_place() {
     let new = change(&changed("/spec/containers/1/image", json!("side:2")));
-    assert_eq!(new.images, [("side".into(), "side:2".into())].into());
+    assert_eq!(new.images, [("side".into(), "side:2".into())]);
     assert_eq!(new.labels, texts([("pod-template-generation", Some("7"))]));
     assert!(new.annotations.is_empty() && new.new_finalizers.is_empty());
 }
@@ -65,7 +65,7 @@ fn metadata_of_the_template_is_changed_in_place() {
     );
     new["spec"]["containers"][0]["image"] = json!("main:2");
     let new = change(&new);
-    assert_eq!(new.images, [("main".into(), "main:2".into())].into());
+    assert_eq!(new.images, [("main".into(), "main:2".into())]);
     let labels = [
         ("app", None),
         ("new", Some("l")),
@@ -265,6 +265,33 @@ fn a_pod_that_runs_what_its_revision_says_is_changed_beside_what_was_injected() 
     assert_eq!(before.keys().collect::<Vec<_>>(), ["main"]);
     assert_eq!(before["main"].image_id.as_deref(), Some("a"));
     assert_eq!(plan.recreates, None);
+}
+
+#[test]
+fn containers_are_listed_in_the_order_of_the_pod() {
+    let pod = |names: &[&str]| {
+        let container = |name: &&str| RunningContainer {
+            name: (*name).into(),
+            ..container("", "", 0)
+        };
+        InPlace {
+            containers: names.iter().map(container).collect(),
+            ..InPlace::default()
+        }
+    };
+    let images = ["a", "b", "c"].map(|name| (name.into(), "new".into()));
+    let change = Arc::new(InPlaceChange {
+        images: images.into(),
+        ..InPlaceChange::default()
+    });
+    for (order, expected) in [
+        (&["c", "b", "a"][..], &["c", "b", "a"][..]),
+        (&["b", "injected", "a", "c"], &["b", "a", "c"]),
+    ] {
+        let renewal = renewal_to(&"new".into(), &pod(order), &change);
+        let names = renewal.change.images.iter().map(|(name, _)| &**name);
+        assert_eq!(names.collect::<Vec<_>>(), expected);
+    }
 }
 
 #[test]

@@ -30,8 +30,9 @@ pub struct InPlaceTransition {
 /// What is changed in a running pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InPlaceChange {
-    /// Containers by name, with their new images.
-    pub images: BTreeMap<Arc<str>, Arc<str>>,
+    /// Names of the changed containers with their new images, in the order of the pod's containers. A strategic merge patch gives
+    /// the containers that it lists their order, and Kubernetes lets no pod reorder its containers.
+    pub images: Vec<(Arc<str>, Arc<str>)>,
     /// Labels, with their new value; `None`: removed.
     pub labels: BTreeMap<String, Option<String>>,
     /// Annotations, with their new value; `None`: removed.
