@@ -104,6 +104,7 @@ fn a_refused_write_names_the_component_of_its_feature() {
     let (patch, status) = (("patch", "pods"), ("patch", "pods/status"));
     for (write, expected) in [
         (RefusedWrite::Renew, IN_PLACE_RBAC),
+        (RefusedWrite::Revert, IN_PLACE_RBAC),
         (RefusedWrite::Mark, LIFECYCLE_RBAC),
         (RefusedWrite::Unmark, LIFECYCLE_RBAC),
         (RefusedWrite::HandOver, MAX_SURGE_RBAC),

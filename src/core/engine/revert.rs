@@ -30,6 +30,7 @@ use super::classify::settling;
 use super::scope::RolloutScope;
 use crate::core::fleet::in_place::{self, Recreate, Renewal};
 use crate::core::fleet::record::FailureRecord;
+use crate::core::fleet::refusals::RefusedWrite;
 use crate::core::fleet::{Fleet, Node, Pod, Readiness, RollbackTarget, Targeting};
 use crate::core::id::{PodRevision, Revision, RevisionState};
 use crate::core::plan::Reversal;
@@ -185,7 +186,14 @@ pub(super) fn turns(
         };
         match renewal(record, past, pod) {
             Ok(renewal) => {
-                reversal.under_way.push(node.name.clone());
+                let mut refused = fleet.refusals.on(&node.name);
+                match refused.any(|denial| denial.write == RefusedWrite::Revert) {
+                    true => {
+                        reversal.stuck.push(node.name.clone());
+                        reversal.why = reversal.why.or(Some(Recreate::Refused));
+                    }
+                    false => reversal.under_way.push(node.name.clone()),
+                }
                 // One that is not available may be what makes its node come and go.
                 let settles =
                     settles_at(strategy, node, pod).filter(|at| rank == AVAILABLE && *at > now);

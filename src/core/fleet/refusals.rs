@@ -55,6 +55,8 @@ pub enum RefusedWrite {
     Evict,
     /// Its update in place.
     Renew,
+    /// Its way back in place from a revision that failed (`on-failure: RevertInPlace`).
+    Revert,
     /// The mark that it waits for its hook.
     Mark,
     /// To make the DaemonSet the controller of it (`max-surge`).
@@ -80,10 +82,11 @@ pub(in crate::core) enum Part {
 
 impl RefusedWrite {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Delete,
         Self::Evict,
         Self::Renew,
+        Self::Revert,
         Self::Mark,
         Self::HandOver,
         Self::Create,
@@ -96,6 +99,7 @@ impl RefusedWrite {
         match action {
             Action::Delete(_) | Action::Retire { evict: false, .. } => Self::Delete,
             Action::Evict(_) | Action::Retire { evict: true, .. } => Self::Evict,
+            Action::UpdateInPlace { renewal, .. } if renewal.reverts.is_some() => Self::Revert,
             Action::UpdateInPlace { .. } => Self::Renew,
             Action::Mark {
                 preparing: Some(true),
@@ -120,6 +124,7 @@ impl RefusedWrite {
             Self::Delete => "delete pods",
             Self::Evict => "evict pods",
             Self::Renew => "update pods in place",
+            Self::Revert => "roll pods back in place",
             Self::Mark => "mark pods PreparingDelete",
             Self::HandOver => "hand pods over to the DaemonSet",
             Self::Create => "create pods",
@@ -133,7 +138,7 @@ impl RefusedWrite {
         match (self, kind) {
             (Self::Delete | Self::Evict | Self::Tell, _) => BASE_RBAC,
             (_, SetKind::Advanced) => ADVANCED_RBAC,
-            (Self::Renew, SetKind::Native) => IN_PLACE_RBAC,
+            (Self::Renew | Self::Revert, SetKind::Native) => IN_PLACE_RBAC,
             (Self::Mark | Self::Unmark, SetKind::Native) => LIFECYCLE_RBAC,
             (Self::Create | Self::HandOver, SetKind::Native) => MAX_SURGE_RBAC,
         }
@@ -141,7 +146,12 @@ impl RefusedWrite {
 
     pub(in crate::core) fn part(self) -> Part {
         match self {
-            Self::Delete | Self::Evict | Self::Renew | Self::Mark | Self::HandOver => Part::Step,
+            Self::Delete
+            | Self::Evict
+            | Self::Renew
+            | Self::Revert
+            | Self::Mark
+            | Self::HandOver => Part::Step,
             Self::Create => Part::Create,
             Self::Unmark | Self::Tell => Part::Tell,
         }
@@ -368,6 +378,7 @@ impl Refusals {
                 Some(uid) => pods.any(|pod| pod.uid == *uid),
                 None => match denial.write {
                     RefusedWrite::Renew
+                    | RefusedWrite::Revert
                     | RefusedWrite::Mark
                     | RefusedWrite::Unmark
                     | RefusedWrite::Tell => pods.any(|pod| !pod.terminating),

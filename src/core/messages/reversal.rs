@@ -29,7 +29,7 @@ impl Reversal {
         }
         if !self.stuck.is_empty() {
             let words = format!(
-                "RevertInPlace is not possible on nodes that have it, and nothing is done there: {}",
+                "RevertInPlace is not possible, nodes keep the failed revision: {}",
                 self.why_words()
             );
             return Some((NOT_REVERTED, words, &self.stuck));

@@ -475,6 +475,26 @@ fn whoever_is_refused_takes_no_turn_of_a_failure_domain() {
     let at_a = (&NodeName::from("a"), Some(&pod));
     fleet
         .refusals
-        .refuse(at_a, RefusedWrite::Renew, "no", at(1000));
+        .refuse(at_a, RefusedWrite::Revert, "no", at(1000));
     assert_eq!(reverted(&fleet), ["b"]);
+}
+
+#[test]
+fn a_refused_reversal_is_named_and_tried_again_after_a_pause() {
+    use crate::core::{RefusedWrite, Revision};
+
+    let mut fleet = stopped(vec![node("a", crashing()), node("b", before())]);
+    let pod = fleet.nodes[0].pods[0].uid.clone();
+    fleet.refusals.keep_to(&Revision::from("new"));
+    let at_a = (&NodeName::from("a"), Some(&pod));
+    fleet
+        .refusals
+        .refuse(at_a, RefusedWrite::Revert, "no", at(1000));
+    let plan = at_1000(&fleet);
+    assert_eq!((plan.actions, plan.next_wake), (vec![], Some(at(1001))));
+    let reversal = plan.reversal.unwrap();
+    assert_eq!(reversal.stuck, vec!["a".into()]);
+    assert_eq!(reversal.why, Some(Recreate::Refused));
+    let again = decide(&strategy(), &fleet, at(1001));
+    assert_eq!(again.actions.len(), 1);
 }
