@@ -80,16 +80,13 @@ pub fn current(
     }
 }
 
-/// The revisions that somebody could go back to from `current`: those made no later than it, the newest first.
-///
-/// Who goes back gives an old revision the greatest number again, and then the one with the next lower number is the very
-/// one that was left. When a revision was made tells the two ways apart.
+/// Returns the revisions before `current`, the newest first, in the order of their numbers. Kubernetes gives a revision that
+/// becomes current again the greatest number, so the first of them is the one that `current` replaced (as `kubectl rollout undo`).
 pub fn earlier<'a>(revisions: &'a [RevisionFacts], current: &Revision) -> Vec<&'a RevisionFacts> {
     let Some(current) = revisions.iter().find(|known| known.hash == *current) else {
         return Vec::new();
     };
-    let is_earlier =
-        |known: &&RevisionFacts| known.number < current.number && known.made <= current.made;
+    let is_earlier = |known: &&RevisionFacts| known.number < current.number;
     let mut found: Vec<&RevisionFacts> = revisions.iter().filter(is_earlier).collect();
     found.sort_by_key(|known| Reverse(known.number));
     found
@@ -267,34 +264,30 @@ mod tests {
     }
 
     #[test]
-    fn the_way_back_leads_to_older_revisions_only() {
+    fn the_revision_before_is_the_one_that_was_replaced() {
         #[track_caller]
-        fn case(revisions: &[RevisionFacts], current: &str, expected: Option<&str>) {
+        fn case(revisions: &[RevisionFacts], current: &str, expected: &[&str]) {
             let found = earlier(revisions, &current.into());
-            let found = found.first().map(|known| known.hash.as_str());
+            let found: Vec<&str> = found.iter().map(|known| known.hash.as_str()).collect();
             assert_eq!(found, expected, "from {current}");
         }
-        let [a, b, c] = [
+        let [a, b, c, bad] = [
             revision(1, "a", A),
-            revision(2, "b", B),
-            revision(3, "c", 3),
+            revision(3, "b", B),
+            revision(4, "c", 3),
+            revision(2, "bad", 4),
         ];
-        case(std::slice::from_ref(&a), "a", None);
-        case(&[a.clone(), b.clone()], "b", Some("a"));
-        case(&[c.clone(), a.clone(), b.clone()], "c", Some("b"));
+        case(std::slice::from_ref(&a), "a", &[]);
+        case(&[c.clone(), a.clone(), b.clone()], "c", &["b", "a"]);
+        case(&[a.clone(), b.clone()], "gone", &[]);
         let again = |known: &RevisionFacts, number| RevisionFacts {
             number,
             ..known.clone()
         };
-        // Back to the first one: what was left is never what to go back to.
-        case(&[again(&a, 3), b.clone()], "a", None);
-        // Back to the second of three, and from there to the first.
-        case(&[a.clone(), again(&b, 4), c.clone()], "b", Some("a"));
-        case(&[again(&a, 5), again(&b, 4), c.clone()], "a", None);
-        // A new one after that: the one that was gone back to is the one before.
-        let d = revision(9, "d", 4);
-        case(&[again(&a, 5), again(&b, 4), c, d], "d", Some("a"));
-        case(&[a, b], "gone", None);
+        // a, bad, a, b, c, and bad again.
+        let [a, bad] = [again(&a, 3), again(&bad, 6)];
+        let (b, c) = (again(&b, 4), again(&c, 5));
+        case(&[a, bad, b, c], "bad", &["c", "b", "a"]);
     }
 
     #[test]

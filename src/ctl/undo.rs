@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::ListParams;
@@ -31,7 +31,7 @@ use super::pause::look_again;
 use super::print::document;
 use super::row::api_version;
 use super::screen::Screen;
-use super::write::{remove, set, write_if_unchanged};
+use super::write::{FIELD_MANAGER, remove, set, write_if_unchanged};
 use crate::cli::Output;
 use crate::cli::ctl::UndoArgs;
 use crate::core::fleet::in_place::Shape;
@@ -42,6 +42,7 @@ use crate::core::remedy::advised;
 use crate::core::revision::{
     RevisionFacts, TemplateFingerprint, adopted, current, earlier, hash_of, template_in,
 };
+use crate::core::settings::approved_waves::APPROVED_WAVES;
 use crate::core::settings::resume::RESUME;
 use crate::core::{
     FailureRecord, Mode, Pause, Revision, RevisionState, RevisionUnknown, SetKind, instant,
@@ -76,6 +77,8 @@ struct UndoAnswer {
     passed_over: Vec<RevisionRow>,
     /// The revision which the annotation `resume` let go on, and lets no more; `null`: there is no such annotation.
     resume_ended: Option<String>,
+    /// Approvals of waves for other revisions than that one, which were, or would be, removed.
+    approvals_ended: Vec<String>,
     /// What is to be known of the revision that it goes back to: that the guard stopped it, or that another one is advised.
     notes: Vec<String>,
 }
@@ -90,6 +93,8 @@ struct RevisionRow {
     hash: String,
     /// When it was made.
     made: Option<String>,
+    /// When it last became the current one.
+    last_rolled_out: Option<String>,
 }
 
 /// What happens to a container.
@@ -111,8 +116,12 @@ pub(super) async fn undo(
     screen: &mut Screen<'_>,
 ) -> Result<(), CliError> {
     let key = lookup::target(context, &args.daemonset).await?;
+    let mut first: Option<Value> = None;
     for _ in 0..ATTEMPTS {
         let history = RevisionHistory::read(context, &key).await?;
+        if *first.get_or_insert_with(|| history.template.clone()) != history.template {
+            return Err(history.overtaken());
+        }
         let chosen = history.choose(args.to_revision)?;
         let is_current = history.current.as_ref() == Some(&chosen.facts.hash);
         let changed = !is_current && !args.dry_run;
@@ -155,6 +164,8 @@ struct RevisionHistory {
     advised: Option<i64>,
     /// Revisions besides the current one that the guard stopped, as far as it remembers.
     stopped: Vec<Revision>,
+    /// Whether pods are still being updated to the current revision, and its rollout is not stalled.
+    is_under_way: bool,
 }
 
 /// A revision that is kept.
@@ -210,8 +221,11 @@ impl RevisionHistory {
         let stopped = current
             .as_ref()
             .map(|current| FailureRecord::stopped_besides(record.as_ref(), current));
+        let number = |field: &str| set.data["status"][field].as_i64().unwrap_or_default();
+        let is_updated = number("updatedNumberScheduled") >= number("desiredNumberScheduled");
         Ok(Self {
             key: key.clone(),
+            is_under_way: !is_updated && stalled.is_none(),
             advised: stalled.and_then(|stalled| advised(stalled["message"].as_str()?)),
             seen: set.metadata,
             template,
@@ -225,15 +239,47 @@ impl RevisionHistory {
         self.stopped.contains(&kept.facts.hash)
     }
 
-    /// Those that were made before `current`, the newest first.
+    /// Returns the revisions before `current`, the newest first. After an undo, a second one goes further back, not forward to the
+    /// revision that the first one left.
     fn earlier(&self, current: &Revision) -> Vec<&KeptRevision> {
         let facts = facts(&self.revisions);
+        let earlier = earlier(&facts, current);
+        let left = earlier.first().filter(|_| self.undone_by().is_some());
+        let made = |hash: &Revision| facts.iter().find(|known| known.hash == *hash)?.made;
+        let is_behind = |known: &RevisionFacts| match left {
+            None => true,
+            Some(left) if left.made > made(current) => known.made <= made(current),
+            // It was an older one that somebody applied again.
+            Some(left) => known.number < left.number,
+        };
         let find = |wanted: &RevisionFacts| {
             let mut kept = self.revisions.iter();
             kept.find(|kept| kept.facts.number == wanted.number && kept.facts.hash == wanted.hash)
         };
-        let earlier = earlier(&facts, current).into_iter();
-        earlier.filter_map(find).collect()
+        let candidates = earlier.iter().filter(|known| is_behind(known));
+        candidates.filter_map(|known| find(known)).collect()
+    }
+
+    /// Returns the last writer of the template if that was an undo.
+    fn undone_by(&self) -> Option<TemplateWriter> {
+        let created = self.seen.creation_timestamp.as_ref().map(|time| time.0);
+        TemplateWriter::of(&self.seen).filter(|writer| writer.is_undo() && writer.at > created)
+    }
+
+    /// Returns the error for a DaemonSet whose template changed between the first look and the write.
+    fn overtaken(&self) -> CliError {
+        let key = &self.key;
+        let what = match TemplateWriter::of(&self.seen) {
+            Some(writer) if writer.is_undo() => {
+                format!("{key} was already rolled back by {writer}")
+            }
+            Some(writer) => format!("the template of {key} was changed meanwhile by {writer}"),
+            None => format!("the template of {key} was changed meanwhile"),
+        };
+        let text = format!(
+            "Nothing was undone: {what}. Check it, then decide again: yurt-ds ctl status {key}"
+        );
+        CliError::new(Code::Refused, text)
     }
 
     /// Those that come before `chosen` on the way back, and that the guard stopped.
@@ -268,6 +314,15 @@ impl RevisionHistory {
                 ),
             )),
             (None, Some(current)) => {
+                if let Some(writer) = self.undone_by().filter(|_| self.is_under_way) {
+                    let text = format!(
+                        "{} was already rolled back to revision {current} by {writer}, and that rollout is under way. \
+                         To go further back, name a revision by --to-revision.{}",
+                        self.key,
+                        self.choices()
+                    );
+                    return Err(CliError::new(Code::Refused, text));
+                }
                 let earlier = self.earlier(current);
                 let found = earlier.iter().find(|kept| !self.is_stopped(kept));
                 found.copied().ok_or_else(|| {
@@ -366,6 +421,14 @@ impl RevisionHistory {
         if self.resumed_besides(kept).is_some() {
             changes.push(remove(&["metadata", "annotations", RESUME]));
         }
+        let (ended, left) = self.approvals(kept);
+        let approvals = ["metadata", "annotations", APPROVED_WAVES];
+        if !ended.is_empty() {
+            changes.push(match left.is_empty() {
+                true => remove(&approvals),
+                false => set(&approvals, left.join(",").into()),
+            });
+        }
         write_if_unchanged(context, &doing, &self.key, &self.seen, changes).await
     }
 
@@ -374,6 +437,19 @@ impl RevisionHistory {
     fn resumed_besides(&self, kept: &KeptRevision) -> Option<&str> {
         let named = self.seen.annotations.as_ref()?.get(RESUME)?;
         (named != kept.facts.hash.as_str()).then_some(named.as_str())
+    }
+
+    /// Returns the approvals of waves for other revisions than `kept`, and the rest of the annotation. Should one of those
+    /// revisions be rolled out again, its waves wait for a new approval.
+    fn approvals(&self, kept: &KeptRevision) -> (Vec<&str>, Vec<&str>) {
+        let annotations = self.seen.annotations.as_ref();
+        let written = annotations.and_then(|annotations| annotations.get(APPROVED_WAVES));
+        let entries = written.into_iter().flat_map(|list| list.split(','));
+        let entries = entries.map(str::trim).filter(|entry| !entry.is_empty());
+        entries.partition(|entry| {
+            let approved = entry.split_once('@').map(|(_, hash)| hash);
+            approved.is_some_and(|hash| hash != kept.facts.hash.as_str())
+        })
     }
 
     fn answer(&self, chosen: &KeptRevision, typed: Option<i64>, changed: bool) -> UndoAnswer {
@@ -406,6 +482,9 @@ impl RevisionHistory {
             },
             notes: self.note(chosen, typed).into_iter().collect(),
             resume_ended: self.resumed_besides(chosen).map(str::to_owned),
+            approvals_ended: (self.approvals(chosen).0.into_iter())
+                .map(str::to_owned)
+                .collect(),
         }
     }
 }
@@ -435,6 +514,46 @@ impl KeptRevision {
             number: self.facts.number,
             hash: self.facts.hash.to_string(),
             made: self.facts.made.map(instant::words),
+            last_rolled_out: self.facts.adopted.map(instant::words),
+        }
+    }
+}
+
+/// The manager of the fields that `kubectl rollout undo` writes.
+const KUBECTL_UNDO: &str = "kubectl-rollout";
+
+/// The last writer of a template, as `managedFields` names it.
+struct TemplateWriter {
+    manager: String,
+    at: Option<Timestamp>,
+}
+
+impl TemplateWriter {
+    fn of(meta: &ObjectMeta) -> Option<Self> {
+        let writes = |entry: &&ManagedFieldsEntry| {
+            let fields = entry.fields_v1.as_ref();
+            fields.is_some_and(|fields| !fields.0["f:spec"]["f:template"].is_null())
+        };
+        let entries = meta.managed_fields.iter().flatten().filter(writes);
+        let last = entries.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
+        Some(Self {
+            manager: last.manager.clone().unwrap_or_default(),
+            at: last.time.as_ref().map(|time| time.0),
+        })
+    }
+
+    /// Whether only an undo writes templates in that name.
+    fn is_undo(&self) -> bool {
+        [FIELD_MANAGER, KUBECTL_UNDO].contains(&self.manager.as_str())
+    }
+}
+
+impl std::fmt::Display for TemplateWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&one_line(&self.manager, WORD))?;
+        match self.at {
+            Some(at) => write!(f, " at {}", instant::words(at)),
+            None => Ok(()),
         }
     }
 }
@@ -442,8 +561,8 @@ impl KeptRevision {
 impl std::fmt::Display for RevisionRow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ({}", self.number, self.hash)?;
-        if let Some(made) = &self.made {
-            write!(f, ", made {made}")?;
+        if let Some(at) = &self.last_rolled_out {
+            write!(f, ", last rolled out {at}")?;
         }
         f.write_str(")")
     }
@@ -486,9 +605,23 @@ impl UndoAnswer {
             let goes = if self.changed { "is" } else { "would be" };
             format!("The annotation {RESUME}, which names revision {revision}, {goes} taken away: it may not go on unguarded.\n")
         });
+        let ended: Vec<_> = (self.approvals_ended.iter())
+            .map(|approval| one_line(approval, WORD))
+            .collect();
+        let ended = match (ended.is_empty(), self.changed) {
+            (true, _) => String::new(),
+            (false, true) => format!(
+                "Removed approvals of other revisions: {}\n",
+                ended.join(", ")
+            ),
+            (false, false) => format!(
+                "Would remove approvals of other revisions: {}\n",
+                ended.join(", ")
+            ),
+        };
         let notes = self.notes.iter().map(|note| format!("Note: {note}\n"));
         let notes: String = notes.collect();
-        format!("{head}{images}{passed}{resumed}{follows}{manifest}{notes}")
+        format!("{head}{images}{passed}{resumed}{ended}{follows}{manifest}{notes}")
     }
 }
 

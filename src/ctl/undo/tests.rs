@@ -33,6 +33,12 @@ async fn three_revisions() -> CtlWorld {
     world
 }
 
+/// All pods have the current template.
+async fn both_replaced(world: &CtlWorld) {
+    world.replace("n1").await;
+    world.replace("n2").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
     let world = three_revisions().await;
@@ -56,7 +62,7 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
     );
     assert_eq!(world.writes(), 1);
     assert_eq!(image(&world).await, "web:2");
-    tokio::time::sleep(A_MOMENT).await;
+    both_replaced(&world).await;
     // By numbers web:3 would be next.
     let answer = world.json("undo web").await;
     assert_eq!(answer["changed"], true);
@@ -65,7 +71,7 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
     let images = json!([{ "container": "c", "from": "web:2", "to": "web:1" }]);
     assert_eq!(answer["images"], images);
     assert_eq!(image(&world).await, "web:1");
-    tokio::time::sleep(A_MOMENT).await;
+    both_replaced(&world).await;
     let error = world.error("undo web").await;
     assert_eq!(error.code, Code::Refused);
     for words in [
@@ -91,6 +97,75 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
         "auto"
     );
     assert_eq!(after["spec"]["template"], before["spec"]["template"]);
+}
+
+/// The order of `kubectl rollout undo`: Kubernetes numbers a revision anew when its template is applied again.
+#[tokio::test(start_paused = true)]
+async fn it_goes_back_to_the_revision_that_was_replaced() {
+    let world = CtlWorld::with_nodes(2).await;
+    for image in ["web:bad", "web:1", "web:2", "web:3", "web:bad"] {
+        world.set_image(image).await;
+    }
+    let dry = world.json("undo web --dry-run").await;
+    let images = json!([{ "container": "c", "from": "web:bad", "to": "web:3" }]);
+    assert_eq!(dry["images"], images, "{dry}");
+    assert!(dry["from"]["lastRolledOut"].is_string(), "{dry}");
+    world.text("undo web").await;
+    assert_eq!(image(&world).await, "web:3");
+    // Further back, not forward to the one that was left.
+    both_replaced(&world).await;
+    world.text("undo web").await;
+    assert_eq!(image(&world).await, "web:2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_jump_back_nothing_newer_is_gone_back_to() {
+    let world = three_revisions().await;
+    world.text("undo web --to-revision 1").await;
+    both_replaced(&world).await;
+    assert_eq!(world.error("undo web").await.code, Code::Refused);
+}
+
+/// Two people type the same command at once.
+#[tokio::test(start_paused = true)]
+async fn a_second_undo_does_not_go_back_further_while_the_first_is_under_way() {
+    let world = three_revisions().await;
+    let (one, other) = tokio::join!(world.run("undo web"), world.run("undo web"));
+    let mut failed = [one.1, other.1].into_iter().filter_map(Result::err);
+    let error = failed.next().unwrap();
+    assert_eq!((error.code, failed.next()), (Code::Refused, None));
+    assert!(
+        error
+            .text
+            .contains("already rolled back by yurt-ds-ctl at "),
+        "{error}"
+    );
+    assert_eq!(image(&world).await, "web:2");
+    tokio::time::sleep(A_MOMENT).await;
+    let error = world.error("undo web").await;
+    assert_eq!(error.code, Code::Refused);
+    assert!(error.text.contains("that rollout is under way"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn approvals_of_other_revisions_end() {
+    let world = three_revisions().await;
+    let sets = set(&world).await;
+    let hash = world.json("undo web --dry-run").await["to"]["hash"].clone();
+    let hash = hash.as_str().unwrap();
+    assert_eq!(
+        sets.pointer("/metadata/annotations/apps.openyurt.io~1approved-waves"),
+        None
+    );
+    let annotate = |value: String| json!({ "metadata": { "annotations": { "apps.openyurt.io/approved-waves": value } } });
+    world
+        .patch(annotate(format!("field@bad, field@{hash}")))
+        .await;
+    let answer = world.json("undo web").await;
+    assert_eq!(answer["approvalsEnded"], json!(["field@bad"]), "{answer}");
+    let left =
+        set(&world).await["metadata"]["annotations"]["apps.openyurt.io/approved-waves"].clone();
+    assert_eq!(left, format!("field@{hash}"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -110,8 +110,12 @@ pub(crate) fn create(
     if let Some(managed) = &writing.managed {
         metadata.insert("managedFields".to_owned(), managed.clone());
     }
-    // Others get them with their first server-side apply; here they tell when a revision became the newest.
-    if resource.storage == Storage::ControllerRevisions && writing.managed.is_none() {
+    // Others get them with their first server-side apply; here they tell when a revision became the newest, and who wrote a template.
+    let is_counted = matches!(
+        resource.storage,
+        Storage::ControllerRevisions | Storage::DaemonSets | Storage::AdvancedDaemonSets
+    );
+    if is_counted && writing.managed.is_none() {
         let managed = managed_fields::track(target, &Value::Null, &object, writing);
         let metadata = object.metadata_mut();
         metadata.insert("managedFields".to_owned(), managed);
