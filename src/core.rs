@@ -67,7 +67,7 @@ pub use engine::manage::{DaemonSetCounts, FailedPodsBackoff, Manage, ManageTerms
 pub use engine::ota::{message_of, revision_in};
 pub use engine::pause::is_paused;
 pub use engine::predownload::Predownloading;
-pub use engine::removal::is_withheld;
+pub use engine::removal::{is_withheld, open_gates};
 pub use engine::surge::SurgeRelease;
 pub use engine::surge::exclusive::Exclusive;
 pub use engine::surge::preempting::Preempting;

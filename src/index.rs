@@ -251,7 +251,7 @@ impl Index {
         }
         let stray = match record.reading {
             Reading::NotOurs => unmanaged(set),
-            Reading::Strategy { .. } | Reading::Invalid(_) => undeletable(set),
+            Reading::Strategy { .. } | Reading::Invalid(..) => undeletable(set),
         };
         match stray {
             Some(stray) => drop(self.strays.insert(key.clone(), stray)),
@@ -600,7 +600,7 @@ impl Index {
             _ => self.unreadable_part(set),
         };
         Some(match unreadable {
-            Some(invalid) => Cow::Owned(Reading::Invalid(invalid)),
+            Some(invalid) => Cow::Owned(set.reading.refused(invalid)),
             None => Cow::Borrowed(&set.reading),
         })
     }

@@ -42,7 +42,7 @@ use crate::core::instant::earlier;
 use crate::core::messages::kept_words;
 use crate::core::{
     Action, Fleet, Note, Plan, Pull, Reading, Refusals, Revision, RevisionState, RevisionUnknown,
-    StaleData, Strategy, SurgeRelease, decide_in_view, release,
+    StaleData, Strategy, SurgeRelease, decide_in_view, open_gates, release,
 };
 use crate::index::{Index, RequeueDelay, SetKey, SetRecord, Stray, was_complete};
 use crate::k8s::{Condition, Unreadable};
@@ -455,7 +455,7 @@ impl Engine {
                 self.tell_notes(key, &notes);
                 self.carry_out(key, &fleet, plan, now);
             }
-            Reading::Invalid(invalid) => {
+            Reading::Invalid(invalid, _) => {
                 let Some(fleet) = self.index.fleet(key, now) else {
                     return;
                 };
@@ -474,6 +474,8 @@ impl Engine {
                     true => release(&fleet, min_ready, now),
                     false => SurgeRelease::default(),
                 };
+                let mut released = released;
+                released.actions.extend(open_gates(&fleet));
                 let (released, _) = without_refused(&fleet, released, now);
                 self.tell_kept(key, &released);
                 let managed = self.managed(key, &fleet, now).map(|(managed, _)| managed);

@@ -3,7 +3,7 @@
 use crate::core::names::{IN_PLACE_UPDATE_READY, KRUISE_POD_READY};
 use crate::core::revision::TemplateFingerprint;
 use crate::core::selector::Selector;
-use crate::core::{Mode, Reading, RollingUpdateType};
+use crate::core::{Mode, RollingUpdateType};
 use crate::index::SetRecord;
 use crate::k8s;
 
@@ -54,7 +54,7 @@ impl DaemonSetOwner {
 /// The readiness gates that pods of an Advanced DaemonSet need, so that an update in place or a hook can take them out of
 /// service first (Kruise). Each costs a write for every pod, so no other pod gets one.
 fn gates(set: &SetRecord) -> Vec<&'static str> {
-    let Reading::Strategy { strategy, .. } = &set.reading else {
+    let Some(strategy) = set.reading.usable() else {
         return Vec::new();
     };
     let in_place = strategy.mode == Mode::AdvancedRollingUpdate

@@ -266,9 +266,10 @@ pub async fn missing(
     if !ungranted.is_empty() && may_list {
         let (keys, index) = native_sets(client).await;
         for (component, lacks) in ungranted {
-            let needs = |key: &&SetKey| match index.reading(key).as_deref() {
-                Some(Reading::Strategy { strategy, .. }) => component.is_for(strategy),
-                _ => false,
+            let needs = |key: &&SetKey| {
+                let reading = index.reading(key);
+                let strategy = reading.as_deref().and_then(Reading::usable);
+                strategy.is_some_and(|strategy| component.is_for(strategy))
             };
             let users: Vec<SetKey> = keys.iter().filter(needs).cloned().collect();
             if users.is_empty() {

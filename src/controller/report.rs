@@ -26,7 +26,7 @@ use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, ROLLOUT_COMPLETE, STALLED,
 };
 use crate::core::{
-    Fleet, Invalid, PauseRecord, Phase, Plan, Reading, Refusals, RevisionState, Stall, instant,
+    Fleet, Invalid, PauseRecord, Phase, Plan, Refusals, RevisionState, Stall, instant,
 };
 use crate::index::{OWN_CONDITIONS, SetRecord, was_complete};
 use crate::k8s::Condition;
@@ -212,10 +212,8 @@ impl Report {
 
 /// What is said of a rollout, the revision aside.
 fn saying(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> StatusSentence {
-    let hook = match &set.reading {
-        Reading::Strategy { strategy, .. } => strategy.pre_delete.as_deref(),
-        _ => None,
-    };
+    let hook = set.reading.usable();
+    let hook = hook.and_then(|strategy| strategy.pre_delete.as_deref());
     let about = RolloutStatus {
         set: &set.key(),
         fleet,

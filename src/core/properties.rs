@@ -697,6 +697,18 @@ fn lacks(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy, now: 
             || !alive.any(|pod| is_available(pod, strategy, now)))
 }
 
+/// Whether it only opens the readiness gate of a new pod, which nothing holds up.
+fn opens_gate(action: &Action) -> bool {
+    match action {
+        Action::Mark {
+            preparing: None,
+            gate: Some(gate),
+            ..
+        } => gate.open,
+        _ => false,
+    }
+}
+
 proptest! {
     #![proptest_config(config())]
 
@@ -922,7 +934,7 @@ proptest! {
         };
         let is_unknown = |verdict: &Verdict| *verdict == Verdict::NativeControllerBehind;
         if paused || plan.verdicts.iter().any(is_unknown) {
-            prop_assert_eq!(&plan.actions, &[]);
+            prop_assert!(plan.actions.iter().all(opens_gate), "{:?}", plan.actions);
         }
         if strategy.mode == Mode::Ota {
             prop_assert_eq!(deleted(&plan), Vec::<&PodRef>::new());

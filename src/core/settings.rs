@@ -275,8 +275,9 @@ impl NodeOrder {
 pub enum Reading {
     /// No update-strategy: not ours.
     NotOurs,
-    /// Ours, but not usable.
-    Invalid(Invalid),
+    /// Ours, but not all of it can be used: nothing is rolled out. The settings are those that can be read, with defaults for the
+    /// others; upkeep (new pods, hooks, readiness gates) goes by them.
+    Invalid(Invalid, Box<Strategy>),
     /// Ours.
     Strategy {
         /// The settings.
@@ -286,21 +287,41 @@ pub enum Reading {
     },
 }
 
+impl Reading {
+    /// Returns the settings, of an invalid reading those that can be used.
+    pub fn usable(&self) -> Option<&Strategy> {
+        match self {
+            Self::NotOurs => None,
+            Self::Invalid(_, strategy) => Some(strategy),
+            Self::Strategy { strategy, .. } => Some(strategy),
+        }
+    }
+
+    /// Returns the same settings of a DaemonSet of which something else cannot be used.
+    pub fn refused(&self, invalid: Invalid) -> Self {
+        let usable = self.usable().cloned();
+        let usable = usable.unwrap_or_else(|| Strategy::of(Mode::AdvancedRollingUpdate));
+        Self::Invalid(invalid, Box::new(usable))
+    }
+}
+
 /// Reads the settings of a DaemonSet.
 ///
 /// One state for everything that cannot be used: [`Invalid`], which names the first such setting. What only is of no use (an
 /// old key, a value that the mode does not look at) becomes a [`Note`].
 pub fn read(source: &SettingsSource<'_>) -> Reading {
     let mut notes = Vec::new();
-    let mode = match update_strategy::read(source, &mut notes) {
+    let (mode, unreadable) = match update_strategy::read(source, &mut notes) {
         None => return Reading::NotOurs,
-        Some(Err(invalid)) => return Reading::Invalid(invalid),
-        Some(Ok(mode)) => mode,
+        Some(Err(invalid)) => (Mode::AdvancedRollingUpdate, Some(invalid)),
+        Some(Ok(mode)) => (mode, None),
     };
     let mut reader = Reader::new(source, mode);
-    match strategy(&mut reader) {
-        Err(invalid) => Reading::Invalid(invalid),
-        Ok(strategy) => {
+    reader.invalid = unreadable;
+    let strategy = strategy(&mut reader);
+    match reader.invalid.take() {
+        Some(invalid) => Reading::Invalid(invalid, Box::new(strategy)),
+        None => {
             notes.append(&mut reader.notes);
             let unused = source
                 .fields
@@ -319,88 +340,77 @@ pub fn read(source: &SettingsSource<'_>) -> Reading {
     }
 }
 
-/// Reads every setting, in the order of the table: the first that cannot be used is the one that is named.
-fn strategy(reader: &mut Reader<'_>) -> Result<Strategy, Invalid> {
+/// Reads every setting, in the order of the table. The reader keeps the first that cannot be used; each of those has its default.
+fn strategy(reader: &mut Reader<'_>) -> Strategy {
     let default = Strategy::of(reader.mode);
     match reader.source.fields {
-        Some(fields) => fields.check()?,
+        Some(fields) => reader.usable(fields.check(), ()),
         None => {
-            require_on_delete(reader)?;
+            reader.usable(require_on_delete(reader), ());
             let foreign = kruise::refuse(reader.source.annotations);
-            reader.heed(reader.mode == Mode::AdvancedRollingUpdate, foreign, ())?;
+            let foreign = reader.heed(reader.mode == Mode::AdvancedRollingUpdate, foreign, ());
+            reader.usable(foreign, ());
         }
     }
     let without_surge = Shares {
         max_unavailable: default.max_unavailable,
         max_surge: default.max_surge,
     };
-    let shares = max_surge::SETTING.read(reader, max_unavailable::shares, without_surge)?;
-    Ok(Strategy {
+    let shares = max_surge::SETTING.read(reader, max_unavailable::shares, without_surge);
+    Strategy {
         mode: reader.mode,
         max_unavailable: shares.max_unavailable,
         max_surge: shares.max_surge,
-        pause: paused::SETTING.read(reader, paused::read, default.pause)?,
-        partition: partition::SETTING.read(reader, partition::read, default.partition)?,
-        selector: selector::SETTING.read(reader, selector::read, default.selector)?,
-        min_interval: min_interval::SETTING.read(
-            reader,
-            min_interval::read,
-            default.min_interval,
-        )?,
-        ramp_up: ramp_up::SETTING.read(reader, ramp_up::read, default.ramp_up)?,
-        waves: waves::SETTING.read(reader, waves::read, default.waves)?,
-        topology: topology_key::SETTING.read(reader, topology_key::read, default.topology)?,
+        pause: paused::SETTING.read(reader, paused::read, default.pause),
+        partition: partition::SETTING.read(reader, partition::read, default.partition),
+        selector: selector::SETTING.read(reader, selector::read, default.selector),
+        min_interval: min_interval::SETTING.read(reader, min_interval::read, default.min_interval),
+        ramp_up: ramp_up::SETTING.read(reader, ramp_up::read, default.ramp_up),
+        waves: waves::SETTING.read(reader, waves::read, default.waves),
+        topology: topology_key::SETTING.read(reader, topology_key::read, default.topology),
         failure_threshold: failure_threshold::SETTING.read(
             reader,
             failure_threshold::read,
             default.failure_threshold,
-        )?,
+        ),
         failure_window: failure_window::SETTING.read(
             reader,
             failure_window::read,
             default.failure_window,
-        )?,
-        on_failure: on_failure::SETTING.read(reader, on_failure::read, default.on_failure)?,
-        resume: resume::SETTING.read(reader, resume::read, default.resume)?,
+        ),
+        on_failure: on_failure::SETTING.read(reader, on_failure::read, default.on_failure),
+        resume: resume::SETTING.read(reader, resume::read, default.resume),
         broken_unlimited: replace_broken_first::SETTING.read(
             reader,
             replace_broken_first::read,
             default.broken_unlimited,
-        )?,
-        window: maintenance_window::SETTING.read(
-            reader,
-            maintenance_window::read,
-            default.window,
-        )?,
+        ),
+        window: maintenance_window::SETTING.read(reader, maintenance_window::read, default.window),
         image_predownload_parallelism: image_predownload_parallelism::SETTING.read(
             reader,
             image_predownload_parallelism::read,
             default.image_predownload_parallelism,
-        )?,
-        predownload: predownload::SETTING.read(reader, predownload::read, default.predownload)?,
+        ),
+        predownload: predownload::SETTING.read(reader, predownload::read, default.predownload),
         image_predownload_timeout: image_predownload_timeout_seconds::SETTING.read(
             reader,
             image_predownload_timeout_seconds::read,
             default.image_predownload_timeout,
-        )?,
+        ),
         image_predownload_min_updated_ready_pods: image_predownload_min_updated_ready_pods::SETTING
             .read(
                 reader,
                 image_predownload_min_updated_ready_pods::read,
                 default.image_predownload_min_updated_ready_pods,
-            )?,
+            ),
         rolling_update_type: rolling_update_type::SETTING.read(
             reader,
             rolling_update_type::read,
             default.rolling_update_type,
-        )?,
-        pre_delete: lifecycle::SETTING.read(reader, lifecycle::read, default.pre_delete)?,
-        disruption: disruption::SETTING.read(reader, disruption::read, default.disruption)?,
-        ready_settle: ready_settle::SETTING.read(
-            reader,
-            ready_settle::read,
-            default.ready_settle,
-        )?,
+        ),
+        pre_delete: lifecycle::SETTING.read(reader, lifecycle::read, default.pre_delete),
+        disruption: disruption::SETTING.read(reader, disruption::read, default.disruption),
+        ready_settle: ready_settle::SETTING.read(reader, ready_settle::read, default.ready_settle),
         min_ready: reader.source.min_ready(),
         order: match reader.source.fields {
             Some(_) => NodeOrder::Descending,
@@ -408,7 +418,7 @@ fn strategy(reader: &mut Reader<'_>) -> Result<Strategy, Invalid> {
         },
         partitioned: (reader.source.fields).is_some_and(|fields| fields.scaling.partitioned),
         fields: deciding(&reader.source),
-    })
+    }
 }
 
 /// The settings that fields of an Advanced DaemonSet decide, or would: those of which no annotation is there instead.

@@ -16,7 +16,7 @@ use super::error::CliError;
 use super::list::list;
 use crate::core::engine::patience::BUDGET_PATIENCE;
 use crate::core::selector::Selector;
-use crate::core::{Evictions, Obstruction, Pod, Reading, Refusal};
+use crate::core::{Evictions, Obstruction, Pod, Refusal};
 use crate::index::SetRecord;
 
 /// Type of the condition that says whether a budget lets a pod go (Kubernetes).
@@ -73,10 +73,8 @@ impl Budgets {
         now: Timestamp,
     ) {
         let mut evictions = Evictions::default();
-        let hook = match &set.reading {
-            Reading::Strategy { strategy, .. } => strategy.pre_delete.clone(),
-            Reading::Invalid(_) | Reading::NotOurs => None,
-        };
+        let hook = set.reading.usable();
+        let hook = hook.and_then(|strategy| strategy.pre_delete.clone());
         // Whose hook is awaited nobody asks to go.
         let is_hooked = |pod: &Pod| hook.as_ref().is_some_and(|hook| hook.hooks(&pod.exit));
         for (_, pod) in set.pods().filter(|(_, pod)| !is_hooked(pod)) {

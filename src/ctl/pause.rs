@@ -49,7 +49,7 @@ pub(super) async fn pause(
 /// When it does: what to do instead.
 fn native_replaces(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
     match view.index.reading(key).as_deref() {
-        Some(Reading::Invalid(invalid)) if invalid.is_native_update() && !key.is_advanced() => {
+        Some(Reading::Invalid(invalid, _)) if invalid.is_native_update() && !key.is_advanced() => {
             Err(CliError::new(
                 Code::Invalid,
                 format!(

@@ -182,7 +182,9 @@ fn strategy(set: Option<DaemonSet>) -> Result<Strategy, CliError> {
     let reading = key.as_ref().and_then(|key| index.reading(key));
     match reading.as_deref() {
         Some(Reading::Strategy { strategy, .. }) => Ok(strategy.clone()),
-        Some(Reading::Invalid(invalid)) => Err(CliError::new(Code::Invalid, format!("{invalid}."))),
+        Some(Reading::Invalid(invalid, _)) => {
+            Err(CliError::new(Code::Invalid, format!("{invalid}.")))
+        }
         Some(Reading::NotOurs) | None => Err(CliError::new(
             Code::NotFound,
             "Without the annotation update-strategy it would not be managed by yurt-ds: there is nothing to plan.",

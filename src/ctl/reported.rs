@@ -92,7 +92,7 @@ impl ReportedRollout {
     pub(super) fn take(view: &mut ClusterView, key: &SetKey, now: Timestamp) -> Option<Self> {
         let (strategy, invalid, notes) = match view.index.reading(key).as_deref()? {
             Reading::NotOurs => return None,
-            Reading::Invalid(invalid) => (None, Some(invalid.clone()), Vec::new()),
+            Reading::Invalid(invalid, _) => (None, Some(invalid.clone()), Vec::new()),
             Reading::Strategy { strategy, notes } => (Some(strategy.clone()), None, notes.clone()),
         };
         // The fleet tells the revision of every pod. Its nodes are not known, and nothing else of it is used.

@@ -126,7 +126,7 @@ fn answer(key: &SetKey, set: &DaemonSet) -> SettingsAnswer {
     let settings: Vec<SettingRow> = states(&source).iter().map(SettingRow::on).collect();
     let (invalid, notes) = match read(&source) {
         Reading::NotOurs => (None, Vec::new()),
-        Reading::Invalid(invalid) => (Some(invalid), Vec::new()),
+        Reading::Invalid(invalid, _) => (Some(invalid), Vec::new()),
         Reading::Strategy { notes, .. } => (None, notes),
     };
     let notes = notes.into_iter().map(|note| note.text);

@@ -69,7 +69,7 @@ impl RolloutSnapshot {
     ) -> Option<Self> {
         let (strategy, invalid, notes) = match index.reading(key).as_deref()? {
             Reading::NotOurs => return None,
-            Reading::Invalid(invalid) => (untouched(), Some(invalid.clone()), Vec::new()),
+            Reading::Invalid(invalid, _) => (untouched(), Some(invalid.clone()), Vec::new()),
             Reading::Strategy { strategy, notes } => (strategy.clone(), None, notes.clone()),
         };
         let mut fleet = Arc::unwrap_or_clone(index.fleet(key, now)?);

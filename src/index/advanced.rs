@@ -148,10 +148,7 @@ impl AdvancedRecord {
     /// What the choice of pods depends on.
     pub fn terms<'a>(&'a self, reading: &'a Reading, now: Timestamp) -> ManageTerms<'a> {
         ManageTerms {
-            strategy: match reading {
-                Reading::Strategy { strategy, .. } => Some(strategy),
-                Reading::Invalid(_) | Reading::NotOurs => None,
-            },
+            strategy: reading.usable(),
             scaling: self.scaling,
             creating: &self.creating,
             refused: &self.refused,

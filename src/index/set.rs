@@ -137,8 +137,9 @@ impl SetRecord {
         let meta = &set.metadata;
         let reading = match (read(&set.settings()), &set.spec.unreadable) {
             (Reading::NotOurs, _) => Reading::NotOurs,
-            (_, Some(unreadable)) => {
-                Reading::Invalid(Invalid::unreadable("spec", &unreadable.error))
+            (reading, Some(unreadable)) => {
+                let invalid = Invalid::unreadable("spec", &unreadable.error);
+                reading.refused(invalid)
             }
             (reading, None) => reading,
         };
@@ -841,7 +842,7 @@ impl SetRecord {
     pub fn pull_timeout(&self) -> Duration {
         match &self.reading {
             Reading::Strategy { strategy, .. } => strategy.image_predownload_timeout,
-            Reading::Invalid(_) | Reading::NotOurs => DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT,
+            Reading::Invalid(..) | Reading::NotOurs => DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT,
         }
     }
 
@@ -849,7 +850,7 @@ impl SetRecord {
     pub(super) fn pulls_ahead(&self) -> bool {
         match &self.reading {
             Reading::Strategy { strategy, .. } => Predownloading::of(strategy).is_some(),
-            Reading::Invalid(_) | Reading::NotOurs => false,
+            Reading::Invalid(..) | Reading::NotOurs => false,
         }
     }
 
@@ -950,7 +951,7 @@ impl SetRecord {
         };
         let asked = match &self.reading {
             Reading::Strategy { strategy, .. } => strategy.rolling_update_type,
-            Reading::NotOurs | Reading::Invalid(_) => RollingUpdateType::Standard,
+            Reading::NotOurs | Reading::Invalid(..) => RollingUpdateType::Standard,
         };
         let new = revisions.iter().find(|known| known.hash == *target);
         let Some(new) = new.filter(|_| asked == RollingUpdateType::InPlaceIfPossible) else {
@@ -971,7 +972,7 @@ impl SetRecord {
     ) -> RollbackTargets {
         let asked = match &self.reading {
             Reading::Strategy { strategy, .. } => strategy.on_failure == OnFailure::RevertInPlace,
-            Reading::NotOurs | Reading::Invalid(_) => false,
+            Reading::NotOurs | Reading::Invalid(..) => false,
         };
         let RevisionState::Current(current) = state else {
             return RollbackTargets::default();
@@ -980,7 +981,6 @@ impl SetRecord {
         let Some(current) = current.filter(|_| asked) else {
             return RollbackTargets::default();
         };
-        // Never one that somebody went back from: it is newer than the current one.
         let older = earlier(revisions, &current.hash).into_iter();
         // Nobody knows the generation of an older template any more, and the present one would be a lie.
         let past = |old: &RevisionFacts| RollbackTarget {

@@ -407,7 +407,7 @@ mod tests {
         let set: AdvancedDaemonSet =
             serde_json::from_value(object).expect("any object of the kind");
         match read(&DaemonSet::from(set).settings()) {
-            Reading::Invalid(invalid) => invalid.to_string(),
+            Reading::Invalid(invalid, _) => invalid.to_string(),
             _ => String::new(),
         }
     }
@@ -461,7 +461,7 @@ mod tests {
                 },
             });
             let set: AdvancedDaemonSet = serde_json::from_value(object).expect("a whole object");
-            let Reading::Invalid(invalid) = read(&DaemonSet::from(set).settings()) else {
+            let Reading::Invalid(invalid, _) = read(&DaemonSet::from(set).settings()) else {
                 panic!("{key} is not read");
             };
             assert_eq!(invalid.key, key);

@@ -293,7 +293,7 @@ fn is_valid(daemon: &Value) -> anyhow::Result<()> {
     });
     match reading {
         Reading::NotOurs => bail!("the annotation update-strategy is missing"),
-        Reading::Invalid(invalid) => bail!("{invalid}"),
+        Reading::Invalid(invalid, _) => bail!("{invalid}"),
         Reading::Strategy { notes, .. } => {
             let warnings: Vec<&str> = notes
                 .iter()

@@ -913,6 +913,61 @@ scenarios! {
             .until(converged().and(counted(4)))
     }
 
+    /// Only the rolling update waits for a pause, or for a setting that cannot be used.
+    fn advanced113_given_a_pause_or_an_invalid_setting_then_gates_of_new_pods_open(pace) {
+        let hook = json!({ "preDelete": { "labelsHandler": { DRAIN: "true" }, "markPodNotReady": true } });
+        let hooked = || Daemon::advanced().field("lifecycle", hook.clone());
+        let gate = || Daemon::advanced().gate("KruisePodReady");
+        let settings = [
+            hooked().rolling("paused", true),
+            hooked().annotate("min-interval", "soon"),
+            gate(),
+            gate().rolling("paused", true),
+            gate().annotate("waves", "first the canary"),
+        ];
+        let stories = settings.map(|daemon| {
+            let story = Story::on(2).with(daemon).until(all_available(2));
+            joins(story, 3)
+                .until(all_available(3))
+                .delete_pod(1)
+                .until(replaced([1]).and(all_available(3)))
+                .throughout(all_available(3), pace.pick(60, 2))
+        });
+        Vec::from(stories)
+    }
+
+    fn advanced114_given_an_invalid_setting_then_partition_and_hook_still_count(pace) {
+        let story = fleet(4, 1);
+        let daemon = story.daemon.clone().field("scaleStrategy", json!({ "partitionedScaling": true }));
+        let made = Story { daemon, ..story }
+            .patch(rolling_patch(json!({ "partition": 2 })))
+            .image(NEW)
+            .until(replaced([3, 4]).and(condition("RolloutComplete", "True", "held by partition: 2")))
+            .annotate("waves", "first the canary")
+            .until(condition("InvalidSettings", "True", "waves"))
+            .delete_pod(1)
+            .until(occupied([2, 3, 4]))
+            .throughout(occupied([2, 3, 4]).and(untouched([2])), pace.pick(60, 3))
+            .delete_pod(3)
+            .until(replaced([3]));
+        let hook = json!({ "preDelete": { "labelsHandler": { DRAIN: "true" } } });
+        let hooked = Daemon::advanced()
+            .field("lifecycle", hook)
+            .pod_label(DRAIN, "true")
+            .annotate("min-interval", "soon");
+        let leaves = Story::on(2)
+            .with(hooked)
+            .until(all_available(2))
+            .excuse(2)
+            .patch_node(1, json!({ "metadata": { "labels": { "color": "green" } } }))
+            .patch(colored("green"))
+            .until(preparing([2]))
+            .throughout(untouched([2]), pace.pick(60, 3))
+            .step(Step::PatchPod(2, json!({ "metadata": { "labels": { DRAIN: null } } })))
+            .until(occupied([1]));
+        vec![made, leaves]
+    }
+
     /// The old revision is reused: its number is raised, and no new one is made.
     fn advanced100_given_a_rollback_then_the_revision_of_then_is_used_again(pace) {
         let after = fleet(3, 1)

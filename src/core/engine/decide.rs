@@ -26,7 +26,7 @@ use super::patience::BEHIND_PATIENCE;
 use super::pause::is_paused;
 use super::surge::{self, SurgeRelease, Terms, WithdrawnPair};
 use super::{ota, removal, revert};
-use crate::core::action::{Action, Pull};
+use crate::core::action::{Action, BATCH, Pull};
 use crate::core::fleet::Fleet;
 use crate::core::fleet::in_place::Recreate;
 use crate::core::id::{RevisionState, RevisionUnknown};
@@ -230,8 +230,17 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
+    /// Opens readiness gates of new pods, whatever holds up the rollout.
+    fn open_gates(&mut self) {
+        if self.judged.summary.is_marked {
+            let opened = removal::open_gates(self.judged.fleet);
+            self.actions.extend(opened.take(BATCH));
+        }
+    }
+
     /// Nothing is replaced before the native controller and this view agree on the revision.
     fn hold(mut self, behind: RevisionUnknown) -> Plan {
+        self.open_gates();
         self.judged.guard = Guard {
             record: self.judged.fleet.record.clone(),
             changes: self.judged.guard.changes,
@@ -268,8 +277,9 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Nothing is written to any pod before that setting, or the labels of nodes, are corrected.
+    /// Nothing is replaced before that setting, or the labels of nodes, are corrected.
     fn refuse(mut self, invalid: Invalid) -> Plan {
+        self.open_gates();
         for (verdict, class) in self.verdicts.iter_mut().zip(&self.judged.classes) {
             if matches!(
                 class,
@@ -285,8 +295,9 @@ impl<'a> PlanDraft<'a> {
         self.finish(Some(Phase::Invalid))
     }
 
-    /// Nothing is written to any pod.
+    /// Nothing is replaced.
     fn pause(mut self) -> Plan {
+        self.open_gates();
         self.tell_left_behind();
         let until = self.pause.as_ref().and_then(|stand| stand.until);
         self.tell_outdated(Verdict::Paused { until });

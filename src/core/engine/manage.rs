@@ -85,7 +85,7 @@ impl FailedPodsBackoff {
 /// What the choice depends on, beside the fleet.
 #[derive(Clone, Copy, Debug)]
 pub struct ManageTerms<'a> {
-    /// The settings of the rollout; `None`: they cannot be used, and the pods that belong are made all the same.
+    /// The settings that can be used; `None`: there are none, and the pods that belong are made all the same.
     pub strategy: Option<&'a Strategy>,
     /// How pods are made.
     pub scaling: Scaling,

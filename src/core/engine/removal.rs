@@ -113,10 +113,24 @@ pub(super) fn is_marked(pod: &Pod) -> bool {
     pod.exit.preparing.is_some() || pod.exit.gate.is_some()
 }
 
-/// What takes our marks off a pod that stays; `None` when it carries none.
-///
-/// `opens` also opens a readiness gate that nobody has opened yet: Kruise's own controller would, but nothing is installed
-/// beside us, and the pod would never be Ready.
+/// Opens the readiness gates `KruisePodReady` that nobody has set, as Kruise's controller does: their pods would never be Ready.
+/// Neither a pause nor an invalid setting holds it up.
+pub fn open_gates(fleet: &Fleet) -> impl Iterator<Item = Action> {
+    let ready = fleet.nodes.iter().filter(|node| node.is_ready());
+    let pods = ready.flat_map(|node| &node.pods);
+    let new = pods.filter(|pod| !pod.terminating && pod.exit.preparing.is_none());
+    new.filter_map(|pod| {
+        let gate = pod.exit.gate.as_ref()?.begin()?;
+        Some(Action::Mark {
+            pod: pod.reference(),
+            preparing: None,
+            gate: Some(gate),
+        })
+    })
+}
+
+/// What takes our marks off a pod that stays; `None` when it carries none. `opens` also opens a readiness gate that nobody has
+/// set ([`open_gates`]).
 pub(super) fn stay(pod: &Pod, opens: bool) -> Option<Action> {
     let gate = pod.exit.gate.as_ref().and_then(|gate| {
         let begin = opens.then(|| gate.begin()).flatten();

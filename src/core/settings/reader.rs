@@ -72,6 +72,8 @@ pub(super) struct Reader<'a> {
     pub(super) source: SettingsSource<'a>,
     pub(super) mode: Mode,
     pub(super) notes: Vec<Note>,
+    /// The first setting that cannot be used.
+    pub(super) invalid: Option<Invalid>,
     /// Settings that turned out to do nothing beside the others, with the note that says so.
     pub(super) without_effect: Vec<(&'static str, String)>,
 }
@@ -83,6 +85,7 @@ impl<'a> Reader<'a> {
             source: *source,
             mode,
             notes: Vec::new(),
+            invalid: None,
             without_effect: Vec::new(),
         }
     }
@@ -126,6 +129,14 @@ impl<'a> Reader<'a> {
     pub(super) fn is_without_effect(&mut self, key: &'static str, text: String) {
         self.without_effect.push((key, text.clone()));
         self.warn(text);
+    }
+
+    /// Returns the value, or `default` after keeping why it cannot be used.
+    pub(super) fn usable<T>(&mut self, value: Result<T, Invalid>, default: T) -> T {
+        value.unwrap_or_else(|invalid| {
+            self.invalid.get_or_insert(invalid);
+            default
+        })
     }
 
     /// The value, where it is heeded; otherwise what is wrong with it is only told.

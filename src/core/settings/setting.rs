@@ -72,16 +72,20 @@ impl Setting {
         self.modes.contains(&mode)
     }
 
-    /// What it says by `read`. Under a mode that does not heed it, a value that cannot be used is only told, and `default`
-    /// stands for it.
+    /// What it says by `read`. `default` stands for a value that cannot be used; the reader keeps why, or under a mode that does
+    /// not heed the setting only a note.
     pub(super) fn read<T>(
         &self,
         reader: &mut Reader<'_>,
         read: fn(&mut Reader<'_>) -> Result<T, Invalid>,
         default: T,
-    ) -> Result<T, Invalid> {
+    ) -> T
+    where
+        T: Clone,
+    {
         let value = read(reader);
-        reader.heed(self.is_heeded_by(reader.mode), value, default)
+        let value = reader.heed(self.is_heeded_by(reader.mode), value, default.clone());
+        reader.usable(value, default)
     }
 }
 

@@ -75,7 +75,7 @@ pub fn states<'a>(source: &SettingsSource<'a>) -> Vec<SettingStatus<'a>> {
         }
     }
     // What cannot be used together is told where the DaemonSet is told it.
-    if let Reading::Invalid(invalid) = read(source)
+    if let Reading::Invalid(invalid, _) = read(source)
         && let Some(status) = states
             .iter_mut()
             .find(|status| invalid.key == status.setting.key)

@@ -88,7 +88,7 @@ fn only_note(reading: Reading) -> Note {
 #[track_caller]
 fn refusal(reading: Reading) -> Invalid {
     match reading {
-        Reading::Invalid(invalid) => invalid,
+        Reading::Invalid(invalid, _) => invalid,
         other => panic!("not refused: {other:?}"),
     }
 }
@@ -1141,7 +1141,7 @@ fn what_happens_on_failure_is_one_of_two_words_and_the_third_is_refused_with_the
         ("RevertSpec", "use RevertInPlace, which takes the pods back"),
         ("revertinplace", "use Stop or RevertInPlace"),
     ] {
-        let Reading::Invalid(invalid) = read(text) else {
+        let Reading::Invalid(invalid, _) = read(text) else {
             panic!("{text} is accepted");
         };
         assert!(invalid.to_string().contains(cure), "{invalid}");

@@ -101,7 +101,7 @@ fn translate(key: &SetKey, extended: &Value, kind: SetKind) -> Result<Translatio
                 lost: made.lost.into_iter().chain(native.lost).collect(),
             })
         }
-        Reading::Invalid(invalid) => Err(unreadable(format!("{invalid}."))),
+        Reading::Invalid(invalid, _) => Err(unreadable(format!("{invalid}."))),
         Reading::NotOurs => Err(unreadable("it has no settings.".to_owned())),
     }
 }

@@ -99,7 +99,7 @@ impl Migration<'_> {
         let strategy = match read(&set.settings()) {
             Reading::NotOurs => None,
             Reading::Strategy { strategy, .. } => Some(strategy),
-            Reading::Invalid(invalid) => {
+            Reading::Invalid(invalid, _) => {
                 let text = words::invalid(&self.source, &invalid);
                 return Err(CliError::new(Code::Invalid, text));
             }

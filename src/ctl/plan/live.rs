@@ -93,7 +93,7 @@ impl LiveFleet {
             let advanced = set.advanced.as_ref();
             advanced.is_some_and(|advanced| !advanced.is_workable)
         });
-        if let Some(Reading::Invalid(invalid)) = found.index.reading(key).as_deref()
+        if let Some(Reading::Invalid(invalid, _)) = found.index.reading(key).as_deref()
             && is_unworkable
         {
             return Err(CliError::new(Code::Invalid, format!("{invalid}.")));

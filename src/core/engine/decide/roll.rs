@@ -268,8 +268,6 @@ impl PlanDraft<'_> {
         if !self.judged.summary.is_marked {
             return;
         }
-        let hook = self.judged.strategy.pre_delete.as_ref();
-        let opens = hook.is_some_and(|hook| hook.mark_not_ready);
         let leaves = |position: usize| {
             matches!(self.judged.classes[position], Class::Preparing { .. })
                 || matches!(
@@ -287,7 +285,7 @@ impl PlanDraft<'_> {
         let staying = nodes.filter(|(position, node)| node.is_ready() && !leaves(*position));
         let pods = staying.flat_map(|(_, node)| &node.pods);
         let alive = pods.filter(|pod| !pod.terminating && !deleted.contains(&pod.uid));
-        let marks = alive.filter_map(|pod| removal::stay(pod, opens));
+        let marks = alive.filter_map(|pod| removal::stay(pod, true));
         let marks: Vec<Action> = marks.take(BATCH).collect();
         self.actions.extend(marks);
     }

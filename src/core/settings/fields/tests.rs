@@ -83,7 +83,7 @@ impl Given {
     #[track_caller]
     fn refused(&self) -> Invalid {
         match self.read() {
-            Reading::Invalid(invalid) => invalid,
+            Reading::Invalid(invalid, _) => invalid,
             other => panic!("not refused: {other:?}"),
         }
     }

@@ -36,7 +36,7 @@ fn strategy_of(set: &DaemonSet) -> Option<Strategy> {
     match read(&set.settings()) {
         Reading::Strategy { strategy, .. } => Some(strategy),
         Reading::NotOurs => None,
-        Reading::Invalid(invalid) => panic!("{invalid}"),
+        Reading::Invalid(invalid, _) => panic!("{invalid}"),
     }
 }
 
