@@ -11,6 +11,10 @@ type Fields = Map<String, Value>;
 
 /// Takes out of a template what an API server would fill in.
 pub(in crate::core) fn leave_out(template: &mut Value) {
+    drop_empty_maps(template);
+    if let Some(metadata) = template.get_mut("metadata") {
+        drop_empty_lists(metadata);
+    }
     let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };
@@ -26,7 +30,6 @@ pub(in crate::core) fn leave_out(template: &mut Value) {
         ("hostNetwork", json!(false)),
         ("hostPID", json!(false)),
         ("hostIPC", json!(false)),
-        ("nodeSelector", json!({})),
     ] {
         drop_if(spec, key, &value);
     }
@@ -221,6 +224,31 @@ fn is_empty_list(value: &Value) -> bool {
     value.as_array().is_some_and(Vec::is_empty)
 }
 
+/// Maps of texts and quantities in a pod template.
+const MAPS: [&str; 9] = [
+    "annotations",
+    "labels",
+    "limits",
+    "matchLabels",
+    "nodeSelector",
+    "options",
+    "overhead",
+    "requests",
+    "volumeAttributes",
+];
+
+/// Takes out maps without an entry, wherever they are: Kubernetes does not store them.
+fn drop_empty_maps(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(drop_empty_maps);
+            fields.retain(|key, value| !(MAPS.contains(&key.as_str()) && *value == json!({})));
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_empty_maps),
+        _ => {}
+    }
+}
+
 /// Takes out lists without an item, wherever they are: no list of a pod means anything while it is empty.
 fn drop_empty_lists(value: &mut Value) {
     match value {
@@ -293,8 +321,8 @@ mod tests {
             leave_out(&mut template);
             template
         };
-        let written = json!({ "spec": {
-            "nodeSelector": {}, "tolerations": [],
+        let written = json!({ "metadata": { "annotations": {}, "labels": {}, "finalizers": [] }, "spec": {
+            "nodeSelector": {}, "overhead": {}, "tolerations": [],
             "containers": [{
                 "name": "a", "image": "a:1", "args": [], "env": [{ "name": "E", "value": "" }], "tty": false, "stdin": false,
                 "resources": { "limits": { "cpu": 0.5, "memory": "1024Mi" }, "requests": { "cpu": 1 } },
@@ -302,7 +330,7 @@ mod tests {
                 "readinessProbe": { "initialDelaySeconds": 0, "exec": { "command": ["true"] } },
             }],
         } });
-        let kept = json!({ "spec": {
+        let kept = json!({ "metadata": {}, "spec": {
             "containers": [{
                 "name": "a", "image": "a:1", "env": [{ "name": "E" }],
                 "resources": { "limits": { "cpu": "500m", "memory": "1Gi" }, "requests": { "cpu": "1" } },

@@ -1,7 +1,7 @@
 //! One fingerprint for all spellings of the same pod template.
 //!
 //! The API server and the native controller write the same template with different nothings: `null`, an empty
-//! `metadata`, an empty `resources`, `$patch` in it. Those count as absent, and so does what an API server would fill in
+//! `metadata`, an empty `resources`, empty maps of texts, `$patch` in it. Those count as absent, and so does what an API server would fill in
 //! ([`defaults`]). Everything else counts: order in lists, `{}` elsewhere, fields that are new to us.
 
 use std::fmt;
