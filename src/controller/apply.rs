@@ -232,7 +232,7 @@ impl Writer {
         let parameters = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: Some(pod.uid.to_string()),
-                resource_version: Some(pod.resource_version.to_string()),
+                resource_version: pod.resource_version.precondition(),
             }),
             ..DeleteParams::default()
         };

@@ -26,10 +26,12 @@ pub(super) fn patch(pod: &PodRef, renewal: &Renewal, state_key: &str, now: Times
     annotations[state_key] = json!(json!(state).to_string());
     let mut metadata = json!({
         "uid": pod.uid.to_string(),
-        "resourceVersion": pod.resource_version.to_string(),
         "labels": labels,
         "annotations": annotations,
     });
+    if let Some(version) = pod.resource_version.precondition() {
+        metadata["resourceVersion"] = version.into();
+    }
     if !change.new_finalizers.is_empty() {
         metadata["finalizers"] = json!(change.new_finalizers);
     }

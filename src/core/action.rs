@@ -99,6 +99,18 @@ impl Action {
         }
     }
 
+    /// Returns the same action, which replaces the pod whatever its version is.
+    pub fn by_uid(mut self) -> Self {
+        if let Self::Delete(pod)
+        | Self::Evict(pod)
+        | Self::Retire { pod, .. }
+        | Self::UpdateInPlace { pod, .. } = &mut self
+        {
+            pod.resource_version = ResourceVersion::any();
+        }
+        self
+    }
+
     /// Whether it is a step of the replacement of a pod.
     pub fn begins(&self) -> bool {
         match self {
@@ -240,7 +252,7 @@ pub struct PodRef {
     pub name: PodName,
     /// Its UID.
     pub uid: PodUid,
-    /// Its version.
+    /// Its version; [`ResourceVersion::any`] where that does not matter.
     pub resource_version: ResourceVersion,
 }
 

@@ -615,6 +615,14 @@ impl SetRecord {
         !(self.evictions.is_empty() && self.known_refusals().is_empty())
     }
 
+    /// Whether this pod changes too often for a write that rests on its version.
+    pub fn is_contended(&self, pod: &PodUid) -> bool {
+        match &self.refusals {
+            LastReported::Reported(Some(refusals)) => refusals.is_contended(pod),
+            _ => false,
+        }
+    }
+
     fn known_refusals(&self) -> Refusals {
         let stands = || {
             let mut conditions = self.conditions.iter();

@@ -1,10 +1,11 @@
 //! Writes that the API server refuses: whom they are about is named, everybody else has their turn, and it goes on by itself.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{Event, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use yurt_ds::sim::cluster::{Fault, RequestInfo};
@@ -51,6 +52,25 @@ fn complete() -> Check {
     condition("RolloutComplete", "True", ": complete")
         .and(condition("Stalled", "False", ""))
         .and(not_condition("Refused"))
+}
+
+/// Has the status of the pod on a node change for as long as the pod is there, faster than anybody can read it.
+async fn changes_all_the_time(stage: Stage, node: usize) -> anyhow::Result<()> {
+    let (pods, pod) = (stage.api::<Pod>(), stage.pod_on(node).await?.name_any());
+    tokio::spawn(async move {
+        for beat in 0_u64.. {
+            let message = beat.to_string();
+            let condition =
+                json!({ "type": "example.io/Beat", "status": "True", "message": message });
+            let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
+            let params = PatchParams::default();
+            if pods.patch_status(&pod, &params, &patch).await.is_err() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    Ok(())
 }
 
 /// The pod that is deleted first is not: the API server is as if it had too much to do.
@@ -146,6 +166,14 @@ scenarios! {
         Scenario::from(story).only_embedded(NO_FAULT_POINTS)
     }
 
+    fn rw17_given_a_pod_whose_status_is_written_all_the_time_then_it_is_replaced_all_the_same(_pace) {
+        fleet(2)
+            .does("its status changes all the time", |stage| changes_all_the_time(stage, 1))
+            .image(NEW)
+            .until(converged())
+            .expect(deletions(2))
+    }
+
     fn rw12_given_a_pod_whose_deletion_is_turned_away_as_if_by_a_busy_server_then_the_others_go_and_it_is_named(_pace) {
         let story = fleet(4)
             .does("turn one away", turn_first_away)
@@ -217,7 +245,7 @@ scenarios! {
             .annotate("image-predownload-parallelism", "1")
             .annotate("predownload", "required");
         let slow = Behaviour {
-            pull: std::time::Duration::from_secs(pace.pick(60, 20)),
+            pull: Duration::from_secs(pace.pick(60, 20)),
             ..Behaviour::default()
         };
         let story = Story::on(3)

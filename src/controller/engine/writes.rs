@@ -43,7 +43,13 @@ impl Engine {
         let Some(set) = self.index.set_mut(key) else {
             return;
         };
-        let actions = set.without_pending(actions);
+        let actions = set.without_pending(actions).into_iter();
+        let actions: Vec<Action> = actions
+            .map(|action| match set.is_contended(&action.pod().uid) {
+                true => action.by_uid(),
+                false => action,
+            })
+            .collect();
         let state = self.state.sets.entry(key.clone()).or_default();
         if let Some(until) = state.pods.holds(now) {
             if !actions.is_empty() {

@@ -43,6 +43,9 @@ pub(in crate::core) const SECOND: Duration = Duration::from_secs(1);
 /// Conflicts (or errors inside the API server) in a row that are no coincidence: the view of a pod is seldom old twice.
 const CONFLICTS: u32 = 5;
 
+/// After so many conflicts in a row a pod is deleted by its UID alone: its status changes faster than it can be read.
+const CONTENDED: u32 = 3;
+
 /// Different sentences that are told apart; those who refuse have a few.
 const SENTENCES: usize = 16;
 
@@ -165,6 +168,8 @@ pub struct Refusals {
     by_place: BTreeMap<Place, Denial>,
     /// Conflicts, and the like, in a row.
     conflicts: BTreeMap<Place, u32>,
+    /// Conflicts in a row by pod: how often it had changed between the look and the write.
+    contended: BTreeMap<PodUid, u32>,
     /// Pods that the API server does not let be updated in place: they are made anew.
     unfit: BTreeSet<PodUid>,
     /// The different sentences.
@@ -291,6 +296,17 @@ impl Refusals {
         }
     }
 
+    /// Takes in that this pod had changed since it was looked at.
+    pub fn conflict(&mut self, pod: &PodUid) {
+        *self.contended.entry(pod.clone()).or_default() += 1;
+    }
+
+    /// Whether this pod changes too often for a write that rests on its version.
+    pub fn is_contended(&self, pod: &PodUid) -> bool {
+        let met = self.contended.get(pod);
+        met.is_some_and(|met| *met >= CONTENDED)
+    }
+
     /// Takes in what was refused to others of the same fleet.
     pub fn join(&mut self, others: Self) {
         self.revision = self.revision.take().or(others.revision);
@@ -325,7 +341,10 @@ impl Refusals {
 
     /// Whether nothing is remembered.
     pub fn is_empty(&self) -> bool {
-        self.by_place.is_empty() && self.conflicts.is_empty() && self.unfit.is_empty()
+        self.by_place.is_empty()
+            && self.conflicts.is_empty()
+            && self.contended.is_empty()
+            && self.unfit.is_empty()
     }
 
     /// Whether nobody is refused.
@@ -390,13 +409,14 @@ impl Refusals {
                 },
             }
         });
-        if !self.unfit.is_empty() {
+        if !(self.unfit.is_empty() && self.contended.is_empty()) {
             let pods: BTreeSet<&PodUid> = nodes
                 .iter()
                 .flat_map(|node| &node.pods)
                 .map(|pod| &pod.uid)
                 .collect();
             self.unfit.retain(|uid| pods.contains(uid));
+            self.contended.retain(|uid, _| pods.contains(uid));
         }
         if self.by_place.is_empty() {
             self.sentences.clear();

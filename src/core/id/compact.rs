@@ -83,6 +83,18 @@ impl fmt::Debug for PodUid {
     }
 }
 
+impl ResourceVersion {
+    /// Stands for every version.
+    pub fn any() -> Self {
+        "".into()
+    }
+
+    /// Returns the version as a precondition of a write; `None`: there is none.
+    pub fn precondition(&self) -> Option<String> {
+        (*self != Self::any()).then(|| self.to_string())
+    }
+}
+
 impl From<&str> for ResourceVersion {
     fn from(text: &str) -> Self {
         let number = text.parse::<u64>().ok();

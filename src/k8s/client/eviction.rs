@@ -35,15 +35,17 @@ pub(crate) fn eviction(
     pod: &PodRef,
 ) -> Result<http::Request<Vec<u8>>, request::Error> {
     let path = Pod::url_path(&(), Some(namespace));
-    let body = json!({
+    let mut body = json!({
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": { "name": pod.name.as_str(), "namespace": namespace },
         "deleteOptions": { "preconditions": {
             "uid": pod.uid.to_string(),
-            "resourceVersion": pod.resource_version.to_string(),
         } },
     });
+    if let Some(version) = pod.resource_version.precondition() {
+        body["deleteOptions"]["preconditions"]["resourceVersion"] = version.into();
+    }
     http::Request::post(format!("{path}/{}/eviction", pod.name))
         .header(CONTENT_TYPE, "application/json")
         .body(body.to_string().into_bytes())

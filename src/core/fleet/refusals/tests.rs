@@ -186,6 +186,20 @@ fn five_conflicts_in_a_row_are_a_refusal() {
 }
 
 #[test]
+fn a_pod_that_changes_all_the_time_is_written_to_by_its_uid_alone() {
+    let mut refusals = Refusals::default();
+    let pod = PodUid::from("a");
+    for _ in 0..2 {
+        refusals.conflict(&pod);
+    }
+    assert!(!refusals.is_contended(&pod));
+    refusals.conflict(&pod);
+    assert!(refusals.is_contended(&pod) && refusals.is_nobody_refused());
+    refusals.tidy(&[]);
+    assert!(refusals.is_empty());
+}
+
+#[test]
 fn what_is_refused_is_forgotten_with_the_pod_with_the_node_and_with_the_revision() {
     let all = refused(three(), &["a", "b"], 100);
     let mut refusals = all.refusals.clone();
