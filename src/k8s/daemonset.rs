@@ -222,10 +222,10 @@ impl From<RawSpec> for DaemonSetSpec {
                 raw.min_ready_seconds.unwrap_or(0).try_into().unwrap_or(0),
             ),
             in_template: settings_in(&raw.template),
-            template: TemplateFingerprint::of(&raw.template),
             scheduling: Scheduling::from_template(&raw.template),
             exclusive: Exclusive::of(&raw.template),
             preempting: Preempting::of(&raw.template),
+            template: TemplateFingerprint::of_whole(raw.template),
             fields: None,
             unreadable: None,
         }
@@ -277,8 +277,21 @@ impl AdvancedDaemonSet {
 }
 
 impl From<RawAdvanced> for AdvancedDaemonSet {
-    fn from(raw: RawAdvanced) -> Self {
-        let spec = RawSpec::deserialize(&raw.spec).map_err(|error| error.to_string());
+    fn from(mut raw: RawAdvanced) -> Self {
+        // The template is taken as it is, for it can be most of the object.
+        let template = raw.spec.get_mut("template").map(Value::take);
+        let spec = match RawSpec::deserialize(&raw.spec) {
+            Ok(spec) => Ok(RawSpec {
+                template: template.unwrap_or_default(),
+                ..spec
+            }),
+            Err(error) => {
+                if let Some(template) = template {
+                    raw.spec["template"] = template;
+                }
+                Err(error.to_string())
+            }
+        };
         Self::with_spec(raw, spec)
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::meta::dated;
 use super::resource::resource;
@@ -46,11 +47,11 @@ resource!(
 );
 
 fn template<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Template>, D::Error> {
-    let data = serde_json::Value::deserialize(deserializer)?;
-    let template = data.pointer("/spec/template");
+    let mut data = Value::deserialize(deserializer)?;
+    let template = data.pointer_mut("/spec/template").map(Value::take);
     Ok(template.map(|template| Template {
-        fingerprint: TemplateFingerprint::of(template),
-        shape: Arc::new(Shape::of(template)),
-        images: of_template(template),
+        shape: Arc::new(Shape::of(&template)),
+        images: of_template(&template),
+        fingerprint: TemplateFingerprint::of_whole(template),
     }))
 }

@@ -4,7 +4,7 @@
 //! `metadata`, an empty `resources`, empty maps of texts, `$patch` in it. Those count as absent, and so does what an API server would fill in
 //! ([`defaults`]). Everything else counts: order in lists, `{}` elsewhere, fields that are new to us.
 
-use std::fmt;
+use std::{fmt, io};
 
 use serde_json::{Map, Number, Value};
 
@@ -34,15 +34,20 @@ impl fmt::Debug for TemplateFingerprint {
 impl TemplateFingerprint {
     /// The fingerprint of a DaemonSet's `spec.template` or a ControllerRevision's `data.spec.template`.
     pub fn of(template: &Value) -> Self {
+        Self::of_whole(template.clone())
+    }
+
+    /// Returns the fingerprint of a template that nothing else needs, without a copy of it: templates can have a megabyte.
+    pub fn of_whole(mut template: Value) -> Self {
         let (mut meaning, mut spelling) =
             (FingerprintHasher::default(), FingerprintHasher::default());
-        let mut said = template.clone();
-        defaults::leave_out(&mut said);
-        match &said {
+        // A hasher takes everything.
+        let _ = serde_json::to_writer(&mut spelling, &template);
+        defaults::leave_out(&mut template);
+        match &template {
             Value::Object(map) => meaning.object(map, TemplateField::Template),
             other => meaning.value(other, TemplateField::Elsewhere),
         }
-        spelling.bytes(template.to_string().as_bytes());
         Self {
             meaning: meaning.0,
             spelling: spelling.0,
@@ -92,6 +97,17 @@ struct FingerprintHasher(u128);
 impl Default for FingerprintHasher {
     fn default() -> Self {
         Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+}
+
+impl io::Write for FingerprintHasher {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

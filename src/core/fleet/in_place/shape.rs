@@ -36,7 +36,7 @@ impl Shape {
             }
         }
         Self {
-            rest: TemplateFingerprint::of(&rest),
+            rest: TemplateFingerprint::of_whole(rest),
             images,
             labels: texts(metadata("labels")),
             annotations: texts(metadata("annotations")),
