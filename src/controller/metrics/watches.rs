@@ -14,7 +14,7 @@ impl Collector for WatchAges {
         let ages = ages.map(|(resource, age)| (Resource { resource }, age.as_secs_f64()));
         let about = (
             "watch_age_seconds",
-            "Time since the API server last sent something on a watch of the resource; pods are not changed on data older than 75 seconds",
+            "Time since the last event or bookmark on the watch of this resource; above 75 seconds no pods are changed",
         );
         super::rollouts::gauge(&mut encoder, about, ages)
     }
