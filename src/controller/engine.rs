@@ -470,11 +470,10 @@ impl Engine {
                     .index
                     .set(key)
                     .map(|set| Report::of_invalid(set, &invalid));
-                let released = match left_ota {
+                let mut released = match left_ota {
                     true => release(&fleet, min_ready, now),
                     false => SurgeRelease::default(),
                 };
-                let mut released = released;
                 released.actions.extend(open_gates(&fleet));
                 let (released, _) = without_refused(&fleet, released, now);
                 self.tell_kept(key, &released);

@@ -697,7 +697,7 @@ fn lacks(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy, now: 
             || !alive.any(|pod| is_available(pod, strategy, now)))
 }
 
-/// Whether it only opens the readiness gate of a new pod, which nothing holds up.
+/// Returns true for an action that only opens the readiness gate of a new pod.
 fn opens_gate(action: &Action) -> bool {
     match action {
         Action::Mark {

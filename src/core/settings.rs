@@ -275,8 +275,8 @@ impl NodeOrder {
 pub enum Reading {
     /// No update-strategy: not ours.
     NotOurs,
-    /// Ours, but not all of it can be used: nothing is rolled out. The settings are those that can be read, with defaults for the
-    /// others; upkeep (new pods, hooks, readiness gates) goes by them.
+    /// Managed, but some settings are invalid, so no rollout takes place. The strategy has the valid settings, and defaults for the
+    /// others. Creation of pods, hooks and readiness gates use it.
     Invalid(Invalid, Box<Strategy>),
     /// Ours.
     Strategy {
@@ -288,7 +288,7 @@ pub enum Reading {
 }
 
 impl Reading {
-    /// Returns the settings, of an invalid reading those that can be used.
+    /// Returns the settings that can be used; `None`: the DaemonSet is not managed.
     pub fn usable(&self) -> Option<&Strategy> {
         match self {
             Self::NotOurs => None,
@@ -344,12 +344,11 @@ pub fn read(source: &SettingsSource<'_>) -> Reading {
 fn strategy(reader: &mut Reader<'_>) -> Strategy {
     let default = Strategy::of(reader.mode);
     match reader.source.fields {
-        Some(fields) => reader.usable(fields.check(), ()),
+        Some(fields) => reader.heed(true, fields.check(), ()),
         None => {
-            reader.usable(require_on_delete(reader), ());
+            reader.heed(true, require_on_delete(reader), ());
             let foreign = kruise::refuse(reader.source.annotations);
-            let foreign = reader.heed(reader.mode == Mode::AdvancedRollingUpdate, foreign, ());
-            reader.usable(foreign, ());
+            reader.heed(reader.mode == Mode::AdvancedRollingUpdate, foreign, ());
         }
     }
     let without_surge = Shares {

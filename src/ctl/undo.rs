@@ -277,7 +277,7 @@ impl RevisionHistory {
             None => format!("the template of {key} was changed meanwhile"),
         };
         let text = format!(
-            "Nothing was undone: {what}. Check it, then decide again: yurt-ds ctl status {key}"
+            "Nothing was changed: {what}. Check the rollout before you run undo again: yurt-ds ctl status {key}"
         );
         CliError::new(Code::Refused, text)
     }

@@ -42,11 +42,6 @@ impl<'a> WrittenTo<'a> {
     }
 }
 
-/// Whether a conflict about that may be a coincidence.
-fn is_fresh(about: WrittenTo<'_>, refusals: &Refusals) -> bool {
-    about.uid().is_some_and(|pod| !refusals.is_contended(pod))
-}
-
 /// What a refusal says of the write.
 pub(super) fn answer(refusal: &WriteError) -> WriteAnswer {
     match refusal.failure() {
@@ -357,15 +352,10 @@ impl Engine {
                     Some(RefusalMeaning::Rejected(rejected)) => {
                         refusals.refuse(place, what, &rejected.sentence, now);
                     }
-                    Some(RefusalMeaning::Conflict(_)) if is_fresh(about, refusals) => {
-                        about
-                            .uid()
-                            .into_iter()
-                            .for_each(|pod| refusals.conflict(pod));
+                    Some(RefusalMeaning::Conflict(said)) => {
+                        refusals.conflict(place, what, said, now);
                     }
-                    Some(RefusalMeaning::Conflict(said) | RefusalMeaning::Unwell(said)) => {
-                        refusals.meet(place, what, said, now);
-                    }
+                    Some(RefusalMeaning::Unwell(said)) => refusals.meet(place, what, said, now),
                     Some(RefusalMeaning::Server(said)) if lasting => {
                         refusals.meet(place, what, said, now);
                     }

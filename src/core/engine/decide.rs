@@ -26,7 +26,7 @@ use super::patience::BEHIND_PATIENCE;
 use super::pause::is_paused;
 use super::surge::{self, SurgeRelease, Terms, WithdrawnPair};
 use super::{ota, removal, revert};
-use crate::core::action::{Action, BATCH, Pull};
+use crate::core::action::{Action, Pull};
 use crate::core::fleet::Fleet;
 use crate::core::fleet::in_place::Recreate;
 use crate::core::id::{RevisionState, RevisionUnknown};
@@ -230,11 +230,10 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Opens readiness gates of new pods, whatever holds up the rollout.
+    /// Opens readiness gates of new pods while the rollout waits.
     fn open_gates(&mut self) {
         if self.judged.summary.is_marked {
-            let opened = removal::open_gates(self.judged.fleet);
-            self.actions.extend(opened.take(BATCH));
+            self.actions.extend(removal::open_gates(self.judged.fleet));
         }
     }
 

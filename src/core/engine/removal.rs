@@ -14,7 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::eviction::EvictionRequests;
 use super::patience::{HOOK_PATIENCE, MARGIN, STARTING};
 use super::surge::Terms;
-use crate::core::action::Action;
+use crate::core::action::{Action, BATCH};
 use crate::core::fleet::{Fleet, Node, Pod};
 use crate::core::instant::later;
 use crate::core::lifecycle::{PreDelete, Preparing};
@@ -113,8 +113,8 @@ pub(super) fn is_marked(pod: &Pod) -> bool {
     pod.exit.preparing.is_some() || pod.exit.gate.is_some()
 }
 
-/// Opens the readiness gates `KruisePodReady` that nobody has set, as Kruise's controller does: their pods would never be Ready.
-/// Neither a pause nor an invalid setting holds it up.
+/// Opens unset readiness gates `KruisePodReady`, as Kruise's controller does, so that their pods can become Ready. Returns one batch
+/// of writes. A pause or an invalid setting is no reason to wait.
 pub fn open_gates(fleet: &Fleet) -> impl Iterator<Item = Action> {
     let ready = fleet.nodes.iter().filter(|node| node.is_ready());
     let pods = ready.flat_map(|node| &node.pods);
@@ -127,10 +127,11 @@ pub fn open_gates(fleet: &Fleet) -> impl Iterator<Item = Action> {
             gate: Some(gate),
         })
     })
+    .take(BATCH)
 }
 
-/// What takes our marks off a pod that stays; `None` when it carries none. `opens` also opens a readiness gate that nobody has
-/// set ([`open_gates`]).
+/// Returns the write that takes our marks off a pod that stays; `None` when it carries none. `opens` also opens an unset readiness
+/// gate ([`open_gates`]).
 pub(super) fn stay(pod: &Pod, opens: bool) -> Option<Action> {
     let gate = pod.exit.gate.as_ref().and_then(|gate| {
         let begin = opens.then(|| gate.begin()).flatten();

@@ -43,7 +43,7 @@ pub(in crate::core) const SECOND: Duration = Duration::from_secs(1);
 /// Conflicts (or errors inside the API server) in a row that are no coincidence: the view of a pod is seldom old twice.
 const CONFLICTS: u32 = 5;
 
-/// After so many conflicts in a row a pod is deleted by its UID alone: its status changes faster than it can be read.
+/// Number of conflicts after which a pod is replaced by its UID alone: its status changes faster than it can be read.
 const CONTENDED: u32 = 3;
 
 /// Different sentences that are told apart; those who refuse have a few.
@@ -168,7 +168,7 @@ pub struct Refusals {
     by_place: BTreeMap<Place, Denial>,
     /// Conflicts, and the like, in a row.
     conflicts: BTreeMap<Place, u32>,
-    /// Conflicts in a row by pod: how often it had changed between the look and the write.
+    /// Number of conflicts by pod: how often it had changed between the look and the write.
     contended: BTreeMap<PodUid, u32>,
     /// Pods that the API server does not let be updated in place: they are made anew.
     unfit: BTreeSet<PodUid>,
@@ -296,12 +296,22 @@ impl Refusals {
         }
     }
 
-    /// Takes in that this pod had changed since it was looked at.
-    pub fn conflict(&mut self, pod: &PodUid) {
-        *self.contended.entry(pod.clone()).or_default() += 1;
+    /// Takes in that the pod had changed since it was looked at. That is a coincidence until the pod is contended; after that, and
+    /// where no pod is known, it counts like an error inside the API server.
+    pub fn conflict(
+        &mut self,
+        place: (&NodeName, Option<&PodUid>),
+        write: RefusedWrite,
+        sentence: &str,
+        now: Timestamp,
+    ) {
+        match place.1.filter(|pod| !self.is_contended(pod)) {
+            Some(pod) => *self.contended.entry(pod.clone()).or_default() += 1,
+            None => self.meet(place, write, sentence, now),
+        }
     }
 
-    /// Whether this pod changes too often for a write that rests on its version.
+    /// Returns true for a pod that changes too often for writes that rest on its version.
     pub fn is_contended(&self, pod: &PodUid) -> bool {
         let met = self.contended.get(pod);
         met.is_some_and(|met| *met >= CONTENDED)

@@ -11,15 +11,10 @@ type Fields = Map<String, Value>;
 
 /// Takes out of a template what an API server would fill in.
 pub(in crate::core) fn leave_out(template: &mut Value) {
-    drop_empty_maps(template);
-    if let Some(metadata) = template.get_mut("metadata") {
-        drop_empty_lists(metadata);
-    }
+    drop_empty(template);
     let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };
-    spec.values_mut().for_each(drop_empty_lists);
-    spec.retain(|_, value| !is_empty_list(value));
     let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
     for (key, value) in [
         ("restartPolicy", json!("Always")),
@@ -220,10 +215,6 @@ fn billionths(text: &str) -> Option<i128> {
     (scaled % tenths == 0).then_some(scaled / tenths)
 }
 
-fn is_empty_list(value: &Value) -> bool {
-    value.as_array().is_some_and(Vec::is_empty)
-}
-
 /// Maps of texts and quantities in a pod template.
 const MAPS: [&str; 9] = [
     "annotations",
@@ -237,26 +228,18 @@ const MAPS: [&str; 9] = [
     "volumeAttributes",
 ];
 
-/// Takes out maps without an entry, wherever they are: Kubernetes does not store them.
-fn drop_empty_maps(value: &mut Value) {
+/// Takes out empty lists, which mean nothing in a pod, and empty maps, which Kubernetes does not store.
+fn drop_empty(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            fields.values_mut().for_each(drop_empty_maps);
-            fields.retain(|key, value| !(MAPS.contains(&key.as_str()) && *value == json!({})));
+            fields.values_mut().for_each(drop_empty);
+            fields.retain(|key, value| match value {
+                Value::Array(items) => !items.is_empty(),
+                Value::Object(entries) => !(entries.is_empty() && MAPS.contains(&key.as_str())),
+                _ => true,
+            });
         }
-        Value::Array(items) => items.iter_mut().for_each(drop_empty_maps),
-        _ => {}
-    }
-}
-
-/// Takes out lists without an item, wherever they are: no list of a pod means anything while it is empty.
-fn drop_empty_lists(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.values_mut().for_each(drop_empty_lists);
-            fields.retain(|_, value| !is_empty_list(value));
-        }
-        Value::Array(items) => items.iter_mut().for_each(drop_empty_lists),
+        Value::Array(items) => items.iter_mut().for_each(drop_empty),
         _ => {}
     }
 }

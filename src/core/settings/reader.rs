@@ -131,28 +131,16 @@ impl<'a> Reader<'a> {
         self.warn(text);
     }
 
-    /// Returns the value, or `default` after keeping why it cannot be used.
-    pub(super) fn usable<T>(&mut self, value: Result<T, Invalid>, default: T) -> T {
+    /// Returns the value, or `default` for one that cannot be used. The reader keeps the reason where the value `is_heeded`, and
+    /// else warns.
+    pub(super) fn heed<T>(&mut self, is_heeded: bool, value: Result<T, Invalid>, default: T) -> T {
         value.unwrap_or_else(|invalid| {
-            self.invalid.get_or_insert(invalid);
+            match is_heeded {
+                true => drop(self.invalid.get_or_insert(invalid)),
+                false => self.warn(unused(&invalid)),
+            }
             default
         })
-    }
-
-    /// The value, where it is heeded; otherwise what is wrong with it is only told.
-    pub(super) fn heed<T>(
-        &mut self,
-        is_heeded: bool,
-        value: Result<T, Invalid>,
-        default: T,
-    ) -> Result<T, Invalid> {
-        match value {
-            Err(invalid) if !is_heeded => {
-                self.warn(unused(&invalid));
-                Ok(default)
-            }
-            value => value,
-        }
     }
 }
 

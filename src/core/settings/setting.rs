@@ -72,20 +72,15 @@ impl Setting {
         self.modes.contains(&mode)
     }
 
-    /// What it says by `read`. `default` stands for a value that cannot be used; the reader keeps why, or under a mode that does
-    /// not heed the setting only a note.
+    /// Returns the value as `read` reads it, or `default` for one that cannot be used ([`Reader::heed`]).
     pub(super) fn read<T>(
         &self,
         reader: &mut Reader<'_>,
         read: fn(&mut Reader<'_>) -> Result<T, Invalid>,
         default: T,
-    ) -> T
-    where
-        T: Clone,
-    {
+    ) -> T {
         let value = read(reader);
-        let value = reader.heed(self.is_heeded_by(reader.mode), value, default.clone());
-        reader.usable(value, default)
+        reader.heed(self.is_heeded_by(reader.mode), value, default)
     }
 }
 

@@ -440,10 +440,22 @@ fn a_stop_stands_while_all_are_away_and_keeps_its_names_when_they_return() {
     assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
 }
 
+/// The API server refused at 1000 to take back the pod of node `a`, the first one.
+fn refuse_at_a(fleet: &mut Fleet) {
+    use crate::core::{RefusedWrite, Revision};
+
+    let pod = fleet.nodes[0].pods[0].uid.clone();
+    fleet.refusals.keep_to(&Revision::from("new"));
+    let at_a = (&NodeName::from("a"), Some(&pod));
+    fleet
+        .refusals
+        .refuse(at_a, RefusedWrite::Revert, "no", at(1000));
+}
+
 #[test]
 fn whoever_is_refused_takes_no_turn_of_a_failure_domain() {
+    use crate::core::Labels;
     use crate::core::settings::Topology;
-    use crate::core::{Labels, RefusedWrite, Revision};
     let in_zone = |name: &str, zone: &str| Node {
         labels: [("zone".to_owned(), zone.to_owned())]
             .into_iter()
@@ -470,26 +482,14 @@ fn whoever_is_refused_takes_no_turn_of_a_failure_domain() {
             .collect::<Vec<_>>()
     };
     assert_eq!(reverted(&fleet), ["a"]);
-    let pod = fleet.nodes[0].pods[0].uid.clone();
-    fleet.refusals.keep_to(&Revision::from("new"));
-    let at_a = (&NodeName::from("a"), Some(&pod));
-    fleet
-        .refusals
-        .refuse(at_a, RefusedWrite::Revert, "no", at(1000));
+    refuse_at_a(&mut fleet);
     assert_eq!(reverted(&fleet), ["b"]);
 }
 
 #[test]
 fn a_refused_reversal_is_named_and_tried_again_after_a_pause() {
-    use crate::core::{RefusedWrite, Revision};
-
     let mut fleet = stopped(vec![node("a", crashing()), node("b", before())]);
-    let pod = fleet.nodes[0].pods[0].uid.clone();
-    fleet.refusals.keep_to(&Revision::from("new"));
-    let at_a = (&NodeName::from("a"), Some(&pod));
-    fleet
-        .refusals
-        .refuse(at_a, RefusedWrite::Revert, "no", at(1000));
+    refuse_at_a(&mut fleet);
     let plan = at_1000(&fleet);
     assert_eq!((plan.actions, plan.next_wake), (vec![], Some(at(1001))));
     let reversal = plan.reversal.unwrap();

@@ -188,12 +188,15 @@ fn five_conflicts_in_a_row_are_a_refusal() {
 #[test]
 fn a_pod_that_changes_all_the_time_is_written_to_by_its_uid_alone() {
     let mut refusals = Refusals::default();
-    let pod = PodUid::from("a");
+    let (node, pod) = (NodeName::from("a"), PodUid::from("a"));
+    let conflict = |refusals: &mut Refusals| {
+        refusals.conflict((&node, Some(&pod)), RefusedWrite::Delete, NO, at(1));
+    };
     for _ in 0..2 {
-        refusals.conflict(&pod);
+        conflict(&mut refusals);
     }
     assert!(!refusals.is_contended(&pod));
-    refusals.conflict(&pod);
+    conflict(&mut refusals);
     assert!(refusals.is_contended(&pod) && refusals.is_nobody_refused());
     refusals.tidy(&[]);
     assert!(refusals.is_empty());
