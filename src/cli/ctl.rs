@@ -54,10 +54,10 @@ pub enum Verb {
     Why(WhyArgs),
     /// Go back to the template before, or to that of an older revision
     ///
-    /// Writes the template, and takes the annotation resume away where it names another revision: waves, budgets and windows
-    /// apply to the way back as to every rollout. Says which images it restores. Without --to-revision it goes to the newest
-    /// revision that was made before the present one and that the guard did not stop, never to one that was made later; when
-    /// none is kept, it refuses (exit code 9).
+    /// Writes the template, and removes the annotation resume and approvals of waves where they name another revision. Waves, budgets
+    /// and windows apply to the rollback as to every rollout. Says which images it restores. Without --to-revision it rolls back to
+    /// the previous revision that the guard did not stop. A second undo goes back one more revision, and is refused (exit code 9)
+    /// while the first is in progress or when no older revision is kept.
     Undo(UndoArgs),
     /// Stop a rollout: no pod is replaced until it is resumed
     Pause(PauseArgs),
@@ -169,8 +169,7 @@ pub struct UndoArgs {
     /// The DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
-    /// The number of the revision, as kubectl rollout history shows it [default: the newest that was made before the present
-    /// one and that the guard did not stop]
+    /// The number of the revision, as kubectl rollout history shows it [default: the previous one that the guard did not stop]
     #[arg(
         long,
         env = "YURT_DS_TO_REVISION",

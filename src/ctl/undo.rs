@@ -6,8 +6,8 @@
 //!    └────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Nothing but the template is written: waves, budgets and windows apply to the way back as to every rollout. It needs no
-//! more rights than reading the DaemonSet and its ControllerRevisions, and patching the DaemonSet.
+//! Waves, budgets and windows apply to the way back as to every rollout. The template is written, and with it the annotation
+//! `resume` and approvals of waves for other revisions are removed. It needs no more rights than reading the DaemonSet and its ControllerRevisions, and patching the DaemonSet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
