@@ -18,7 +18,7 @@ use crate::support::machine::{BUSY, is_deep};
 use crate::support::objects::*;
 use crate::support::picture::{condition_of, controller_of, hash, uid};
 use crate::support::player::{Stage, from};
-use crate::support::story::{Scenario, Step, Story, secs};
+use crate::support::story::{SEEN, Scenario, Step, Story, secs};
 use crate::support::suite::scenarios;
 use crate::support::world::Moment;
 
@@ -732,6 +732,7 @@ scenarios! {
             .step(Step::TerminateIn(3, secs(20)))
             .delete_pod(3)
             .until(terminating(3))
+            .wait(SEEN)
             .patch(chosen_by(0, Some(("NotIn", "first"))))
             .throughout(untouched([1]), pace.pick(5, 3))
             .until(converged())

@@ -8,7 +8,7 @@ use yurt_ds::sim::kubelet::{Behaviour, Outage};
 
 use crate::support::checks::*;
 use crate::support::objects::*;
-use crate::support::story::{Step, Story, Writes, secs};
+use crate::support::story::{SEEN, Step, Story, Writes, secs};
 use crate::support::suite::scenarios;
 
 /// Pods of this image never become Ready.
@@ -228,6 +228,7 @@ scenarios! {
             .excuse(3)
             .delete_pod(3)
             .until(terminating(3))
+            .wait(SEEN)
             .image(NEW)
             .until(deletions(1))
             .until(converged())
@@ -267,6 +268,7 @@ scenarios! {
             .excuse(3)
             .delete_pod(3)
             .until(terminating(3))
+            .wait(SEEN)
             .patch(chosen_by("0", Some("pool!=first")))
             .throughout(untouched([1]), pace.pick(5, 3))
             .until(converged())

@@ -5,7 +5,7 @@ use yurt_ds::sim::kubelet::{Behaviour, Outage};
 
 use crate::support::checks::*;
 use crate::support::objects::*;
-use crate::support::story::{Scenario, Step, Story, secs};
+use crate::support::story::{SEEN, Scenario, Step, Story, secs};
 use crate::support::suite::scenarios;
 
 /// A container that runs and never becomes ready.
@@ -260,6 +260,7 @@ scenarios! {
             .step(Step::TerminateIn(2, secs(20)))
             .delete_pod(2)
             .until(terminating(2))
+            .wait(SEEN)
             .image(NEW)
             .throughout(no_deletions(), 6)
             .until(converged())

@@ -364,7 +364,7 @@ impl Picture {
                 .entry(node.clone())
                 .or_default()
                 .insert(uid.clone());
-            if was_available && !self.is_available(&pod, at) && !died_now {
+            if was_available && (died_now || !self.is_available(&pod, at)) {
                 self.broke.insert(node.clone(), self.clock.now());
             }
         }

@@ -19,6 +19,10 @@ use super::player::Stage;
 /// Why faults in single requests are no part of a run on a real cluster.
 pub(crate) const NO_FAULT_POINTS: &str = "there is nothing between a real API server and the controller that could delay or break single requests";
 
+/// After so many seconds the controller has seen what the story has seen. Watches of pods and of DaemonSets are in no
+/// common order: a story that changes both, and expects that the pod counts, waits in between.
+pub(crate) const SEEN: u64 = 2;
+
 /// How fast time is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
