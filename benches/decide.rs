@@ -199,6 +199,7 @@ fn fleet(size: usize, updated: usize) -> Fleet {
         behind_since: None,
         made: None,
         adopted: None,
+        is_proven: true,
         replaces: true,
         earlier: Vec::new(),
         undone: None,

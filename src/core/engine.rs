@@ -43,5 +43,6 @@ pub mod replacement;
 pub mod revert;
 pub(super) mod scope;
 pub(super) mod surge;
+pub(crate) mod terms;
 pub(super) mod unmatched;
 pub(super) mod waves;

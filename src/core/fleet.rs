@@ -50,6 +50,9 @@ pub struct Fleet {
     pub made: Option<Timestamp>,
     /// When it last became the current one: it was made, or somebody went back to it.
     pub adopted: Option<Timestamp>,
+    /// Whether the current revision needs no proof before it gets beyond the first batch: it ran before, or a pod of it has
+    /// [proved](super::engine::terms) it. False is always safe.
+    pub is_proven: bool,
     /// Whether an older revision than the current one is known: only then does a pod of the current one replace another.
     pub replaces: bool,
     /// The revisions that are kept and were made before the current one, with the numbers of their ControllerRevisions, the newest

@@ -240,13 +240,20 @@ fn wild_fleets() -> impl Random<Fleet> {
     let fleet = (
         revision,
         history,
-        any::<bool>(),
+        [any::<bool>(), any::<bool>()],
         vec(nodes(), 0..24),
         told,
         paused::records(),
     );
     fleet.prop_map(
-        |(revision, (replaces, undone), in_order, mut nodes, (transitions, record), pause)| {
+        |(
+            revision,
+            (replaces, undone),
+            [in_order, is_proven],
+            mut nodes,
+            (transitions, record),
+            pause,
+        )| {
             for (i, node) in nodes.iter_mut().enumerate() {
                 node.name = format!("n{i:02}").into();
                 for (j, pod) in node.pods.iter_mut().enumerate() {
@@ -259,6 +266,7 @@ fn wild_fleets() -> impl Random<Fleet> {
                 revision,
                 made: None,
                 adopted: None,
+                is_proven,
                 behind_since: None,
                 replaces,
                 earlier: Vec::new(),

@@ -35,6 +35,7 @@ pub(crate) fn fleet(nodes: Vec<Node>) -> Fleet {
         behind_since: None,
         made: None,
         adopted: None,
+        is_proven: true,
         replaces: true,
         earlier: vec![("old".into(), 1)],
         undone: None,

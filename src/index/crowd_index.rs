@@ -16,7 +16,8 @@ const FEW: usize = 16;
 #[derive(Debug)]
 pub(super) struct CrowdIndex {
     strategy: Strategy,
-    in_order: bool,
+    /// `in_order` and `is_proven` of the fleet.
+    judged_by: [bool; 2],
     done: BTreeSet<NodeName>,
     /// Those that wait and are counted; in the order of names, which is that of their turns or its reverse.
     waiting: BTreeSet<NodeName>,
@@ -35,10 +36,14 @@ pub(super) struct CrowdIndex {
 
 impl CrowdIndex {
     /// Nobody so far, under these settings.
-    pub(super) fn new(strategy: &Strategy, record: Option<&FailureRecord>, in_order: bool) -> Self {
+    pub(super) fn new(
+        strategy: &Strategy,
+        record: Option<&FailureRecord>,
+        judged_by: [bool; 2],
+    ) -> Self {
         Self {
             strategy: strategy.clone(),
-            in_order,
+            judged_by,
             done: BTreeSet::new(),
             waiting: BTreeSet::new(),
             shown: BTreeSet::new(),
@@ -51,8 +56,8 @@ impl CrowdIndex {
     }
 
     /// Whether it was made for these settings.
-    pub(super) fn is_of(&self, strategy: &Strategy, in_order: bool) -> bool {
-        self.in_order == in_order && self.strategy == *strategy
+    pub(super) fn is_of(&self, strategy: &Strategy, judged_by: [bool; 2]) -> bool {
+        self.judged_by == judged_by && self.strategy == *strategy
     }
 
     /// In numbers.
@@ -81,7 +86,7 @@ impl CrowdIndex {
     /// Takes in how a node is at `now`; whether it is counted, and does not belong into the list.
     pub(super) fn take(&mut self, node: &Node, now: Timestamp) -> bool {
         self.forget(&node.name);
-        let bystander = Bystander::of(&self.strategy, node, self.in_order, now);
+        let bystander = Bystander::of(&self.strategy, node, self.judged_by, now);
         let Some(bystander) = bystander.filter(|_| !self.named.contains(&node.name)) else {
             return false;
         };
@@ -130,7 +135,7 @@ impl CrowdIndex {
 
     /// Whether it is counted as what it is at `now`, or not at all if it is nothing.
     pub(super) fn agrees(&self, name: &NodeName, node: Option<&Node>, now: Timestamp) -> bool {
-        let is = node.and_then(|node| Bystander::of(&self.strategy, node, self.in_order, now));
+        let is = node.and_then(|node| Bystander::of(&self.strategy, node, self.judged_by, now));
         let is = is.map(|bystander| bystander.standing);
         self.standing(name) == is && !(is.is_some() && self.named.contains(name))
     }

@@ -28,6 +28,8 @@ pub(super) struct FleetCache {
     pub(super) looked: bool,
     /// The nodes of which the guard remembers that their pod was removed, and they were lost.
     remembered: BTreeSet<NodeName>,
+    /// The revision that a decision found proven.
+    proven: Option<Revision>,
 }
 
 /// What the judgement of every pod rests on; when it changes, all are judged anew.
@@ -88,6 +90,10 @@ impl FleetCache {
                 }
                 false
             }
+            InView::Proven => {
+                self.proven = self.revision().cloned();
+                self.proven.is_some()
+            }
             InView::MoreWaiting if self.crowd.as_mut().is_some_and(CrowdIndex::show_more) => true,
             InView::MoreWaiting | InView::Everybody => {
                 self.wide_until = Some(later(now, WIDE));
@@ -95,6 +101,11 @@ impl FleetCache {
                 crowd.is_some_and(|crowd| !crowd.numbers().is_empty())
             }
         }
+    }
+
+    /// Whether a decision found that revision proven.
+    pub(super) fn is_proven(&self, revision: &Revision) -> bool {
+        self.proven.as_ref() == Some(revision)
     }
 
     /// Something happened to all of them.

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -16,6 +17,7 @@ use super::set::SetRecord;
 use crate::core::engine::crowd::may_be_counted;
 use crate::core::fleet::in_place::InPlaceTransitions;
 use crate::core::fleet::position_of;
+use crate::core::instant::later;
 use crate::core::revision::{RevisionFacts, earlier, undone};
 use crate::core::{
     Crowd, Evictions, FailureRecord, Fleet, Node, NodeName, PodRevision, Readiness, Refusals,
@@ -48,10 +50,12 @@ pub(super) fn fleet(
     let record = set.guard.record(&set.conditions, &basis.state);
     set.cache
         .remember(lost_while_touched(record.as_ref(), &basis.state));
+    let is_proven = is_proven(set, around);
+    let judged_by = [in_order, is_proven];
     let counts = strategy.filter(|strategy| {
         may_be_counted(strategy, now) && !set.cache.is_wide(now) && !set.is_anybody_refused()
     });
-    let is_of = |crowd: &CrowdIndex| counts.is_some_and(|by| crowd.is_of(by, in_order));
+    let is_of = |crowd: &CrowdIndex| counts.is_some_and(|by| crowd.is_of(by, judged_by));
     let known = set.cache.crowd.take();
     let is_as_before = known.as_ref().map_or(counts.is_none(), is_of);
     let is_same = set.cache.basis.as_ref() == Some(basis);
@@ -72,13 +76,14 @@ pub(super) fn fleet(
             (fleet, list.crowd)
         }
         None => {
-            let new = |by| CrowdIndex::new(by, record.as_ref(), in_order);
+            let new = |by| CrowdIndex::new(by, record.as_ref(), judged_by);
             let list = List::of_all(set, around, counts.map(new));
             (Arc::new(unjudged(list.nodes)), list.crowd)
         }
     };
     let kept = Arc::make_mut(&mut fleet);
     kept.crowd = crowd.as_ref().map(CrowdIndex::numbers).unwrap_or_default();
+    kept.is_proven = is_proven;
     judge(set, around, kept, record);
     kept.behind_since = set.note_behind(&kept.revision, now);
     set.cache.looked = true;
@@ -89,6 +94,23 @@ pub(super) fn fleet(
     set.cache.crowd = crowd;
     debug_assert_eq!(forgotten(set, around, &fleet), None);
     fleet
+}
+
+/// The clocks of the API server that tell when a revision was made, and when it became the current one, count whole seconds, and
+/// the native controller may write to a new one once more.
+const ADOPTED_LATER: Duration = Duration::from_secs(2);
+
+/// Whether the current revision needs no proof: it ran before, or a decision found it proven.
+fn is_proven(set: &SetRecord, around: &Surroundings<'_>) -> bool {
+    let Some(current) = around.basis.state.current() else {
+        return false;
+    };
+    let known = (around.revisions.iter()).find(|known| known.hash == *current);
+    let made = known.and_then(|known| known.made);
+    let ran_before = made
+        .zip(around.basis.adopted)
+        .is_some_and(|(made, adopted)| adopted > later(made, ADOPTED_LATER));
+    ran_before || set.cache.is_proven(current)
 }
 
 /// A node that is not in the fleet as it should be, if there is one: whoever keeps things from one pass to the next can forget to
@@ -119,6 +141,7 @@ fn unjudged(nodes: Vec<Node>) -> Fleet {
         behind_since: None,
         made: None,
         adopted: None,
+        is_proven: false,
         replaces: false,
         earlier: Vec::new(),
         undone: None,

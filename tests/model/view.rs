@@ -94,6 +94,7 @@ impl State {
             revision,
             made: None,
             adopted: None,
+            is_proven: true,
             behind_since: None,
             replaces: revisions.count() > 1,
             earlier: Vec::new(),

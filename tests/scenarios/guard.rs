@@ -174,6 +174,35 @@ scenarios! {
             .until(converged())
     }
 
+    fn w05_given_pods_that_crash_a_moment_after_they_are_ready_then_only_the_first_batch_gets_them(pace) {
+        let lives = |seconds: u64| Behaviour { crash_after: Some(secs(seconds)), ..Behaviour::default() };
+        let batch = |allowed: usize, seconds: u64| {
+            Story::on(10)
+                // All may fail: nothing but the missing proof keeps the others.
+                .with(guarded(allowed, 10))
+                .allowed(allowed)
+                .behave(NEW, lives(seconds))
+                .image(NEW)
+                .until(deletions(allowed))
+                .throughout(deletions(allowed).and(untouched(allowed + 1..=10)), pace.pick(1800, 25))
+                // Mended, it goes on.
+                .image(NEWER)
+                .until(converged())
+        };
+        vec![batch(3, 1), batch(5, 4)]
+    }
+
+    fn w06_given_a_rollback_then_nobody_waits_for_a_proof(pace) {
+        Story::on(6)
+            .with(Daemon::new().max_unavailable("2"))
+            .allowed(2)
+            .image(NEW)
+            .until(converged())
+            .image(OLD)
+            // Three batches; a proof alone would take ten seconds.
+            .until_within(converged(), pace.pick(11, 60))
+    }
+
     fn w02_given_pods_that_crash_and_are_ready_in_between_then_it_stalls_once_and_goes_no_further(pace) {
         let in_between = Behaviour { crash_after: Some(secs(1)), ..Behaviour::default() };
         // The guard lets all of them fail.

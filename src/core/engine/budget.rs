@@ -9,7 +9,7 @@ use super::class::Class;
 use super::pace::ramp_up;
 use super::pod_summary::PodSummary;
 use super::scope::RolloutScope;
-use super::surge::Terms;
+use super::terms::Terms;
 use super::waves::WaveProgress;
 use crate::core::fleet::Crowd;
 use crate::core::settings::Strategy;

@@ -6,7 +6,8 @@ use super::class::Class;
 use super::failing::proved_at;
 use super::patience::{JUDGED_AFTER, failure_window};
 use super::removal;
-use super::surge::{self, SurgePair, Terms};
+use super::surge::{self, SurgePair};
+use super::terms::Terms;
 use crate::core::fleet::{Node, Pod, Readiness, Targeting};
 use crate::core::id::PodRevision;
 use crate::core::instant::later;
@@ -136,12 +137,14 @@ fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, terms: Te
         (PodRevision::Current, Some(available_at)) => {
             let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
             let proved_at = rolls.then(|| proved_at(pod, node_ready_since, now));
-            match proved_at.flatten() {
-                Some(proved_at) => Class::InProgress(Progress::Young {
-                    available_at: available_at.max(proved_at),
-                }),
-                None if available => Class::Done,
-                None => Class::InProgress(Progress::Young { available_at }),
+            let counts_at = terms.counts_at(pod).unwrap_or(available_at);
+            let available_at = proved_at
+                .flatten()
+                .max(Some(counts_at))
+                .unwrap_or(counts_at);
+            match available_at <= now {
+                true => Class::Done,
+                false => Class::InProgress(Progress::Young { available_at }),
             }
         }
         (PodRevision::Current, None) => Class::InProgress(Progress::Starting),

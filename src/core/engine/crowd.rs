@@ -31,7 +31,7 @@ use super::judged::JudgedFleet;
 use super::patience::{MISSING_GRACE, failure_window};
 use super::pause::is_paused;
 use super::predownload::Predownloading;
-use super::surge::Terms;
+use super::terms::Terms;
 use super::{not_ready, ota, phase, removal};
 use crate::core::fleet::record::FailureRecord;
 use crate::core::fleet::{Crowd, Node, Pod, Targeting};
@@ -48,6 +48,8 @@ pub enum InView {
     Enough,
     /// More of those that wait could begin: they have to be in the list.
     MoreWaiting,
+    /// The current revision is proven, and was not when bystanders were counted: they have to be counted anew.
+    Proven,
     /// Everybody has to be in the list.
     Everybody,
 }
@@ -89,16 +91,23 @@ pub enum Standing {
 }
 
 impl Bystander {
-    /// What `node` is at `now`; `None`: it has to be looked at. `in_order` is that of the [`Fleet`](crate::core::Fleet).
+    /// What `node` is at `now`; `None`: it has to be looked at. `in_order` and `is_proven` are those of the
+    /// [`Fleet`](crate::core::Fleet).
     ///
     /// To be asked only while [`may_be_counted`] holds, and not of nodes that are [`named`].
-    pub fn of(strategy: &Strategy, node: &Node, in_order: bool, now: Timestamp) -> Option<Self> {
+    pub fn of(
+        strategy: &Strategy,
+        node: &Node,
+        [in_order, is_proven]: [bool; 2],
+        now: Timestamp,
+    ) -> Option<Self> {
         let pod = node.pods.only().filter(|pod| !is_remarkable(pod))?;
         let is_plain =
             node.targeting == Targeting::Run && node.hold.is_none() && node.window.is_none();
         let terms = Terms {
             min_ready: strategy.min_ready,
             in_order,
+            is_proven,
             now,
         };
         let class = is_plain.then(|| classify(strategy, node, terms))?;

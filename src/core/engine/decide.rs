@@ -24,7 +24,8 @@ use super::guard::Guard;
 use super::judged::JudgedFleet;
 use super::patience::BEHIND_PATIENCE;
 use super::pause::is_paused;
-use super::surge::{self, SurgeRelease, Terms, WithdrawnPair};
+use super::surge::{self, SurgeRelease, WithdrawnPair};
+use super::terms::Terms;
 use super::{ota, removal, revert};
 use crate::core::action::{Action, Pull};
 use crate::core::fleet::Fleet;
@@ -71,9 +72,13 @@ fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView)
     if !crowd::is_calm(&draft.judged) {
         return (whole(draft), InView::Everybody);
     }
+    let is_news = draft.judged.terms.is_proven && !fleet.is_proven && !fleet.crowd.is_empty();
     let wants_more = draft.roll();
     let plan = draft.finish(None);
-    let view = InView::of(&plan, wants_more);
+    let view = match is_news {
+        true => InView::Proven,
+        false => InView::of(&plan, wants_more),
+    };
     (plan, view)
 }
 
@@ -128,6 +133,7 @@ pub fn release(fleet: &Fleet, min_ready: Duration, now: Timestamp) -> SurgeRelea
     let terms = Terms {
         min_ready,
         in_order: fleet.in_order,
+        is_proven: true,
         now,
     };
     let mut release = surge::release(fleet, terms);
@@ -199,7 +205,7 @@ impl<'a> PlanDraft<'a> {
         if !self.judged.summary.is_surging {
             return;
         }
-        let terms = self.judged.terms();
+        let terms = self.judged.terms;
         self.actions = surge::release(self.judged.fleet, terms).actions;
         for (position, class) in self.judged.classes.iter_mut().enumerate() {
             let Class::Surging(pair) = class else {
@@ -223,7 +229,7 @@ impl<'a> PlanDraft<'a> {
             let is_left = matches!(class, Class::Repelled | Class::NotTargeted);
             if is_left && self.judged.summary.is_paired(position) {
                 let parting =
-                    WithdrawnPair::of(&self.judged.fleet.nodes[position], self.judged.terms());
+                    WithdrawnPair::of(&self.judged.fleet.nodes[position], self.judged.terms);
                 let progress = parting.map_or(Progress::SurgeLeaving, |parting| parting.progress);
                 self.verdicts[position] = Verdict::InProgress(progress);
             }

@@ -20,7 +20,7 @@ use super::order::{Order, Turn};
 use super::pod_summary::PodSummary;
 use super::replacement::{self, UpdateMethod};
 use super::scope::RolloutScope;
-use super::surge::Terms;
+use super::terms::Terms;
 use super::unmatched::unmatched;
 use super::waves::WaveProgress;
 use super::{ota, revert};
@@ -36,6 +36,8 @@ pub(super) struct JudgedFleet<'a> {
     pub(super) strategy: &'a Strategy,
     pub(super) fleet: &'a Fleet,
     pub(super) now: Timestamp,
+    /// What pods are judged by.
+    pub(super) terms: Terms,
     /// By position in the fleet.
     pub(super) classes: Vec<Class>,
     pub(super) summary: PodSummary<'a>,
@@ -60,13 +62,13 @@ impl<'a> JudgedFleet<'a> {
             members,
             openings,
             images,
+            terms,
         } = Observation::of(strategy, fleet, now);
         let charges = charge(strategy, fleet, now, &mut classes, &summary);
         revert::mark(strategy, fleet, &mut classes);
         scope.narrow(strategy, fleet, &summary, &mut classes);
         let seen = (classes.as_slice(), &summary);
         let wave_progress = WaveProgress::of(strategy, fleet, members, seen, &charges, &scope, now);
-        let terms = Terms::of(strategy, fleet, now);
         let budget = Budget::count(
             &classes,
             &fleet.crowd,
@@ -85,6 +87,7 @@ impl<'a> JudgedFleet<'a> {
             strategy,
             fleet,
             now,
+            terms,
             gates: Gates::of(strategy, fleet, own, wave_progress, guard.gate, now),
             classes,
             summary,
@@ -111,11 +114,6 @@ impl JudgedFleet<'_> {
             true => ota::pulls(self.fleet, revision, paused),
             false => Vec::new(),
         }
-    }
-
-    /// What pods are judged by.
-    pub(super) fn terms(&self) -> Terms {
-        Terms::of(self.strategy, self.fleet, self.now)
     }
 
     /// The setting that matches no node although somebody is outdated.

@@ -11,7 +11,7 @@ use crate::core::engine::opening::Openings;
 use crate::core::engine::pod_summary::PodSummary;
 use crate::core::engine::predownload::Images;
 use crate::core::engine::scope::RolloutScope;
-use crate::core::engine::surge::Terms;
+use crate::core::engine::terms::Terms;
 use crate::core::engine::waves::WaveMembership;
 use crate::core::fleet::Fleet;
 use crate::core::settings::Strategy;
@@ -25,6 +25,8 @@ pub(super) struct Observation<'a> {
     pub(super) openings: Openings<'a>,
     /// `None`: nothing is pulled ahead.
     pub(super) images: Option<Images<'a>>,
+    /// What pods were judged by.
+    pub(super) terms: Terms,
 }
 
 impl<'a> Observation<'a> {
@@ -38,8 +40,9 @@ impl<'a> Observation<'a> {
             members: WaveMembership::of(strategy, nodes),
             openings: Openings::of(strategy, nodes, now),
             images: Images::of(strategy, fleet, now),
+            terms: Terms::of_rollout(strategy, fleet, now),
         };
-        let terms = Terms::of(strategy, fleet, now);
+        let terms = observed.terms;
         for (position, node) in fleet.nodes.iter().enumerate() {
             let class = classify(strategy, node, terms);
             observed.summary.note(node);

@@ -7,7 +7,8 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::patience::STARTING;
-use super::surge::{self, Terms};
+use super::surge;
+use super::terms::Terms;
 use super::{ota, removal};
 use crate::core::fleet::{Fleet, Node, Pod, Targeting};
 use crate::core::id::PodRevision;

@@ -13,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::eviction::EvictionRequests;
 use super::patience::{HOOK_PATIENCE, MARGIN, STARTING};
-use super::surge::Terms;
+use super::terms::Terms;
 use crate::core::action::{Action, BATCH};
 use crate::core::fleet::{Fleet, Node, Pod};
 use crate::core::instant::later;

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::terms::Terms;
 use crate::core::action::Action;
 use crate::core::fleet::{Fleet, Node, Pod, Readiness, Targeting};
 use crate::core::id::{NodeName, PodName, PodRevision};
@@ -37,38 +38,6 @@ use crate::core::verdict::{Cause, Progress, Verdict};
 /// A new pod that failed for good (evicted, refused by its kubelet) stays this long before the next one is made, so that
 /// a node where it cannot run does not see one after the other.
 const AGAIN: Duration = Duration::from_secs(60);
-
-/// What pods are judged by.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
-    /// How long a pod has to be Ready to be available.
-    pub(super) min_ready: Duration,
-    /// As in the [`Fleet`].
-    pub(super) in_order: bool,
-    /// This moment.
-    pub(super) now: Timestamp,
-}
-
-impl Terms {
-    /// Those of a fleet that is rolled out.
-    pub(super) fn of(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Self {
-        Self {
-            min_ready: strategy.min_ready,
-            in_order: fleet.in_order,
-            now,
-        }
-    }
-
-    /// When this pod is available if it stays Ready; `None` while it is not Ready, or its image changes.
-    pub(super) fn available_at(self, pod: &Pod) -> Option<Timestamp> {
-        let ready = pod.ready_since.filter(|_| !pod.in_place.is_under_way());
-        ready.map(|since| later(since, self.min_ready))
-    }
-
-    pub(super) fn is_available(self, pod: &Pod) -> bool {
-        self.available_at(pod).is_some_and(|at| at <= self.now)
-    }
-}
 
 /// The pods of the DaemonSet itself on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,7 +210,7 @@ impl SurgePair {
         let now = terms.now;
         let available_at = |pod: &Pod| terms.available_at(pod);
         let available = |pod: &Pod| terms.is_available(pod);
-        let spare = match (made.revision, available_at(made)) {
+        let spare = match (made.revision, terms.counts_at(made)) {
             _ if made.terminating => SurgePod::Leaving,
             _ if made.in_place.is_over => SurgePod::Ended {
                 again: later(made.created, AGAIN),

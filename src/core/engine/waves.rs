@@ -32,7 +32,7 @@ use super::class::Class;
 use super::guard::charges::Charges;
 use super::pod_summary::{PodFacts, PodSummary};
 use super::scope::RolloutScope;
-use super::surge::Terms;
+use super::terms::Terms;
 use crate::core::fleet::record::FailureRecord;
 use crate::core::fleet::{Fleet, Node, Readiness, position_of};
 use crate::core::id::{NodeName, RevisionState};

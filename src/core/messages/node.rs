@@ -10,13 +10,14 @@ use super::pods::{
 };
 use super::pulls;
 use super::reasons::{behind_words, unrevised};
-use super::rollout::RolloutView;
+use super::rollout::{RolloutView, awaits_proof};
 use super::since::verdict_since;
 use super::surging::surging;
 use crate::core::eligibility::Obstacle;
 use crate::core::engine::deadline::{is_between_crashes, stall_of};
 use crate::core::engine::replacement::UpdateMethod;
 use crate::core::engine::revert::is_due;
+use crate::core::engine::terms::PROOF;
 use crate::core::fleet::{Node, NodeWindow, Readiness, Targeting};
 use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::instant;
@@ -99,6 +100,16 @@ fn stage(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> (Option<
                 "has {}{pod}, whose container crashed and was started again more than once; if it goes on running, it counts as \
                  available in {}",
                 its_pod(node),
+                instant::between(rollout.now, available_at)
+            ),
+        ),
+        Progress::Young { available_at } if awaits_proof(rollout, node) => (
+            Some("Proving".into()),
+            format!(
+                "has {}{pod}, which is Ready. It is one of the first of this revision: others follow once one of them has been Ready \
+                 for {} s (this one: in {})",
+                its_pod(node),
+                PROOF.as_secs(),
                 instant::between(rollout.now, available_at)
             ),
         ),

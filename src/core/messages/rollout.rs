@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::core::action::Action;
 use crate::core::engine::pause::is_paused;
-use crate::core::fleet::{Fleet, Node};
+use crate::core::fleet::{Fleet, Node, Pod};
 use crate::core::id::{NodeName, PodRevision, Revision};
 use crate::core::plan::{PauseStand, Phase, Plan};
 use crate::core::settings::{Invalid, Strategy};
@@ -153,12 +153,20 @@ impl<'a> RolloutView<'a> {
     }
 
     fn is_served(&self, node: &Node) -> bool {
-        node.pods.iter().any(|pod| {
-            let young = SignedDuration::try_from(self.strategy.min_ready).unwrap_or_default();
-            let available = |since: Timestamp| since.checked_add(young).ok() <= Some(self.now);
-            !pod.terminating && pod.ready_since.is_some_and(available)
-        })
+        node.pods.iter().any(|pod| self.is_available(pod))
     }
+
+    fn is_available(&self, pod: &Pod) -> bool {
+        let young = SignedDuration::try_from(self.strategy.min_ready).unwrap_or_default();
+        let available = |since: Timestamp| since.checked_add(young).ok() <= Some(self.now);
+        !pod.terminating && pod.ready_since.is_some_and(available)
+    }
+}
+
+/// Whether a pod of the current revision is available there, and the rollout waits until it has proved the revision.
+pub(super) fn awaits_proof(rollout: &RolloutView<'_>, node: &Node) -> bool {
+    let mut pods = node.pods.iter();
+    pods.any(|pod| pod.revision == PodRevision::Current && rollout.is_available(pod))
 }
 
 /// Whether its pod is of the current revision.

@@ -1,8 +1,9 @@
 //! Words about a node with a second pod that was made beside the old one (`max-surge`).
 
 use super::pods::{ASKED_AGAIN, is_kept, trouble_words};
-use super::rollout::RolloutView;
+use super::rollout::{RolloutView, awaits_proof};
 use crate::core::engine::surge::SurgeRelease;
+use crate::core::engine::terms::PROOF;
 use crate::core::fleet::{Node, Pod};
 use crate::core::id::NodeName;
 use crate::core::instant;
@@ -20,6 +21,15 @@ pub(super) fn surging(
     let name = |pod: &Pod| format!(" {}", pod.name);
     let made = made.map(name).next().unwrap_or_default();
     let (reason, because) = match progress {
+        Progress::SurgeYoung { available_at } if awaits_proof(rollout, node) => (
+            "SurgeProving",
+            format!(
+                "has a new pod{made} beside the old one, which is Ready. It is one of the first of this revision: the old one goes \
+                 once one of them has been Ready for {} s (this one: in {})",
+                PROOF.as_secs(),
+                instant::between(rollout.now, available_at)
+            ),
+        ),
         Progress::SurgeYoung { available_at } => (
             "SurgeYoung",
             format!(

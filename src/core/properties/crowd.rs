@@ -40,7 +40,7 @@ fn counted(strategy: &Strategy, fleet: &Fleet, window: usize, now: Timestamp) ->
     let mut shown = 0;
     let mut nodes = Vec::new();
     for node in &fleet.nodes {
-        let bystander = Bystander::of(strategy, node, fleet.in_order, now);
+        let bystander = Bystander::of(strategy, node, [fleet.in_order, fleet.is_proven], now);
         let bystander = bystander.filter(|_| !named.contains(&node.name));
         let Some(bystander) = bystander else {
             nodes.push(node.clone());
@@ -96,6 +96,15 @@ pub(super) fn compare(
     let list = counted(strategy, fleet, window, now);
     prop_assert_eq!(list.nodes.len() + list.crowd.len(), fleet.nodes.len());
     let (seen, view) = decide_in_view(strategy, &list, now);
+    if view == InView::Proven {
+        prop_assert!(!fleet.is_proven);
+        let fleet = Fleet {
+            is_proven: true,
+            ..fleet.clone()
+        };
+        prop_assert_eq!(&decide(strategy, &fleet, now), &plan);
+        return compare(strategy, &fleet, window, now);
+    }
     if view != InView::Enough {
         // Who goes on like that gets somewhere.
         prop_assert!(

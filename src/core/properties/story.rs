@@ -303,6 +303,29 @@ proptest! {
     }
 
     #[test]
+    fn a_revision_whose_pods_crash_once_they_are_ready_gets_no_further_than_its_first_batch(
+        strategy in rolling(), paces in paces(), lives in 1..10_i64,
+    ) {
+        let strategy = Strategy { pause: None, min_ready: Duration::ZERO, ..strategy };
+        let mut telling = Telling::new(strategy, &paces);
+        telling.happen(Event::Template(1));
+        for _ in 0..600 {
+            for node in 0..telling.size {
+                if telling.world.ready_for(node, 1).is_some_and(|seconds| seconds >= lives) {
+                    telling.happen(Event::Crash(node));
+                }
+            }
+            telling.pass()?;
+        }
+        let allowed = telling.plan().counts.allowed.max(1);
+        prop_assert!(telling.world.replaced.len() <= allowed, "{:?}, {allowed}", telling.world.replaced);
+        // Mended, it goes on.
+        telling.happen(Event::Template(2));
+        telling.go_to_the_end()?;
+        prop_assert_eq!(telling.plan().phase, Phase::Complete { offline: 0, kept: 0 });
+    }
+
+    #[test]
     fn a_revision_that_kills_its_nodes_is_stopped_at_the_threshold_and_what_was_in_flight(
         strategy in rolling(), paces in paces(), dies_after in 0..8_i64,
     ) {

@@ -57,6 +57,8 @@ pub(super) struct World {
     pub(super) observed: u8,
     /// Templates that revisions exist of, with the numbers of these.
     known: BTreeMap<u8, i64>,
+    /// Whether the observed one ran before another one did.
+    ran_before: bool,
     tick: i64,
     next_pod: usize,
     /// What the guard told, as it stands on the DaemonSet.
@@ -90,6 +92,7 @@ impl World {
             wanted: 0,
             observed: 0,
             known: BTreeMap::from([(0, 1)]),
+            ran_before: false,
             tick: 0,
             next_pod: paces.len(),
             record: None,
@@ -156,7 +159,7 @@ impl World {
         if self.observed != self.wanted {
             self.observed = self.wanted;
             let greatest = self.known.values().max().copied().unwrap_or(0);
-            self.known.insert(self.wanted, greatest + 1);
+            self.ran_before = self.known.insert(self.wanted, greatest + 1).is_some();
         }
     }
 
@@ -184,6 +187,13 @@ impl World {
             .map(|started| self.tick - started)
     }
 
+    /// For how many seconds the node's pod of `template` has been Ready.
+    pub(super) fn ready_for(&self, node: usize, template: u8) -> Option<i64> {
+        let pod = self.nodes[node].pod.as_ref()?;
+        let is_alive = pod.template == template && pod.gone_at.is_none();
+        Some(self.tick - pod.ready_since.filter(|_| is_alive)?)
+    }
+
     /// What the index would make of it.
     pub(super) fn fleet(&self) -> Fleet {
         let revision = match self.observed == self.wanted {
@@ -195,6 +205,7 @@ impl World {
             revision,
             made: None,
             adopted: None,
+            is_proven: self.ran_before,
             behind_since: None,
             replaces: self.known.len() > 1,
             earlier: Vec::new(),

@@ -77,11 +77,16 @@ fn in_the_middle_of_a_rollout_a_decision_looks_at_a_handful_of_nodes() {
     assert_eq!((plan.actions.len(), plan.counts.outdated), (40, 400));
     assert!(looked_at > 40, "{looked_at}");
     carry_out(&mut index, &plan, 1000);
-    for (i, now) in (0..40).zip(1011..) {
+    for (i, now) in (0..40).zip(1021..) {
+        // The first one proves the revision.
+        let ready = match i {
+            0 => 1011,
+            _ => now,
+        };
         let set = index.set_mut(&key()).unwrap();
         set.delete_pod(&format!("uid-{}", name(i)));
-        feed(&mut index, &new_pod(i), now);
-        feed(&mut index, &new_pod(i).version("2").ready(now), now);
+        feed(&mut index, &new_pod(i), ready);
+        feed(&mut index, &new_pod(i).version("2").ready(ready), ready);
         let (plan, looked_at) = decided(&mut index, now);
         assert_eq!((plan.counts.updated, plan.actions.len()), (i + 1, 1));
         assert!(looked_at < 50, "{looked_at}");

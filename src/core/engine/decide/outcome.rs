@@ -134,7 +134,7 @@ impl PlanDraft<'_> {
         if self.judged.fleet.refusals.is_nobody_refused() {
             return;
         }
-        let terms = self.judged.terms();
+        let terms = self.judged.terms;
         for (position, node) in self.judged.fleet.nodes.iter().enumerate() {
             let part = match (self.verdicts[position], &self.judged.classes[position]) {
                 (Verdict::Refused { .. } | Verdict::Budget { .. }, _) => None,

@@ -97,7 +97,7 @@ impl PlanDraft<'_> {
     /// What is under way beside old pods goes on, whatever keeps others from beginning. An old pod that may go now is
     /// asked for first, as any other is.
     fn go_on_beside(&mut self) {
-        let terms = self.judged.terms();
+        let terms = self.judged.terms;
         self.tell_left_behind();
         for position in 0..self.judged.classes.len() {
             if self.actions.len() >= BATCH {

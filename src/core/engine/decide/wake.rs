@@ -22,7 +22,7 @@ impl PlanDraft<'_> {
         fn alive(node: &Node) -> Option<&Pod> {
             node.pods.iter().find(|pod| !pod.terminating)
         }
-        let terms = self.judged.terms();
+        let terms = self.judged.terms;
         let available_at = move |node: &Node| terms.available_at(alive(node)?);
         // Who was out of service because of us is back, or is not because of us any more.
         let serves_again = move |position: usize| {

@@ -177,6 +177,7 @@ fn node(pods: impl IntoIterator<Item = Pod>) -> Node {
 /// Pods have to be Ready for ten seconds.
 fn terms(in_order: bool) -> Terms {
     Terms {
+        is_proven: true,
         min_ready: Duration::from_secs(10),
         in_order,
         now: now(),

@@ -1,0 +1,211 @@
+//! What pods are judged by in a rollout; and proof before breadth, which makes that stricter.
+//!
+//! # Proof before breadth
+//! A new revision gets beyond its first batch once a pod of it has shown that it runs.
+//!
+//! Without readiness probe and `minReadySeconds` a container is Ready for the second that it takes to crash. Whoever counts that as
+//! available goes on from node to node with it. So until the revision is proven its pods count as available only when they have
+//! been Ready for [`PROOF`], and keep their slots until then. The first one that gets there proves it for all.
+//!
+//! A revision that ran before needs no proof, and nobody has to be protected where no outdated pod is left.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::core::fleet::{Fleet, Node, Pod, Targeting};
+use crate::core::id::PodRevision;
+use crate::core::instant::later;
+use crate::core::settings::{Mode, Strategy};
+
+/// So long a pod has to be Ready to prove its revision, or for `minReadySeconds` if that is longer. A crash starts it anew.
+pub(crate) const PROOF: Duration = Duration::from_secs(10);
+
+/// What pods are judged by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// How long a pod has to be Ready to be available.
+    pub(super) min_ready: Duration,
+    /// As in the [`Fleet`].
+    pub(super) in_order: bool,
+    /// Whether the current revision needs no proof.
+    pub(super) is_proven: bool,
+    /// This moment.
+    pub(super) now: Timestamp,
+}
+
+impl Terms {
+    /// Those of a fleet, where it does not matter whether its revision is proven.
+    pub(super) fn of(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Self {
+        Self {
+            min_ready: strategy.min_ready,
+            in_order: fleet.in_order,
+            is_proven: false,
+            now,
+        }
+    }
+
+    /// Those of a fleet that is rolled out.
+    pub(super) fn of_rollout(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Self {
+        let terms = Self::of(strategy, fleet, now);
+        Self {
+            is_proven: is_proven(strategy, fleet, terms),
+            ..terms
+        }
+    }
+
+    /// When this pod is available if it stays Ready; `None` while it is not Ready, or its image changes.
+    pub(super) fn available_at(self, pod: &Pod) -> Option<Timestamp> {
+        let ready = pod.ready_since.filter(|_| !pod.in_place.is_under_way());
+        ready.map(|since| later(since, self.min_ready))
+    }
+
+    /// When this pod counts as available in a rollout if it stays Ready.
+    pub(super) fn counts_at(self, pod: &Pod) -> Option<Timestamp> {
+        let needs_proof = !self.is_proven && pod.revision == PodRevision::Current;
+        let proved = pod.ready_since.filter(|_| needs_proof);
+        let proved = proved.map(|since| later(since, PROOF));
+        self.available_at(pod)
+            .map(|at| proved.max(Some(at)).unwrap_or(at))
+    }
+
+    pub(super) fn is_available(self, pod: &Pod) -> bool {
+        self.available_at(pod).is_some_and(|at| at <= self.now)
+    }
+}
+
+/// Whether the current revision is proven, or nobody has to be protected from it; `terms` are those of one that is not.
+fn is_proven(strategy: &Strategy, fleet: &Fleet, terms: Terms) -> bool {
+    let crowd = &fleet.crowd;
+    strategy.mode != Mode::AdvancedRollingUpdate
+        || fleet.is_proven
+        || crowd.done > 0
+        || fleet.nodes.iter().any(|node| proves(node, terms))
+        || crowd.outdated == 0 && !fleet.nodes.iter().any(holds_outdated)
+}
+
+/// Whether an outdated pod is there, or going.
+fn holds_outdated(node: &Node) -> bool {
+    let mut pods = node.pods.iter();
+    pods.any(|pod| pod.revision == PodRevision::Outdated)
+}
+
+/// Whether a pod of this node proves the current revision.
+fn proves(node: &Node, terms: Terms) -> bool {
+    let is_proof = |at| at <= terms.now;
+    node.is_ready()
+        && node.targeting == Targeting::Run
+        && (node.pods.iter()).any(|pod| {
+            pod.revision == PodRevision::Current
+                && !pod.terminating
+                && terms.counts_at(pod).is_some_and(is_proof)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::testing::{at, current, fleet, node, old};
+    use crate::core::verdict::{Progress, Verdict};
+    use crate::core::{Phase, Plan, decide};
+
+    fn strategy(max_unavailable: u32) -> Strategy {
+        Strategy {
+            max_unavailable: crate::core::Share::Number(max_unavailable),
+            ..Strategy::of(Mode::AdvancedRollingUpdate)
+        }
+    }
+
+    /// Five nodes, of which the first two have got a revision that is not proven; each is Ready since then.
+    fn two_of_five(ready_since: [i64; 2]) -> Fleet {
+        let new = |since: i64| Pod {
+            ready_since: Some(at(since)),
+            ..current(2).made(9_990)
+        };
+        let nodes = vec![
+            node("a", new(ready_since[0])),
+            node("b", new(ready_since[1])),
+            node("c", old(1)),
+            node("d", old(1)),
+            node("e", old(1)),
+        ];
+        Fleet {
+            is_proven: false,
+            ..fleet(nodes)
+        }
+    }
+
+    fn replaced(plan: &Plan) -> Vec<&str> {
+        let pods = plan.actions.iter();
+        pods.map(|action| action.pod().name.as_str()).collect()
+    }
+
+    #[test]
+    fn before_the_proof_nobody_follows_and_with_it_all_slots_are_free_at_once() {
+        let fleet = two_of_five([9_998, 9_996]);
+        let plan = decide(&strategy(2), &fleet, at(10_000));
+        assert_eq!(replaced(&plan), [""; 0]);
+        assert_eq!(
+            (plan.phase, plan.next_wake),
+            (Phase::Progressing, Some(at(10_006)))
+        );
+        let young = |until| {
+            Verdict::InProgress(Progress::Young {
+                available_at: at(until),
+            })
+        };
+        assert_eq!(plan.verdicts[..2], [young(10_008), young(10_006)]);
+        let plan = decide(&strategy(2), &fleet, at(10_006));
+        assert_eq!(replaced(&plan), ["c", "d"]);
+        assert_eq!(plan.verdicts[..2], [Verdict::Done; 2]);
+    }
+
+    #[test]
+    fn a_slot_that_is_left_is_not_kept_back() {
+        let fleet = two_of_five([9_998, 9_996]);
+        assert_eq!(replaced(&decide(&strategy(3), &fleet, at(10_000))), ["c"]);
+    }
+
+    #[test]
+    fn what_ran_before_needs_no_proof_and_nor_does_what_threatens_nobody() {
+        let young = two_of_five([9_998, 9_996]);
+        let ran_before = Fleet {
+            is_proven: true,
+            ..young.clone()
+        };
+        assert_eq!(
+            replaced(&decide(&strategy(2), &ran_before, at(10_000))),
+            ["c", "d"]
+        );
+        let everybody = Fleet {
+            nodes: young.nodes[..2].to_vec(),
+            ..young
+        };
+        let plan = decide(&strategy(2), &everybody, at(10_000));
+        assert_eq!(plan.verdicts, [Verdict::Done; 2]);
+    }
+
+    #[test]
+    fn an_old_pod_stays_beside_one_that_has_not_proved_itself() {
+        let strategy = Strategy {
+            max_surge: crate::core::Share::Number(1),
+            ..strategy(0)
+        };
+        let made = Pod {
+            surge: true,
+            ready_since: Some(at(9_995)),
+            ..current(2).made(9_990)
+        };
+        let pair = Node {
+            pods: vec![old(1), made].into(),
+            ..node("a", old(1))
+        };
+        let fleet = Fleet {
+            is_proven: false,
+            ..fleet(vec![pair, node("b", old(1))])
+        };
+        let plan = decide(&strategy, &fleet, at(10_000));
+        assert_eq!((plan.actions.len(), plan.next_wake), (0, Some(at(10_005))));
+        assert!(!decide(&strategy, &fleet, at(10_005)).actions.is_empty());
+    }
+}
