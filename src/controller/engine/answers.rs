@@ -356,7 +356,8 @@ impl Engine {
                         refusals.conflict(place, what, said, now);
                     }
                     Some(RefusalMeaning::Unwell(said)) => refusals.meet(place, what, said, now),
-                    Some(RefusalMeaning::Server(said)) if lasting => {
+                    // Whoever is refused, and is not well served again, waits on: else all others would wait for it.
+                    Some(RefusalMeaning::Server(said)) if lasting || is_refused => {
                         refusals.meet(place, what, said, now);
                     }
                     Some(RefusalMeaning::Server(_) | RefusalMeaning::Nothing) => {}
