@@ -40,7 +40,7 @@ const BRIEFLY: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// Templates that are in memory as a whole at once: each may have a megabyte, and takes several while it is compared and written.
-const WHOLE_TEMPLATES: usize = 2;
+const WHOLE_TEMPLATES: usize = 1;
 
 /// Writes to the API server, while this replica leads.
 #[derive(Clone)]

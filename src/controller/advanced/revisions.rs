@@ -7,20 +7,20 @@
 use std::collections::BTreeMap;
 
 use kube::Resource as _;
-use kube::api::{ListParams, Patch};
-use kube::core::Request;
-use serde::Deserialize;
+use kube::api::Patch;
 use serde_json::{Map, Value, json};
+use tokio::time::timeout;
 
 use crate::controller::apply::{WriteError, Writer, deleted, patched, posted, read, requests};
 use crate::controller::owner::DaemonSetOwner;
+use crate::controller::reflector::list_each;
 use crate::controller::surge::manifest::controlled_by_advanced;
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::core::revision::TemplateFingerprint;
 use crate::core::{PodRef, Revision};
 use crate::index::SetKey;
 use crate::k8s;
-use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
+use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE};
 
 /// Names that are tried for one revision: so many others may have the one that follows from its template.
 const NAMES: i64 = 8;
@@ -50,11 +50,6 @@ pub(in crate::controller) struct RevisionsRead {
     pub(in crate::controller) collisions: i64,
 }
 
-#[derive(Deserialize)]
-struct List {
-    items: Vec<Value>,
-}
-
 impl Writer {
     /// Sees to it that the present template stands in exactly one revision, the newest. Nothing is written, and nothing read is
     /// answered, when the DaemonSet turns out to be another one than was decided upon: the watch is about to tell.
@@ -65,10 +60,11 @@ impl Writer {
         let _one_of_few = self.whole_template().await;
         let (key, owner) = (&sync.key, &sync.owner);
         let path = k8s::AdvancedDaemonSet::url_path(&(), Some(&key.namespace));
-        let set: Value = read(self.client(), path, "daemonsets.apps.kruise.io", &key.name).await?;
-        let (meta, template) = (&set["metadata"], &set["spec"]["template"]);
+        let mut set: Value =
+            read(self.client(), path, "daemonsets.apps.kruise.io", &key.name).await?;
+        let (mut meta, template) = (set["metadata"].take(), set["spec"]["template"].take());
         let is_it = meta["uid"] == *owner.uid && meta["deletionTimestamp"].is_null();
-        if !is_it || TemplateFingerprint::of(template) != sync.template {
+        if !is_it || TemplateFingerprint::of(&template) != sync.template {
             return Ok(RevisionsRead::default());
         }
         let mut owned = self.claim(sync).await?;
@@ -76,27 +72,28 @@ impl Writer {
             collisions: sync.collisions,
             ..RevisionsRead::default()
         };
-        let number = |revision: &Value| revision["revision"].as_i64().unwrap_or(0);
-        let greatest = owned.iter().map(number).max().unwrap_or(0);
-        let holds = |revision: &Value| {
-            let held = revision.pointer("/data/spec/template");
-            held.is_some_and(|held| TemplateFingerprint::of(held) == sync.template)
+        let greatest = owned.iter().map(|one| one.revision).max().unwrap_or(0);
+        let holds = |one: &k8s::ControllerRevision| {
+            let held = one.template.as_ref();
+            held.is_some_and(|held| held.fingerprint == sync.template)
         };
         let mut same: Vec<usize> = (0..owned.len()).filter(|at| holds(&owned[*at])).collect();
-        same.sort_by_key(|at| number(&owned[*at]));
+        same.sort_by_key(|at| owned[*at].revision);
         match same.pop() {
             None => {
-                let made = self.make_revision(sync, &set, greatest + 1).await?;
+                let made = self
+                    .make_revision(sync, (template, meta["annotations"].take()), greatest + 1)
+                    .await?;
                 found.collisions = made.1;
                 owned.push(made.0);
             }
             Some(kept) => {
                 let is_alone = owned
                     .iter()
-                    .filter(|other| number(other) == greatest)
+                    .filter(|other| other.revision == greatest)
                     .count()
                     == 1;
-                if number(&owned[kept]) < greatest || !is_alone {
+                if owned[kept].revision < greatest || !is_alone {
                     owned[kept] = self.raise(key, &owned[kept], greatest + 1).await?;
                 }
                 let hash = hash(&owned[kept], &key.name);
@@ -107,47 +104,41 @@ impl Writer {
                 }
             }
         }
-        let kept = owned
-            .iter()
-            .filter(|one| !found.removed.iter().any(|gone| gone == name(one)));
-        found.revisions = kept
-            .filter_map(|one| k8s::ControllerRevision::deserialize(one).ok())
-            .collect();
+        owned.retain(|one| !found.removed.iter().any(|gone| gone == name(one)));
+        found.revisions = owned;
         Ok(found)
     }
 
-    /// The revisions that the DaemonSet controls, after those were adopted that nobody does.
-    async fn claim(&self, sync: &RevisionSync) -> Result<Vec<Value>, WriteError> {
+    /// The revisions that the DaemonSet controls, after those were adopted that nobody does. Of their templates only
+    /// fingerprints are kept: there may be any number of them, with a megabyte each.
+    async fn claim(&self, sync: &RevisionSync) -> Result<Vec<k8s::ControllerRevision>, WriteError> {
         let (key, owner) = (&sync.key, &sync.owner);
-        let path = k8s::ControllerRevision::url_path(&(), Some(&key.namespace));
-        let parameters = ListParams::default().labels(&sync.selector);
-        let request = Request::new(path).list(&parameters);
-        let request = request.map_err(kube::Error::BuildRequest);
-        let list = within(WRITE_DEADLINE, async {
-            self.client().request::<List>(request?).await
-        });
-        let list = list.await.map_err(|error| WriteError::Failed {
+        let mut listed: Vec<k8s::ControllerRevision> = Vec::new();
+        let take = |revision| listed.push(revision);
+        let namespace = Some(&*key.namespace);
+        let list = list_each(self.client(), namespace, &sync.selector, take);
+        let late = |_| Err(CallError::TimedOut(WRITE_DEADLINE));
+        let list = timeout(WRITE_DEADLINE, list).await.unwrap_or_else(late);
+        list.map_err(|error| WriteError::Failed {
             verb: "list",
             resource: "controllerrevisions",
             error,
         })?;
         let mut owned = Vec::new();
-        for revision in list.items {
-            let owners = revision["metadata"]["ownerReferences"].as_array();
-            let owners: Vec<&Value> = owners.into_iter().flatten().collect();
-            let controller = owners.iter().find(|owner| owner["controller"] == true);
-            match controller {
-                Some(controller) if controller["uid"] == *owner.uid => owned.push(revision),
+        for revision in listed {
+            let meta = &revision.metadata;
+            let owners = meta.owner_references.iter().flatten();
+            match { owners }.find(|owner| owner.controller == Some(true)) {
+                Some(controller) if controller.uid == *owner.uid => owned.push(revision),
                 Some(_) => {}
-                None if !revision["metadata"]["deletionTimestamp"].is_null() => {}
+                None if meta.deletion_timestamp.is_some() => {}
                 None => {
                     let reference = controlled_by_advanced(&key.name, &owner.uid);
                     let patch = json!({ "metadata": {
-                        "uid": revision["metadata"]["uid"],
+                        "uid": meta.uid,
                         "ownerReferences": [reference],
                     } });
-                    let adopted = self.patch_revision(key, name(&revision), &patch).await?;
-                    owned.push(adopted);
+                    owned.push(self.patch_revision(key, name(&revision), &patch).await?);
                 }
             }
         }
@@ -155,9 +146,14 @@ impl Writer {
     }
 
     /// Gives a revision that is current again the greatest number.
-    async fn raise(&self, key: &SetKey, revision: &Value, to: i64) -> Result<Value, WriteError> {
+    async fn raise(
+        &self,
+        key: &SetKey,
+        revision: &k8s::ControllerRevision,
+        to: i64,
+    ) -> Result<k8s::ControllerRevision, WriteError> {
         let patch = json!({
-            "metadata": { "uid": revision["metadata"]["uid"] },
+            "metadata": { "uid": revision.metadata.uid },
             "revision": to,
         });
         self.patch_revision(key, name(revision), &patch).await
@@ -168,17 +164,22 @@ impl Writer {
         key: &SetKey,
         name: &str,
         patch: &Value,
-    ) -> Result<Value, WriteError> {
+    ) -> Result<k8s::ControllerRevision, WriteError> {
         let parameters = patched();
         let requests = requests::<k8s::ControllerRevision>(&key.namespace);
         let request = requests.patch(name, &parameters, &Patch::Merge(patch));
         let answer = self.send("patch", "controllerrevisions", request).await?;
-        Ok(serde_json::from_str(&answer).unwrap_or_default())
+        answered(&answer)
     }
 
     /// Makes the pods of a duplicate those of the kept revision, and removes the duplicate. Pods of other revisions are left alone
     /// (other than in Kruise and Kubernetes, kubernetes#111280).
-    async fn merge(&self, sync: &RevisionSync, twin: &Value, kept: &str) -> Result<(), WriteError> {
+    async fn merge(
+        &self,
+        sync: &RevisionSync,
+        twin: &k8s::ControllerRevision,
+        kept: &str,
+    ) -> Result<(), WriteError> {
         let hash = hash(twin, &sync.key.name);
         let pods = sync.pods.get(&Revision::from(hash.as_str()));
         for pod in pods.into_iter().flatten().filter(|_| hash != kept) {
@@ -194,34 +195,30 @@ impl Writer {
                 answer => answer?,
             }
         }
-        let uid = twin["metadata"]["uid"].as_str().unwrap_or_default();
+        let uid = twin.metadata.uid.as_deref().unwrap_or_default();
         let namespace = &sync.key.namespace;
         self.delete_revision(namespace, name(twin), &deleted(uid))
             .await
     }
 
-    /// Puts the template of `set` into a new revision; with that `status.collisionCount`.
+    /// Puts the template into a new revision, with the annotations of the DaemonSet; says also `status.collisionCount`.
     async fn make_revision(
         &self,
         sync: &RevisionSync,
-        set: &Value,
+        (template, annotations): (Value, Value),
         number: i64,
-    ) -> Result<(Value, i64), WriteError> {
+    ) -> Result<(k8s::ControllerRevision, i64), WriteError> {
         let parameters = posted();
-        let template = payload(&set["spec"]["template"]);
+        let template = payload(template);
+        let text = template.to_string();
+        let mut object = manifest(sync, (template, annotations), number);
         let mut collisions = sync.collisions;
         loop {
-            let hash = hash_of(&template, collisions);
-            let object = manifest(sync, set, (&template, &hash, number));
+            name_by(&mut object, &sync.key.name, &hash_of(&text, collisions));
             let requests = requests::<k8s::ControllerRevision>(&sync.key.namespace);
             let request = requests.create(&parameters, k8s::go_json(&object).into_bytes());
             let refusal = match self.send("create", "controllerrevisions", request).await {
-                Ok(answer) => {
-                    return Ok((
-                        serde_json::from_str(&answer).unwrap_or_default(),
-                        collisions,
-                    ));
-                }
+                Ok(answer) => return Ok((answered(&answer)?, collisions)),
                 Err(refusal) => refusal,
             };
             let is_taken = refusal.failure() == Some(Failure::Conflict);
@@ -233,45 +230,60 @@ impl Writer {
     }
 }
 
-fn name(revision: &Value) -> &str {
-    revision["metadata"]["name"].as_str().unwrap_or_default()
+fn name(revision: &k8s::ControllerRevision) -> &str {
+    revision.metadata.name.as_deref().unwrap_or_default()
 }
 
 /// The hash of a revision.
-fn hash(revision: &Value, set: &str) -> String {
-    let label = revision["metadata"]["labels"][REVISION_HASH_LABEL].as_str();
-    crate::core::revision::hash_of(label, name(revision), set).to_string()
+fn hash(revision: &k8s::ControllerRevision, set: &str) -> String {
+    let labels = revision.metadata.labels.as_ref();
+    let label = labels.and_then(|labels| labels.get(REVISION_HASH_LABEL));
+    crate::core::revision::hash_of(label.map(String::as_str), name(revision), set).to_string()
 }
 
-/// A ControllerRevision with this template, hash and number.
-fn manifest(
-    sync: &RevisionSync,
-    set: &Value,
-    (template, hash, number): (&Value, &str, i64),
-) -> Value {
+/// The revision in the answer to a write.
+fn answered(answer: &str) -> Result<k8s::ControllerRevision, WriteError> {
+    serde_json::from_str(answer).map_err(|error| WriteError::Failed {
+        verb: "read",
+        resource: "controllerrevisions",
+        error: kube::Error::SerdeError(error).into(),
+    })
+}
+
+/// A ControllerRevision with this template and number, which has no name yet.
+fn manifest(sync: &RevisionSync, (template, annotations): (Value, Value), number: i64) -> Value {
     let key = &sync.key;
     let labels = template["metadata"]["labels"].as_object();
-    let mut labels = labels.cloned().unwrap_or_default();
-    labels.insert(REVISION_HASH_LABEL.to_owned(), hash.into());
-    json!({
+    let labels = labels.cloned().unwrap_or_default();
+    let mut object = json!({
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
         "metadata": {
-            "name": format!("{}-{hash}", key.name),
             "namespace": &*key.namespace,
             "labels": labels,
-            "annotations": set["metadata"]["annotations"],
             "ownerReferences": [controlled_by_advanced(&key.name, &sync.owner.uid)],
         },
         "revision": number,
-        "data": { "spec": { "template": template } },
-    })
+        "data": { "spec": {} },
+    });
+    object["metadata"]["annotations"] = annotations;
+    object["data"]["spec"]["template"] = template; // moved: it can have a megabyte
+    object
+}
+
+/// Names a revision of `set` by its hash.
+fn name_by(revision: &mut Value, set: &str, hash: &str) {
+    revision["metadata"]["name"] = format!("{set}-{hash}").into();
+    revision["metadata"]["labels"][REVISION_HASH_LABEL] = hash.into();
 }
 
 /// A template as Kruise writes it into a revision: with what its Go types add where there is nothing, so that it finds its own
 /// words should it ever take over again.
-fn payload(template: &Value) -> Value {
-    let mut payload = template.as_object().cloned().unwrap_or_default();
+fn payload(template: Value) -> Value {
+    let mut payload = match template {
+        Value::Object(payload) => payload,
+        _ => Map::new(),
+    };
     payload.insert("$patch".to_owned(), "replace".into());
     let object = |value: Option<&mut Value>| value.and_then(Value::as_object_mut).map(|_| ());
     if object(payload.get_mut("metadata")).is_none() {
@@ -294,15 +306,18 @@ fn payload(template: &Value) -> Value {
 
 /// What stands in the name of a revision with this template: ten characters at most that look like no word (Kubernetes,
 /// `SafeEncodeString`).
-fn hash_of(template: &Value, collisions: i64) -> String {
+fn hash_of(template: &str, collisions: i64) -> String {
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    let mut text = template.to_string();
-    if collisions > 0 {
-        text.push_str(&collisions.to_string());
-    }
-    let digest = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    });
+    let collisions = match collisions {
+        ..=0 => String::new(),
+        some => some.to_string(),
+    };
+    let digest = template
+        .bytes()
+        .chain(collisions.bytes())
+        .fold(0x811c_9dc5_u32, |hash, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
     let digits = digest.to_string();
     let encode = |digit: u8| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()]);
     digits.bytes().map(encode).collect()
@@ -319,7 +334,7 @@ mod tests {
             "spec": { "containers": [{ "name": "a", "image": "a:1" },
                                      { "name": "b", "resources": { "limits": { "cpu": "1" } } }] },
         });
-        let written = payload(&template);
+        let written = payload(template.clone());
         assert_eq!(
             written.to_string(),
             r#"{"$patch":"replace","metadata":{"creationTimestamp":null,"labels":{"app":"agent"}},"spec":{"containers":[{"image":"a:1","name":"a","resources":{}},{"name":"b","resources":{"limits":{"cpu":"1"}}}]}}"#
@@ -332,10 +347,10 @@ mod tests {
 
     #[test]
     fn a_hash_follows_from_template_and_collisions_and_fits_into_a_label() {
-        let one = hash_of(&json!({ "a": 1 }), 0);
-        assert_eq!(one, hash_of(&json!({ "a": 1 }), 0));
-        assert_ne!(one, hash_of(&json!({ "a": 2 }), 0));
-        assert_ne!(one, hash_of(&json!({ "a": 1 }), 1));
+        let one = hash_of(r#"{"a":1}"#, 0);
+        assert_eq!(one, hash_of(r#"{"a":1}"#, 0));
+        assert_ne!(one, hash_of(r#"{"a":2}"#, 0));
+        assert_ne!(one, hash_of(r#"{"a":1}"#, 1));
         assert!(one.len() <= 10 && one.bytes().all(|byte| byte.is_ascii_alphanumeric()));
     }
 }
