@@ -17,6 +17,13 @@ const LONGEST: usize = 4_000;
 /// Beyond so many namespaces watches are of the whole cluster: there are never more of them than one connection carries.
 const NAMESPACES: usize = 16;
 
+/// Beyond so many groups a namespace gets one watch of all that is in it. Else whoever may make DaemonSets with labels of their
+/// own there would take the connections of all others.
+const GROUPS_OF_NAMESPACE: usize = 16;
+
+/// Beyond so many groups there is one for the whole cluster.
+const GROUPS: usize = 256;
+
 /// DaemonSets whose pods one watch tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
@@ -28,27 +35,66 @@ pub(super) struct Group {
     pub(super) members: BTreeMap<SetKey, Selector>,
 }
 
+/// What the DaemonSets of a group have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Asked {
+    /// They ask for values of these labels.
+    Labels(BTreeSet<Box<str>>),
+    /// It is the only one.
+    Alone(SetKey),
+    /// They are too many for anything else.
+    Everything,
+}
+
+/// Where DaemonSets are, `None` for several namespaces, and what they ask for.
+type Place = (Option<Arc<str>>, Asked);
+
 impl Group {
     /// The groups of these DaemonSets, each given with its selector as a query.
     pub(super) fn all<'a>(sets: impl IntoIterator<Item = (&'a SetKey, &'a str)>) -> Vec<Self> {
-        let mut alike: BTreeMap<_, BTreeMap<SetKey, Selector>> = BTreeMap::new();
-        let sets: Vec<(&SetKey, &str)> = sets.into_iter().collect();
-        let namespaces: BTreeSet<&str> = sets.iter().map(|(key, _)| &*key.namespace).collect();
-        let is_few = namespaces.len() <= NAMESPACES;
-        for (key, query) in sets {
+        let sets = sets.into_iter().map(|(key, query)| {
             // The API server took it, so it can be read.
             let selector = Selector::from_query(query).unwrap_or_default();
-            let labels: Option<BTreeSet<Box<str>>> = selector.labels_with_values();
-            let alone = labels.is_none().then(|| key.clone());
-            let namespace = (is_few || alone.is_some()).then(|| key.namespace.clone());
-            let place = (namespace, labels, alone);
-            alike
-                .entry(place)
-                .or_default()
-                .insert(key.clone(), selector);
+            let asked = match selector.labels_with_values() {
+                Some(labels) => Asked::Labels(labels),
+                None => Asked::Alone(key.clone()),
+            };
+            (key, selector, asked)
+        });
+        let sets: Vec<(&SetKey, Selector, Asked)> = sets.collect();
+        let mut asked: BTreeMap<&str, BTreeSet<&Asked>> = BTreeMap::new();
+        for (key, _, what) in &sets {
+            asked.entry(&*key.namespace).or_default().insert(what);
+        }
+        let is_few = asked.len() <= NAMESPACES;
+        let place = |key: &SetKey, what: &Asked| -> Place {
+            let is_crowded = asked[&*key.namespace].len() > GROUPS_OF_NAMESPACE;
+            let what = match is_crowded {
+                true => Asked::Everything,
+                false => what.clone(),
+            };
+            let in_one = is_few || !matches!(what, Asked::Labels(_));
+            (in_one.then(|| key.namespace.clone()), what)
+        };
+        let mut alike: BTreeMap<Place, BTreeMap<SetKey, Selector>> = BTreeMap::new();
+        for (key, selector, what) in &sets {
+            let members = alike.entry(place(key, what)).or_default();
+            members.insert((*key).clone(), selector.clone());
+        }
+        if alike.len() > GROUPS {
+            let members = std::mem::take(&mut alike).into_values().flatten();
+            alike.insert((None, Asked::Everything), members.collect());
         }
         let mut groups = Vec::new();
-        for ((namespace, ..), members) in alike {
+        for ((namespace, what), members) in alike {
+            if what == Asked::Everything {
+                groups.push(Self {
+                    namespace,
+                    selector: String::new(),
+                    members,
+                });
+                continue;
+            }
             for members in in_parts(members) {
                 groups.push(Self {
                     namespace: namespace.clone(),
@@ -165,6 +211,51 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].0, "*: app=a");
         assert_eq!(groups(&sets[..16]).len(), 16);
+    }
+
+    #[test]
+    fn a_namespace_with_many_labels_has_one_watch_and_leaves_the_others_theirs() {
+        let queries: Vec<String> = (0..1500).map(|number| format!("key-{number}=v")).collect();
+        let mut sets: Vec<(&str, &str, &str)> = queries
+            .iter()
+            .map(|query| ("tenant", query.as_str(), query.as_str()))
+            .collect();
+        sets.push(("n", "a", "app=a"));
+        let found = groups(&sets);
+        let told: Vec<(&str, usize)> = found
+            .iter()
+            .map(|(what, names)| (what.as_str(), names.len()))
+            .collect();
+        assert_eq!(told, [("n: app=a", 1), ("tenant: ", 1500)]);
+        assert_eq!(groups(&sets[..16]).len(), 16);
+        // The members are told apart by their own selectors.
+        let (a, b) = (SetKey::new("tenant", "a"), SetKey::new("tenant", "b"));
+        let many: Vec<SetKey> = (0..20)
+            .map(|number| SetKey::new("tenant", &format!("n{number}")))
+            .collect();
+        let others = many
+            .iter()
+            .zip(&queries)
+            .map(|(key, query)| (key, query.as_str()));
+        let all = Group::all([(&a, "app=a"), (&b, "app=b")].into_iter().chain(others));
+        let label = |key: &str| (key == "app").then_some("a");
+        assert!(all[0].selects(&a, label) && !all[0].selects(&b, label));
+    }
+
+    #[test]
+    fn many_such_namespaces_share_one_of_the_whole_cluster() {
+        let names: Vec<String> = (0..300).map(|number| format!("n-{number:03}")).collect();
+        let queries: Vec<String> = (0..300).map(|number| format!("key-{number}=v")).collect();
+        let sets = names.iter().zip(&queries);
+        let sets: Vec<(&str, &str, &str)> = sets
+            .map(|(name, query)| (name.as_str(), "a", query.as_str()))
+            .collect();
+        assert_eq!(groups(&sets[..256]).len(), 256);
+        let found = groups(&sets);
+        assert_eq!(
+            (found.len(), found[0].0.as_str(), found[0].1.len()),
+            (1, "*: ", 300)
+        );
     }
 
     #[test]
