@@ -3,6 +3,7 @@
 //! k8s-openapi's own types keep everything (a pod takes 7 KB even when pruned afterwards); these read what is decided
 //! upon and skip the rest while parsing. They are made for watching and reading, never for writing back.
 
+mod bounds;
 pub mod client;
 mod condition;
 mod daemonset;

@@ -123,6 +123,15 @@ impl Scheduling {
         }
     }
 
+    /// Number of its parts: terms, requirements with their values, tolerations.
+    pub fn size(&self) -> usize {
+        let asked = |all: &[Requirement]| all.iter().map(Requirement::size).sum::<usize>();
+        let terms = self.affinity.iter().flatten();
+        let terms = terms.map(|term| 1 + asked(&term.labels) + asked(&term.fields));
+        let selector = self.node_selector.as_deref().unwrap_or_default();
+        terms.sum::<usize>() + asked(selector) + self.of_template
+    }
+
     /// Whether the DaemonSet's pod belongs on this node.
     pub fn targeting(&self, node: &NodeFacts<'_>) -> Targeting {
         self.judge(node, |taint| self.tolerates(taint))

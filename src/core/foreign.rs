@@ -127,6 +127,15 @@ pub fn cut(text: &str, limit: usize) -> Cow<'_, str> {
     }
 }
 
+/// Returns as many whole characters of the text, from its beginning, as fit into so many bytes.
+pub fn beginning(text: &str, bytes: usize) -> &str {
+    let mut end = bytes.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
 /// Returns the text as [`cut`] does, with single spaces between its words.
 pub fn one_line(text: &str, limit: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();

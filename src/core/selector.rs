@@ -205,6 +205,14 @@ impl fmt::Display for Selector {
 }
 
 impl Requirement {
+    /// Number of its parts: itself, and the values that it names.
+    pub fn size(&self) -> usize {
+        1 + match &self.test {
+            Test::In(values) | Test::NotIn(values) => values.len(),
+            Test::Exists | Test::DoesNotExist | Test::Gt(_) | Test::Lt(_) => 0,
+        }
+    }
+
     /// Reads `{key, operator, values}`.
     ///
     /// # Errors

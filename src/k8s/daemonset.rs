@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::bounds;
 use super::condition::Condition;
 use super::meta::{nullable, slim};
 use super::object::{Parts, Unreadable, part};
@@ -92,6 +93,8 @@ impl DaemonSet {
 
     /// Makes a DaemonSet from what can be read of one, with a `spec` that says why it cannot be read whole.
     pub(super) fn salvaged(parts: &Parts<'_>, why: &Unreadable) -> Option<Self> {
+        let mut status: DaemonSetStatus = part(parts.status).unwrap_or_default();
+        bounds::keep_few(&mut status.conditions);
         Some(Self {
             metadata: salvaged_metadata(parts)?,
             spec: DaemonSetSpec {
@@ -102,7 +105,7 @@ impl DaemonSet {
                 unreadable: Some(Box::new(why.clone())),
                 ..DaemonSetSpec::default()
             },
-            status: part(parts.status).unwrap_or_default(),
+            status,
         })
     }
 }
@@ -238,8 +241,8 @@ impl From<RawSpec> for DaemonSetSpec {
 pub struct AdvancedDaemonSet {
     /// Slim metadata.
     pub metadata: ObjectMeta,
-    spec: DaemonSetSpec,
-    status: DaemonSetStatus,
+    pub(super) spec: DaemonSetSpec,
+    pub(super) status: DaemonSetStatus,
 }
 
 resource!(
@@ -271,6 +274,10 @@ impl AdvancedDaemonSet {
             status: part(parts.status).unwrap_or_default(),
         };
         let mut set = Self::with_spec(raw, Err(why.to_string()));
+        bounds::keep_few(&mut set.status.conditions);
+        if let Some(advanced) = &mut set.status.advanced {
+            bounds::keep_few(&mut advanced.conditions);
+        }
         set.spec.unreadable = Some(Box::new(why.clone()));
         Some(set)
     }
@@ -317,12 +324,14 @@ impl AdvancedDaemonSet {
             Some(why) => fields.unreadable(&raw.spec, &why),
             None => fields.with_pods(&spec.selector, &spec.template),
         };
+        let mut spec = DaemonSetSpec {
+            fields: Some(Box::new(fields)),
+            ..spec.into()
+        };
+        spec.update_strategy.rolling_update = None; // read into the fields
         Self {
             metadata: raw.metadata,
-            spec: DaemonSetSpec {
-                fields: Some(Box::new(fields)),
-                ..spec.into()
-            },
+            spec,
             status: DaemonSetStatus {
                 observed_generation: status.observed_generation,
                 desired_number_scheduled: status.desired_number_scheduled,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::text::Text;
 use super::time;
+use crate::core::foreign::beginning;
 use crate::core::names::{
     ANNOTATION_PREFIX, KRUISE_IN_PLACE_STATE, KRUISE_PREDOWNLOADS, LIFECYCLE_TIMESTAMP,
     PROGRESSIVE_CREATE_POD, TEMPLATE_GENERATION_ANNOTATION,
@@ -106,12 +107,17 @@ impl Slim {
     }
 }
 
-/// Reads annotations, and keeps those that the engine knows; the others are not copied.
+/// Longest annotation that is kept whole, in bytes. Settings are shorter, and so is what OpenKruise and this project note on pods.
+const LONGEST_ANNOTATION: usize = 32 << 10;
+
+/// Reads annotations, and keeps those that the engine knows; the others are not copied. Of one that is too long the beginning is
+/// kept, which can be used for nothing.
 fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     let all = Option::<BTreeMap<Text<'de>, Text<'de>>>::deserialize(deserializer)?;
     let known = all.unwrap_or_default().into_iter();
     let known = known.filter(|(Text(key), _)| is_known(key));
-    let known = known.map(|(Text(key), Text(value))| (key.into_owned(), value.into_owned()));
+    let kept = |value: &str| beginning(value, LONGEST_ANNOTATION).to_owned();
+    let known = known.map(|(Text(key), Text(value))| (key.into_owned(), kept(&value)));
     Ok(known.collect())
 }
 

@@ -13,14 +13,14 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Node, Pod};
+use super::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Node, Pod, bounds};
 use crate::core::foreign::one_line;
 
 /// Largest object that is read, in bytes of JSON. etcd holds 1.5 MiB for each, and JSON is a little longer than what it holds.
 pub(crate) const LARGEST: usize = 4 << 20;
 
 /// Most values in one object. Each takes up to 100 bytes while it is read; the largest templates have a few thousand.
-const MOST_VALUES: usize = 1 << 16;
+const MOST_VALUES: usize = 1 << 14;
 
 /// Deepest nesting that is read: the limit of `serde_json`.
 const DEEPEST: usize = 127;
@@ -88,6 +88,11 @@ pub trait Readable: Resource<DynamicType = ()> + Sized + Send + 'static {
     /// When a field has another type, or nesting is too deep.
     fn parse(json: &[u8]) -> serde_json::Result<Self>;
 
+    /// Says what of the object is more than this process keeps of one, if anything is.
+    fn excess(&self) -> Option<String> {
+        None
+    }
+
     /// Makes an object from the parts of one that cannot be read whole; `None`: nothing can be done with them.
     fn salvage(_parts: &Parts<'_>, _why: &Unreadable) -> Option<Self> {
         None
@@ -104,7 +109,10 @@ pub fn read<K: Readable>(json: &[u8]) -> Item<K> {
         return unreadable(json, UnreadableReason::TooLarge, &error);
     }
     match K::parse(json) {
-        Ok(object) => Ok(object),
+        Ok(object) => match object.excess() {
+            Some(error) => unreadable(json, UnreadableReason::TooLarge, &error),
+            None => Ok(object),
+        },
         Err(_) if shape(json).depth > DEEPEST => {
             let error = format!("it is nested more than {DEEPEST} levels deep");
             unreadable(json, UnreadableReason::TooDeep, &error)
@@ -278,14 +286,31 @@ macro_rules! readable {
 readable!(
     Node,
     Pod,
-    ControllerRevision,
     k8s_openapi::api::batch::v1::Job,
     k8s_openapi::api::core::v1::Pod
 );
 
+impl Readable for ControllerRevision {
+    fn parse(json: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice(json)
+    }
+
+    fn excess(&self) -> Option<String> {
+        bounds::of_revision(&self.template.as_ref()?.shape)
+    }
+}
+
 impl Readable for DaemonSet {
     fn parse(json: &[u8]) -> serde_json::Result<Self> {
         Self::parse_as_far_as_needed(json)
+    }
+
+    fn excess(&self) -> Option<String> {
+        bounds::of_daemonset(
+            &self.spec.selector,
+            &self.spec.scheduling,
+            &self.status.conditions,
+        )
     }
 
     fn salvage(parts: &Parts<'_>, why: &Unreadable) -> Option<Self> {
@@ -296,6 +321,14 @@ impl Readable for DaemonSet {
 impl Readable for AdvancedDaemonSet {
     fn parse(json: &[u8]) -> serde_json::Result<Self> {
         serde_json::from_slice(json)
+    }
+
+    fn excess(&self) -> Option<String> {
+        bounds::of_daemonset(
+            &self.spec.selector,
+            &self.spec.scheduling,
+            &self.status.conditions,
+        )
     }
 
     fn salvage(parts: &Parts<'_>, why: &Unreadable) -> Option<Self> {

@@ -53,7 +53,7 @@ fn many_conditions() -> Value {
         let message = "yurt_ds_leader 1\n".repeat(200);
         json!({ "type": kind, "status": "True", "reason": reason, "message": message })
     };
-    json!({ "status": { "conditions": Value::from_iter((0..200).map(condition)) } })
+    json!({ "status": { "conditions": Value::from_iter((0..60).map(condition)) } })
 }
 
 /// The lines of a page that belong to each DaemonSet.

@@ -42,7 +42,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Vec<Approval>, Invalid> {
     let Some(written) = reader.written(APPROVED_WAVES) else {
         return Ok(Vec::new());
     };
-    let entries = written.text.split(',').map(str::trim);
+    let entries = written.bounded()?.split(',').map(str::trim);
     let entries = entries.filter(|entry| !entry.is_empty());
     let entries = entries.map(|text| Written { text, ..written }.read(approval));
     entries.collect()

@@ -20,8 +20,9 @@ use serde_json::Value;
 
 use super::error::{Invalid, Note, quoted};
 use super::kruise;
-use super::value::Share;
+use super::value::{LONGEST, Share};
 use crate::core::eligibility;
+use crate::core::foreign::beginning;
 use crate::core::names::{
     ANNOTATION_PREFIX, KRUISE_PREDOWNLOADS, PROGRESSIVE_CREATE_POD, REVISION_HASH_LABEL,
     TEMPLATE_GENERATION_LABEL,
@@ -198,7 +199,9 @@ impl FieldSettings {
     }
 
     fn write(&mut self, name: &'static str, path: &'static str, value: &Value) {
-        self.written.insert(name, (path, text(value)));
+        // A longer one cannot be used, and is not kept.
+        let text = beginning(&text(value), LONGEST + 1).to_owned();
+        self.written.insert(name, (path, text));
     }
 
     fn read_burst(&mut self, value: Option<&Value>) {

@@ -23,6 +23,6 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Arc<PreDelete>>, In
     let Some(written) = reader.written(LIFECYCLE) else {
         return Ok(None);
     };
-    let hook = PreDelete::read(written.text).map_err(|why| written.refused(why))?;
+    let hook = PreDelete::read(written.bounded()?).map_err(|why| written.refused(why))?;
     Ok(hook.map(Arc::new))
 }

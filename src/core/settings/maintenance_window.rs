@@ -23,7 +23,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Arc<Windows>>, Inva
     let Some(written) = reader.written(MAINTENANCE_WINDOW) else {
         return Ok(None);
     };
-    match Windows::read(written.text) {
+    match Windows::read(written.bounded()?) {
         Ok(windows) => Ok(Some(Arc::new(windows))),
         Err(unreadable) => Err(written.refused(format!("of which {unreadable}"))),
     }

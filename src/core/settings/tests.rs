@@ -979,7 +979,12 @@ fn hostile_values_end_in_a_short_sentence_and_never_in_a_panic() {
             assert!(text.len() < 1024, "{} bytes", text.len());
         }
     }
-    let all = without_notes(rolling(&[(MAX_UNAVAILABLE, &nines)]));
+    let text = refusal(rolling(&[(MAX_UNAVAILABLE, &nines)])).to_string();
+    assert!(
+        text.ends_with("longer than 8192 bytes; shorten it"),
+        "{text}"
+    );
+    let all = without_notes(rolling(&[(MAX_UNAVAILABLE, &nines[..8192])]));
     assert_eq!(all.max_unavailable, Share::Number(u32::MAX));
     let both = [
         (UPDATE_STRATEGY, "OTA"),

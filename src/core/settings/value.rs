@@ -19,6 +19,9 @@ const LABEL_KEY: Expected =
     Expected("use the key of a node label such as topology.kubernetes.io/zone");
 const COUNT: Expected = Expected("use a whole number from 1 upward");
 
+/// Longest text of a setting, in bytes. What is made of it takes up to twenty times as much memory, for each DaemonSet.
+pub(crate) const LONGEST: usize = 8 << 10;
+
 /// A value as somebody wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Written<'a> {
@@ -36,7 +39,15 @@ impl Written<'_> {
 
     /// Reads it by `read`.
     pub(super) fn read<T>(&self, read: impl FnOnce(&str) -> Result<T, Flaw>) -> Result<T, Invalid> {
-        read(self.text).map_err(|flaw| self.refused(flaw.to_string()))
+        read(self.bounded()?).map_err(|flaw| self.refused(flaw.to_string()))
+    }
+
+    /// Its text, unless that is too long.
+    pub(super) fn bounded(&self) -> Result<&str, Invalid> {
+        match self.text.len() > LONGEST {
+            true => Err(self.refused(format!("which is longer than {LONGEST} bytes; shorten it"))),
+            false => Ok(self.text),
+        }
     }
 
     /// That it cannot be used; `why` continues the sentence "KEY is VALUE, …".

@@ -145,7 +145,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Arc<Waves>>, Invali
 
 fn list(written: Written<'_>) -> Result<Vec<Wave>, Invalid> {
     let flaw = |flaw: Flaw| written.refused(flaw.to_string());
-    if written.text.trim().is_empty() {
+    if written.bounded()?.trim().is_empty() {
         return Err(flaw(Flaw::Empty(LIST)));
     }
     // YAML contains JSON.

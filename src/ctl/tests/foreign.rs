@@ -308,7 +308,9 @@ async fn no_setting_steers_a_terminal() {
         let rows = world.json("settings web").await;
         let rows = rows["settings"].as_array().unwrap();
         let row = rows.iter().find(|row| row["annotation"] == key).unwrap();
-        assert_eq!(row["value"], value, "a program gets the value as it is");
+        // A program gets the value as it is, or as much of it as is kept.
+        let got = row["value"].as_str().unwrap();
+        assert!(value.starts_with(got) && got.len() >= value.len().min(32_000));
     }
 }
 

@@ -104,6 +104,77 @@ fn an_object_of_too_many_values_or_bytes_is_too_large() {
 }
 
 #[test]
+fn what_would_take_much_memory_for_good_is_named_and_not_kept() {
+    let terms: Vec<Value> = (0..3000)
+        .map(|i| json!({ "matchExpressions": [{ "key": format!("k{i}"), "operator": "Exists" }] }))
+        .collect();
+    let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": terms } } });
+    let tolerations: Vec<Value> = (0..3000)
+        .map(|i| json!({ "key": format!("k{i}") }))
+        .collect();
+    let labels: serde_json::Map<String, Value> =
+        (0..3000).map(|i| (format!("k{i}"), json!("v"))).collect();
+    let conditions: Vec<Value> = (0..101)
+        .map(|i| json!({ "type": format!("C{i}") }))
+        .collect();
+    let set = |selector: Value, spec: Value, conditions: Value| {
+        json!({
+            "metadata": { "name": "n", "uid": "u", "annotations": { "apps.openyurt.io/paused": "true" } },
+            "spec": { "selector": selector, "template": { "metadata": { "labels": { "a": "b" } }, "spec": spec } },
+            "status": { "conditions": conditions },
+        })
+        .to_string()
+    };
+    let plain = || json!({ "matchLabels": { "a": "b" } });
+    for (json, place) in [
+        (
+            set(plain(), json!({ "affinity": affinity }), json!([])),
+            "spec.template.spec",
+        ),
+        (
+            set(plain(), json!({ "tolerations": tolerations }), json!([])),
+            "spec.template.spec",
+        ),
+        (
+            set(plain(), json!({ "nodeSelector": labels }), json!([])),
+            "spec.template.spec",
+        ),
+        (
+            set(json!({ "matchLabels": labels }), json!({}), json!([])),
+            "spec.selector",
+        ),
+        (
+            set(plain(), json!({}), json!(conditions)),
+            "status has more than 100",
+        ),
+    ] {
+        let native = read::<DaemonSet>(json.as_bytes()).expect("its name can be read");
+        let advanced = read::<AdvancedDaemonSet>(json.as_bytes()).expect("its name can be read");
+        for set in [native, advanced.into()] {
+            let why = set.spec.unreadable.expect("it is too large");
+            assert_eq!(why.reason, UnreadableReason::TooLarge);
+            assert!(why.error.contains(place), "{why}");
+            assert!(set.spec.scheduling.size() == 0 && set.status.conditions.len() <= 100);
+        }
+    }
+    let containers: Vec<Value> = (0..3000)
+        .map(|i| json!({ "name": format!("c{i}"), "image": "x" }))
+        .collect();
+    for spec in [
+        json!({ "containers": containers }),
+        json!({ "containers": [{ "name": "c", "image": "x".repeat(300_000) }] }),
+    ] {
+        let revision = json!({ "metadata": { "name": "n" }, "data": { "spec": { "template": { "spec": spec } } } });
+        let unreadable = read::<ControllerRevision>(revision.to_string().as_bytes()).unwrap_err();
+        assert_eq!(
+            unreadable.reason,
+            UnreadableReason::TooLarge,
+            "{unreadable}"
+        );
+    }
+}
+
+#[test]
 fn the_template_of_a_daemonset_that_is_not_ours_is_skipped() {
     let json = format!(
         r#"{{"metadata":{{"name":"n"}},"spec":{{"updateStrategy":{{"type":"OnDelete"}},"template":{{"metadata":{{"annotations":

@@ -49,6 +49,19 @@ impl Shape {
             read: read_by_containers(template),
         }
     }
+
+    /// Number of what is remembered of it, and its length in bytes.
+    pub fn size(&self) -> (usize, usize) {
+        let images = self
+            .images
+            .iter()
+            .map(|(name, image)| name.len() + image.len());
+        let pairs = self.labels.iter().chain(&self.annotations);
+        let pairs = pairs.map(|(key, value)| key.len() + value.len());
+        let names = self.finalizers.iter().chain(&self.read).map(String::len);
+        let sizes = images.chain(pairs).chain(names);
+        sizes.fold((0, 0), |(entries, bytes), size| (entries + 1, bytes + size))
+    }
 }
 
 /// Takes the images out of the containers.

@@ -1,0 +1,94 @@
+//! How much of an object is kept in memory: whoever may make one cannot take the memory of all others.
+
+use serde_json::Value;
+
+use super::condition::Condition;
+use crate::core::eligibility::Scheduling;
+use crate::core::fleet::in_place::Shape;
+use crate::core::foreign::beginning;
+
+/// Most parts of an object that are kept: requirements of labels, tolerations, containers. Each takes up to 200 bytes.
+const MOST_KEPT: usize = 1 << 11;
+
+/// Most bytes of text that are kept of an object. Kubernetes allows this much for all annotations of a template.
+const MOST_KEPT_BYTES: usize = 256 << 10;
+
+/// Most conditions of a DaemonSet.
+const MOST_CONDITIONS: usize = 100;
+
+/// Longest text of a condition that is kept of an object that cannot be read, in bytes.
+const LONGEST_TEXT: usize = 1 << 10;
+
+/// What of a DaemonSet is more than is kept of one, if anything is.
+pub(super) fn of_daemonset(
+    selector: &Value,
+    scheduling: &Scheduling,
+    conditions: &[Condition],
+) -> Option<String> {
+    let texts = conditions
+        .iter()
+        .map(|one| one.kind.len() + one.reason.len() + one.message.len());
+    let parts = [
+        (
+            "spec.selector",
+            "labels and values",
+            values(selector),
+            MOST_KEPT,
+        ),
+        (
+            "spec.template.spec",
+            "parts of node affinity, node selector and tolerations",
+            scheduling.size(),
+            MOST_KEPT,
+        ),
+        ("status", "conditions", conditions.len(), MOST_CONDITIONS),
+        (
+            "status",
+            "bytes of text in conditions",
+            texts.sum(),
+            MOST_KEPT_BYTES,
+        ),
+    ];
+    let found = parts.into_iter().find(|(.., size, most)| size > most);
+    found.map(|(place, what, _, most)| too_much(place, what, most))
+}
+
+/// Leaves so many conditions of an object that cannot be read, and of their texts, that it may be kept.
+pub(super) fn keep_few(conditions: &mut Vec<Condition>) {
+    conditions.truncate(MOST_CONDITIONS);
+    for condition in conditions {
+        for text in [
+            &mut condition.kind,
+            &mut condition.status,
+            &mut condition.reason,
+            &mut condition.message,
+        ] {
+            *text = beginning(text, LONGEST_TEXT).to_owned();
+        }
+    }
+}
+
+/// The same of a ControllerRevision.
+pub(super) fn of_revision(template: &Shape) -> Option<String> {
+    let (entries, bytes) = template.size();
+    let place = "data.spec.template";
+    if entries > MOST_KEPT {
+        let what = "containers, labels and annotations";
+        return Some(too_much(place, what, MOST_KEPT));
+    }
+    let what = "bytes of labels and annotations";
+    (bytes > MOST_KEPT_BYTES).then(|| too_much(place, what, MOST_KEPT_BYTES))
+}
+
+fn too_much(place: &str, what: &str, most: usize) -> String {
+    format!("{place} has more than {most} {what}, the most that is kept in memory")
+}
+
+/// Number of values in a JSON value, itself included.
+fn values(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(values).sum(),
+        Value::Object(fields) => fields.values().map(values).sum(),
+        _ => 0,
+    }
+}
