@@ -11,8 +11,8 @@
 //! Jobs carry the pod's UID and the revision, and are found again after a restart.
 //!
 //! # Order
-//! First wanted, first pulled, and then by name; at most [`planner::PER_SET`] of a DaemonSet and [`planner::IN_ALL`] in all at
-//! once. Two pods of one node that want the same image are two Jobs: the node's runtime downloads it once.
+//! [`slots`] divides the pulls that run at once between namespaces and DaemonSets. A DaemonSet's pulls begin in the order in which
+//! they were asked for. Two pods of one node that want the same image are two Jobs: the node's runtime downloads it once.
 
 mod calls;
 mod job_store;
@@ -23,6 +23,7 @@ mod name;
 mod planner;
 mod pull_state;
 mod request;
+mod slots;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -237,7 +237,7 @@ pub struct Pull {
 }
 
 /// Who wants images on a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullInitiator {
     /// The owner of the node, before saying "upgrade" (OTA).
     Owner,
@@ -259,3 +259,6 @@ pub struct PodRef {
 /// Deletions per plan, and (about) pods whose conditions are written: the native controller's limit, kept for the same
 /// reason, no avalanche of writes (Kubernetes, `BurstReplicas`).
 pub(crate) const BATCH: usize = 250;
+
+/// Pulls that run at once in the cluster. Each adds a Job and a pod to the load of the API server, and most share one registry.
+pub(crate) const PULLS_AT_ONCE: usize = 50;

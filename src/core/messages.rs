@@ -24,7 +24,7 @@ mod numbers;
 pub(super) mod overdue;
 mod pause;
 mod pods;
-mod pulls;
+pub mod pulls;
 mod reasons;
 pub mod refusals;
 mod refused;

@@ -300,6 +300,56 @@ fn text_of(value: &Value) -> &str {
 }
 
 #[tokio::test(start_paused = true)]
+async fn why_points_to_the_pod_that_pulls_only_if_there_is_one() {
+    let world = CtlWorld::with_nodes(1).await;
+    let required = json!({
+        "apps.openyurt.io/image-predownload-parallelism": "1",
+        "apps.openyurt.io/predownload": "required",
+    });
+    world
+        .patch(json!({ "metadata": { "annotations": required } }))
+        .await;
+    world.set_image("web:2").await;
+    let pods: Api<k8s_openapi::api::core::v1::Pod> =
+        Api::namespaced(world.client.clone(), "default");
+    let pod = pods
+        .list(&Default::default())
+        .await
+        .unwrap()
+        .items
+        .remove(0);
+    let revision = text_of(&world.json("status web").await["revision"]).to_owned();
+    let asked = json!({ "status": { "conditions": [{
+        "type": "PodImageReady", "status": "False", "reason": "WaitPullImage",
+        "message": crate::core::message_of(&revision),
+    }] } });
+    let (name, params) = (pod.metadata.name.unwrap(), PatchParams::default());
+    let asked = Patch::Strategic(asked);
+    pods.patch_status(&name, &params, &asked).await.unwrap();
+    let answer = world.json("why web n1").await;
+    assert_eq!(answer["verdict"], "PullPending");
+    for (field, words) in [
+        ("message", "waits for its turn to pull its images; no pod"),
+        ("next", "At most 50 pulls run at once in the cluster"),
+    ] {
+        assert!(text_of(&answer[field]).contains(words), "{answer}");
+    }
+    let uid = pod.metadata.uid.unwrap();
+    let pull = json!({
+        "metadata": { "name": "pull", "labels": { crate::core::names::PRE_PULL_POD: uid } },
+        "spec": { "nodeName": "n1", "containers": [{ "name": "c", "image": "web:2" }] },
+    });
+    let pull = serde_json::from_value(pull).unwrap();
+    pods.create(&PostParams::default(), &pull).await.unwrap();
+    let answer = world.json("why web n1").await;
+    assert!(
+        text_of(&answer["message"]).contains("is asked to pull"),
+        "{answer}"
+    );
+    assert!(text_of(&answer["next"]).contains(&uid), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn why_names_what_keeps_a_pod_off_a_node() {
     let world = CtlWorld::with_nodes(2).await;
     let template = json!({ "spec": { "nodeSelector": { "role": "edge" } } });

@@ -2,8 +2,11 @@
 
 use std::iter;
 
+use kube::Api;
+use kube::api::ListParams;
 use serde::Serialize;
 
+use super::access::Access;
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
@@ -23,7 +26,10 @@ use crate::cli::ctl::WhyArgs;
 use crate::core::messages::gone;
 use crate::core::messages::next::{not_targeted, remedy_repelled};
 use crate::core::messages::node::repelled;
+use crate::core::messages::pulls::unbegun;
 use crate::core::messages::verdict::{refused_aside, remedy};
+use crate::core::names::PRE_PULL_POD;
+use crate::core::verdict::PullStage;
 use crate::core::{NodeName, Pod, SetKind, Verdict, instant};
 
 /// The answer. Field names are a promise to scripts.
@@ -68,7 +74,14 @@ pub(super) async fn why(
     look.note_liveness(liveness);
     let name = NodeName::from(args.node.strip_prefix("node/").unwrap_or(&args.node));
     let answer = match &look {
-        Look::Judged(snapshot) => answer(&view, snapshot, name)?,
+        Look::Judged(snapshot) => {
+            let is_unbegun = is_pull_unbegun(access, snapshot, &name).await;
+            let mut answer = answer(&view, snapshot, name)?;
+            if is_unbegun {
+                (answer.node.message, answer.next) = unbegun(&key.namespace);
+            }
+            answer
+        }
         Look::Reported(reported) => reported_answer(&view, reported, &name)?,
     };
     let text = match args.output {
@@ -81,6 +94,24 @@ pub(super) async fn why(
         Code::Silent => Code::Silent,
         _ => Code::Complete,
     })
+}
+
+/// Whether the node is asked for its images and no pod pulls them, as far as the caller may see.
+async fn is_pull_unbegun(access: &Access, snapshot: &RolloutSnapshot, name: &NodeName) -> bool {
+    let nodes = snapshot.fleet.nodes.iter().zip(&snapshot.plan.verdicts);
+    let mut asked = nodes.filter_map(|(node, verdict)| match verdict {
+        Verdict::PullPending(PullStage::UnderWay { .. }) if node.name == *name => node.outdated(),
+        _ => None,
+    });
+    let Some(pod) = asked.next() else {
+        return false;
+    };
+    let pulls = format!("{PRE_PULL_POD}={}", pod.uid);
+    let pulls = ListParams::default().labels(&pulls).limit(1);
+    let api: Api<k8s_openapi::api::core::v1::Pod> =
+        Api::namespaced(access.client.clone(), &snapshot.key.namespace);
+    let found = access.find("list pods", api.list_metadata(&pulls)).await;
+    matches!(found, Ok(Some(pods)) if pods.items.is_empty())
 }
 
 fn answer(

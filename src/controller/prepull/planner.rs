@@ -15,16 +15,9 @@ use super::job_store::{JobRef, JobStore, PullKey};
 use super::judge::{PullJudgement, PullProblem, judge};
 use super::pull_state::{Lasting, PullState, RETRY, after};
 use super::request::{PullRequest, PullStep, PullStepResult};
+use super::slots::Slots;
 use super::{AllDesiredPulls, PullOutcome};
-use crate::core::PullInitiator;
 use crate::index::SetKey;
-
-/// Pulls of one DaemonSet at once that owners of nodes asked for; a rollout asks no more nodes than it may. It is what a registry and an uplink that many nodes share bear without slowing down each
-/// other, and enough that a fleet of a thousand is through in fifty rounds.
-pub(super) const PER_SET: usize = 20;
-
-/// Pulls in all at once, so that no DaemonSet keeps all others waiting, and the API server has 50 more pods at most.
-pub(super) const IN_ALL: usize = 50;
 
 /// A Job without a pod: this long is waited before its Events are read, and so many times more while there are none.
 const EVENTS_AFTER: [Duration; 3] = [
@@ -176,8 +169,7 @@ struct PlanningPass<'a> {
     job_store: &'a JobStore,
     steps: Vec<PullStep>,
     wake: Option<Timestamp>,
-    /// Pulls under way per DaemonSet and initiator.
-    used: BTreeMap<(SetKey, PullInitiator), usize>,
+    slots: Slots,
     /// Desired pulls that have no Job and may have one, by their place in the queue.
     queue: BTreeMap<u64, PullRequest>,
 }
@@ -195,7 +187,7 @@ impl<'a> PlanningPass<'a> {
             job_store,
             steps: Vec::new(),
             wake: None,
-            used: BTreeMap::new(),
+            slots: Slots::default(),
             queue: BTreeMap::new(),
         }
     }
@@ -233,7 +225,7 @@ impl<'a> PlanningPass<'a> {
             return;
         }
         if (job.is_some() || state.busy) && request.pull.begins {
-            *self.used.entry(queue_of(&request)).or_default() += 1;
+            self.slots.take(&request.key);
         }
         if state.busy || !request.pull.tells {
             return;
@@ -290,30 +282,25 @@ impl<'a> PlanningPass<'a> {
         }
     }
 
-    /// Lets as many begin as there is room for, first come, first served.
+    /// Begins as many pulls as there are slots for.
     fn begin(&mut self) {
         let denied = self.planner.denied.clone();
         if denied.is_none() && !self.job_store.is_complete() {
             return;
         }
-        let mut all: usize = self.used.values().sum();
-        for request in std::mem::take(&mut self.queue).into_values() {
-            if let Some(why) = &denied {
+        let queue: Vec<PullRequest> = std::mem::take(&mut self.queue).into_values().collect();
+        if let Some(why) = denied {
+            let tell = |request| {
                 let outcome = PullOutcome::Failed(why.clone());
-                self.steps.push(PullStep::Tell(request, outcome, None));
-                continue;
-            }
-            let used = self.used.entry(queue_of(&request)).or_default();
-            let limit = match request.pull.initiator {
-                PullInitiator::Owner => PER_SET,
-                PullInitiator::Rollout => IN_ALL,
+                PullStep::Tell(request, outcome, None)
             };
-            if all < IN_ALL && *used < limit {
-                *used += 1;
-                all += 1;
-                self.steps.push(PullStep::Begin(request));
-            }
+            self.steps.extend(queue.into_iter().map(tell));
+            return;
         }
+        let keys: Vec<&SetKey> = queue.iter().map(|request| &request.key).collect();
+        let begun = self.slots.fill(&keys).into_iter();
+        let begin = |position: usize| PullStep::Begin(queue[position].clone());
+        self.steps.extend(begun.map(begin));
     }
 
     /// Removes Jobs that nobody wants any more, and those whose result was written.
@@ -343,11 +330,6 @@ impl<'a> PlanningPass<'a> {
         self.steps
             .extend(spent.map(|(_, job)| PullStep::Clear(JobRef::of(job))));
     }
-}
-
-/// Those that share a limit with it.
-fn queue_of(request: &PullRequest) -> (SetKey, PullInitiator) {
-    (request.key.clone(), request.pull.initiator)
 }
 
 /// Whether a Job was made for that DaemonSet.

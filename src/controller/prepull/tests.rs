@@ -303,6 +303,47 @@ async fn what_was_asked_for_is_pulled_told_and_cleared_away() {
     assert_eq!(ready, "True");
 }
 
+/// One namespace used to take all slots, for as long as its registry did not answer.
+#[tokio::test(start_paused = true)]
+async fn pulls_that_hang_in_one_namespace_delay_no_other_namespace() {
+    let required = |set: &mut Value| {
+        set["metadata"]["annotations"] = json!({
+            "apps.openyurt.io/update-strategy": "AdvancedRollingUpdate",
+            "apps.openyurt.io/image-predownload-parallelism": "100%",
+            "apps.openyurt.io/predownload": "required",
+        });
+    };
+    let story = Story::with(60, "nginx-daemonset", required).await;
+    let namespace = serde_json::from_value(json!({ "metadata": { "name": "other" } })).unwrap();
+    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(story.client.clone());
+    let params = PostParams::default();
+    namespaces.create(&params, &namespace).await.unwrap();
+    let other: Api<DaemonSet> = Api::namespaced(story.client.clone(), "other");
+    let mut set = story.sets().get("nginx-daemonset").await.unwrap();
+    set.metadata = k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+        name: Some("proxy".to_owned()),
+        annotations: set.metadata.annotations,
+        ..Default::default()
+    };
+    set.status = None;
+    other.create(&params, &set).await.unwrap();
+    pass(10).await;
+    story.behaviour(NEW, slow(36_000)).await;
+    story.image(NEW).await;
+    pass(20).await;
+    assert_eq!(story.job_names().await.len(), 27);
+    let image = json!({ "spec": { "template": { "spec": {
+        "containers": [{ "name": "nginx", "image": "proxy:2" }],
+    } } } });
+    story.behaviour("proxy:2", slow(30)).await;
+    let (image, params) = (Patch::Strategic(image), PatchParams::default());
+    other.patch("proxy", &params, &image).await.unwrap();
+    pass(3).await;
+    let jobs: Api<Job> = Api::namespaced(story.client.clone(), "other");
+    let jobs = jobs.list(&ListParams::default()).await.unwrap();
+    assert_eq!(jobs.items.len(), 12);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_image_that_is_not_there_fails_early_and_the_next_request_retries_at_once() {
     let story = Story::begin(1).await;

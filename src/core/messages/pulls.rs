@@ -5,6 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::groups::is_about_jobs;
 use super::pods::newest;
 use super::rollout::RolloutView;
+use crate::core::action::PULLS_AT_ONCE;
 use crate::core::engine::predownload::Predownloading;
 use crate::core::fleet::Node;
 use crate::core::instant;
@@ -44,7 +45,7 @@ pub(super) fn pending(
             ),
         ),
         PullStage::UnderWay { .. } => (
-            "Pulling",
+            "Asked",
             format!("is outdated and is asked to pull its images{again}"),
         ),
         PullStage::Failed { retry } => (
@@ -89,7 +90,7 @@ pub(super) fn aside(rollout: &RolloutView<'_>, node: &Node) -> String {
     let image = newest(node).and_then(|pod| pod.image_ready.as_ref());
     match image.filter(|image| image.revision.as_ref() == rollout.revision()) {
         Some(image) if image.status => "; its images are there".to_owned(),
-        Some(image) if image.waits => "; it pulls its images meanwhile".to_owned(),
+        Some(image) if image.waits => "; it is asked to pull its images meanwhile".to_owned(),
         Some(_) => format!("; its images could not be pulled{}", why(node)),
         None => early(rollout),
     }
@@ -144,7 +145,7 @@ pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node, stage: PullStage) -
                 .place_of(IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS)
         ),
         PullStage::UnderWay { .. } => format!(
-            "It goes on by itself when they are there. Who pulls: kubectl -n {namespace} get pods -l {PRE_PULL_POD}={uid}"
+            "The rollout continues automatically when they are there. The pull: kubectl -n {namespace} get pods -l {PRE_PULL_POD}={uid}"
         ),
         PullStage::Failed { .. } if is_about_jobs(&why(node)) => format!(
             "It is tried again by itself; mend what refuses the Job, or set {PREDOWNLOAD}: best-effort to go on without"
@@ -154,6 +155,17 @@ pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node, stage: PullStage) -
              kubectl -n {namespace} describe pod {pod}), or set {PREDOWNLOAD}: best-effort to go on without"
         ),
     }
+}
+
+/// Message and next step for a node that is asked for its images while no pod pulls them.
+pub fn unbegun(namespace: &str) -> (String, String) {
+    (
+        "is outdated and waits for its turn to pull its images; no pod pulls them yet".to_owned(),
+        format!(
+            "The pull begins automatically when its turn comes. At most {PULLS_AT_ONCE} pulls run at once in the cluster, \
+             shared between namespaces. Pulls of this namespace: kubectl -n {namespace} get pods -l {PRE_PULL_POD}"
+        ),
+    )
 }
 
 fn why(node: &Node) -> String {

@@ -1,0 +1,77 @@
+//! Division of the pulls that run at once between namespaces and DaemonSets.
+//!
+//! A pull can hang for an hour, and fairness aborts none. Therefore a namespace leaves a quarter of the slots that it could have to
+//! namespaces that come later. A DaemonSet leaves a quarter of its namespace's share to other DaemonSets in the same way.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use crate::core::action::PULLS_AT_ONCE;
+use crate::index::SetKey;
+
+/// Pulls that run, by DaemonSet and by namespace.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slots {
+    sets: BTreeMap<SetKey, usize>,
+    namespaces: BTreeMap<Arc<str>, usize>,
+    all: usize,
+}
+
+impl Slots {
+    /// Counts a pull of this DaemonSet as running.
+    pub(super) fn take(&mut self, key: &SetKey) {
+        *self.sets.entry(key.clone()).or_default() += 1;
+        let namespace = self.namespaces.entry(key.namespace.clone());
+        *namespace.or_default() += 1;
+        self.all += 1;
+    }
+
+    /// Takes slots for pulls of `waiting`, which names the DaemonSet of each pull in the order of requests. Returns the positions
+    /// of the pulls that begin.
+    ///
+    /// The next slot goes to the namespace with the fewest running pulls, and there to the DaemonSet with the fewest. A namespace
+    /// without a running pull begins one even if all slots are taken. So at most [`PULLS_AT_ONCE`] pulls run, and one more for
+    /// each namespace after the first.
+    pub(super) fn fill(&mut self, waiting: &[&SetKey]) -> Vec<usize> {
+        let mut queues: BTreeMap<&SetKey, VecDeque<usize>> = BTreeMap::new();
+        for (position, key) in waiting.iter().enumerate() {
+            queues.entry(key).or_default().push_back(position);
+        }
+        let mut begun = Vec::new();
+        loop {
+            // A pull that begins frees no slot for others.
+            queues.retain(|key, queue| !queue.is_empty() && self.has_room(key));
+            let next = queues
+                .iter_mut()
+                .min_by_key(|(key, queue)| (self.of_namespace(key), self.of_set(key), queue[0]));
+            let Some((key, queue)) = next else {
+                return begun;
+            };
+            begun.extend(queue.pop_front());
+            self.take(key);
+        }
+    }
+
+    fn has_room(&self, key: &SetKey) -> bool {
+        let (set, namespace) = (self.of_set(key), self.of_namespace(key));
+        let of_namespace = share(PULLS_AT_ONCE, self.all - namespace);
+        namespace < of_namespace && set < share(of_namespace, namespace - set)
+    }
+
+    fn of_set(&self, key: &SetKey) -> usize {
+        self.sets.get(key).copied().unwrap_or_default()
+    }
+
+    fn of_namespace(&self, key: &SetKey) -> usize {
+        let count = self.namespaces.get(&key.namespace);
+        count.copied().unwrap_or_default()
+    }
+}
+
+/// Largest number of slots for one of several users: three quarters of what the others leave, and at least one.
+fn share(slots: usize, taken_by_others: usize) -> usize {
+    (slots.saturating_sub(taken_by_others) * 3 / 4).max(1)
+}
+
+#[cfg(test)]
+mod tests;
