@@ -143,10 +143,12 @@ pub(super) fn deadline(
             Some((gone_by(node)?, Stall::NoProgress))
         }
         // Ours waits for the pod that the native controller makes.
-        Progress::SurgeTakingOver if own().is_none() => Some((
-            later(node.podless_since?, MISSING_GRACE),
-            Stall::PodsNotCreated,
-        )),
+        Progress::SurgeTakingOver if own().is_none() => {
+            // One that has ended, and whose object is kept by a finalizer, is counted by nobody.
+            let ended = surge::own(node).filter_map(|pod| Some(pod.leaving.as_deref()?.ends));
+            let since = node.podless_since.or_else(|| ended.max())?;
+            Some((later(since, MISSING_GRACE), Stall::PodsNotCreated))
+        }
         Progress::SurgeTakingOver => {
             let ready = node.pods.iter().filter_map(|pod| pod.ready_since).max();
             no_progress(ready.or_else(made)?)

@@ -79,7 +79,15 @@ proptest! {
         }
         // Nobody goes on who will not be replaced: offline, kept, or no longer targeted.
         let then = carry_out(&fleet, &plan);
-        if plan.actions.is_empty() {
+        let stands = matches!(
+            plan.phase,
+            Phase::RevisionUnknown(_)
+                | Phase::Stalled(Stall::NativeControllerBehind)
+                | Phase::Paused { .. }
+                | Phase::Invalid
+        );
+        // Nothing but readiness gates changes then.
+        if plan.actions.is_empty() || stands {
             return Ok(());
         }
         let verdict = |node: &Node| {
