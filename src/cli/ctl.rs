@@ -137,13 +137,17 @@ pub struct StatusArgs {
     )]
     pub watch: bool,
     /// Wait until the rollout is complete, or cannot become so without somebody acting; fit for pipelines, also while no
-    /// controller runs (exit code 12)
+    /// controller runs (exit code 12). It waits for the revision that it finds: another one, or another DaemonSet of that name,
+    /// ends it (exit code 13)
     #[arg(long, env = "YURT_DS_WAIT", hide_env = true)]
     pub wait: bool,
     /// How long to wait in all, as 10m or 90s [default: for ever]
     #[arg(long, env = "YURT_DS_TIMEOUT", hide_env = true, requires = "wait",
         value_parser = crate::clock::duration, value_name = "DURATION")]
     pub timeout: Option<Duration>,
+    /// Wait for this revision, and for no other
+    #[arg(long, env = "YURT_DS_REVISION", hide_env = true, requires_all = ["wait", "daemonset"], value_name = "HASH")]
+    pub revision: Option<String>,
     /// Not complete as long as offline nodes run an old revision
     #[arg(long, env = "YURT_DS_STRICT", hide_env = true)]
     pub strict: bool,
@@ -198,6 +202,9 @@ pub struct PauseArgs {
     /// Resume by itself at that time, as 2030-01-31T18:00:00Z
     #[arg(long, env = "YURT_DS_UNTIL", hide_env = true, value_name = "RFC3339")]
     pub until: Option<Timestamp>,
+    /// Pause even if that ends a pause earlier that is there already
+    #[arg(long, env = "YURT_DS_FORCE", hide_env = true)]
+    pub force: bool,
 }
 
 /// Flags of `yurt-ds ctl resume`.

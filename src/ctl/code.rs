@@ -33,11 +33,13 @@ pub enum Code {
     PullFailed,
     /// Not complete, and no controller is at work.
     Silent,
+    /// What was waited for is not what is rolled out any more.
+    Superseded,
 }
 
 impl Code {
     /// Every outcome, in the order of its number.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Complete,
         Self::Failed,
         Self::Usage,
@@ -51,6 +53,7 @@ impl Code {
         Self::Disconnected,
         Self::PullFailed,
         Self::Silent,
+        Self::Superseded,
     ];
 
     /// That of a rollout in this phase. `strict`: offline nodes that are left count as progress to be made.
@@ -85,6 +88,7 @@ impl Code {
             Self::Disconnected => 10,
             Self::PullFailed => 11,
             Self::Silent => 12,
+            Self::Superseded => 13,
         }
     }
 
@@ -111,13 +115,16 @@ impl Code {
             }
             Self::Refused => {
                 "refused: by the server of the node, which says why; by eject, because nodes run an old revision; by undo, \
-                 because there is nothing to go back to; by migrate, for the reason that it names"
+                 because there is nothing to go back to; by pause, because another pause lasts longer; by migrate, for the reason that it names"
             }
             Self::Disconnected => "on a node: it has no contact with the cloud, nothing was done",
             Self::PullFailed => "on a node: the images could not be pulled",
             Self::Silent => {
                 "not complete, and no controller has spoken for three minutes (its Lease), or, where none has a Lease, done \
                  for three minutes of --wait what is to be done: nothing goes on by itself"
+            }
+            Self::Superseded => {
+                "of status --wait: another revision is rolled out by now, or the DaemonSet was deleted or made anew"
             }
         }
     }
@@ -131,7 +138,7 @@ impl Code {
             Self::Silent => 3,
             Self::Stalled => 4,
             Self::Invalid => 5,
-            Self::Usage | Self::NotFound | Self::Refused | Self::PullFailed => 6,
+            Self::Usage | Self::NotFound | Self::Refused | Self::PullFailed | Self::Superseded => 6,
             Self::Failed | Self::Unreachable | Self::Disconnected => 7,
         }
     }

@@ -36,11 +36,40 @@ pub(super) async fn pause(
     let key = lookup::target(context, &args.daemonset).await?;
     let view = lookup::find(&context.access, &key, context.clock.now()).await?;
     native_replaces(&view, &key)?;
+    let before = present(&view, &key).and_then(|text| Pause::parse(&text).ok().flatten());
+    if !args.force {
+        keep_longer(&key, before, until, view.loaded)?;
+    }
     let wanted = until.map_or_else(|| "true".to_owned(), instant::words);
     let changed = write(context, &view, &key, Some(&wanted)).await?;
     let snapshot = look_again(context, &key).await;
     let _ = screen.print(&paused(&key, until, changed, snapshot.as_ref()));
     Ok(())
+}
+
+/// Refuses to end a pause earlier that is there already: it may be somebody else's.
+fn keep_longer(
+    key: &SetKey,
+    before: Option<Pause>,
+    until: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<(), CliError> {
+    let (Some(before), Some(until)) = (before, until) else {
+        return Ok(());
+    };
+    let lasts = match before {
+        Pause::Indefinite => "without end".to_owned(),
+        Pause::Until(end) if end > now && until < end => format!("until {}", instant::words(end)),
+        Pause::Until(_) => return Ok(()),
+    };
+    let until = instant::words(until);
+    Err(CliError::new(
+        Code::Refused,
+        format!(
+            "{key} is paused {lasts} already; with this it would go on at {until}. Nothing was changed. To shorten the pause, add \
+             --force; to end it now: yurt-ds ctl resume {key}"
+        ),
+    ))
 }
 
 /// What the native controller replaces cannot be paused, by us or by itself.
@@ -458,6 +487,7 @@ mod tests {
             daemonset: "default/x".into(),
             for_,
             until: until.map(|text| text.parse().unwrap()),
+            force: false,
         }
     }
 

@@ -1,6 +1,8 @@
 //! `ctl status`: once, again and again, or until it is over.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use super::view::{ClusterView, ListScope, WatchStep};
 use super::{lookup, print};
 use crate::cli::Output;
 use crate::cli::ctl::StatusArgs;
+use crate::core::Revision;
 use crate::index::{SetKey, Stray};
 
 /// Changes that come together are shown together.
@@ -326,10 +329,20 @@ impl StatusScreen<'_> {
         let (mut view, liveness) = self.load_within(first, screen).await?;
         let watch = self.watch_liveness(liveness);
         let (mut told, mut pending) = (PrintedLines::default(), PendingActions::default());
+        let mut awaited = Awaited::default();
         loop {
             view.watch(&self.context.access);
             loop {
                 let snapshots = self.snapshots(&mut view, &watch, &mut pending);
+                if let Some(why) =
+                    awaited.superseded(&view, &snapshots, self.args.revision.as_deref())
+                {
+                    if !snapshots.is_empty() {
+                        self.conclude(&snapshots, screen, None)?;
+                    }
+                    screen.warn(&why);
+                    return Ok(Code::Superseded);
+                }
                 if self.is_over(&snapshots, begun) {
                     return self.conclude(&snapshots, screen, None);
                 }
@@ -351,7 +364,13 @@ impl StatusScreen<'_> {
                     }
                 }
             }
-            view = self.reload(view.loaded_at, deadline, screen).await?;
+            view = match self.reload(view.loaded_at, deadline, screen).await {
+                Err(error) if error.code == Code::NotFound => {
+                    screen.warn(&error.to_string());
+                    return Ok(Code::Superseded);
+                }
+                view => view?,
+            };
         }
     }
 
@@ -492,6 +511,52 @@ impl PrintedLines {
             screen.print(&line)?;
         }
         Ok(())
+    }
+}
+
+/// What is waited for: the DaemonSets that were there at first, each with the revision that was found first.
+#[derive(Default)]
+struct Awaited(BTreeMap<SetKey, (Arc<str>, Option<Revision>)>);
+
+impl Awaited {
+    /// Takes in how all of them are; says why it is not what was waited for, if so. `asked` is the revision that somebody named.
+    fn superseded(
+        &mut self,
+        view: &ClusterView,
+        snapshots: &[Look],
+        asked: Option<&str>,
+    ) -> Option<String> {
+        for look in snapshots {
+            let (key, set) = (look.key(), view.index.set(look.key()));
+            let Some(uid) = set.map(|set| set.uid.clone()) else {
+                continue;
+            };
+            let (known, revision) = self
+                .0
+                .entry(key.clone())
+                .or_insert_with(|| (uid.clone(), asked.map(Revision::from)));
+            if *known != uid {
+                return Some(format!(
+                    "{key} was deleted and made anew: it is not the DaemonSet that was waited for."
+                ));
+            }
+            // What was only reported may be older than a change that the caller has just made.
+            let current = look.revision().filter(|_| !look.is_reported());
+            match (&*revision, current) {
+                (None, Some(current)) => *revision = Some(current.clone()),
+                (Some(awaited), Some(current)) if awaited != current => {
+                    return Some(format!(
+                        "{key}: revision {awaited} was waited for, and {current} is the current one."
+                    ));
+                }
+                _ => {}
+            }
+        }
+        let is_there = |key: &SetKey| snapshots.iter().any(|look| look.key() == key);
+        let gone = self.0.keys().find(|key| !is_there(key))?;
+        Some(format!(
+            "{gone} was deleted, or yurt-ds does not manage it any more."
+        ))
     }
 }
 

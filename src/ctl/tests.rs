@@ -400,8 +400,19 @@ async fn pause_and_resume_write_once_and_only_when_something_changes() {
             .contains("nothing was changed")
     );
     assert_eq!(world.writes(), 2);
-    let text = world.text("pause web --for 2h").await;
+    // Somebody else's pause is not shortened by accident.
+    world.text("pause web").await;
+    let error = world.error("pause web --for 2h").await;
+    assert_eq!(error.code, Code::Refused);
+    let text = error.to_string();
+    assert!(
+        text.contains("without end") && text.contains("--force"),
+        "{text}"
+    );
+    assert_eq!(world.writes(), 3);
+    let text = world.text("pause web --for 2h --force").await;
     assert!(text.contains("goes on by itself"), "{text}");
+    assert_eq!(world.error("pause web --for 1h").await.code, Code::Refused);
     let set = world.sets().get("web").await.unwrap();
     let until = &set.metadata.annotations.unwrap()["apps.openyurt.io/paused"];
     let until: Timestamp = until.parse().unwrap();
@@ -573,6 +584,40 @@ async fn waiting_ends_when_the_last_pod_is_available_or_at_its_timeout() {
     let ((text, ended), ()) = tokio::join!(world.run("status web --wait --timeout 10m"), replacing);
     assert_eq!(ended, Ok(Code::Complete), "{text}");
     assert!(text.ends_with("all 2 nodes run it\n"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_ends_when_something_else_is_rolled_out_than_was_waited_for() {
+    let world = CtlWorld::with_nodes(2).await;
+    world.set_image("web:2").await;
+    let awaited = text_of(&world.json("status web").await["revision"]).to_owned();
+    let back = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        world.set_image("web:1").await;
+    };
+    let ((_, ended), ()) = tokio::join!(world.run("status web --wait"), back);
+    assert_eq!(ended, Ok(Code::Superseded));
+    // Complete, but not with what was asked for.
+    let line = format!("status web --wait --revision {awaited}");
+    assert_eq!(world.code(&line).await, Code::Superseded);
+    let current = text_of(&world.json("status web").await["revision"]).to_owned();
+    let line = format!("status web --wait --revision {current}");
+    assert_eq!(world.code(&line).await, Code::Complete);
+    world.set_image("web:3").await;
+    let again = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        world
+            .sets()
+            .delete("web", &Default::default())
+            .await
+            .unwrap();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        world
+            .create("web", json!({ "apps.openyurt.io/update-strategy": "auto" }))
+            .await;
+    };
+    let ((_, ended), ()) = tokio::join!(world.run("status web --wait"), again);
+    assert_eq!(ended, Ok(Code::Superseded));
 }
 
 /// The condition may be older than the pods: then it speaks of the same revision, and they are still starting.
