@@ -137,15 +137,15 @@ pub struct StatusArgs {
     )]
     pub watch: bool,
     /// Wait until the rollout is complete, or cannot become so without somebody acting; fit for pipelines, also while no
-    /// controller runs (exit code 12). It waits for the revision that it finds: another one, or another DaemonSet of that name,
-    /// ends it (exit code 13)
+    /// controller runs (exit code 12). Waits for the revision that is current when the command starts; exits with code 13 if
+    /// the revision changes, or if the DaemonSet is deleted or recreated
     #[arg(long, env = "YURT_DS_WAIT", hide_env = true)]
     pub wait: bool,
     /// How long to wait in all, as 10m or 90s [default: for ever]
     #[arg(long, env = "YURT_DS_TIMEOUT", hide_env = true, requires = "wait",
         value_parser = crate::clock::duration, value_name = "DURATION")]
     pub timeout: Option<Duration>,
-    /// Wait for this revision, and for no other
+    /// Wait for this revision; exit with code 13 if another one is current
     #[arg(long, env = "YURT_DS_REVISION", hide_env = true, requires_all = ["wait", "daemonset"], value_name = "HASH")]
     pub revision: Option<String>,
     /// Not complete as long as offline nodes run an old revision
@@ -202,7 +202,7 @@ pub struct PauseArgs {
     /// Resume by itself at that time, as 2030-01-31T18:00:00Z
     #[arg(long, env = "YURT_DS_UNTIL", hide_env = true, value_name = "RFC3339")]
     pub until: Option<Timestamp>,
-    /// Pause even if that ends a pause earlier that is there already
+    /// Replace an existing pause even if the new one ends sooner
     #[arg(long, env = "YURT_DS_FORCE", hide_env = true)]
     pub force: bool,
 }

@@ -124,7 +124,7 @@ impl Code {
                  for three minutes of --wait what is to be done: nothing goes on by itself"
             }
             Self::Superseded => {
-                "of status --wait: another revision is rolled out by now, or the DaemonSet was deleted or made anew"
+                "of status --wait: the revision has changed, or the DaemonSet was deleted or recreated"
             }
         }
     }

@@ -58,7 +58,7 @@ fn keep_longer(
         return Ok(());
     };
     let lasts = match before {
-        Pause::Indefinite => "without end".to_owned(),
+        Pause::Indefinite => "indefinitely".to_owned(),
         Pause::Until(end) if end > now && until < end => format!("until {}", instant::words(end)),
         Pause::Until(_) => return Ok(()),
     };
@@ -66,8 +66,8 @@ fn keep_longer(
     Err(CliError::new(
         Code::Refused,
         format!(
-            "{key} is paused {lasts} already; with this it would go on at {until}. Nothing was changed. To shorten the pause, add \
-             --force; to end it now: yurt-ds ctl resume {key}"
+            "{key} is already paused {lasts}. This command would end the pause at {until}, so nothing was changed. To set the \
+             earlier end, add --force. To resume now: yurt-ds ctl resume {key}"
         ),
     ))
 }

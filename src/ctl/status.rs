@@ -537,7 +537,8 @@ impl Awaited {
                 .or_insert_with(|| (uid.clone(), asked.map(Revision::from)));
             if *known != uid {
                 return Some(format!(
-                    "{key} was deleted and made anew: it is not the DaemonSet that was waited for."
+                    "{key}: stopped waiting because the DaemonSet was deleted and recreated. To wait for the new one, run the \
+                     command again."
                 ));
             }
             // What was only reported may be older than a change that the caller has just made.
@@ -546,7 +547,7 @@ impl Awaited {
                 (None, Some(current)) => *revision = Some(current.clone()),
                 (Some(awaited), Some(current)) if awaited != current => {
                     return Some(format!(
-                        "{key}: revision {awaited} was waited for, and {current} is the current one."
+                        "{key}: stopped waiting for revision {awaited} because the current revision is {current}."
                     ));
                 }
                 _ => {}
@@ -555,7 +556,7 @@ impl Awaited {
         let is_there = |key: &SetKey| snapshots.iter().any(|look| look.key() == key);
         let gone = self.0.keys().find(|key| !is_there(key))?;
         Some(format!(
-            "{gone} was deleted, or yurt-ds does not manage it any more."
+            "{gone}: stopped waiting because the DaemonSet was deleted, or yurt-ds no longer manages it."
         ))
     }
 }

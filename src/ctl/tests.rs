@@ -406,7 +406,7 @@ async fn pause_and_resume_write_once_and_only_when_something_changes() {
     assert_eq!(error.code, Code::Refused);
     let text = error.to_string();
     assert!(
-        text.contains("without end") && text.contains("--force"),
+        text.contains("indefinitely") && text.contains("--force"),
         "{text}"
     );
     assert_eq!(world.writes(), 3);

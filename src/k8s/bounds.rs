@@ -37,7 +37,7 @@ pub(super) fn of_daemonset(
         ),
         (
             "spec.template.spec",
-            "parts of node affinity, node selector and tolerations",
+            "entries in node affinity, node selector and tolerations",
             scheduling.size(),
             MOST_KEPT,
         ),
@@ -81,7 +81,7 @@ pub(super) fn of_revision(template: &Shape) -> Option<String> {
 }
 
 fn too_much(place: &str, what: &str, most: usize) -> String {
-    format!("{place} has more than {most} {what}, the most that is kept in memory")
+    format!("{place} has more than {most} {what}")
 }
 
 /// Number of values in a JSON value, itself included.

@@ -106,8 +106,8 @@ fn stage(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> (Option<
         Progress::Young { available_at } if awaits_proof(rollout, node) => (
             Some("Proving".into()),
             format!(
-                "has {}{pod}, which is Ready. It is one of the first of this revision: others follow once one of them has been Ready \
-                 for {} s (this one: in {})",
+                "has {}{pod}, which is Ready. The revision is still being tested on its first nodes: other nodes are updated \
+                 when one of its first pods has been Ready for {}s; this pod reaches that in {}",
                 its_pod(node),
                 PROOF.as_secs(),
                 instant::between(rollout.now, available_at)

@@ -24,8 +24,9 @@ pub(super) fn surging(
         Progress::SurgeYoung { available_at } if awaits_proof(rollout, node) => (
             "SurgeProving",
             format!(
-                "has a new pod{made} beside the old one, which is Ready. It is one of the first of this revision: the old one goes \
-                 once one of them has been Ready for {} s (this one: in {})",
+                "has a new pod{made}, which is Ready, and still runs the old one. The revision is still being tested on its \
+                 first nodes: the old pod is deleted when one of the revision's first pods has been Ready for {}s; the new pod \
+                 reaches that in {}",
                 PROOF.as_secs(),
                 instant::between(rollout.now, available_at)
             ),
