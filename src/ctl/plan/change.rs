@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cli::ctl::PlanArgs;
 use crate::core::SetKind;
 use crate::core::names::{ANNOTATION_PREFIX, KRUISE_PREDOWNLOADS};
-use crate::core::settings::{is_setting, keys, our_setting, path_of};
+use crate::core::settings::{keys, our_setting, path_of, setting};
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::near::{near, suggestion};
@@ -70,13 +70,15 @@ impl PlannedChange {
             (None, true) => key.to_owned(),
             (None, false) => format!("{ANNOTATION_PREFIX}{key}"),
         };
-        if !is_setting(&full) {
+        let Some(known) = setting(&full) else {
             let known = keys().map(|known| &known[ANNOTATION_PREFIX.len()..]);
             let help = suggestion(&near(key, known));
             return Err(usage(format!(
                 "{flag} {key}: there is no such setting.{help} All of them: yurt-ds ctl settings"
             )));
-        }
+        };
+        // Where the default is printed as a word, such as "always", no value of the annotation says the same.
+        let value = value.filter(|text| text != known.default);
         match self.settings.insert(full, value) {
             Some(other) if self.settings.get(key) != Some(&other) => Err(usage(format!(
                 "{key} is set twice: name it once, in --set or in --unset."
@@ -254,6 +256,8 @@ mod tests {
             change.words(),
             ["max-unavailable=20%", "without paused", "selector=a=b,c"]
         );
+        let default = PlannedChange::typed(&args(&["maintenance-window=always"], &[], &[]));
+        assert_eq!(default.unwrap().words(), ["without maintenance-window"]);
         for (set, said) in [
             ("max-unavailble=1", "Did you mean max-unavailable?"),
             ("max-unavailable", "write KEY=VALUE"),
