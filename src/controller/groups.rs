@@ -17,11 +17,10 @@ const LONGEST: usize = 4_000;
 /// Beyond so many namespaces watches are of the whole cluster: there are never more of them than one connection carries.
 const NAMESPACES: usize = 16;
 
-/// Beyond so many groups a namespace gets one watch of all that is in it. Else whoever may make DaemonSets with labels of their
-/// own there would take the connections of all others.
+/// Most groups of a namespace. With more, it gets one watch of all its pods, so that one tenant can't use up the connections.
 const GROUPS_OF_NAMESPACE: usize = 16;
 
-/// Beyond so many groups there is one for the whole cluster.
+/// Most groups in all. With more, one watch covers the whole cluster.
 const GROUPS: usize = 256;
 
 /// DaemonSets whose pods one watch tells.
@@ -35,7 +34,7 @@ pub(super) struct Group {
     pub(super) members: BTreeMap<SetKey, Selector>,
 }
 
-/// What the DaemonSets of a group have in common.
+/// What the selectors of a group's DaemonSets have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Asked {
     /// They ask for values of these labels.
@@ -46,7 +45,7 @@ enum Asked {
     Everything,
 }
 
-/// Where DaemonSets are, `None` for several namespaces, and what they ask for.
+/// Namespace of a group (`None`: several), and what its selectors have in common.
 type Place = (Option<Arc<str>>, Asked);
 
 impl Group {

@@ -328,6 +328,12 @@ impl Node {
         self.pods.iter().find(is_outdated)
     }
 
+    /// Returns true if an outdated pod is on the node, terminating or not.
+    pub(super) fn holds_outdated(&self) -> bool {
+        let mut pods = self.pods.iter();
+        pods.any(|pod| pod.revision == PodRevision::Outdated)
+    }
+
     /// Whether a pod that is here stays, and no other would come: the native controller makes none where it would not be
     /// scheduled.
     pub(super) fn is_repelled(&self) -> bool {

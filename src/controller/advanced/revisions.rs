@@ -109,8 +109,8 @@ impl Writer {
         Ok(found)
     }
 
-    /// The revisions that the DaemonSet controls, after those were adopted that nobody does. Of their templates only
-    /// fingerprints are kept: there may be any number of them, with a megabyte each.
+    /// Adopts revisions without a controller, and returns all that the DaemonSet controls. Keeps fingerprints of their templates
+    /// only: there may be any number of revisions, with a megabyte each.
     async fn claim(&self, sync: &RevisionSync) -> Result<Vec<k8s::ControllerRevision>, WriteError> {
         let (key, owner) = (&sync.key, &sync.owner);
         let mut listed: Vec<k8s::ControllerRevision> = Vec::new();
@@ -127,8 +127,8 @@ impl Writer {
         let mut owned = Vec::new();
         for revision in listed {
             let meta = &revision.metadata;
-            let owners = meta.owner_references.iter().flatten();
-            match { owners }.find(|owner| owner.controller == Some(true)) {
+            let mut owners = meta.owner_references.iter().flatten();
+            match owners.find(|owner| owner.controller == Some(true)) {
                 Some(controller) if controller.uid == *owner.uid => owned.push(revision),
                 Some(_) => {}
                 None if meta.deletion_timestamp.is_some() => {}

@@ -356,7 +356,7 @@ impl Engine {
                         refusals.conflict(place, what, said, now);
                     }
                     Some(RefusalMeaning::Unwell(said)) => refusals.meet(place, what, said, now),
-                    // Whoever is refused, and is not well served again, waits on: else all others would wait for it.
+                    // A pod that is already refused backs off further. Otherwise it is tried again at once and holds its slot.
                     Some(RefusalMeaning::Server(said)) if lasting || is_refused => {
                         refusals.meet(place, what, said, now);
                     }

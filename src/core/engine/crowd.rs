@@ -48,7 +48,7 @@ pub enum InView {
     Enough,
     /// More of those that wait could begin: they have to be in the list.
     MoreWaiting,
-    /// The current revision is proven, and was not when bystanders were counted: they have to be counted anew.
+    /// The decision found the current revision proven after bystanders were counted as not proven: count them again.
     Proven,
     /// Everybody has to be in the list.
     Everybody,
@@ -129,7 +129,7 @@ fn standing(
     now: Timestamp,
 ) -> Option<(Standing, Option<Timestamp>)> {
     let is_undisturbed = !node.emptied && node.disrupted_at.is_none();
-    let outdated = (node.pods.iter()).any(|pod| pod.revision == PodRevision::Outdated);
+    let outdated = node.holds_outdated();
     match *class {
         Class::Done if is_undisturbed => Some((Standing::Done, None)),
         Class::Outdated {

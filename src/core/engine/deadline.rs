@@ -144,7 +144,7 @@ pub(super) fn deadline(
         }
         // Ours waits for the pod that the native controller makes.
         Progress::SurgeTakingOver if own().is_none() => {
-            // One that has ended, and whose object is kept by a finalizer, is counted by nobody.
+            // A finalizer may keep the object of a pod that has ended; the native controller doesn't count it.
             let ended = surge::own(node).filter_map(|pod| Some(pod.leaving.as_deref()?.ends));
             let since = node.podless_since.or_else(|| ended.max())?;
             Some((later(since, MISSING_GRACE), Stall::PodsNotCreated))

@@ -1,13 +1,11 @@
-//! What pods are judged by in a rollout; and proof before breadth, which makes that stricter.
+//! When a pod counts as available in a rollout.
 //!
 //! # Proof before breadth
-//! A new revision gets beyond its first batch once a pod of it has shown that it runs.
+//! A container without readiness probe is Ready until it crashes. If `minReadySeconds` is 0, the rollout would count it as available
+//! and replace pods on other nodes. Therefore pods of a new revision count as available only after they have been Ready for
+//! [`PROOF`]. Once one pod has reached that, the revision is proven, and `minReadySeconds` applies to all its pods.
 //!
-//! Without readiness probe and `minReadySeconds` a container is Ready for the second that it takes to crash. Whoever counts that as
-//! available goes on from node to node with it. So until the revision is proven its pods count as available only when they have
-//! been Ready for [`PROOF`], and keep their slots until then. The first one that gets there proves it for all.
-//!
-//! A revision that ran before needs no proof, and nobody has to be protected where no outdated pod is left.
+//! A revision that was current before needs no proof. Neither does a rollout without outdated pods.
 
 use std::time::Duration;
 
@@ -18,7 +16,7 @@ use crate::core::id::PodRevision;
 use crate::core::instant::later;
 use crate::core::settings::{Mode, Strategy};
 
-/// So long a pod has to be Ready to prove its revision, or for `minReadySeconds` if that is longer. A crash starts it anew.
+/// Time that a pod has to be Ready without interruption to prove its revision; `minReadySeconds` applies if it is longer.
 pub(crate) const PROOF: Duration = Duration::from_secs(10);
 
 /// What pods are judged by.
@@ -62,11 +60,11 @@ impl Terms {
 
     /// When this pod counts as available in a rollout if it stays Ready.
     pub(super) fn counts_at(self, pod: &Pod) -> Option<Timestamp> {
-        let needs_proof = !self.is_proven && pod.revision == PodRevision::Current;
-        let proved = pod.ready_since.filter(|_| needs_proof);
-        let proved = proved.map(|since| later(since, PROOF));
-        self.available_at(pod)
-            .map(|at| proved.max(Some(at)).unwrap_or(at))
+        let available_at = self.available_at(pod)?;
+        match self.is_proven || pod.revision != PodRevision::Current {
+            true => Some(available_at),
+            false => Some(available_at.max(later(pod.ready_since?, PROOF))),
+        }
     }
 
     pub(super) fn is_available(self, pod: &Pod) -> bool {
@@ -74,20 +72,14 @@ impl Terms {
     }
 }
 
-/// Whether the current revision is proven, or nobody has to be protected from it; `terms` are those of one that is not.
+/// Returns true if the current revision needs no proof. `terms` are those of a revision that is not proven.
 fn is_proven(strategy: &Strategy, fleet: &Fleet, terms: Terms) -> bool {
     let crowd = &fleet.crowd;
     strategy.mode != Mode::AdvancedRollingUpdate
         || fleet.is_proven
         || crowd.done > 0
         || fleet.nodes.iter().any(|node| proves(node, terms))
-        || crowd.outdated == 0 && !fleet.nodes.iter().any(holds_outdated)
-}
-
-/// Whether an outdated pod is there, or going.
-fn holds_outdated(node: &Node) -> bool {
-    let mut pods = node.pods.iter();
-    pods.any(|pod| pod.revision == PodRevision::Outdated)
+        || crowd.outdated == 0 && !fleet.nodes.iter().any(Node::holds_outdated)
 }
 
 /// Whether a pod of this node proves the current revision.
