@@ -304,7 +304,9 @@ async fn revisions(client: Client, key: SetKey, asked: Vec<(Revision, PodName)>)
 }
 
 /// Waits for a lookup at most as long as a write may take.
-async fn in_time<T>(lookup: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+pub(super) async fn in_time<T>(
+    lookup: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
     match tokio::time::timeout(WRITE_DEADLINE, lookup).await {
         Ok(found) => found,
         Err(_) => Err(CallError::TimedOut(WRITE_DEADLINE)),

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use kube::Resource as _;
 use kube::api::Patch;
 use serde_json::{Map, Value, json};
-use tokio::time::timeout;
 
 use crate::controller::apply::{WriteError, Writer, deleted, patched, posted, read, requests};
+use crate::controller::lookup::in_time;
 use crate::controller::owner::DaemonSetOwner;
 use crate::controller::reflector::list_each;
 use crate::controller::surge::manifest::controlled_by_advanced;
@@ -20,7 +20,7 @@ use crate::core::revision::TemplateFingerprint;
 use crate::core::{PodRef, Revision};
 use crate::index::SetKey;
 use crate::k8s;
-use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE};
+use crate::k8s::client::Failure;
 
 /// Names that are tried for one revision: so many others may have the one that follows from its template.
 const NAMES: i64 = 8;
@@ -117,9 +117,7 @@ impl Writer {
         let take = |revision| listed.push(revision);
         let namespace = Some(&*key.namespace);
         let list = list_each(self.client(), namespace, &sync.selector, take);
-        let late = |_| Err(CallError::TimedOut(WRITE_DEADLINE));
-        let list = timeout(WRITE_DEADLINE, list).await.unwrap_or_else(late);
-        list.map_err(|error| WriteError::Failed {
+        in_time(list).await.map_err(|error| WriteError::Failed {
             verb: "list",
             resource: "controllerrevisions",
             error,
