@@ -115,6 +115,8 @@ pub struct Node {
     /// Whether we deleted its last pod for the template as it is now, and no successor was Ready since: as far as this process
     /// saw that, or the guard remembers it ([`FailureRecord::touched`]).
     pub emptied: bool,
+    /// In words, what keeps the next pod away from a node that was emptied, if anything does.
+    pub kept_away_by: Option<Box<str>>,
     /// Whether a pod of an Advanced DaemonSet was there before and is gone, whoever took it away: as far as this process saw that.
     pub had_pod: bool,
     /// Whether it is known, without anybody having pulled ahead, that it has every image of the current revision. Only

@@ -222,10 +222,8 @@ pub struct Counts {
     pub in_progress: usize,
     /// Targeted nodes that are charged to the current revision and have not recovered.
     pub failed: usize,
-    /// Those of them that are NotReady, or whose next pod was kept away.
+    /// Those of them that are NotReady.
     pub lost: usize,
-    /// Those of these whose next pod a taint or a label keeps away.
-    pub barred: usize,
     /// Nodes that were charged because their containers crashed, and run at the moment: not for as long as the failure window yet.
     pub relapsing: usize,
     /// Targeted nodes that are online, and outdated with a pod that is not available, without this plan's replacements.
@@ -258,7 +256,7 @@ impl Counts {
     /// Targeted nodes that lack an available pod, by the reason, each in one place.
     pub fn lacking(&self) -> [(&'static str, usize); 4] {
         [
-            ("offline", self.offline - self.lost_offline()),
+            ("offline", self.offline - self.lost),
             ("in_progress", self.in_progress),
             ("failed", self.failed),
             ("broken_before", self.broken_before),
@@ -272,11 +270,6 @@ impl Counts {
             .map(|verdict| self.by_word[verdict.index()])
             .iter()
             .sum()
-    }
-
-    /// Nodes that turned NotReady on the current revision's account.
-    pub(super) fn lost_offline(&self) -> usize {
-        self.lost - self.barred
     }
 }
 
@@ -346,6 +339,8 @@ pub enum Stall {
     WindowNeverOpens,
     /// The whole budget is held by nodes for which the native controller makes no pod (quota, admission).
     PodsNotCreated,
+    /// The whole budget is held by nodes whose pod was deleted and whose next one a taint or a label keeps away.
+    PodsKeptAway,
     /// Every node that is left, or the whole budget, waits for something that the API server refuses.
     WritesRefused,
     /// The whole budget is held by nodes that do not become available in time.

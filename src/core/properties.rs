@@ -380,6 +380,7 @@ fn nodes() -> impl Random<Node> {
                 // A pod that goes was seen to begin with it.
                 disrupted_at: disrupted_at.or(began_to_leave(&pods)),
                 emptied,
+                kept_away_by: None,
                 had_pod: emptied,
                 podless_since: podless.filter(|_| pods.is_empty()),
                 has_images,
@@ -1135,6 +1136,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
         readiness: Readiness::Ready { since: now() },
         disrupted_at: None,
         emptied: false,
+        kept_away_by: None,
         had_pod: false,
         podless_since: None,
         has_images: false,

@@ -72,6 +72,7 @@ pub(crate) fn node(name: &str, pod: Pod) -> Node {
         .into(),
         disrupted_at: None,
         emptied: false,
+        kept_away_by: None,
         had_pod: false,
         podless_since: None,
         has_images: false,

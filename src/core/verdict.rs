@@ -204,8 +204,6 @@ impl Obstruction {
 pub enum Cause {
     /// It turned NotReady.
     NodeLost,
-    /// Its old pod was removed, and then a taint or a label of it kept the next one away.
-    Barred,
     /// Its new pod crashes.
     Crashing,
     /// A container of its new pod cannot be started.
@@ -216,7 +214,7 @@ impl Cause {
     /// Whether the node is Ready and has a pod that fails: it keeps its slot. Who was lost holds up nobody.
     pub fn holds_slot(self) -> bool {
         match self {
-            Self::NodeLost | Self::Barred => false,
+            Self::NodeLost => false,
             Self::Crashing | Self::NotStarting => true,
         }
     }

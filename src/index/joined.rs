@@ -300,6 +300,7 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
             podless_since: None,
             disrupted_at: None,
             emptied: false,
+            kept_away_by: None,
             had_pod: false,
             has_images: false,
         };
@@ -314,7 +315,11 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
     }
     let images = basis.images.as_deref();
     let has_images = images.is_some_and(|all| set.has_images(name, record, all, revisions));
-    let podless_since = set.note_podless(name, pods.iter().all(|pod| pod.surge), now);
+    let podless = pods.iter().all(|pod| pod.surge);
+    let podless = podless.then_some(targeting == Targeting::Run);
+    let podless_since = set.note_podless(name, podless, now);
+    let kept_away_by = emptied.then(|| set.scheduling.obstacle(&record.facts(name)));
+    let kept_away_by = kept_away_by.flatten().map(|it| it.to_string().into());
     let disrupted_at = set.disrupted_at(name, (&basis.state, basis.adopted));
     Some(Node {
         name: name.clone(),
@@ -334,6 +339,7 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
         podless_since,
         disrupted_at,
         emptied,
+        kept_away_by,
         had_pod: set.had_pod(name),
         has_images,
     })

@@ -43,6 +43,14 @@ use crate::core::{
 };
 use crate::k8s;
 
+/// That a node has no pod.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Podless {
+    since: Timestamp,
+    /// Whether one belongs there. When that changes, the wait begins anew.
+    is_targeted: bool,
+}
+
 /// A DaemonSet.
 #[derive(Debug)]
 pub struct SetRecord {
@@ -71,7 +79,7 @@ pub struct SetRecord {
     /// What it has beyond a native one; `None`: it is one.
     pub advanced: Option<Box<AdvancedRecord>>,
     pub(super) scheduling: Scheduling,
-    pub(super) podless: BTreeMap<NodeName, Timestamp>,
+    pub(super) podless: BTreeMap<NodeName, Podless>,
     disruptions: Disruptions,
     /// Why the native controller could not make a pod.
     not_created: LastReported<Arc<str>>,
@@ -1103,29 +1111,35 @@ impl SetRecord {
         !is_taken_back && told.is_none_or(|(pod, template)| pod == template)
     }
 
+    /// Notes whether `node` has no pod, and then whether one belongs there; returns since when that is so.
     pub(super) fn note_podless(
         &mut self,
         node: &NodeName,
-        podless: bool,
+        podless: Option<bool>,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        if !podless {
+        let Some(is_targeted) = podless else {
             if !self.podless.is_empty() {
                 self.podless.remove(node);
             }
             return None;
-        }
+        };
         let since = match self.cache.is_first_look() {
             true => self.missing_since().map_or(now, |since| since.min(now)),
             false => now,
         };
-        Some(*self.podless.entry(node.clone()).or_insert(since))
+        let begins = Podless { since, is_targeted };
+        let known = self.podless.entry(node.clone()).or_insert(begins);
+        if known.is_targeted != is_targeted {
+            *known = begins;
+        }
+        Some(known.since)
     }
 
     /// A pod was made there and does not show yet: what is waited for from now on is that, not that one is made.
     pub fn note_made(&mut self, node: &NodeName, now: Timestamp) {
-        if let Some(since) = self.podless.get_mut(node) {
-            *since = now;
+        if let Some(known) = self.podless.get_mut(node) {
+            known.since = now;
             self.cache.mark_dirty(node);
         }
     }

@@ -1,10 +1,12 @@
 //! In which state one node is: exactly one class per pass.
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::class::Class;
 use super::failing::proved_at;
-use super::patience::{JUDGED_AFTER, failure_window};
+use super::patience::failure_window;
 use super::removal;
 use super::surge::{self, SurgePair};
 use super::terms::Terms;
@@ -72,8 +74,8 @@ fn with_surge(
     }
 }
 
-/// A node where no pod belongs (any more). What we began there is not over by that: until its pod is available, or the loss is
-/// judged, it takes a slot as any other.
+/// A node where no pod belongs (any more). What we began there is not over by that: until its pod is available it
+/// takes a slot as any other ([`lets_go_at`]).
 fn barred(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
     let window = failure_window(strategy);
     let since = match node.readiness {
@@ -101,7 +103,7 @@ fn barred(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
         (None, _) if node.is_barred() && !node.pods.is_empty() => {
             Class::InProgress(Progress::Terminating)
         }
-        (None, _) if node.is_barred() && judged_at(node).is_some_and(|at| at > terms.now) => {
+        (None, _) if node.is_barred() && lets_go_at(node, window) > Some(terms.now) => {
             Class::InProgress(Progress::Missing {
                 since: node.podless_since,
             })
@@ -110,9 +112,13 @@ fn barred(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
     }
 }
 
-/// When it is judged that no pod comes to a node that is barred.
-pub(super) fn judged_at(node: &Node) -> Option<Timestamp> {
-    Some(later(node.podless_since?, JUDGED_AFTER))
+/// Until when a node that is barred takes its slot. A taint comes and goes: some operators set it where their agent does not
+/// run. Where nothing belongs any more by its labels, nobody waits for longer than `window`.
+pub(super) fn lets_go_at(node: &Node, window: Duration) -> Option<Timestamp> {
+    match node.targeting {
+        Targeting::Run | Targeting::Keep => Some(Timestamp::MAX),
+        Targeting::No => Some(later(node.podless_since?, window)),
+    }
 }
 
 fn offline(node: &Node, since: Option<Timestamp>) -> Class {

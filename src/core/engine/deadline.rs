@@ -131,8 +131,9 @@ pub(super) fn deadline(
     };
     let own = || surge::own(node).find(|pod| !pod.terminating);
     match progress {
-        // The guard judges that before long.
-        Progress::Missing { .. } if node.is_barred() => None,
+        Progress::Missing { since } if node.is_barred() => {
+            Some((later(since?, missing_grace), Stall::PodsKeptAway))
+        }
         Progress::Missing { since } => Some((later(since?, missing_grace), Stall::PodsNotCreated)),
         Progress::Terminating
         | Progress::OldTerminating

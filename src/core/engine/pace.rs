@@ -49,6 +49,8 @@ impl Pace {
             let began = [summary.got_current(position), summary.removed_at(position)];
             newest[wave] = began.into_iter().fold(newest[wave], Ord::max);
             awaits[wave] |= match class {
+                // No pod comes there for an unknown time.
+                Class::InProgress(_) if summary.is_barred(position) => false,
                 Class::InProgress(_) => is_awaited(verdict, false),
                 Class::Preparing { .. } => is_awaited(verdict, true),
                 _ => false,

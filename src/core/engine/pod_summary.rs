@@ -130,6 +130,11 @@ impl<'a> PodSummary<'a> {
         Some(later(made, STARTING.max(strategy.min_ready)))
     }
 
+    /// Whether the node at `position` lost its pod to us, and gets no other.
+    pub(super) fn is_barred(&self, position: usize) -> bool {
+        self.only[position].is_none() && self.nodes[position].is_barred()
+    }
+
     /// The first pod of the node at `position` that is not terminating.
     pub(super) fn living(&self, position: usize) -> Option<PodFacts> {
         self.only[position].or_else(|| self.alive(position).next())

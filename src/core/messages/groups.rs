@@ -145,9 +145,8 @@ impl Counts {
     fn exceptions(&self, unreadable: &str) -> String {
         let of_word = |verdict: Verdict| self.by_word[verdict.index()];
         let parts = [
-            ("offline", self.offline_outdated + self.lost_offline()),
-            ("of these failed by this revision", self.lost_offline()),
-            ("lost their pod and may get no other", self.barred),
+            ("offline", self.offline_outdated + self.lost),
+            ("of these failed by this revision", self.lost),
             ("held by partition", of_word(Verdict::Partition)),
             ("not selected", of_word(Verdict::NotSelected)),
             (ON_HOLD, of_word(Verdict::Held { until: None })),

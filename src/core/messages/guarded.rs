@@ -20,11 +20,6 @@ pub(super) fn failed(node: &Node, cause: Cause) -> (Option<String>, String) {
             Some("NotReady".into()),
             "turned NotReady soon after its pod was replaced; it holds up nobody".to_owned(),
         ),
-        Cause::Barred => (
-            Some("NotTargeted".into()),
-            "lost its old pod to this rollout, and then a taint or a label kept the next one away; it holds up nobody"
-                .to_owned(),
-        ),
         Cause::Crashing => (
             trouble_word(node),
             format!("has its new pod{pod}, which crashes{}", trouble_words(node)),

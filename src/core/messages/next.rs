@@ -93,11 +93,6 @@ pub(super) fn remedy_failed(rollout: &RolloutView<'_>, node: &Node, cause: Cause
     };
     let remedy = match cause {
         Cause::NodeLost => format!("{lost} Repair the node, or {way_on}"),
-        Cause::Barred => format!(
-            "{lost} Take that taint or label off the node (kubectl describe node {} shows it), let the template \
-             tolerate it, or {way_on}",
-            node.name
-        ),
         Cause::Crashing => {
             format!(
                 "{slot} {to_free}{way_on}. Why it crashes: kubectl -n {namespace} logs {pod} --previous{}",
@@ -294,8 +289,8 @@ pub(super) fn remedy_progress(
              terminationGracePeriodSeconds, look for finalizers: kubectl -n {namespace} describe pod {pod}"
         ),
         Progress::Missing { .. } if node.targeting != Targeting::Run => format!(
-            "Take that taint or label off the node, or let the template tolerate it: kubectl describe node {} shows it. If that \
-             lasts, the node counts as failed by this revision.",
+            "It goes on by itself when the node loses that taint, or has that label again (kubectl describe node {} shows \
+             both), or when the template tolerates the taint.",
             node.name
         ),
         Progress::Missing { .. } if rollout.fleet.not_created.is_some() => format!(

@@ -61,8 +61,10 @@ fn stage(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> (Option<
         ),
         Progress::Missing { .. } if node.targeting != Targeting::Run => (
             Some("Missing".into()),
-            "lost its old pod to this rollout, and now a taint or a label keeps the next one away"
-                .to_owned(),
+            format!(
+                "lost its old pod to this rollout, and gets no other now: {}",
+                kept_away_words(node)
+            ),
         ),
         Progress::Missing { .. } => (
             Some("Missing".into()),
@@ -303,6 +305,11 @@ pub(super) fn ended_hold(rollout: &RolloutView<'_>, node: &Node) -> String {
         Some(until) => format!(" (its hold ended at {})", instant::words(until)),
         None => String::new(),
     }
+}
+
+/// What keeps the next pod away from a node that lost its pod.
+pub(super) fn kept_away_words(node: &Node) -> &str {
+    (node.kept_away_by.as_deref()).unwrap_or("a taint or a label of the node keeps it away")
 }
 
 /// That no other pod would come to a node, and because of which taint, where that is known.

@@ -105,6 +105,7 @@ impl Stall {
             Self::ImagesNotPulled => "ImagesNotPulled",
             Self::WindowNeverOpens => "WindowNeverOpens",
             Self::PodsNotCreated => "PodsNotCreated",
+            Self::PodsKeptAway => "PodsKeptAway",
             Self::WritesRefused => WRITES_REFUSED,
             Self::NoProgress => "NoProgress",
             Self::HookPending => "HookPending",

@@ -7,6 +7,7 @@ use super::reasons::{DO_NOT_START, behind_remedy, behind_words, unrevised};
 use crate::core::engine::patience::{BEHIND_PATIENCE, HOOK_PATIENCE};
 use crate::core::fleet::PodProblem;
 
+use super::node::kept_away_words;
 use super::not_created;
 use crate::core::fleet::record::FailureRecord;
 use crate::core::id::{RevisionState, RevisionUnknown};
@@ -14,6 +15,7 @@ use crate::core::lifecycle::PreDelete;
 use crate::core::plan::{Stall, WaveState};
 use crate::core::remedy::{nevertheless, way_on};
 use crate::core::verdict::{Guarded, Verdict, WaveShut};
+use crate::core::words::named;
 
 impl RolloutStatus<'_> {
     /// Why it stopped.
@@ -55,6 +57,11 @@ impl RolloutStatus<'_> {
                 fleet.kind.controller(),
                 self.waiting(),
                 fleet.kind.process()
+            ),
+            Stall::PodsKeptAway => format!(
+                "stopped: nodes lost their pod to this rollout and get no other: {}; it goes on by itself when that is over, or \
+                 when the template tolerates the taint",
+                self.kept_away()
             ),
             Stall::HookPending => format!("stopped{}", self.hooks_aside()),
             Stall::BlockedByPdb => format!(
@@ -144,6 +151,13 @@ impl RolloutStatus<'_> {
                 Verdict::InProgress(_) | Verdict::FailedByRevision { .. }
             )
         })
+    }
+
+    /// Which nodes get no other pod, and why.
+    fn kept_away(&self) -> String {
+        let nodes = self.fleet.nodes.iter().filter(|node| node.is_barred());
+        let told = nodes.map(|node| format!("{} ({})", node.name, kept_away_words(node)));
+        named(told.collect::<Vec<_>>().iter().map(String::as_str), 0)
     }
 
     /// Whose hooks take too long, and what is awaited there, to follow a sentence; empty when there are none.

@@ -466,6 +466,7 @@ impl World {
             pods: node.pods.iter().map(|pod| self.view(pod)).collect(),
             disrupted_at: None,
             emptied: false,
+            kept_away_by: None,
             had_pod: false,
             podless_since: node.pods.is_empty().then(|| self.now()),
         };

@@ -150,6 +150,7 @@ impl Place {
             pods: self.pods.iter().map(|pod| pod.view(wanted)).collect(),
             disrupted_at: None,
             emptied: self.emptied,
+            kept_away_by: None,
             had_pod: self.had_pod,
             podless_since: self.pods.is_empty().then(|| at(self.podless_since)),
             has_images: false,

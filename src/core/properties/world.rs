@@ -285,6 +285,7 @@ impl ModelNode {
             pods: self.pod.iter().map(|pod| pod.view(wanted, known)).collect(),
             disrupted_at: None,
             emptied: false,
+            kept_away_by: None,
             had_pod: false,
             podless_since: self.pod.is_none().then(|| at(self.podless_since)),
             has_images: false,

@@ -36,6 +36,7 @@ fn node(name: &str) -> Node {
         pods: [pod(&format!("p-{name}"))].into(),
         disrupted_at: None,
         emptied: false,
+        kept_away_by: None,
         had_pod: false,
         podless_since: None,
         has_images: false,

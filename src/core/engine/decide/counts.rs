@@ -43,7 +43,6 @@ impl PlanDraft<'_> {
                 Class::Failed { cause, .. } => {
                     counts.failed += 1;
                     counts.offline += usize::from(cause == Cause::NodeLost);
-                    counts.barred += usize::from(cause == Cause::Barred);
                     counts.lost += usize::from(!cause.holds_slot());
                 }
                 Class::InProgress(progress) => {

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::PlanDraft;
 use crate::core::engine::class::Class;
-use crate::core::engine::classify::judged_at;
+use crate::core::engine::classify::lets_go_at;
 use crate::core::engine::patience::failure_window;
 use crate::core::engine::removal;
 use crate::core::engine::surge::{self, WithdrawnPair};
@@ -42,7 +42,10 @@ impl PlanDraft<'_> {
         };
         let turn = move |(position, (node, class)): (usize, (&Node, &Class))| match *class {
             Class::InProgress(Progress::Young { available_at }) => Some(available_at),
-            Class::InProgress(Progress::Missing { .. }) if node.is_barred() => judged_at(node),
+            Class::InProgress(Progress::Missing { .. }) if node.is_barred() => {
+                let window = failure_window(self.judged.strategy);
+                lets_go_at(node, window).filter(|at| *at < Timestamp::MAX)
+            }
             Class::InProgress(Progress::Surplus) => {
                 let pods = node.pods.iter().filter_map(|pod| pod.ready_since);
                 let ripe = pods.map(|since| later(since, self.judged.strategy.min_ready));

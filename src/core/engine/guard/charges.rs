@@ -132,7 +132,7 @@ impl FailureTracker<'_> {
         }
         self.record.judged = judged;
         self.record.beside = losses.beside(self.window, FAILED_NAMED);
-        self.judge_barred(classes, &mut touched);
+        self.remember_barred(classes, &mut touched);
         // Whoever is gone may come back under its name, and is judged when its node says for how long it has not been Ready.
         let remembered = std::mem::take(&mut self.record.touched).into_iter();
         touched.extend(remembered.filter(|name| {
@@ -175,33 +175,17 @@ impl FailureTracker<'_> {
         !is_judged && !is_charged
     }
 
-    /// Nodes whose pod we deleted, and where then a taint or a label kept the next one away: for some agents that comes from
-    /// their absence (an operator taints the nodes where they do not run), and would go on from node to node.
-    fn judge_barred(&mut self, classes: &mut [Class], touched: &mut BTreeSet<NodeName>) {
-        for (class, node) in classes.iter_mut().zip(&self.fleet.nodes) {
+    /// Remembers nodes whose pod we deleted, and where a taint or a label keeps the next one away: nothing else tells after a restart
+    /// that they take a slot.
+    fn remember_barred(&self, classes: &[Class], touched: &mut BTreeSet<NodeName>) {
+        for (class, node) in classes.iter().zip(&self.fleet.nodes) {
             let may_be = matches!(
                 class,
-                Class::NotTargeted
-                    | Class::InProgress(Progress::Missing { .. } | Progress::Terminating)
+                Class::InProgress(Progress::Missing { .. } | Progress::Terminating)
             );
-            if !may_be || !node.is_barred() || self.record.broken_before.contains(&node.name) {
-                continue; // looking at a pod of every node takes longer than all the rest
-            }
-            if touched.len() < FAILED_NAMED {
+            // Looking at a pod of every node takes longer than all the rest.
+            if may_be && node.is_barred() && touched.len() < FAILED_NAMED {
                 touched.insert(node.name.clone());
-            }
-            let Some(since) = node.podless_since else {
-                continue;
-            };
-            let judged_at = later(since, JUDGED_AFTER);
-            if judged_at > self.now && !self.record.failed.contains(&node.name) {
-                self.leave_open(judged_at);
-            } else {
-                self.charge(&node.name, true);
-                *class = Class::Failed {
-                    since,
-                    cause: Cause::Barred,
-                };
             }
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::core::engine::patience::JUDGED_AFTER;
+use crate::core::engine::patience::{JUDGED_AFTER, failure_window};
 use crate::core::fleet::in_place::InPlaceUpdate;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{
@@ -1070,10 +1070,10 @@ fn barred(name: &str, pods: Vec<Pod>) -> Node {
 }
 
 #[test]
-fn a_node_that_is_tainted_while_it_is_replaced_keeps_its_slot_and_is_charged() {
+fn a_node_that_is_tainted_while_it_is_replaced_keeps_its_slot_and_is_not_charged() {
     let one = Strategy {
         max_unavailable: Share::Number(1),
-        failure_threshold: Some(Share::Number(1)),
+        failure_threshold: Some(Share::Number(0)),
         ..strategy()
     };
     let leaving = Pod {
@@ -1085,34 +1085,24 @@ fn a_node_that_is_tainted_while_it_is_replaced_keeps_its_slot_and_is_charged() {
         let plan = decide(&one, &beside_old(vec![barred("a", pods)]), at(1010));
         assert!(matches!(plan.verdicts[0], Verdict::InProgress(_)));
         assert_eq!((plan.counts.unavailable, deletions(&plan)), (1, 0));
-        assert_eq!(plan.phase, Phase::Progressing);
+        assert_eq!((plan.phase, plan.guarded), (Phase::Progressing, None));
     }
-    let first = beside_old(vec![barred("a", vec![])]);
-    let judged = decide(&one, &first, at(1010));
-    let until = at(1033);
-    assert_eq!(judged.guarded, Some(Guarded::Inconclusive { until }));
-    assert_eq!(judged.next_wake, Some(until));
-    let record = judged.record.expect("nothing else tells of the removal");
-    assert_eq!(record.touched, [NodeName::from("a")].into());
-    // Judged, it holds up nobody.
-    let goes_on = decide(&one, &first, until);
-    let told = Verdict::FailedByRevision {
-        since: at(1003),
-        cause: Cause::Barred,
+    let fleet = beside_old(vec![barred("a", vec![])]);
+    for now in [1100, 100_000] {
+        let plan = decide(&one, &fleet, at(now));
+        assert_eq!(plan.phase, Phase::Stalled(Stall::PodsKeptAway));
+        assert_eq!((plan.counts.failures, deletions(&plan)), (0, 0));
+        let record = plan.record.expect("nothing else tells of the removal");
+        assert_eq!(record.touched, [NodeName::from("a")].into());
+        assert!(record.failed.is_empty());
+    }
+    // The other slot is used.
+    let two = Strategy {
+        max_unavailable: Share::Number(2),
+        ..one.clone()
     };
-    assert_eq!(goes_on.verdicts[0], told);
-    assert_eq!((goes_on.guarded, deletions(&goes_on)), (None, 1));
-    assert_eq!((goes_on.counts.lost, goes_on.counts.barred), (1, 1));
-    assert_eq!(named(goes_on.record.as_ref()), ["a"]);
-    let both = ["a", "b"].map(|name| barred(name, vec![]));
-    let stopped = decide(&one, &beside_old(both.to_vec()), until);
-    assert_eq!(stopped.phase, Phase::Stalled(Stall::FailedByRevision));
-    // With nobody left it is not complete.
-    let all = decide(&one, &fleet(both.to_vec()), until);
-    assert_eq!(all.phase, Phase::Stalled(Stall::FailedByRevision));
-    let alone = decide(&one, &fleet(vec![barred("a", vec![])]), until);
-    assert!(alone.counts.lost == 1 && matches!(alone.phase, Phase::Complete { .. }));
-    // And a pod that was not ours to remove is nobody's fault.
+    assert_eq!(deletions(&decide(&two, &fleet, at(1100))), 1);
+    // A pod that was not ours to remove takes none.
     let others = Node {
         emptied: false,
         ..barred("a", vec![])
@@ -1120,6 +1110,24 @@ fn a_node_that_is_tainted_while_it_is_replaced_keeps_its_slot_and_is_charged() {
     let plan = decide(&one, &beside_old(vec![others]), at(1010));
     assert_eq!(plan.verdicts[0], Verdict::NotTargeted);
     assert_eq!(deletions(&plan), 1);
+}
+
+#[test]
+fn a_node_that_loses_its_label_while_it_is_replaced_frees_its_slot_after_the_window() {
+    let one = Strategy {
+        max_unavailable: Share::Number(1),
+        ..strategy()
+    };
+    let relabelled = Node {
+        targeting: crate::core::Targeting::No,
+        ..barred("a", vec![])
+    };
+    let fleet = beside_old(vec![relabelled]);
+    let frees = at(1003) + failure_window(&one);
+    let waits = decide(&one, &fleet, at(1100));
+    assert_eq!((deletions(&waits), waits.next_wake), (0, Some(frees)));
+    let goes_on = decide(&one, &fleet, frees);
+    assert_eq!((deletions(&goes_on), goes_on.counts.failures), (1, 0));
 }
 
 #[test]

@@ -58,6 +58,7 @@ fn fleet(pod: Pod, readiness: Readiness) -> Fleet {
         pods: [pod].into(),
         disrupted_at: None,
         emptied: false,
+        kept_away_by: None,
         had_pod: false,
         podless_since: None,
         has_images: false,

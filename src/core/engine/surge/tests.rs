@@ -169,6 +169,7 @@ fn node(pods: impl IntoIterator<Item = Pod>) -> Node {
         pods: pods.into_iter().collect(),
         disrupted_at: None,
         emptied: false,
+        kept_away_by: None,
         had_pod: false,
         podless_since: None,
     }
