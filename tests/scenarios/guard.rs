@@ -441,6 +441,21 @@ scenarios! {
         vec![returns, lasts, node_by_node]
     }
 
+    fn w01_given_nodes_with_and_without_the_revision_that_are_lost_together_then_nobody_is_charged_and_it_goes_on(pace) {
+        let lost = [1, 2, 3, 6, 7, 8, 9];
+        Story::on(9)
+            .with(guarded(3, 2).annotate("partition", "6").annotate("failure-window", "60s"))
+            .allowed(3)
+            .image(NEW)
+            .until(replaced(1..=3).and(condition("RolloutComplete", "True", "held by partition")))
+            .offline(lost)
+            .annotate("partition", "0")
+            .until(condition("RolloutComplete", "False", "it is open whether this revision or the network"))
+            .throughout(untouched(4..=9).and(not_condition("Guard")), pace.pick(40, 5))
+            .online(lost)
+            .until(converged().and(is_free()))
+    }
+
     fn w21_given_a_node_whose_old_pod_was_broken_for_long_then_its_failure_is_not_charged(pace) {
         let story = Story::on(4)
             .with(guarded(2, 0).annotate("failure-window", "5s"))

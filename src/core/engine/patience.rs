@@ -28,6 +28,10 @@ pub const REFUSAL_PATIENCE: Duration = Duration::from_secs(15);
 /// A hook that takes longer is reported. Nothing is forced then: Kruise waits for ever and says nothing.
 pub const HOOK_PATIENCE: Duration = Duration::from_secs(600);
 
+/// Longest time between two losses that count as simultaneous: kubelets renew their leases every 10 s, so nodes that are cut off at
+/// the same moment turn NotReady within 10 s of each other.
+pub(in crate::core) const LOST_TOGETHER: Duration = Duration::from_secs(10);
+
 /// How long a loss waits for its judgement: Kubernetes notices the nodes that one outage takes away within some 20 s of
 /// each other (leases are renewed every 10 s and looked at every 5 s), and the control group has to be heard.
 pub(in crate::core) const JUDGED_AFTER: Duration = Duration::from_secs(30);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::core::engine::class::Class;
+use crate::core::engine::patience::LOST_TOGETHER;
 use crate::core::engine::pod_summary::PodSummary;
 use crate::core::fleet::record::FailureRecord;
 use crate::core::fleet::{Fleet, Node, Pod, position_of};
@@ -218,19 +219,34 @@ impl Losses {
         &self.gone
     }
 
-    /// Whether, around that time, nodes that the rollout had not touched were lost at no smaller rate than those that it had.
+    /// Whether the network took a node away that was lost at that time: nodes that the rollout had not touched were lost with it.
+    ///
+    /// - Either at the [same moment](LOST_TOGETHER): at least as many untouched nodes as touched ones, and most of the untouched ones
+    ///   that the window has. So a node that is lost by chance excuses no more than one other, and none in a large fleet where some
+    ///   nodes come and go all the time.
+    /// - Or within the window, at no smaller rate than the touched ones.
     ///
     /// Who was touched later than that had the old revision then, so what the rollout does meanwhile changes no judgement.
     pub(super) fn is_network_event(&self, at: Timestamp, window: Duration) -> bool {
-        let (from, to) = (earlier(at, window), later(at, window));
-        let control = between(&self.control, from, to, |since| *since);
-        let gone = self.gone.iter();
-        let gone = gone.filter(|(_, since)| from <= *since && *since <= to);
-        let suspects = between(&self.suspects, from, to, |suspect| suspect.since) + gone.count();
+        let (control, suspects) = self.lost_within(at, window);
+        let (together, suspects_together) = self.lost_within(at, LOST_TOGETHER);
+        if together >= suspects_together && together > 0 && together * 2 >= control {
+            return true;
+        }
         let updated = self.lost + self.updated.partition_point(|revised| *revised <= at);
         let old = self.targeted - updated;
         // control / old >= suspects / updated, without division
         control > 0 && control * updated >= suspects * old
+    }
+
+    /// Number of nodes lost no longer than `span` before or after `at`: untouched ones, and touched ones.
+    fn lost_within(&self, at: Timestamp, span: Duration) -> (usize, usize) {
+        let (from, to) = (earlier(at, span), later(at, span));
+        let control = between(&self.control, from, to, |since| *since);
+        let gone = self.gone.iter();
+        let gone = gone.filter(|(_, since)| from <= *since && *since <= to);
+        let suspects = between(&self.suspects, from, to, |suspect| suspect.since) + gone.count();
+        (control, suspects)
     }
 }
 

@@ -341,6 +341,71 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
     assert_eq!(at_1400(&strategy(), &apart).counts.failures, 3);
 }
 
+/// Three updated nodes are lost at 1009, which is all of them, and so many others of seven at these seconds.
+#[track_caller]
+fn lost_with(others: &[i64], is_network: bool) {
+    let updated = ["a", "b", "c"].map(|name| lost(name, 9));
+    let away = others.iter().enumerate().map(|(number, second)| Node {
+        readiness: Readiness::NotReady {
+            since: Some(at(*second)),
+        },
+        ..node(&format!("d{number}"), old(1))
+    });
+    let mut lost = beside_old(updated.into_iter().chain(away).collect());
+    let judged = decide(&strategy(), &lost, at(1100));
+    let held = Guarded::Inconclusive { until: at(1309) };
+    let stopped = Guarded::Stopped(Stopped::FailedByRevision);
+    let (guarded, failures) = match is_network {
+        true => (held, 0),
+        false => (stopped, 3),
+    };
+    assert_eq!(
+        (judged.guarded, judged.counts.failures),
+        (Some(guarded), failures),
+        "{others:?}"
+    );
+    assert_eq!(deletions(&judged), 0);
+    lost.record = judged.record;
+    for node in &mut lost.nodes {
+        node.readiness = Readiness::Ready { since: at(1150) };
+        for pod in &mut node.pods {
+            (pod.ready_since, pod.unready_since) = (Some(at(1150)), None);
+        }
+    }
+    let back = decide(&strategy(), &lost, at(1200));
+    assert_eq!(
+        (back.guarded.is_none(), deletions(&back)),
+        (is_network, if is_network { 3 } else { 0 }),
+        "{others:?}"
+    );
+}
+
+#[test]
+fn nodes_of_both_kinds_that_are_lost_together_were_taken_by_the_network() {
+    lost_with(&[1009; 4], true);
+    lost_with(&[1009; 3], true);
+    lost_with(&[1009; 2], false);
+    // Kubernetes notices them one after the other.
+    lost_with(&[999, 1005, 1019], true);
+    lost_with(&[998, 1020], false);
+    lost_with(&[], false);
+}
+
+#[test]
+fn a_fleet_in_which_nodes_come_and_go_all_the_time_excuses_no_loss() {
+    let away = |number: i64| Node {
+        readiness: Readiness::NotReady {
+            since: Some(at(800 + 20 * number)),
+        },
+        ..node(&format!("d{number:02}"), old(1))
+    };
+    let well = |number| node(&format!("e{number:02}"), old(1));
+    let coming_and_going = (0..20).map(away).chain((0..40).map(well));
+    let nodes = [lost("a", 9)].into_iter().chain(coming_and_going).collect();
+    let plan = at_1400(&strategy(), &fleet(nodes));
+    assert_eq!(named(plan.record.as_ref()), ["a"]);
+}
+
 /// Found by a property: one of four old nodes was lost, and our own deletions made it one of two.
 #[test]
 fn what_the_rollout_does_after_a_loss_changes_no_judgement() {
