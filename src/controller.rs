@@ -14,6 +14,7 @@ mod advanced;
 mod apply;
 mod caches;
 pub mod complaints;
+mod contest;
 mod engine;
 pub mod events;
 mod feed;

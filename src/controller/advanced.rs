@@ -32,7 +32,7 @@ impl Writer {
         uid: &str,
         conditions: &[Value],
         numbers: &StatusNumbers,
-    ) -> Result<(), WriteError> {
+    ) -> Result<Option<u64>, WriteError> {
         let parameters = PatchParams {
             force: true,
             ..patched()
@@ -46,7 +46,7 @@ impl Writer {
         let requests = requests::<k8s::AdvancedDaemonSet>(&key.namespace);
         let patch = Patch::Apply(&body);
         let request = requests.patch_subresource("status", &key.name, &parameters, &patch);
-        self.send_briefly("patch", STATUS, request).await
+        self.send_for_version("patch", STATUS, request).await
     }
 
     /// Makes the DaemonSet the controller of a pod that nobody controls, once it is certain that it still is there.

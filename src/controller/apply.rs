@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::{Request, request};
+use kube::core::{PartialObjectMeta, Request, request};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -378,10 +378,23 @@ impl Writer {
         key: &SetKey,
         uid: &str,
         conditions: Vec<Value>,
-    ) -> Result<(), WriteError> {
+    ) -> Result<Option<u64>, WriteError> {
         let requests = requests::<k8s::DaemonSet>(&key.namespace);
         let request = patch_conditions(&requests, (&key.name, uid), CONTROLLER, conditions);
-        self.send_briefly("patch", STATUS, request).await
+        self.send_for_version("patch", STATUS, request).await
+    }
+
+    /// Sends a request, and answers with the version of the object that it made, if that is a number.
+    pub(super) async fn send_for_version(
+        &self,
+        verb: &'static str,
+        resource: &'static str,
+        request: Result<http::Request<Vec<u8>>, request::Error>,
+    ) -> Result<Option<u64>, WriteError> {
+        let answer = self.send_for_metadata(verb, resource, request).await?;
+        let object: Option<PartialObjectMeta> = serde_json::from_str(&answer).ok();
+        let version = object.and_then(|object| object.metadata.resource_version);
+        Ok(version.and_then(|version| version.parse().ok()))
     }
 
     /// Sends a request of whose answer only the failure matters: the API server leaves the object out, all but its metadata.

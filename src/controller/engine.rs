@@ -26,6 +26,7 @@ use self::advanced::{AllPodEvents, CreatedPods, PodEventsByReason, Tended};
 use super::advanced::RevisionsRead;
 use super::apply::{WriteError, Writer};
 use super::caches::{AdvancedAbsence, Input};
+use super::contest::Contest;
 use super::events::{Events, Severity, Subject};
 use super::feed::{Feed, FeedOutcome, StaleWatch};
 use super::gathering::Gathering;
@@ -128,6 +129,8 @@ struct SetState {
     /// Whether writes to its pods, and reports on it, have to wait because the API server is not well.
     pods: WriteBackoff,
     reports: WriteBackoff,
+    /// Corrections of a status that another writer overwrites.
+    contest: Contest,
     /// Since when the native controller is behind.
     behind_since: Option<Timestamp>,
     /// What was told while these conditions stood on it: what is the news of a report is no news before that shows. Not a pending
@@ -166,7 +169,13 @@ enum Done {
         Vec<SurgeRequest>,
         Result<Vec<SurgeResult>, WriteError>,
     ),
-    Reported(SetKey, Result<(), WriteError>),
+    /// A status was to be written; with the version that this made, and the field manager that overwrites it (`None`: unknown) if that
+    /// was looked up.
+    Reported(
+        SetKey,
+        Result<Option<u64>, WriteError>,
+        Option<Option<String>>,
+    ),
     /// Pods were to be made.
     Created(SetKey, CreatedPods),
     /// The present template was to be put into a revision.

@@ -53,7 +53,7 @@ pub struct AdvancedRecord {
     held: BTreeSet<NodeName>,
     /// Nodes for which the API server refused a pod, and how often in a row.
     refused: BTreeMap<NodeName, u32>,
-    /// The numbers that were written last, and when.
+    /// The numbers that were sent last, and when.
     sent: Option<(StatusNumbers, Timestamp)>,
 }
 
@@ -113,12 +113,14 @@ impl AdvancedRecord {
         }))
     }
 
-    /// Takes over what a newer version of the object says; whether its pods are made otherwise now.
+    /// Takes over a newer version of the object. Returns whether its pods are created differently now, or its status has other
+    /// numbers than were written.
     pub(super) fn update(&mut self, newer: Self) -> bool {
         let changed = (self.scaling, self.is_workable) != (newer.scaling, newer.is_workable);
         (self.scaling, self.is_workable) = (newer.scaling, newer.is_workable);
+        let differs = self.stands != newer.stands;
         self.stands = newer.stands;
-        changed
+        changed || differs && self.numbers_that_stand().as_ref() != self.sent_numbers()
     }
 
     /// The object was changed by its owner: pods that are over go at once again.
@@ -285,13 +287,16 @@ impl AdvancedRecord {
         std::mem::take(&mut self.strays)
     }
 
-    /// Whether these numbers are to be written at `now`.
-    pub fn numbers_due(&self, numbers: &StatusNumbers, now: Timestamp) -> NumbersDue {
+    /// Whether these numbers are to be written at `now`. They are compared with the ones that were sent while these are `unseen`,
+    /// and with the status otherwise.
+    pub fn numbers_due(&self, numbers: &StatusNumbers, unseen: bool, now: Timestamp) -> NumbersDue {
         let stands = self.numbers_that_stand();
-        let sent = self.sent.as_ref();
-        match sent {
-            Some((sent, _)) if sent == numbers => NumbersDue::No,
-            None if stands.as_ref() == Some(numbers) => NumbersDue::No,
+        let known = match unseen {
+            true => self.sent_numbers(),
+            false => stands.as_ref(),
+        };
+        match &self.sent {
+            _ if known == Some(numbers) => NumbersDue::No,
             // What changed more than how many: at once.
             Some((sent, _))
                 if (&sent.revision, sent.observed) != (&numbers.revision, numbers.observed) =>
@@ -313,6 +318,11 @@ impl AdvancedRecord {
         (sent.observed == generation && until > now).then_some(until)
     }
 
+    /// The numbers that were sent last.
+    pub fn sent_numbers(&self) -> Option<&StatusNumbers> {
+        self.sent.as_ref().map(|(sent, _)| sent)
+    }
+
     fn numbers_that_stand(&self) -> Option<StatusNumbers> {
         let revision = self.stands.update_revision.as_deref();
         let same = revision == self.stands.daemon_set_hash.as_deref();
@@ -330,7 +340,7 @@ impl AdvancedRecord {
     }
 
     /// They were not written.
-    pub fn lose_numbers(&mut self) {
+    pub(super) fn lose_numbers(&mut self) {
         self.sent = None;
     }
 }

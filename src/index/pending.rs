@@ -275,13 +275,21 @@ impl PendingWrite {
     }
 }
 
+/// The report on a DaemonSet that was sent last.
+#[derive(Clone, Debug)]
+struct SentReport {
+    conditions: Vec<Condition>,
+    at: Timestamp,
+    /// The version of the DaemonSet that the write made; `None`: not known.
+    version: Option<u64>,
+}
+
 /// The writes of ours to one DaemonSet and its pods that do not show yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingWrites {
     /// At most one of each aspect.
     pods: BTreeMap<PodUid, Vec<PendingWrite>>,
-    /// The conditions of the DaemonSet, and when they were sent.
-    report: Option<(Vec<Condition>, Timestamp)>,
+    report: Option<SentReport>,
 }
 
 impl PendingWrites {
@@ -434,17 +442,36 @@ impl PendingWrites {
     /// These conditions are sent. A report that stays unseen is sent again: a list of DaemonSets is one of the whole cluster, and
     /// repeating a report changes at most since when it holds.
     pub(super) fn begin_report(&mut self, conditions: Vec<Condition>, now: Timestamp) {
-        self.report = Some((conditions, now));
+        self.report = Some(SentReport {
+            conditions,
+            at: now,
+            version: None,
+        });
     }
 
-    /// Whether these conditions were sent and may not show yet.
-    pub(super) fn is_reported(&self, conditions: &[Condition], now: Timestamp) -> bool {
+    /// The report was written as this version of the DaemonSet.
+    pub(super) fn answer_report(&mut self, version: Option<u64>) {
+        if let Some(sent) = &mut self.report {
+            sent.version = version;
+        }
+    }
+
+    /// Whether these conditions were sent last.
+    pub(super) fn is_sent(&self, conditions: &[Condition]) -> bool {
         let sent = self.report.as_ref();
-        sent.is_some_and(|(sent, at)| sent == conditions && now < later(*at, UNSEEN))
+        sent.is_some_and(|sent| sent.conditions == conditions)
     }
 
-    /// The report shows, or it was not written.
-    pub(super) fn end_report(&mut self) {
+    /// Whether a report was sent that a DaemonSet of version `seen` may not show yet.
+    pub(super) fn is_report_unseen(&self, seen: Option<u64>, now: Timestamp) -> bool {
+        self.report.as_ref().is_some_and(|sent| {
+            let shows = sent.version.is_some() && seen >= sent.version;
+            !shows && now < later(sent.at, UNSEEN)
+        })
+    }
+
+    /// The report was not written.
+    pub(super) fn lose_report(&mut self) {
         self.report = None;
     }
 

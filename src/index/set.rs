@@ -575,14 +575,28 @@ impl SetRecord {
         self.pending.begin_report(conditions, now);
     }
 
-    /// Whether these conditions were sent and may not show yet.
-    pub fn is_reported(&self, conditions: &[k8s::Condition], now: Timestamp) -> bool {
-        self.pending.is_reported(conditions, now)
+    /// The report was written as this version of the DaemonSet; `None`: not known.
+    pub fn answer_report(&mut self, version: Option<u64>) {
+        self.pending.answer_report(version);
     }
 
-    /// What was reported shows, or it was not written.
-    pub fn end_report(&mut self) {
-        self.pending.end_report();
+    /// Whether these conditions were sent last.
+    pub fn is_sent(&self, conditions: &[k8s::Condition]) -> bool {
+        self.pending.is_sent(conditions)
+    }
+
+    /// Whether a report was sent that the watch may not have shown yet. Once it has, other values in the status are those of
+    /// another writer.
+    pub fn is_report_unseen(&self, now: Timestamp) -> bool {
+        self.pending.is_report_unseen(self.version, now)
+    }
+
+    /// The report was not written.
+    pub fn lose_report(&mut self) {
+        self.pending.lose_report();
+        if let Some(advanced) = &mut self.advanced {
+            advanced.lose_numbers();
+        }
     }
 
     /// Remembers how the eviction of a pod was answered; `None`: it goes.
@@ -772,6 +786,7 @@ impl SetRecord {
 
     /// What stands on the DaemonSet counts again: another replica may have told something else.
     pub fn forget_reported(&mut self) {
+        self.lose_report();
         self.guard.forget_reported();
         self.pause = LastReported::Nothing;
         self.refusals = LastReported::Nothing;

@@ -3,6 +3,7 @@
 //! Where a budget is strict here and is not in Kruise, the sentence says so.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -168,6 +169,54 @@ fn counted(nodes: u64) -> Check {
             })
         },
     ))
+}
+
+fn is_complete() -> Check {
+    condition("RolloutComplete", "True", ": complete")
+}
+
+/// Another writer puts wrong values into the status. Returns whether they were not there already.
+async fn overwrite_status(stage: &Stage) -> anyhow::Result<bool> {
+    let daemons = stage.daemons();
+    let before = daemons.get(DAEMON).await?;
+    let mut patch = json!({ "status": { "conditions": [
+        { "type": "RolloutComplete", "status": "False", "reason": "Wrong", "message": "wrong" },
+    ] } });
+    let patch = match before
+        .types
+        .as_ref()
+        .is_some_and(|types| types.api_version == "apps/v1")
+    {
+        true => Patch::Strategic(patch),
+        false => {
+            patch["status"]["observedGeneration"] = json!(99);
+            patch["status"]["numberReady"] = json!(77);
+            Patch::Merge(patch)
+        }
+    };
+    let parameters = PatchParams {
+        field_manager: Some("meddler".to_owned()),
+        ..PatchParams::default()
+    };
+    let after = daemons.patch_status(DAEMON, &parameters, &patch).await?;
+    Ok(before.metadata.resource_version != after.metadata.resource_version)
+}
+
+/// Another writer does so again whenever it was corrected, for so long.
+async fn fight_for_status(stage: &Stage, time: Duration) -> anyhow::Result<()> {
+    let mut corrections = 0;
+    let end = tokio::time::Instant::now() + time;
+    while tokio::time::Instant::now() < end {
+        corrections += u32::from(overwrite_status(stage).await?);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    // Pauses double, so that each correction takes as long as all before it.
+    let most = time.as_secs().ilog2() + 4;
+    anyhow::ensure!(
+        (3..=most).contains(&corrections),
+        "{corrections} corrections in {time:?}"
+    );
+    Ok(())
 }
 
 /// Every pod is controlled by the present DaemonSet.
@@ -1175,6 +1224,29 @@ scenarios! {
             .until(converged())
             .expect(one_event("Warning", "patch daemonsets/status.apps.kruise.io (HTTP 403)"));
         Scenario::from(story).alone()
+    }
+
+    fn advanced113_given_a_status_that_another_writer_overwrites_then_it_is_corrected_ever_more_rarely_and_one_event_names_the_writer(pace) {
+        let seconds = pace.pick(1_000, 40);
+        let advanced = fleet(3, 1).image(NEW).until(converged().and(counted(3)));
+        let advanced = advanced
+            .does("overwrite the status", |stage| async move { overwrite_status(&stage).await.map(drop) })
+            .until(counted(3).and(is_complete()))
+            .throughout(events_because("StatusOverwritten", 0), 1);
+        let native = Story::on(3).image(NEW).until(converged().and(is_complete()));
+        let native = native
+            .does("overwrite the status", |stage| async move { overwrite_status(&stage).await.map(drop) })
+            .until(is_complete())
+            .throughout(events_because("StatusOverwritten", 0), 1);
+        let fought = |story: Story| {
+            let told = event("Warning", "\"meddler\" keeps overwriting the status");
+            story
+                .does("fight for the status", move |stage: Stage| async move { fight_for_status(&stage, secs(seconds)).await })
+                .until_within(told.and(events_because("StatusOverwritten", 1)).and(is_complete()), 600)
+                .expect(events_because("RolloutComplete", 2))
+                .quiet(600, 5)
+        };
+        vec![fought(advanced).until(counted(3)), fought(native)]
     }
 
     /// As many nodes as there are, in all: some go with an old pod, some with a new one, some in between.

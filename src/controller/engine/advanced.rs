@@ -709,7 +709,7 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// Writes the status of an Advanced DaemonSet, if it says something else than it should.
+    /// The whole status of an Advanced DaemonSet, if it is to be written.
     pub(super) fn report_advanced(
         &mut self,
         key: &SetKey,
@@ -726,9 +726,10 @@ impl Engine {
         let state = set.revision_state(&self.index.revisions_of(&set.uid));
         let is_current = matches!(state, RevisionState::Current(_));
         let numbers = self.index.numbers(key, &state, is_current, now)?;
-        let set = self.index.set_mut(key)?;
+        let set = self.index.set(key)?;
         let conditions = report.complete(&set.conditions, now);
-        let due = set.advanced.as_ref()?.numbers_due(&numbers, now);
+        let unseen = set.is_report_unseen(now);
+        let due = set.advanced.as_ref()?.numbers_due(&numbers, unseen, now);
         match due {
             NumbersDue::No if !changes => return None,
             NumbersDue::At(then) if !changes => {
@@ -737,13 +738,6 @@ impl Engine {
             }
             _ => {}
         }
-        let reports = &self.state.sets.entry(key.clone()).or_default().reports;
-        if let Some(until) = reports.holds(now) {
-            self.wake_at(key, Some(until));
-            return None;
-        }
-        let advanced = self.index.set_mut(key)?.advanced.as_mut()?;
-        advanced.begin_numbers(numbers.clone(), now);
         Some((conditions, numbers))
     }
 

@@ -11,7 +11,7 @@ use crate::controller::report::Notice;
 use crate::controller::report::refused::WRITE_REFUSED;
 use crate::controller::surge::{SurgeRequest, SurgeResult};
 use crate::controller::write_backoff::WriteBackoff;
-use crate::controller::{advanced, apply, permissions};
+use crate::controller::{advanced, apply, contest, permissions};
 use crate::core::{Action, NodeName, Pod, PodRef, PodRevision, PodUid, Refusals, RefusedWrite};
 use crate::index::{PodWrite, RequeueDelay, SetKey, SetRecord, WriteAnswer};
 use crate::k8s;
@@ -139,8 +139,11 @@ impl Engine {
                 self.note_tended(&key, tended, now);
                 key
             }
-            Done::Reported(key, result) => {
-                self.note_reported(&key, &result, now);
+            Done::Reported(key, result, rival) => {
+                if let Some(rival) = rival {
+                    self.tell_contested(&key, rival.as_deref());
+                }
+                self.note_reported(&key, result, now);
                 key
             }
             Done::Told => return,
@@ -396,22 +399,51 @@ impl Engine {
     }
 
     /// The same for reports, which do not hold up pods.
-    fn note_reported(&mut self, key: &SetKey, result: &Result<(), WriteError>, now: Timestamp) {
+    fn note_reported(
+        &mut self,
+        key: &SetKey,
+        result: Result<Option<u64>, WriteError>,
+        now: Timestamp,
+    ) {
+        let set = self.index.set_mut(key);
+        let result = result.map(|version| set.map(|set| set.answer_report(version)));
+        let result = result.map(drop);
         if let Some(state) = self.state.sets.get_mut(key) {
-            state.reports.note(result, now);
+            state.reports.note(&result, now);
         }
-        if let Err(refusal) = result {
+        if let Err(refusal) = &result {
             if let Some(set) = self.index.set_mut(key) {
-                set.end_report();
-                if let Some(advanced) = &mut set.advanced {
-                    advanced.lose_numbers();
-                }
+                set.lose_report();
             }
             // Its own name may be a part of any word.
             let meaning = meaning(refusal, "");
             self.note_refusal(key, (refusal, None), Some(&meaning));
             self.tell_unreported(key, &meaning);
         }
+    }
+
+    /// Publishes once that another writer keeps changing the status; `rival` is its field manager, if known.
+    fn tell_contested(&self, key: &SetKey, rival: Option<&str>) {
+        let rival = rival.map_or_else(
+            || "A writer without a field manager of its own".to_owned(),
+            |rival| format!("Field manager {rival:?}"),
+        );
+        let note = format!(
+            "{rival} keeps overwriting the status that yurt-ds writes; corrections are delayed by up to {} minutes. Stop the other \
+             writer, see kubectl -n {} get {} {} --show-managed-fields -o yaml",
+            contest::PAUSES.1.as_secs() / 60,
+            key.namespace,
+            if key.is_advanced() { "ads" } else { "ds" },
+            key.name,
+        );
+        warn!(daemonset = %key, note, "Another writer overwrites the status");
+        let notice = Notice {
+            warning: true,
+            reason: "StatusOverwritten",
+            note,
+            ..Notice::default()
+        };
+        self.publish(key, &notice);
     }
 
     /// Tells that the conditions are old, where they cannot say so themselves.

@@ -141,19 +141,29 @@ impl Engine {
         let conditions = report.difference(&set.conditions, now);
         let uid = set.uid.clone();
         if conditions.is_empty() {
-            set.end_report();
             set.set_last_pause(report.pause);
         }
-        let is_news = !conditions.is_empty() && !set.is_reported(&report.conditions, now);
-        let whole = self.report_advanced(key, &report, is_news, now);
-        if !is_news && whole.is_none() {
+        let is_sent = set.is_sent(&report.conditions);
+        let differs = !conditions.is_empty() && !(is_sent && set.is_report_unseen(now));
+        let whole = self.report_advanced(key, &report, differs, now);
+        if !differs && whole.is_none() {
             return;
         }
+        let set = self.index.set(key);
+        let sent_numbers = set.and_then(|set| set.advanced.as_ref()?.sent_numbers());
+        let is_repeat = is_sent
+            && whole
+                .as_ref()
+                .is_none_or(|(_, numbers)| sent_numbers == Some(numbers));
+        let is_news = differs && !is_sent;
         let state = self.state.sets.entry(key.clone()).or_default();
-        if let Some(until) = state.reports.holds(now) {
+        let held = state.reports.holds(now);
+        let held = held.or_else(|| state.contest.holds(now).filter(|_| is_repeat));
+        if let Some(until) = held {
             state.wake = state.wake.into_iter().chain([until]).min();
             return;
         }
+        let is_contested = is_repeat && state.contest.note(now);
         let mut first = Vec::new();
         for notice in report.notices.iter().filter(|_| is_news) {
             match notice.warning {
@@ -177,6 +187,9 @@ impl Engine {
             // What is reported of a pause counts from now on, whether it shows yet or not.
             set.set_last_pause(report.pause);
             set.begin_report(report.conditions, now);
+            if let (Some(advanced), Some((_, numbers))) = (&mut set.advanced, &whole) {
+                advanced.begin_numbers(numbers.clone(), now);
+            }
         }
         self.state.sets.entry(key.clone()).or_default().under_way += 1;
         let (writer, key) = (self.parts.writer.clone(), key.clone());
@@ -184,11 +197,16 @@ impl Engine {
             // What is remembered as said has been said: whoever dies in between leaves it to the next one, whose Event is
             // the same.
             futures::future::join_all(first).await;
+            // The correction takes the fields over from the other writer.
+            let rival = match is_contested {
+                true => Some(writer.other_status_writer(&key).await),
+                false => None,
+            };
             let result = match whole {
                 Some((whole, numbers)) => writer.apply_status(&key, &uid, &whole, &numbers).await,
                 None => writer.patch_set(&key, &uid, conditions).await,
             };
-            Done::Reported(key, result)
+            Done::Reported(key, result, rival)
         });
     }
 
@@ -299,7 +317,7 @@ mod tests {
             Done::Failed(failed) => assert_eq!(failed, key),
             _ => panic!("it did not fail"),
         }
-        let reported = caught(key.clone(), async { Done::Reported(key, Ok(())) });
-        assert!(matches!(reported.await, Done::Reported(_, Ok(()))));
+        let reported = caught(key.clone(), async { Done::Reported(key, Ok(None), None) });
+        assert!(matches!(reported.await, Done::Reported(_, Ok(None), None)));
     }
 }

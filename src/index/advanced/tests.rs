@@ -70,7 +70,7 @@ fn numbers_that_stand_there_are_not_written() {
                 value => status[name] = value.clone(),
             }
         }
-        assert_eq!(record(status).numbers_due(&numbers(), at(0)), due);
+        assert_eq!(record(status).numbers_due(&numbers(), false, at(0)), due);
     }
     case(json!({}), NumbersDue::No);
     // What Kruise leaves out when it is zero.
@@ -104,23 +104,35 @@ fn numbers_that_stand_there_are_not_written() {
     case(json!({ "desiredNumberScheduled": null }), NumbersDue::Now);
     case(json!({ "observedGeneration": null }), NumbersDue::Now);
     let never = record(Value::Null);
-    assert_eq!(never.numbers_due(&numbers(), at(0)), NumbersDue::Now);
+    assert_eq!(never.numbers_due(&numbers(), false, at(0)), NumbersDue::Now);
 }
 
 #[test]
 fn counts_are_written_once_a_second_and_what_is_more_than_a_count_at_once() {
     let mut record = record(done());
     record.begin_numbers(with_ready(2), at(100));
-    assert_eq!(record.numbers_due(&with_ready(2), at(100)), NumbersDue::No);
-    // Also while the watch has not shown it.
-    assert_eq!(record.numbers_due(&with_ready(2), at(500)), NumbersDue::No);
     assert_eq!(
-        record.numbers_due(&with_ready(1), at(100)),
+        record.numbers_due(&with_ready(2), true, at(100)),
+        NumbersDue::No
+    );
+    // Also while the watch has not shown it.
+    assert_eq!(
+        record.numbers_due(&with_ready(2), true, at(500)),
+        NumbersDue::No
+    );
+    assert_eq!(
+        record.numbers_due(&with_ready(1), true, at(100)),
         NumbersDue::At(at(100) + BETWEEN_COUNTS)
     );
-    assert_eq!(record.numbers_due(&with_ready(1), at(102)), NumbersDue::Now);
+    assert_eq!(
+        record.numbers_due(&with_ready(1), true, at(102)),
+        NumbersDue::Now
+    );
     // What stood there before what was sent is not there any more.
-    assert_eq!(record.numbers_due(&numbers(), at(102)), NumbersDue::Now);
+    assert_eq!(
+        record.numbers_due(&numbers(), true, at(102)),
+        NumbersDue::Now
+    );
     let changes = [
         StatusNumbers {
             revision: Some("ccc".into()),
@@ -132,12 +144,44 @@ fn counts_are_written_once_a_second_and_what_is_more_than_a_count_at_once() {
         },
     ];
     for change in changes {
-        assert_eq!(record.numbers_due(&change, at(100)), NumbersDue::Now);
+        assert_eq!(record.numbers_due(&change, true, at(100)), NumbersDue::Now);
     }
     // What was not written is compared with what stands there.
     record.lose_numbers();
-    assert_eq!(record.numbers_due(&numbers(), at(100)), NumbersDue::No);
-    assert_eq!(record.numbers_due(&with_ready(2), at(100)), NumbersDue::Now);
+    assert_eq!(
+        record.numbers_due(&numbers(), false, at(100)),
+        NumbersDue::No
+    );
+    assert_eq!(
+        record.numbers_due(&with_ready(2), false, at(100)),
+        NumbersDue::Now
+    );
+}
+
+#[test]
+fn numbers_that_another_writer_changes_are_written_again() {
+    let mut record = record(done());
+    record.begin_numbers(numbers(), at(100));
+    let mut others = done();
+    others["observedGeneration"] = json!(99);
+    others["numberReady"] = json!(7);
+    let is_news = record.update(self::record(others));
+    assert!(is_news);
+    assert_eq!(
+        record.numbers_due(&numbers(), true, at(102)),
+        NumbersDue::No
+    );
+    assert_eq!(
+        record.numbers_due(&numbers(), false, at(102)),
+        NumbersDue::Now
+    );
+    // The write shows.
+    let is_news = record.update(self::record(done()));
+    assert!(!is_news);
+    assert_eq!(
+        record.numbers_due(&numbers(), false, at(102)),
+        NumbersDue::No
+    );
 }
 
 /// A pod of nobody, with what is changed in its metadata.
