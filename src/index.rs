@@ -45,10 +45,10 @@ use crate::core::{
 use crate::k8s::{self, Item, Unreadable};
 
 pub(crate) use crate::core::names::OWN_CONDITIONS;
-pub use advanced::{AdvancedRecord, NumbersDue, StatusNumbers};
+pub use advanced::{AdvancedRecord, NumbersDue, Orphan, StatusNumbers};
 pub use key::{SetKey, SetKind};
 pub use pending::{PodWrite, UNSEEN, WriteAnswer};
-pub use set::{RequeueDelay, SetRecord};
+pub use set::{PodController, RequeueDelay, SetRecord};
 
 pub(crate) use last_reported::{told_revision, was_complete};
 

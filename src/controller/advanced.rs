@@ -14,7 +14,7 @@ use super::owner::DaemonSetOwner;
 use super::surge::manifest::controlled_by_advanced;
 use crate::core::PodRef;
 use crate::core::names::{CONTROLLER, IN_PLACE_UPDATE_READY, KRUISE_VERSION};
-use crate::index::{SetKey, StatusNumbers};
+use crate::index::{Orphan, SetKey, StatusNumbers};
 use crate::k8s;
 use crate::k8s::client::Failure;
 use crate::k8s::client::conditions::patch_conditions;
@@ -49,12 +49,13 @@ impl Writer {
         self.send_for_version("patch", STATUS, request).await
     }
 
-    /// Makes the DaemonSet the controller of a pod that nobody controls, once it is certain that it still is there.
+    /// Makes the DaemonSet the controller of a pod, in place of the ControllerRevision that gives it up if there is one. First reads
+    /// whether the DaemonSet still exists.
     pub(super) async fn adopt(
         &self,
         key: &SetKey,
         set: &DaemonSetOwner,
-        pod: &PodRef,
+        Orphan { pod, revision }: &Orphan,
     ) -> Result<(), WriteError> {
         let path = k8s::AdvancedDaemonSet::url_path(&(), Some(&key.namespace));
         let resource = "daemonsets.apps.kruise.io";
@@ -63,10 +64,15 @@ impl Writer {
         if meta["uid"] != *set.uid || !meta["deletionTimestamp"].is_null() {
             return Ok(());
         }
+        let given_up = revision
+            .iter()
+            .map(|uid| json!({ "$patch": "delete", "uid": uid }));
+        let owner = controlled_by_advanced(&key.name, &set.uid);
+        let owners: Vec<Value> = given_up.chain([owner]).collect();
         let patch = json!({ "metadata": {
             "uid": pod.uid.to_string(),
             "resourceVersion": pod.resource_version.to_string(),
-            "ownerReferences": [controlled_by_advanced(&key.name, &set.uid)],
+            "ownerReferences": owners,
         } });
         self.patch_meta(key, pod.name.as_str(), &Patch::Strategic(patch))
             .await

@@ -24,6 +24,15 @@ const BETWEEN_COUNTS: SignedDuration = SignedDuration::from_millis(1250);
 /// Where pods were refused on so many nodes in turn, the next node is no other.
 const REFUSED_NODES: usize = 10;
 
+/// A pod to adopt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Orphan {
+    /// The pod.
+    pub pod: PodRef,
+    /// UID of the ControllerRevision that controls it and gives it up: a native DaemonSet made the pod for `max-surge`.
+    pub revision: Option<String>,
+}
+
 /// What an Advanced DaemonSet has beyond a native one.
 #[derive(Debug)]
 pub struct AdvancedRecord {
@@ -39,8 +48,8 @@ pub struct AdvancedRecord {
     asked: BTreeSet<NodeName>,
     /// When pods that are over may go.
     backoff: FailedPodsBackoff,
-    /// Pods that its selector matches, and nobody controls: those that are to be adopted.
-    orphans: BTreeMap<PodUid, PodRef>,
+    /// Pods to adopt: its selector matches them, and nothing controls them, or a ControllerRevision of a native DaemonSet does.
+    orphans: BTreeMap<PodUid, Orphan>,
     /// All of them, with their nodes: until one is adopted, or gone, no other is made beside it.
     free: BTreeMap<PodUid, NodeName>,
     /// Pods that go whatever the rollout says: nobody replaces them by that.
@@ -74,6 +83,10 @@ fn stands(set: &k8s::DaemonSet) -> AdvancedStatus {
     let mut stands = set.status.advanced.as_deref().cloned().unwrap_or_default();
     stands.conditions = Vec::new();
     stands
+}
+
+fn uid_of(pod: &k8s::Pod) -> PodUid {
+    pod.metadata.uid.as_deref().unwrap_or_default().into()
 }
 
 /// Whether numbers are to be written.
@@ -214,21 +227,34 @@ impl AdvancedRecord {
 
     /// Takes in a pod that is not this DaemonSet's; whether it is news that it could be.
     pub(super) fn note_orphan(&mut self, pod: &k8s::Pod) -> bool {
-        let meta = &pod.metadata;
-        let uid = PodUid::from(meta.uid.as_deref().unwrap_or_default());
-        let mut owners = meta.owner_references.iter().flatten();
-        let is_controlled = owners.any(|owner| owner.controller == Some(true));
-        if is_controlled || meta.deletion_timestamp.is_some() {
+        let mut owners = pod.metadata.owner_references.iter().flatten();
+        match owners.any(|owner| owner.controller == Some(true)) {
+            true => self.forget_orphan(&uid_of(pod)),
+            false => self.note_to_adopt(pod, None),
+        }
+    }
+
+    /// Takes in a pod that a native DaemonSet made for `max-surge`: a ControllerRevision controls it. Returns whether that is news.
+    pub(super) fn note_made_beside(&mut self, pod: &k8s::Pod) -> bool {
+        let mut owners = pod.metadata.owner_references.iter().flatten();
+        let revision = owners.find(|owner| owner.controller == Some(true));
+        self.note_to_adopt(pod, revision.map(|revision| revision.uid.clone()))
+    }
+
+    fn note_to_adopt(&mut self, pod: &k8s::Pod, revision: Option<String>) -> bool {
+        let (meta, uid) = (&pod.metadata, uid_of(pod));
+        if meta.deletion_timestamp.is_some() {
             return self.forget_orphan(&uid);
         }
         if let Some(node) = pod.spec.target_node() {
             self.free.insert(uid.clone(), node.into());
         }
-        let orphan = PodRef {
+        let pod = PodRef {
             name: meta.name.as_deref().unwrap_or_default().into(),
             uid: uid.clone(),
             resource_version: meta.resource_version.as_deref().unwrap_or_default().into(),
         };
+        let orphan = Orphan { pod, revision };
         self.orphans.insert(uid, orphan).is_none()
     }
 
@@ -239,14 +265,15 @@ impl AdvancedRecord {
     }
 
     /// The orphans, each told once: whoever adopts one hears of it again only when it changes.
-    pub fn take_orphans(&mut self) -> Vec<PodRef> {
+    pub fn take_orphans(&mut self) -> Vec<Orphan> {
         std::mem::take(&mut self.orphans).into_values().collect()
     }
 
     /// This one could not be adopted; it is told once more, unless it is another one by now.
-    pub fn return_orphan(&mut self, orphan: PodRef) {
-        if self.free.contains_key(&orphan.uid) {
-            self.orphans.entry(orphan.uid.clone()).or_insert(orphan);
+    pub fn return_orphan(&mut self, orphan: Orphan) {
+        let uid = &orphan.pod.uid;
+        if self.free.contains_key(uid) {
+            self.orphans.entry(uid.clone()).or_insert(orphan);
         }
     }
 

@@ -131,13 +131,37 @@ pub enum RequeueDelay {
     Zero,
 }
 
-/// Who controls a pod.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum PodController {
+/// Controller of a pod of a DaemonSet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodController {
     /// The DaemonSet itself.
     DaemonSet,
-    /// One of its revisions: we made it, beside another one.
-    Surge,
+    /// A ControllerRevision of the DaemonSet: the pod was made beside an old one (`max-surge` of a native DaemonSet).
+    Revision,
+}
+
+impl PodController {
+    /// Returns what controls a pod of the DaemonSet with this UID; `None` if the pod belongs to something else.
+    ///
+    /// A pod made for `max-surge` is controlled by a ControllerRevision and has the DaemonSet as a second owner. Kubernetes
+    /// removes the second owner when the DaemonSet is deleted without its pods. Then the name of the revision decides.
+    pub fn of(meta: &ObjectMeta, set: &str) -> Option<Self> {
+        let owners = || meta.owner_references.iter().flatten();
+        let controller = owners().find(|owner| owner.controller == Some(true))?;
+        if controller.uid == set {
+            return Some(Self::DaemonSet);
+        }
+        let label = |key| meta.labels.as_ref()?.get(key).map(String::as_str);
+        let own = owners().any(|owner| owner.uid == set);
+        let was_own = || {
+            let hash = label(REVISION_HASH_LABEL).unwrap_or_default();
+            let others = owners().any(|owner| owner.kind == "DaemonSet");
+            // One that was adopted keeps the name that another DaemonSet gave it.
+            let names = !hash.is_empty() && controller.name.ends_with(&format!("-{hash}"));
+            !others && names
+        };
+        (controller.kind == "ControllerRevision" && (own || was_own())).then_some(Self::Revision)
+    }
 }
 
 impl SetRecord {
@@ -321,29 +345,6 @@ impl SetRecord {
         true
     }
 
-    /// Whose pod it is, as far as this DaemonSet is concerned.
-    ///
-    /// A pod of ours is controlled by a ControllerRevision and names the DaemonSet as a second owner. That reference goes
-    /// when the DaemonSet is deleted without its pods; then the name of the revision tells whose it was.
-    fn whose(&self, meta: &ObjectMeta) -> Option<PodController> {
-        let owners = || meta.owner_references.iter().flatten();
-        let controller = owners().find(|owner| owner.controller == Some(true))?;
-        if *controller.uid == *self.uid {
-            return Some(PodController::DaemonSet);
-        }
-        let label = |key| meta.labels.as_ref()?.get(key).map(String::as_str);
-        let own = owners().any(|owner| *owner.uid == *self.uid);
-        let was_own = || {
-            let hash = label(REVISION_HASH_LABEL).unwrap_or_default();
-            let others = owners().any(|owner| owner.kind == "DaemonSet");
-            // One that was adopted keeps the name that another DaemonSet gave it.
-            let names = !hash.is_empty() && controller.name.ends_with(&format!("-{hash}"));
-            !others && names
-        };
-        (controller.kind == "ControllerRevision" && (own || was_own()))
-            .then_some(PodController::Surge)
-    }
-
     /// Takes in a pod; one that is neither this DaemonSet's nor made by us beside one of it is forgotten.
     pub(super) fn apply_pod(
         &mut self,
@@ -353,7 +354,7 @@ impl SetRecord {
     ) -> RequeueDelay {
         let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
         self.forget_unreadable(&uid);
-        let Some(whose) = self.whose(&pod.metadata) else {
+        let Some(controller) = PodController::of(&pod.metadata, &self.uid) else {
             let gone = match self.remove_pod(&uid) {
                 true => self.of_loss(),
                 false => RequeueDelay::Never,
@@ -365,13 +366,21 @@ impl SetRecord {
                 false => gone,
             };
         };
-        if let Some(advanced) = &mut self.advanced {
-            advanced.forget_orphan(&uid);
-        }
+        let by_revision = controller == PodController::Revision;
+        let is_to_adopt = self
+            .advanced
+            .as_mut()
+            .is_some_and(|advanced| match by_revision {
+                true => advanced.note_made_beside(pod),
+                false => {
+                    advanced.forget_orphan(&uid);
+                    false
+                }
+            });
         let before = self.pods.get(&uid).cloned();
         // Of an Advanced DaemonSet it depends on the pods beside it.
         let paired = || before.as_ref().is_some_and(|before| before.pod.surge);
-        let surge = whose == PodController::Surge || self.is_advanced() && paired();
+        let surge = by_revision || self.is_advanced() && paired();
         let record = PodRecord::read(pod, surge, before.as_ref(), &mut self.shared, now);
         let Some(mut record) = record else {
             return RequeueDelay::Never;
@@ -400,7 +409,7 @@ impl SetRecord {
         // The native controller's next pod, which a pod of ours may wait for to be handed over.
         let is_third = before.is_none() && !surge && self.pods.on(&node).iter().any(is_spare);
         let delay = match before.as_ref() {
-            _ if settled || is_third => RequeueDelay::Short,
+            _ if settled || is_third || is_to_adopt => RequeueDelay::Short,
             Some(before) if before.is_alike(&record) => RequeueDelay::Never,
             before => match (
                 before.and_then(PodRecord::ready_since),

@@ -19,10 +19,10 @@ use crate::controller::report::{Notice, Report};
 use crate::controller::surge::SurgeResult;
 use crate::core::messages::not_created;
 use crate::core::{
-    Action, Fleet, Manage, NodeName, Pod, PodName, PodRef, PodUid, Readiness, Refusals,
-    RefusedWrite, Revision, RevisionState, Targeting, manage,
+    Action, Fleet, Manage, NodeName, Pod, PodName, PodUid, Readiness, Refusals, RefusedWrite,
+    Revision, RevisionState, Targeting, manage,
 };
-use crate::index::{NumbersDue, PodWrite, SetKey, StatusNumbers, WriteAnswer};
+use crate::index::{NumbersDue, Orphan, PodWrite, SetKey, StatusNumbers, WriteAnswer};
 use crate::k8s::client::Failure;
 
 /// So many Events about single pods of a DaemonSet are sent at once for each reason, and one more every so often (client-go,
@@ -105,7 +105,7 @@ pub(super) struct CreatedPods {
 /// What became of the upkeep of an Advanced DaemonSet.
 pub(super) enum Tended {
     /// A pod was adopted.
-    Adopted(PodRef, Result<(), WriteError>),
+    Adopted(Orphan, Result<(), WriteError>),
     /// A pod was let go, or had not to be.
     Released(String, Result<bool, WriteError>),
     /// These revisions, each with what became of it, were to be deleted.
@@ -410,7 +410,7 @@ impl Engine {
         }
     }
 
-    /// Adopts pods that nobody controls, and lets those go that the selector does not match any more.
+    /// Adopts pods that have no controller, or only a ControllerRevision of a native DaemonSet, and lets those go that the selector does not match any more.
     fn claim(&mut self, key: &SetKey, now: Timestamp) {
         let state = self.state.sets.entry(key.clone()).or_default();
         if let Some(until) = state.pods.holds(now) {
@@ -427,12 +427,12 @@ impl Engine {
             return; // as nearly always
         }
         let owner = DaemonSetOwner::of(set);
-        for pod in orphans {
-            info!(daemonset = %key, pod = %pod.name, "Adopts a pod that nobody controls");
+        for orphan in orphans {
+            info!(daemonset = %key, pod = %orphan.pod.name, "Adopting pod");
             let (writer, owner) = (self.parts.writer.clone(), owner.clone());
             self.tended(key, async move |key| {
-                let adopted = writer.adopt(&key, &owner, &pod).await;
-                Tended::Adopted(pod, adopted)
+                let adopted = writer.adopt(&key, &owner, &orphan).await;
+                Tended::Adopted(orphan, adopted)
             });
         }
         for (uid, name) in strays {
@@ -525,14 +525,14 @@ impl Engine {
                 self.forget_not_adopted(key);
                 None
             }
-            Tended::Adopted(pod, answer) => answer.err().inspect(|refusal| {
+            Tended::Adopted(orphan, answer) => answer.err().inspect(|refusal| {
                 self.tell_not_adopted(key, refusal);
                 // Of one that has changed, or is gone, the watch is about to tell.
                 let set = self.index.set_mut(key);
                 if !matches!(refusal.failure(), Some(Failure::Conflict | Failure::Gone))
                     && let Some(advanced) = set.and_then(|set| set.advanced.as_mut())
                 {
-                    advanced.return_orphan(pod);
+                    advanced.return_orphan(orphan);
                 }
             }),
             Tended::Opened(answer) => answer.err(),

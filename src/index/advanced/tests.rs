@@ -194,8 +194,9 @@ fn pod(name: &str, node: &str, change: Value) -> k8s::Pod {
     serde_json::from_value(json!({ "metadata": meta, "spec": { "nodeName": node } })).unwrap()
 }
 
-fn names(pods: Vec<PodRef>) -> Vec<String> {
-    pods.into_iter().map(|pod| pod.name.to_string()).collect()
+fn names(orphans: Vec<Orphan>) -> Vec<String> {
+    let name = |orphan: Orphan| orphan.pod.name.to_string();
+    orphans.into_iter().map(name).collect()
 }
 
 /// For which of these nodes, all without a pod, one is made now.
@@ -250,7 +251,10 @@ fn who_could_not_be_adopted_is_told_once_more() {
     // What was seen of it meanwhile counts.
     record.note_orphan(&pod("p", "n1", json!({ "resourceVersion": "2" })));
     record.return_orphan(told.clone());
-    assert_eq!(record.take_orphans()[0].resource_version.to_string(), "2");
+    assert_eq!(
+        record.take_orphans()[0].pod.resource_version.to_string(),
+        "2"
+    );
     record.forget_orphan(&"p".into());
     record.return_orphan(told);
     assert!(record.orphans.is_empty());
