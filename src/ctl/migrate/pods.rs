@@ -1,52 +1,62 @@
 //! Which pods the new DaemonSet would not take over as they are.
 
+use std::collections::BTreeSet;
+
 use kube::api::ListParams;
 use serde_json::Value;
 
 use super::journal::Journal;
 use super::steps::{Migration, selector, text};
-use super::words;
+use super::words::{self, PodPlace};
 use crate::core::selector::Selector;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::kinds::{api_in, list_advanced, unmistakable};
 use crate::ctl::list::list;
-use crate::index::SetKey;
+use crate::index::{PodController, SetKey};
 use crate::k8s::{DaemonSet, Pod};
 
-/// The pods that a DaemonSet controls.
-pub(super) struct OwnPods(Vec<Pod>);
+/// The pods of a DaemonSet, each with its controller.
+struct OwnPods(Vec<(Pod, PodController)>);
 
 impl OwnPods {
     /// The nodes whose pod is ending: nobody adopts such a pod, so the new DaemonSet would make another one beside it.
     fn ending(&self) -> Vec<String> {
-        let ending = self
-            .0
-            .iter()
-            .filter(|pod| pod.metadata.deletion_timestamp.is_some() && !pod.is_over());
-        nodes(ending)
+        let pods = self.0.iter().map(|(pod, _)| pod);
+        let ending = pods.filter(|pod| pod.metadata.deletion_timestamp.is_some());
+        let ending = ending.filter(|pod| !pod.is_over());
+        ending.map(|pod| PodPlace::of(pod).node).collect()
     }
 
-    /// The nodes on which two stay.
-    fn doubled(&self) -> Vec<String> {
-        let staying = self
-            .0
-            .iter()
-            .filter(|pod| pod.metadata.deletion_timestamp.is_none() && !pod.is_over());
-        let mut all = nodes(staying);
-        all.sort();
-        let doubled = all.windows(2).filter(|pair| pair[0] == pair[1]);
-        let mut doubled: Vec<String> = doubled.map(|pair| pair[0].clone()).collect();
-        doubled.dedup();
-        doubled
+    /// Second pods (`max-surge`): those that a ControllerRevision controls, and of several pods on a node all but the oldest.
+    fn second(&self) -> Vec<PodPlace> {
+        let mut pods: Vec<&(Pod, PodController)> = self.0.iter().collect();
+        pods.sort_by_key(|(pod, _)| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
+        let mut nodes = BTreeSet::new();
+        let is_second = |(pod, controller): &&&(Pod, PodController)| {
+            let is_staying = pod.metadata.deletion_timestamp.is_none();
+            let by_revision = *controller == PodController::Revision;
+            is_staying && (by_revision || !pod.is_over() && !nodes.insert(PodPlace::of(pod).node))
+        };
+        let second = pods.iter().filter(is_second);
+        second.map(|(pod, _)| PodPlace::of(pod)).collect()
     }
 
     /// Whether a selector matches one of them.
     fn is_any_selected(&self, selector: &Selector) -> bool {
-        self.0.iter().any(|pod| {
+        self.0.iter().any(|(pod, _)| {
             let labels = pod.metadata.labels.as_ref();
             selector.matches(|key: &str| labels?.get(key).map(String::as_str))
         })
+    }
+}
+
+impl PodPlace {
+    fn of(pod: &Pod) -> Self {
+        Self {
+            node: pod.spec.target_node().unwrap_or_default().to_owned(),
+            pod: pod.metadata.name.clone().unwrap_or_default(),
+        }
     }
 }
 
@@ -54,11 +64,9 @@ impl Migration<'_> {
     /// Says why not, if the new DaemonSet would not take over each pod as it is.
     pub(super) async fn judge_adoption(&self, source: &Value) -> Result<(), CliError> {
         let pods = self.own_pods(source).await?;
-        match (pods.ending(), pods.doubled()) {
+        match (pods.ending(), pods.second()) {
             (ending, _) if !ending.is_empty() => Err(self.no(words::ending(&ending))),
-            (_, doubled) if !doubled.is_empty() => {
-                Err(self.no(words::doubled(&self.source, &doubled)))
-            }
+            (_, second) if !second.is_empty() => Err(self.no(words::second(&self.source, &second))),
             _ => self.judge_neighbours(&pods).await,
         }
     }
@@ -75,12 +83,12 @@ impl Migration<'_> {
 
     async fn own_pods(&self, source: &Value) -> Result<OwnPods, CliError> {
         let uid = text(&source["metadata"]["uid"]);
-        let mut pods = self.selected_pods(source).await?;
-        pods.retain(|pod| {
-            let mut owners = pod.metadata.owner_references.iter().flatten();
-            owners.any(|owner| owner.controller == Some(true) && owner.uid == uid)
+        let pods = self.selected_pods(source).await?.into_iter();
+        let own = pods.filter_map(|pod| {
+            let controller = PodController::of(&pod.metadata, &uid)?;
+            Some((pod, controller))
         });
-        Ok(OwnPods(pods))
+        Ok(OwnPods(own.collect()))
     }
 
     /// Whether pods are left for what is kept: where none is, the DaemonSet was made again by somebody and deleted since, and what is
@@ -124,9 +132,4 @@ impl Migration<'_> {
         }
         Ok(())
     }
-}
-
-fn nodes<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<String> {
-    pods.map(|pod| pod.spec.target_node().unwrap_or_default().to_owned())
-        .collect()
 }

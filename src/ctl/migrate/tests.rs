@@ -2,6 +2,7 @@
 
 mod interrupted;
 mod refused;
+mod surge;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -177,12 +177,27 @@ pub(super) fn ending(nodes: &[String]) -> String {
     )
 }
 
-/// Second pods, on these nodes.
-pub(super) fn doubled(source: &SetKey, nodes: &[String]) -> String {
+/// A pod, and the node that it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PodPlace {
+    pub(super) pod: String,
+    pub(super) node: String,
+}
+
+impl std::fmt::Display for PodPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} on {}", self.pod, self.node)
+    }
+}
+
+/// Second pods beside old ones, which only the controller that made them can finish.
+pub(super) fn second(source: &SetKey, pods: &[PodPlace]) -> String {
+    let pods: Vec<String> = pods.iter().map(PodPlace::to_string).collect();
     format!(
-        "on {} a second pod stands beside the old one (surge), and only who began that can end it. Let the rollout end (yurt-ds ctl \
-         status {source}; a paused one goes on after yurt-ds ctl resume {source}), or go back to the template before, and try again then.",
-        named(nodes.iter().map(String::as_str), 0)
+        "maxSurge has made second pods, which the new DaemonSet would not adopt: {}. Wait until the rollout is complete (yurt-ds \
+         ctl status {source} --wait; if it is paused, first yurt-ds ctl resume {source}), or roll back (yurt-ds ctl undo {source}). \
+         Then try again.",
+        named(pods.iter().map(String::as_str), 0)
     )
 }
 
