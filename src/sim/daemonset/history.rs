@@ -26,6 +26,7 @@ pub(super) fn read<'a>(
 ) -> History<'a> {
     let mut writes = Vec::new();
     let mut mine: Vec<&DynamicObject> = Vec::new();
+    let mut others: Vec<&DynamicObject> = Vec::new();
     for revision in revisions {
         match claim(set, revision) {
             Claim::Mine => mine.push(revision),
@@ -35,7 +36,7 @@ pub(super) fn read<'a>(
                     "uid": revision.metadata.uid, "ownerReferences": [set.owner()],
                 } }),
             }),
-            Claim::NotMine => {}
+            Claim::NotMine => others.push(revision),
         }
     }
     if !writes.is_empty() {
@@ -49,6 +50,13 @@ pub(super) fn read<'a>(
     let next = old.last().map_or(0, |revision| number(revision)) + 1;
     let Some(keep) = current.pop() else {
         let hash = template::hash(set);
+        // Its name is taken. Kubernetes uses what is there if the content is the same, whoever owns it (`snapshot` in
+        // `pkg/controller/daemon/update.go`).
+        let named = format!("{}-{hash}", set.name);
+        let is_same = |other: &&DynamicObject| name(other) == named && other.data["data"] == wanted;
+        if others.iter().any(is_same) {
+            return History::Known { hash, old };
+        }
         let object = template::revision(set, &hash, next);
         return History::Write(vec![DaemonSetWrite::NewRevision { object }]);
     };
