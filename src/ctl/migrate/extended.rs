@@ -1,18 +1,21 @@
 //! Datadog's ExtendedDaemonSet as a DaemonSet of either kind: a manifest with the settings that have a counterpart, and the names of
 //! those that have none.
 //!
-//! It is only printed. The pods of an ExtendedDaemonSet belong to one ExtendedDaemonSetReplicaSet for each template, and carry no hash
-//! of a ControllerRevision, so whoever adopts them cannot know what they run, and replaces each once.
+//! It is only printed, after the API server has checked it in a dry run. The pods of an ExtendedDaemonSet belong to one
+//! ExtendedDaemonSetReplicaSet for each template, and carry no hash of a ControllerRevision, so whoever adopts them cannot know what
+//! they run, and replaces each once.
 
 use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, core::GroupVersionKind};
 use serde::Deserialize as _;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::native::to_native;
+use super::steps::Migration;
 use super::translation::{Translation, plain};
-use super::words;
+use super::{Purpose, words};
 use crate::cli::Output;
+use crate::core::selector::Selector;
 use crate::core::settings::failure_threshold::FAILURE_THRESHOLD;
 use crate::core::settings::ramp_up::RAMP_UP;
 use crate::core::settings::read;
@@ -30,6 +33,8 @@ use crate::k8s::{AdvancedDaemonSet, DaemonSet};
 const GROUP: &str = "datadoghq.com";
 /// Prefix of its annotations.
 const PREFIX: &str = "extendeddaemonset.datadoghq.com/";
+/// Label that Datadog's controller adds to the pods, with the name of the ExtendedDaemonSet.
+const NAME_LABEL: &str = "extendeddaemonset.datadoghq.com/name";
 /// Annotations that stop it: whole rollouts, canaries.
 const STOPS: [&str; 3] = ["rolling-update-paused", "rollout-frozen", "canary-paused"];
 
@@ -71,8 +76,10 @@ pub(super) async fn show(
         CliError::new(Code::NotFound, text)
     })?;
     let made = translate(&key, &found, kind)?;
+    let migration = Migration::new(context, &key, kind, Purpose::GoOn);
+    let unchecked = migration.check_printed(&made.object).await?;
     let manifest = document(&made.object, Output::Yaml)?;
-    let heading: String = words::of_extended(&key, kind, &made)
+    let heading: String = words::of_extended(&key, kind, &made, unchecked.as_ref())
         .lines()
         .map(|line| format!("# {line}\n"))
         .collect();
@@ -82,12 +89,12 @@ pub(super) async fn show(
 
 /// The DaemonSet of that kind with its settings.
 fn translate(key: &SetKey, extended: &Value, kind: SetKind) -> Result<Translation, CliError> {
-    let made = to_advanced(extended);
+    let mut made = to_advanced(extended);
+    select(&mut made, key)?;
     if kind == SetKind::Advanced {
         return Ok(made);
     }
-    let unreadable =
-        |why: String| CliError::new(Code::Invalid, format!("{key} cannot be read: {why}"));
+    let unreadable = |why: String| unusable(key, &why);
     let set: DaemonSet = AdvancedDaemonSet::deserialize(&made.object)
         .map_err(|error| unreadable(error.to_string()))?
         .into();
@@ -109,10 +116,6 @@ fn translate(key: &SetKey, extended: &Value, kind: SetKind) -> Result<Translatio
 /// The Advanced DaemonSet with its settings.
 fn to_advanced(extended: &Value) -> Translation {
     let mut made = Translation::begin(extended, SetKind::Advanced);
-    if made.object["spec"]["selector"].is_null() {
-        let labels = &extended["spec"]["template"]["metadata"]["labels"];
-        made.object["spec"]["selector"] = json!({ "matchLabels": labels });
-    }
     let strategy = &extended["spec"]["strategy"];
     rolling(&mut made, &strategy["rollingUpdate"]);
     if strategy["canary"].is_object() {
@@ -133,6 +136,59 @@ fn to_advanced(extended: &Value) -> Translation {
         }
     }
     made
+}
+
+/// Gives it a selector that matches the labels of its template.
+///
+/// Datadog's controller adds the label [`NAME_LABEL`] to every pod, and needs neither a selector nor labels in the template. Where the
+/// selector rests on that label, the template gets it too.
+fn select(made: &mut Translation, key: &SetKey) -> Result<(), CliError> {
+    let spec = &mut made.object["spec"];
+    let labels = spec["template"]["metadata"]["labels"].as_object();
+    let mut labels = labels.cloned().unwrap_or_default();
+    let by_name = json!({ NAME_LABEL: &*key.name });
+    let written = match spec["selector"].is_null() {
+        true => Ok(Selector::default()),
+        false => Selector::from_json(&spec["selector"]),
+    };
+    let written =
+        written.map_err(|invalid| unusable(key, &format!("spec.selector: {invalid}.")))?;
+    if written.is_empty() {
+        let matched = match labels.is_empty() {
+            true => by_name.clone(),
+            false => json!(labels),
+        };
+        spec["selector"] = json!({ "matchLabels": matched });
+    }
+    let selector = Selector::from_json(&spec["selector"]).unwrap_or_default();
+    let matches = |labels: &Map<String, Value>| selector.matches(|key| labels.get(key)?.as_str());
+    if matches(&labels) {
+        return Ok(());
+    }
+    labels.extend(by_name.as_object().cloned().unwrap_or_default());
+    if !matches(&labels) {
+        let why = format!(
+            "spec.selector is {}, and does not match the labels of spec.template: {}. Correct one of the two.",
+            selector.to_query(),
+            json!(labels)
+        );
+        return Err(unusable(key, &why));
+    }
+    if !spec["template"]["metadata"].is_object() {
+        spec["template"]["metadata"] = json!({});
+    }
+    spec["template"]["metadata"]["labels"] = json!(labels);
+    made.moved.push(format!(
+        "{NAME_LABEL}: {}, which Datadog's controller adds to pods, becomes a label of the template",
+        key.name
+    ));
+    Ok(())
+}
+
+/// Returns the error for an ExtendedDaemonSet that cannot be made a DaemonSet.
+fn unusable(key: &SetKey, why: &str) -> CliError {
+    let text = format!("ExtendedDaemonSet {key} cannot be translated: {why}");
+    CliError::new(Code::Invalid, text)
 }
 
 fn rolling(made: &mut Translation, rolling: &Value) {

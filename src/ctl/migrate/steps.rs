@@ -139,6 +139,21 @@ impl<'a> Migration<'a> {
         access.wait(send(access, request)).await
     }
 
+    /// Lets the API server check a manifest that is only printed. Returns why it could not check.
+    ///
+    /// # Errors
+    /// When it refuses the manifest.
+    pub(super) async fn check_printed(&self, object: &Value) -> Result<Option<CliError>, CliError> {
+        let Err(error) = self.try_create(object).await else {
+            return Ok(None);
+        };
+        let explained = self.not_taken(&error);
+        match explained.code {
+            Code::Failed => Err(self.no(explained.text)),
+            _ => Ok(Some(explained)),
+        }
+    }
+
     /// Why it would not be made.
     fn not_taken(&self, error: &CallError) -> CliError {
         let key = &self.target;

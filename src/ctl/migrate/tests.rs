@@ -1,5 +1,6 @@
 //! Migrations on the embedded cluster, in both directions, with a controller and without one.
 
+mod extended;
 mod interrupted;
 mod refused;
 mod surge;

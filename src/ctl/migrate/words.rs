@@ -393,16 +393,24 @@ fn capital(text: &str) -> String {
     first.into_iter().chain(letters).collect()
 }
 
-/// What goes before the manifest that an ExtendedDaemonSet becomes.
-pub(super) fn of_extended(key: &SetKey, kind: SetKind, made: &Translation) -> String {
+/// What goes before the manifest that an ExtendedDaemonSet becomes. `unchecked`: why the API server could not check it.
+pub(super) fn of_extended(
+    key: &SetKey,
+    kind: SetKind,
+    made: &Translation,
+    unchecked: Option<&CliError>,
+) -> String {
     let ns = &key.namespace;
     format!(
-        "ExtendedDaemonSet {key} as {}; nothing was written.\n{}It is not taken over by itself: its pods carry no hash of a revision, so \
-         each is replaced once, within maxUnavailable. To do that:\n  kubectl -n {ns} delete extendeddaemonset {name} --cascade=orphan\n  \
-         kubectl -n {ns} delete extendeddaemonsetreplicasets -l extendeddaemonset.datadoghq.com/name={name} --cascade=orphan\n  kubectl \
-         create -f THIS\nThe selector has to match the labels of the pods that run.\n",
+        "ExtendedDaemonSet {key} as {}; nothing was written.\n{unchecked}{}It is not taken over by itself: its pods carry no hash of a \
+         revision, so each is replaced once, within maxUnavailable. To do that:\n  kubectl -n {ns} delete extendeddaemonset {name} \
+         --cascade=orphan\n  kubectl -n {ns} delete extendeddaemonsetreplicasets -l extendeddaemonset.datadoghq.com/name={name} \
+         --cascade=orphan\n  kubectl create -f THIS\nThe selector has to match the labels of the pods that run.\n",
         kind_words(kind),
         translated(made),
         name = key.name,
     )
 }
+    let unchecked = unchecked.map_or_else(String::new, |why| {
+        format!("The API server has not checked this manifest: {why}\n")
+    });
