@@ -153,6 +153,15 @@ async fn unfinished<'a>(
     Ok(is_begun.then_some((migration, made)))
 }
 
+/// Checks that a native DaemonSet which was an Advanced one is the only one of its name.
+///
+/// # Errors
+/// When the manifest of the Advanced one was applied again.
+pub(super) async fn is_alone(context: &Context, key: &SetKey) -> Result<(), CliError> {
+    let migration = Migration::new(context, key, SetKind::Native, Purpose::Eject);
+    migration.refuse_two_kinds().await
+}
+
 impl Journal {
     /// Whether `set` is the DaemonSet that it tells of, on its way out.
     fn is_of_going(&self, set: &Value) -> bool {
@@ -243,14 +252,25 @@ impl Migration<'_> {
         let made = async {
             // Nobody makes a revision for a DaemonSet on its way out.
             self.write_revisions(journal).await?;
-            self.await_gone(&journal.from, screen).await?;
-            self.create(journal).await
+            match self.await_gone(&journal.from, screen).await? {
+                Some(_) => Ok(None),
+                None => self.create(journal).await.map(Some),
+            }
         };
         let made = made.await.map_err(|error| {
             let next = words::to_finish(&self.target, journal, self.purpose);
             CliError::new(error.code, format!("{error} {next}"))
         })?;
-        self.conclude(journal, &made, screen).await
+        match made {
+            Some(made) => self.conclude(journal, &made, screen).await,
+            None => {
+                // The DaemonSet that was applied again has the pods: nothing is left to finish. The next attempt replaces a journal
+                // that cannot be removed.
+                let _ = journal.forget(&self.context.access, &self.target).await;
+                let text = words::applied_instead(&self.source, &self.target, self.purpose);
+                Err(CliError::new(Code::Failed, text))
+            }
+        }
     }
 
     /// Looks what became of the DaemonSet that was made.
@@ -268,6 +288,8 @@ impl Migration<'_> {
         let mut is_paused = journal.is_paused();
         let adoption = self.await_adoption(made).await;
         let adoption = adoption.map_err(|error| unfinished(error, is_paused))?;
+        let alone = self.refuse_two_kinds().await;
+        alone.map_err(|error| unfinished(error, is_paused))?;
         let is_over = match adoption {
             Adoption::Known => true,
             // Its own controller restarts nobody, whenever it comes.

@@ -301,18 +301,21 @@ impl<'a> Migration<'a> {
         Err(Undeleted::Certainly(self.no(text.to_owned())))
     }
 
-    /// Waits until the DaemonSet with that UID is gone.
+    /// Waits until the DaemonSet with that UID is gone. Returns the one that was made in its place, if there is one.
     pub(super) async fn await_gone(
         &self,
         uid: &str,
         screen: &mut Screen<'_>,
-    ) -> Result<(), CliError> {
+    ) -> Result<Option<Value>, CliError> {
         let begun = tokio::time::Instant::now();
         let mut is_told = false;
         loop {
             let found = self.read(&self.source).await?;
-            if found.is_none_or(|found| found["metadata"]["uid"] != *uid) {
-                return Ok(());
+            if found
+                .as_ref()
+                .is_none_or(|found| found["metadata"]["uid"] != *uid)
+            {
+                return Ok(found);
             }
             if begun.elapsed() >= LETTING_GO {
                 return Err(CliError::new(
@@ -357,6 +360,17 @@ impl<'a> Migration<'a> {
         let object = journal.object.to_string();
         let request = Request::new(self.path()).create(&posted(false), object.into_bytes());
         access.call(&doing, send(access, request)).await
+    }
+
+    /// Checks that the old kind has no DaemonSet of this name again.
+    pub(super) async fn refuse_two_kinds(&self) -> Result<(), CliError> {
+        match self.read(&self.source).await? {
+            None => Ok(()),
+            Some(_) => Err(CliError::new(
+                Code::Failed,
+                words::applied_beside(&self.source),
+            )),
+        }
     }
 
     /// Whether the new DaemonSet is paused at first, beyond what its owner asked for.

@@ -1,5 +1,6 @@
 //! Migrations on the embedded cluster, in both directions, with a controller and without one.
 
+mod applied_again;
 mod extended;
 mod interrupted;
 mod refused;
@@ -57,6 +58,14 @@ impl Migrating {
             advanced: true,
         };
         start_controller(client, self.world.context.clock.clone(), kinds)
+    }
+
+    /// Two nodes, and a controller that has reported.
+    async fn with_controller() -> (Self, (shutdown::Trigger, JoinHandle<()>)) {
+        let cluster = Self::with_nodes(2).await;
+        let controller = cluster.start_controller();
+        tokio::time::sleep(A_MOMENT).await;
+        (cluster, controller)
     }
 
     fn advanced(&self) -> Api<DynamicObject> {

@@ -304,6 +304,30 @@ pub(super) fn to_finish(target: &SetKey, journal: &Journal, purpose: Purpose) ->
     )
 }
 
+/// The old manifest was applied again before the new DaemonSet was made.
+pub(super) fn applied_instead(source: &SetKey, target: &SetKey, purpose: Purpose) -> String {
+    format!(
+        "{source} is not migrated: its manifest ({}) was applied again as soon as the DaemonSet was deleted, and the pods belong to that \
+         one now. Change the manifest to {}, or stop what applies it. Then: {}",
+        source.kind.api_version(),
+        target.kind.api_version(),
+        command(target, purpose)
+    )
+}
+
+/// The old manifest was applied again, and the new DaemonSet is there.
+pub(super) fn applied_beside(source: &SetKey) -> String {
+    format!(
+        "The manifest of {source} ({}) was applied again: there are two DaemonSets, each with a pod on every node. Change the manifest, \
+         or stop what applies it. Then delete the old one; the new one adopts its pods and removes the second ones: kubectl -n {} delete \
+         {} {} --cascade=orphan.",
+        source.kind.api_version(),
+        source.namespace,
+        source.kind.resource(),
+        source.name
+    )
+}
+
 /// How to go on when the answer to the deletion of the old one was lost.
 pub(super) fn perhaps_begun(target: &SetKey, purpose: Purpose) -> String {
     format!(
@@ -401,6 +425,9 @@ pub(super) fn of_extended(
     unchecked: Option<&CliError>,
 ) -> String {
     let ns = &key.namespace;
+    let unchecked = unchecked.map_or_else(String::new, |why| {
+        format!("The API server has not checked this manifest: {why}\n")
+    });
     format!(
         "ExtendedDaemonSet {key} as {}; nothing was written.\n{unchecked}{}It is not taken over by itself: its pods carry no hash of a \
          revision, so each is replaced once, within maxUnavailable. To do that:\n  kubectl -n {ns} delete extendeddaemonset {name} \
@@ -411,6 +438,3 @@ pub(super) fn of_extended(
         name = key.name,
     )
 }
-    let unchecked = unchecked.map_or_else(String::new, |why| {
-        format!("The API server has not checked this manifest: {why}\n")
-    });
