@@ -79,6 +79,10 @@ pub(super) async fn eject(
     })?;
     if let Some(handed) = handed {
         let left = handed.clean(context).await?;
+        if was_advanced {
+            migrate::is_alone(context, &key).await?;
+        }
+        handed.refuse_applied_again(context).await?;
         let _ = screen.print(&left);
     }
     Ok(())
@@ -226,6 +230,22 @@ impl EjectCandidate {
                 return Ok(false);
             }
             tokio::time::sleep(GLANCE).await;
+        }
+    }
+
+    /// Checks that no other write brought back the settings that the hand-over removed.
+    async fn refuse_applied_again(&self, context: &Context) -> Result<(), CliError> {
+        let set = self.read(context).await?.unwrap_or_default();
+        let again = set.metadata.annotations.unwrap_or_default();
+        let again: Vec<&str> = (self.settings.keys().map(String::as_str))
+            .filter(|key| again.contains_key(*key))
+            .collect();
+        match again.is_empty() {
+            true => Ok(()),
+            false => Err(CliError::new(
+                Code::Failed,
+                words::applied_again(&self.key, &again),
+            )),
         }
     }
 

@@ -1,6 +1,8 @@
 //! Handing back on the embedded cluster, with and without a controller.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -88,6 +90,49 @@ async fn a_finished_rollout_is_handed_back_by_one_write_and_nobody_is_restarted(
     let pods = pods(&world).await;
     assert!(pods.keys().all(|uid| !before.contains_key(uid)));
     assert_eq!(world.error("eject web").await.code, Code::NotFound);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_manifest_that_is_applied_meanwhile_is_named() {
+    let world = CtlWorld::with_nodes(2).await;
+    let clock = world.context.clock.clone();
+    let client = world.cluster.client(&Role::Controller.user_agent());
+    let (_end, _controller) = start_controller(client, clock, SetKind::Native);
+    tokio::time::sleep(A_MOMENT).await;
+    // The look after the hand-over takes a second.
+    let is_handed_over = AtomicBool::new(false);
+    let _slow = world.cluster.faults().add(move |request| {
+        let is_it = request.user_agent == "ctl" && request.resource == "daemonsets";
+        match request.verb.as_str() {
+            "patch" if is_it => is_handed_over.store(true, Relaxed),
+            "get" if is_it && is_handed_over.load(Relaxed) => {
+                return Fault::Delay(Duration::from_secs(1));
+            }
+            _ => {}
+        }
+        Fault::Pass
+    });
+    let applying = async {
+        while set(&world).await["spec"]["updateStrategy"]["type"] == "OnDelete" {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let annotations = json!({ "apps.openyurt.io/update-strategy": "auto" });
+        let strategy = json!({ "type": "OnDelete", "rollingUpdate": null });
+        let old = json!({
+            "metadata": { "annotations": annotations },
+            "spec": { "updateStrategy": strategy },
+        });
+        world.patch(old).await;
+    };
+    let (ended, ()) = tokio::join!(world.run("eject web"), applying);
+    let error = ended.1.unwrap_err();
+    assert_eq!(error.code, Code::Failed, "{error}");
+    for words in [
+        "apps.openyurt.io/update-strategy",
+        "yurt-ds ctl eject default/web",
+    ] {
+        assert!(error.text.contains(words), "{words}: {error}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

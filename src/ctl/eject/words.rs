@@ -170,6 +170,15 @@ pub(super) fn at_work(key: &SetKey) -> String {
     )
 }
 
+/// The old manifest was applied again after the hand-over.
+pub(super) fn applied_again(key: &SetKey, settings: &[&str]) -> String {
+    format!(
+        "{key} was handed back to Kubernetes, and its old manifest was applied again since: it has {} again. Change the manifest, or \
+         stop what applies it. Then: yurt-ds ctl eject {key}",
+        settings.join(", ")
+    )
+}
+
 /// What became of the conditions.
 pub(super) fn released(announced: usize, by_controller: bool) -> String {
     let who = match by_controller {
