@@ -9,6 +9,8 @@
 //! Waves, budgets and windows apply to the way back as to every rollout. The template is written, and with it the annotation
 //! `resume` and approvals of waves for other revisions are removed. It needs no more rights than reading the DaemonSet and its ControllerRevisions, and patching the DaemonSet.
 
+mod held;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,6 +22,7 @@ use kube::api::ListParams;
 use serde::Serialize;
 use serde_json::Value;
 
+use self::held::HeldBack;
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
@@ -79,6 +82,8 @@ struct UndoAnswer {
     resume_ended: Option<String>,
     /// Approvals of waves for other revisions than that one, which were, or would be, removed.
     approvals_ended: Vec<String>,
+    /// Nodes that the rollback does not reach for now, by the reason.
+    held_back: Vec<HeldBack>,
     /// What is to be known of the revision that it goes back to: that the guard stopped it, or that another one is advised.
     notes: Vec<String>,
 }
@@ -128,20 +133,22 @@ pub(super) async fn undo(
         if changed && !history.restore(context, chosen).await? {
             continue;
         }
-        let answer = history.answer(chosen, args.to_revision, changed);
+        let look = match is_current {
+            true => None,
+            false => look_again(context, &key).await,
+        };
+        let mut answer = history.answer(chosen, args.to_revision, changed);
+        answer.held_back = look
+            .iter()
+            .flat_map(|look| history.held_back(look, chosen))
+            .collect();
         let text = match args.output {
             Output::Json | Output::Yaml => document(&answer, args.output)?,
             Output::Table | Output::Wide if is_current => format!(
                 "{key} has the template of revision {} already; nothing was changed.\n",
                 answer.to
             ),
-            Output::Table | Output::Wide => {
-                let snapshot = match changed {
-                    true => look_again(context, &key).await,
-                    false => None,
-                };
-                answer.words(context.clock.now(), snapshot.as_ref())
-            }
+            Output::Table | Output::Wide => answer.words(context.clock.now(), look.as_ref()),
         };
         let _ = screen.print(&text);
         return Ok(());
@@ -452,6 +459,13 @@ impl RevisionHistory {
         })
     }
 
+    /// Returns what holds back the rollback to `chosen`.
+    fn held_back(&self, look: &Look, chosen: &KeptRevision) -> Vec<HeldBack> {
+        let mut kept = self.revisions.iter();
+        let from = kept.find(|kept| Some(&kept.facts.hash) == self.current.as_ref());
+        HeldBack::all(look, &chosen.facts, from.map(|kept| kept.facts.number))
+    }
+
     fn answer(&self, chosen: &KeptRevision, typed: Option<i64>, changed: bool) -> UndoAnswer {
         let current = self.current.as_ref();
         let mut kept = self.revisions.iter();
@@ -480,6 +494,7 @@ impl RevisionHistory {
                 Some(_) => Vec::new(),
                 None => self.passed_over(chosen),
             },
+            held_back: Vec::new(),
             notes: self.note(chosen, typed).into_iter().collect(),
             resume_ended: self.resumed_besides(chosen).map(str::to_owned),
             approvals_ended: (self.approvals(chosen).0.into_iter())
@@ -589,7 +604,13 @@ impl UndoAnswer {
             true => "No image changes; other parts of the template do.\n".to_owned(),
             false => self.images.iter().map(line).collect(),
         };
-        let follows = look.map_or_else(String::new, |look| follows(look, now));
+        let follows = match look {
+            Some(look) if self.changed => follows(look, now),
+            _ => String::new(),
+        };
+        let held = self.held_back.iter();
+        let held = held.filter(|held| !(self.changed && held.is_for_all));
+        let held: String = held.map(HeldBack::words).collect();
         let passed = |which: &RevisionRow| {
             format!(
                 "Revision {which} is passed over, because the guard stopped it; to go there nevertheless: yurt-ds ctl undo {key} \
@@ -621,7 +642,7 @@ impl UndoAnswer {
         };
         let notes = self.notes.iter().map(|note| format!("Note: {note}\n"));
         let notes: String = notes.collect();
-        format!("{head}{images}{passed}{resumed}{ended}{follows}{manifest}{notes}")
+        format!("{head}{images}{passed}{resumed}{ended}{held}{follows}{manifest}{notes}")
     }
 }
 

@@ -169,6 +169,69 @@ async fn approvals_of_other_revisions_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_holds_back_the_rollback_is_named_with_the_way_past_it() {
+    let world = CtlWorld::with_nodes(2).await;
+    world.set_image("web:2").await;
+    both_replaced(&world).await;
+    let held = async |setting: &str, value: &str| {
+        let key = format!("apps.openyurt.io/{setting}");
+        let annotate =
+            |value: Value| json!({ "metadata": { "annotations": { key.clone(): value } } });
+        world.patch(annotate(json!(value))).await;
+        let answer = world.json("undo web --dry-run").await;
+        world.patch(annotate(Value::Null)).await;
+        let held = answer["heldBack"].as_array().unwrap().clone();
+        let told = |held: Value| {
+            (
+                held["verdict"].clone(),
+                held["nodes"].clone(),
+                held["remove"].clone(),
+            )
+        };
+        held.into_iter().map(told).collect::<Vec<_>>()
+    };
+    let remove = |setting: &str| {
+        json!(format!(
+            "kubectl -n default annotate daemonset web apps.openyurt.io/{setting}-"
+        ))
+    };
+    // Monday; the clock says Thursday.
+    let window = held("maintenance-window", "Mon 03:00-04:00 UTC").await;
+    let both = json!(["n1", "n2"]);
+    assert_eq!(
+        window,
+        [(
+            json!("OutOfWindow"),
+            both.clone(),
+            remove("maintenance-window")
+        )]
+    );
+    let selector = held("selector", "kubernetes.io/hostname=n1").await;
+    assert_eq!(
+        selector,
+        [(json!("NotSelected"), json!(["n2"]), remove("selector"))]
+    );
+    assert_eq!(
+        held("paused", "true").await,
+        [(json!("Paused"), both, Value::Null)]
+    );
+    // It keeps no node on the revision that is left.
+    assert_eq!(held("partition", "1").await, []);
+    let waves = r#"[{"name":"first","selector":"kubernetes.io/hostname=n1"},{"name":"field","selector":"kubernetes.io/hostname=n2","approve":"manual"}]"#;
+    let shut = (json!("WaveNotOpen"), json!(["n2"]), remove("waves"));
+    assert_eq!(held("waves", waves).await, [shut]);
+    let annotations = json!({ "apps.openyurt.io/waves": waves });
+    world
+        .patch(json!({ "metadata": { "annotations": annotations } }))
+        .await;
+    let said = world.text("undo web").await;
+    let command = remove("waves");
+    for words in [command.as_str().unwrap(), "wave field"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn there_has_to_be_something_to_go_back_to() {
     let world = CtlWorld::with_nodes(1).await;
     let error = world.error("undo web").await;

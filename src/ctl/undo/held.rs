@@ -1,0 +1,238 @@
+//! Nodes that a rollback does not reach for now, because of a wave, a window, a partition or the like.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::core::messages::rollout::RolloutView;
+use crate::core::messages::verdict::{explain, remedy};
+use crate::core::revision::RevisionFacts;
+use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
+use crate::core::settings::partition::PARTITION;
+use crate::core::settings::selector::SELECTOR;
+use crate::core::settings::waves::WAVES;
+use crate::core::{Node, PodRevision, RevisionState, Verdict, decide};
+use crate::ctl::look::Look;
+use crate::ctl::reported::ReportedRollout;
+use crate::ctl::snapshot::RolloutSnapshot;
+use crate::index::SetKey;
+
+/// Nodes that keep their pods for the same reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct HeldBack {
+    /// Their verdict; `null` where nodes may not be listed.
+    verdict: Option<&'static str>,
+    /// Their names; empty where nodes may not be listed.
+    nodes: Vec<String>,
+    /// The reason, as a sentence about the first of them.
+    message: String,
+    /// When or how that ends, as a sentence about the first of them.
+    next: String,
+    /// The command that removes the setting; `null` where `next` has it, or no setting is the reason.
+    remove: Option<String>,
+    /// Whether it is the whole DaemonSet that waits: for the end of a pause, for owners of nodes, or for a setting to be corrected.
+    #[serde(skip)]
+    pub(super) is_for_all: bool,
+}
+
+impl HeldBack {
+    /// Returns what holds back a rollback to the revision `to`, as far as the caller may look. `from`: the number of the revision that
+    /// is left.
+    pub(super) fn all(look: &Look, to: &RevisionFacts, from: Option<i64>) -> Vec<Self> {
+        match look {
+            Look::Judged(snapshot) => of_nodes(&rolled_back(snapshot, to, from)),
+            Look::Reported(reported) => of_settings(reported),
+        }
+    }
+
+    /// Its lines for a person.
+    pub(super) fn words(&self) -> String {
+        let rest = self.nodes.len().saturating_sub(1);
+        let rest = match rest {
+            0 => String::new(),
+            rest => format!(" (and {rest} more)"),
+        };
+        let remove = self.remove.as_ref();
+        let remove = remove.map_or_else(String::new, |command| {
+            format!("  To roll back without waiting: {command}\n")
+        });
+        let next = match self.next.is_empty() {
+            true => String::new(),
+            false => format!("  {}\n", self.next),
+        };
+        match self.nodes.first() {
+            Some(first) => format!(
+                "Held back: node {first}{rest} {}.\n{next}{remove}",
+                self.message
+            ),
+            None => format!("{}\n{next}{remove}", self.message),
+        }
+    }
+}
+
+/// The DaemonSet as it is judged once `to` is its current revision.
+fn rolled_back(
+    snapshot: &RolloutSnapshot,
+    to: &RevisionFacts,
+    from: Option<i64>,
+) -> RolloutSnapshot {
+    if snapshot.revision() == Some(&to.hash) {
+        return snapshot.clone();
+    }
+    let mut after = snapshot.clone();
+    let fleet = &mut after.fleet;
+    fleet.revision = RevisionState::Current(to.hash.clone());
+    fleet.behind_since = None;
+    fleet.adopted = Some(snapshot.now);
+    fleet.is_proven = true;
+    fleet.undone = from;
+    for node in &mut fleet.nodes {
+        for pod in node.pods.iter_mut() {
+            pod.revision = match pod.number == to.number {
+                true => PodRevision::Current,
+                false => PodRevision::Outdated,
+            };
+        }
+    }
+    after.plan = decide(&after.strategy, fleet, after.now);
+    if after.invalid.is_some() {
+        let verdicts = after.plan.verdicts.iter_mut();
+        let paused = verdicts.filter(|verdict| matches!(verdict, Verdict::Paused { .. }));
+        paused.for_each(|verdict| *verdict = Verdict::Invalid);
+    }
+    after
+}
+
+/// What holds back each node that would keep an outdated pod.
+fn of_nodes(snapshot: &RolloutSnapshot) -> Vec<HeldBack> {
+    let rollout = snapshot.rollout();
+    let mut groups: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+    for (position, verdict) in snapshot.plan.verdicts.iter().enumerate() {
+        let node = &snapshot.fleet.nodes[position];
+        if let Some(group) = group(verdict, node) {
+            groups.entry(group).or_default().push(position);
+        }
+    }
+    let of_group = |positions: Vec<usize>| {
+        let first = *positions.first()?;
+        let (node, verdict) = (&snapshot.fleet.nodes[first], snapshot.plan.verdicts[first]);
+        let names = positions.iter();
+        let names = names.map(|position| snapshot.fleet.nodes[*position].name.to_string());
+        Some(HeldBack {
+            verdict: Some(verdict.word()),
+            nodes: names.collect(),
+            message: explain(&rollout, first).because,
+            next: remedy(&rollout, first),
+            remove: removal(&rollout, node, verdict, &snapshot.key),
+            is_for_all: matches!(
+                verdict,
+                Verdict::Paused { .. }
+                    | Verdict::Invalid
+                    | Verdict::AwaitingOwner
+                    | Verdict::AwaitingDeletion
+            ),
+        })
+    };
+    groups.into_values().filter_map(of_group).collect()
+}
+
+/// Returns what nodes have in common that are held back for the same reason; `None` for a node that is not held back.
+fn group(verdict: &Verdict, node: &Node) -> Option<(usize, usize)> {
+    let part = match *verdict {
+        Verdict::WaveNotOpen { wave, .. } => wave,
+        Verdict::OutOfWindow { .. } => usize::from(node.window.is_some()),
+        Verdict::Paused { .. }
+        | Verdict::Partition
+        | Verdict::NotSelected
+        | Verdict::Held { .. }
+        | Verdict::Guarded(_)
+        | Verdict::AwaitingOwner
+        | Verdict::AwaitingDeletion
+        | Verdict::Invalid
+        | Verdict::UntoleratedTaint => 0,
+        _ => return None,
+    };
+    Some((verdict.index(), part))
+}
+
+/// The command that removes the setting which holds back a node.
+fn removal(
+    rollout: &RolloutView<'_>,
+    node: &Node,
+    verdict: Verdict,
+    key: &SetKey,
+) -> Option<String> {
+    let of_set = |setting| remove(key, setting, rollout.strategy.name_of(setting));
+    match verdict {
+        Verdict::Partition => Some(of_set(PARTITION)),
+        Verdict::NotSelected => Some(of_set(SELECTOR)),
+        Verdict::WaveNotOpen { .. } => Some(of_set(WAVES)),
+        Verdict::OutOfWindow { .. } if node.window.is_some() => Some(format!(
+            "kubectl annotate node {} {MAINTENANCE_WINDOW}-",
+            node.name
+        )),
+        Verdict::OutOfWindow { .. } => Some(of_set(MAINTENANCE_WINDOW)),
+        _ => None,
+    }
+}
+
+/// The command that removes a setting of the DaemonSet from its place: an annotation or the path of a field.
+fn remove(key: &SetKey, setting: &str, place: &str) -> String {
+    let (namespace, resource, name) = (&key.namespace, key.kind.resource(), &key.name);
+    if place == setting {
+        return format!("kubectl -n {namespace} annotate {resource} {name} {setting}-");
+    }
+    let nest = |inner: Value, part: &str| json!({ part: inner });
+    let patch = place.rsplit('.').fold(Value::Null, nest);
+    format!("kubectl -n {namespace} patch {resource} {name} --type=merge -p '{patch}'")
+}
+
+/// What may hold back nodes, by the settings alone.
+fn of_settings(reported: &ReportedRollout) -> Vec<HeldBack> {
+    let Some(strategy) = &reported.strategy else {
+        return Vec::new();
+    };
+    let settings = [
+        (WAVES, strategy.waves.is_some()),
+        (MAINTENANCE_WINDOW, strategy.window.is_some()),
+        (PARTITION, !strategy.partition.is_zero()),
+        (SELECTOR, strategy.selector.is_some()),
+    ];
+    let set = settings.into_iter().filter(|(_, is_set)| *is_set);
+    let held = set.map(|(setting, _)| HeldBack {
+        verdict: None,
+        nodes: Vec::new(),
+        message: format!("Nodes may be held back by {}.", strategy.place_of(setting)),
+        next: String::new(),
+        remove: Some(remove(&reported.key, setting, strategy.name_of(setting))),
+        is_for_all: false,
+    });
+    held.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::SetKind;
+
+    #[test]
+    fn a_setting_is_removed_where_it_stands() {
+        let (native, advanced) = (SetKind::Native, SetKind::Advanced);
+        let key = |kind| SetKey::of_kind(kind, "shop", "web");
+        assert_eq!(
+            remove(&key(native), WAVES, WAVES),
+            "kubectl -n shop annotate daemonset web apps.openyurt.io/waves-"
+        );
+        assert_eq!(
+            remove(
+                &key(advanced),
+                SELECTOR,
+                "spec.updateStrategy.rollingUpdate.selector"
+            ),
+            "kubectl -n shop patch daemonset.apps.kruise.io web --type=merge -p \
+             '{\"spec\":{\"updateStrategy\":{\"rollingUpdate\":{\"selector\":null}}}}'"
+        );
+    }
+}
