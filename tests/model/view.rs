@@ -157,6 +157,7 @@ impl State {
             pods,
             disrupted_at: None,
             emptied: rules.scaling.partitioned && node.down,
+            kept_away_by: None,
             had_pod: false,
             podless_since: None,
             has_images: false,

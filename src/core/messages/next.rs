@@ -47,11 +47,11 @@ pub fn remedy_repelled(
     format!("{turn} when the node loses the taint ({removes}) or the template {tolerates}.")
 }
 
-/// What a pause has to do with a remedy, to follow it; empty when none holds.
-fn after_pause(rollout: &RolloutView<'_>) -> String {
+/// What a pause has to do with the remedy that follows; empty when none holds.
+fn while_paused(rollout: &RolloutView<'_>) -> String {
     rollout.pause().map_or_else(String::new, |_| {
         format!(
-            " It is paused: nothing of that begins before yurt-ds ctl resume {}.",
+            "The rollout is paused, and a rollback starts only after yurt-ds ctl resume {}. ",
             rollout.key
         )
     })
@@ -91,19 +91,19 @@ pub(super) fn remedy_failed(rollout: &RolloutView<'_>, node: &Node, cause: Cause
         Mode::Ota | Mode::OnDelete => "If the revision is bad, ",
         Mode::AdvancedRollingUpdate => "To free it, ",
     };
-    let remedy = match cause {
-        Cause::NodeLost => format!("{lost} Repair the node, or {way_on}"),
+    let paused = while_paused(rollout);
+    match cause {
+        Cause::NodeLost => format!("{lost} {paused}Repair the node, or {way_on}"),
         Cause::Crashing => {
             format!(
-                "{slot} {to_free}{way_on}. Why it crashes: kubectl -n {namespace} logs {pod} --previous{}",
+                "{slot} {paused}{to_free}{way_on}. Why it crashes: kubectl -n {namespace} logs {pod} --previous{}",
                 newest.map_or_else(String::new, crashing)
             )
         }
         Cause::NotStarting => format!(
-            "{slot} {to_free}{way_on}. More about it: kubectl -n {namespace} describe pod {pod}"
+            "{slot} {paused}{to_free}{way_on}. More about it: kubectl -n {namespace} describe pod {pod}"
         ),
-    };
-    remedy + &after_pause(rollout)
+    }
 }
 
 /// Which of several containers crashes, as an option of kubectl logs; empty where there is but one.

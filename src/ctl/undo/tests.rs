@@ -414,3 +414,28 @@ async fn a_stopped_revision_is_undone_as_its_condition_advises_and_not_brought_b
     let next = why["next"].as_str().unwrap();
     assert!(!next.contains("undo"), "{next}");
 }
+
+/// No sentence follows the command: a reader copies the end of the line.
+#[tokio::test(start_paused = true)]
+async fn why_ends_with_its_command_while_the_rollout_is_paused() {
+    let (world, _running) = web_2_stopped().await;
+    world.text("pause web").await;
+    let status = world.json("status web").await;
+    let nodes = status["nodes"].as_array().unwrap();
+    let failed = nodes
+        .iter()
+        .find(|node| node["verdict"] == "FailedByRevision");
+    let (node, pod) = failed
+        .map(|node| {
+            (
+                node["node"].as_str().unwrap(),
+                node["pods"][0]["name"].as_str().unwrap(),
+            )
+        })
+        .unwrap();
+    let why = world.json(&format!("why web {node}")).await;
+    let next = why["next"].as_str().unwrap();
+    let resume = next.find("yurt-ds ctl resume default/web. ");
+    assert!(resume < next.find("yurt-ds ctl undo"), "{next}");
+    assert!(next.ends_with(&format!("logs {pod} --previous")), "{next}");
+}
