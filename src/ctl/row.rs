@@ -17,7 +17,8 @@ use crate::core::messages::verdict::explain;
 use crate::core::messages::{newcomers, quietly_paused, revision_word};
 use crate::core::remedy::{KRUISE_RUNS, LOOK_FOR_IT};
 use crate::core::{
-    FailureRecord, Guarded, Mode, NodeName, Note, Pause, Phase, Pod, SetKind, Verdict, instant,
+    FailureRecord, Guarded, Mode, NodeName, Note, Offline, Pause, Phase, Pod, SetKind, Verdict,
+    instant,
 };
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
@@ -30,7 +31,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
                   podCounts (null where nodes are known), targeted,
                   base (targeted nodes that take part; max-unavailable and max-surge are shares of these),
                   updated, outdated, unavailable, allowed (to be unavailable), surging (nodes with a second
-                  pod), surgeAllowed, offline, offlineOutdated, inProgress, failed, brokenBefore, failures,
+                  pod), surgeAllowed, offline (verdict Offline), offlineOutdated, inProgress, failed, brokenBefore, failures,
                   failureThreshold, guarded (FailedByRevision, ReplacedTwice, Inconclusive),
                   verdicts (nodes per word), notes,
                   nextWake (when this is judged anew although nothing changes),
@@ -104,9 +105,9 @@ pub struct SetRow {
     pub surging: Option<usize>,
     /// How many may.
     pub surge_allowed: Option<usize>,
-    /// Those that are offline.
+    /// Nodes with the verdict `Offline`.
     pub offline: Option<usize>,
-    /// Those that are offline and outdated.
+    /// Targeted nodes with that verdict that are outdated.
     pub offline_outdated: Option<usize>,
     /// Those that are online, lack an available pod and are being updated.
     pub in_progress: Option<usize>,
@@ -370,7 +371,7 @@ impl SetRow {
             allowed: Some(counts.allowed),
             surging: Some(rollout.surging()),
             surge_allowed: Some(counts.surge_allowed),
-            offline: Some(counts.offline),
+            offline: Some(counts.by_word[Verdict::Offline(Offline::NoNode).index()]),
             offline_outdated: Some(counts.offline_outdated),
             in_progress: Some(counts.in_progress.saturating_sub(rollout.next())),
             failed: Some(counts.failed),

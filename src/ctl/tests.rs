@@ -255,6 +255,24 @@ async fn offline_nodes_do_not_keep_a_rollout_from_being_complete() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn offline_is_the_number_of_nodes_with_that_verdict() {
+    let world = CtlWorld::with_nodes(2).await;
+    let offline = world.kubelets.set_offline("n2", Outage::MARKED).await;
+    offline.unwrap();
+    world.set_image("web:2").await;
+    let away = world.json("status web").await;
+    world.kubelets.set_online("n2").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    // Back, and not yet for long enough.
+    let settling = world.json("status web").await;
+    for row in [away, settling] {
+        assert_eq!(row["offline"], 1, "{row}");
+        assert_eq!(row["offlineOutdated"], 1, "{row}");
+        assert_eq!(row["verdicts"]["Offline"], 1, "{row}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn why_tells_verdict_holders_and_cure() {
     let crashing = Behaviour {
         crash_after: Some(Duration::from_secs(1)),
