@@ -73,11 +73,8 @@ impl Writer {
             ..RevisionsRead::default()
         };
         let greatest = owned.iter().map(|one| one.revision).max().unwrap_or(0);
-        let holds = |one: &k8s::ControllerRevision| {
-            let held = one.template.as_ref();
-            held.is_some_and(|held| held.fingerprint == sync.template)
-        };
-        let mut same: Vec<usize> = (0..owned.len()).filter(|at| holds(&owned[*at])).collect();
+        let same = (0..owned.len()).filter(|at| holds(&owned[*at], sync));
+        let mut same: Vec<usize> = same.collect();
         same.sort_by_key(|at| owned[*at].revision);
         match same.pop() {
             None => {
@@ -157,6 +154,15 @@ impl Writer {
         self.patch_revision(key, name(revision), &patch).await
     }
 
+    async fn read_revision(
+        &self,
+        key: &SetKey,
+        name: &str,
+    ) -> Result<k8s::ControllerRevision, WriteError> {
+        let path = k8s::ControllerRevision::url_path(&(), Some(&key.namespace));
+        read(self.client(), path, "controllerrevisions", name).await
+    }
+
     async fn patch_revision(
         &self,
         key: &SetKey,
@@ -200,6 +206,9 @@ impl Writer {
     }
 
     /// Puts the template into a new revision, with the annotations of the DaemonSet; says also `status.collisionCount`.
+    ///
+    /// A revision of that name that holds the same template, and belongs to the DaemonSet, is no collision: another controller
+    /// has just made it (Kubernetes, `snapshot`).
     async fn make_revision(
         &self,
         sync: &RevisionSync,
@@ -220,12 +229,36 @@ impl Writer {
                 Err(refusal) => refusal,
             };
             let is_taken = refusal.failure() == Some(Failure::Conflict);
-            if !is_taken || collisions - sync.collisions >= NAMES {
+            if !is_taken {
+                return Err(refusal);
+            }
+            let taken = object["metadata"]["name"].as_str().unwrap_or_default();
+            let taken = self.read_revision(&sync.key, taken).await?;
+            if is_same(sync, &taken) {
+                return match taken.revision < number {
+                    true => Ok((self.raise(&sync.key, &taken, number).await?, collisions)),
+                    false => Ok((taken, collisions)),
+                };
+            }
+            if collisions - sync.collisions >= NAMES {
                 return Err(refusal);
             }
             collisions += 1;
         }
     }
+}
+
+/// Whether a revision holds the present template.
+fn holds(revision: &k8s::ControllerRevision, sync: &RevisionSync) -> bool {
+    let held = revision.template.as_ref();
+    held.is_some_and(|held| held.fingerprint == sync.template)
+}
+
+/// Whether it holds the present template, stays, and is the DaemonSet's.
+fn is_same(sync: &RevisionSync, revision: &k8s::ControllerRevision) -> bool {
+    let mut owners = revision.metadata.owner_references.iter().flatten();
+    let is_own = owners.any(|owner| owner.controller == Some(true) && owner.uid == sync.owner.uid);
+    is_own && revision.metadata.deletion_timestamp.is_none() && holds(revision, sync)
 }
 
 fn name(revision: &k8s::ControllerRevision) -> &str {
@@ -323,7 +356,15 @@ fn hash_of(template: &str, collisions: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kube::api::DeleteParams;
+
     use super::*;
+    use crate::clock::Clock;
+    use crate::controller::lease::Leadership;
+    use crate::controller::metrics::Metrics;
+    use crate::core::names::KRUISE_VERSION;
+    use crate::index::SetKind;
+    use crate::sim::cluster::{Cluster, ClusterOptions};
 
     #[test]
     fn a_template_is_written_as_kruise_writes_it_and_says_the_same() {
@@ -341,6 +382,120 @@ mod tests {
             TemplateFingerprint::of(&written),
             TemplateFingerprint::of(&template)
         );
+    }
+
+    /// An Advanced DaemonSet on a simulated cluster, and a controller without an election.
+    struct World {
+        cluster: Cluster,
+        leadership: tokio::sync::watch::Sender<Leadership>,
+        sync: RevisionSync,
+    }
+
+    impl World {
+        async fn new() -> Self {
+            let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+            let cluster = Cluster::new(ClusterOptions {
+                advanced: true,
+                ..ClusterOptions::new(clock, 1)
+            });
+            let template = json!({
+                "metadata": { "labels": { "app": "agent" } },
+                "spec": { "containers": [{ "name": "a", "image": "a:1" }] },
+            });
+            let set = json!({
+                "apiVersion": KRUISE_VERSION, "kind": "DaemonSet",
+                "metadata": { "name": "agent", "namespace": "default" },
+                "spec": { "selector": { "matchLabels": { "app": "agent" } }, "template": template },
+            });
+            let request = requests::<k8s::AdvancedDaemonSet>("default");
+            let request = request.create(&posted(), set.to_string().into_bytes());
+            let made: Value = cluster
+                .client("user")
+                .request(request.unwrap())
+                .await
+                .unwrap();
+            let owner = DaemonSetOwner {
+                uid: made["metadata"]["uid"].as_str().unwrap().to_owned(),
+                template_generation: None,
+                template: None,
+                selector: None,
+                gates: Some(Vec::new()),
+            };
+            let (leadership, _) = tokio::sync::watch::channel(Leadership::Alone);
+            Self {
+                cluster,
+                leadership,
+                sync: RevisionSync {
+                    key: SetKey::of_kind(SetKind::Advanced, "default", "agent"),
+                    owner,
+                    template: TemplateFingerprint::of(&made["spec"]["template"]),
+                    selector: "app=agent".to_owned(),
+                    pods: BTreeMap::new(),
+                    collisions: 0,
+                },
+            }
+        }
+
+        fn writer(&self) -> Writer {
+            let client = self.cluster.client("yurt-ds-controller");
+            Writer::new(client, Metrics::new(), self.leadership.subscribe())
+        }
+
+        /// Number of attempts to create a revision under a name that was taken.
+        fn refused_names(&self) -> u64 {
+            let requests = self.cluster.requests().into_iter();
+            let refused = requests.filter(|one| {
+                (one.verb.as_str(), one.resource.as_str(), one.code)
+                    == ("create", "controllerrevisions", 409)
+            });
+            refused.map(|one| one.number).sum()
+        }
+    }
+
+    #[tokio::test]
+    async fn the_same_revision_of_another_controller_is_taken_and_is_no_collision() {
+        let world = World::new().await;
+        let (one, other) = (world.writer(), world.writer());
+        let (one, other) = tokio::join!(
+            one.sync_revisions(&world.sync),
+            other.sync_revisions(&world.sync)
+        );
+        assert_eq!(world.refused_names(), 1, "both were to make it");
+        let seen = |read: Result<RevisionsRead, WriteError>| {
+            let read = read.unwrap();
+            let names = read.revisions.iter().map(|one| name(one).to_owned());
+            (names.collect::<Vec<_>>(), read.collisions)
+        };
+        let (one, other) = (seen(one), seen(other));
+        assert_eq!(one, other);
+        assert_eq!((one.0.len(), one.1), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn a_revision_with_another_template_or_owner_is_a_collision() {
+        for (path, value) in [
+            ("/data/spec/template/spec/containers/0/image", json!("b:1")),
+            ("/metadata/ownerReferences/0/uid", json!("another")),
+        ] {
+            let world = World::new().await;
+            let made = world.writer().sync_revisions(&world.sync).await.unwrap();
+            let name = name(&made.revisions[0]).to_owned();
+            let request = requests::<k8s::ControllerRevision>("default");
+            let client = world.cluster.client("user");
+            let read = request.get(&name, &Default::default()).unwrap();
+            let mut taken: Value = client.request(read).await.unwrap();
+            let any = DeleteParams::default();
+            let gone = world.writer().delete_revision("default", &name, &any).await;
+            gone.unwrap();
+            let meta = taken["metadata"].as_object_mut().unwrap();
+            meta.retain(|key, _| ["name", "namespace", "ownerReferences"].contains(&key.as_str()));
+            // Its labels are gone, so that no list of the selector shows it.
+            *taken.pointer_mut(path).unwrap() = value;
+            let create = request.create(&posted(), taken.to_string().into_bytes());
+            let _: Value = client.request(create.unwrap()).await.unwrap();
+            let made = world.writer().sync_revisions(&world.sync).await.unwrap();
+            assert_eq!((made.revisions.len(), made.collisions), (1, 1), "{path}");
+        }
     }
 
     #[test]
