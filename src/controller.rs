@@ -55,7 +55,7 @@ use caches::CacheParts;
 use complaints::Complaints;
 use engine::{Engine, EngineParts};
 use events::Events;
-use lease::{Election, Settings};
+use lease::{Election, ElectionParts, Settings};
 use metrics::Metrics;
 use permissions::{DeniedPermission, Missing};
 use prepull::Puller;
@@ -159,21 +159,23 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     let lease_namespace = settings.namespace.clone();
     let (identity, namespace) = (settings.identity.clone(), settings.namespace.clone());
     let complaints = Complaints::default();
+    let (events, sending) =
+        events::start(client.clone(), &identity, clock.clone(), metrics.clone());
     let election = if elects {
-        Election::start(
-            client.clone(),
+        let parts = ElectionParts {
             settings,
-            clock.clone(),
-            metrics.clone(),
-            complaints.clone(),
-            readiness.clone(),
-        )
+            kinds,
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+            complaints: complaints.clone(),
+            events: events.clone(),
+            readiness: readiness.clone(),
+        };
+        Election::start(client.clone(), parts)
     } else {
         Election::alone(&metrics)
     };
     let leadership = election.leadership();
-    let (events, sending) =
-        events::start(client.clone(), &identity, clock.clone(), metrics.clone());
     let (lacking, told) = permissions::DeniedPermissions::new();
     let check = tokio::spawn(check_permissions(
         client.clone(),

@@ -1,5 +1,10 @@
 //! Which kinds of DaemonSets there are to roll out.
 
+use std::fmt;
+
+use k8s_openapi::api::coordination::v1::Lease;
+
+use crate::core::names::LEASE_KINDS;
 use crate::index::SetKind;
 
 /// Which kinds of DaemonSets are rolled out.
@@ -9,6 +14,71 @@ pub struct Kinds {
     pub native: bool,
     /// Advanced ones.
     pub advanced: bool,
+}
+
+impl Kinds {
+    /// Both kinds, the default.
+    pub const BOTH: Self = Self {
+        native: true,
+        advanced: true,
+    };
+
+    /// No kind.
+    pub const NONE: Self = Self {
+        native: false,
+        advanced: false,
+    };
+
+    /// Whether a kind is among both.
+    pub fn meets(self, other: Self) -> bool {
+        self.native && other.native || self.advanced && other.advanced
+    }
+
+    /// Returns the kinds that are not among `others`.
+    pub fn without(self, others: Self) -> Self {
+        Self {
+            native: self.native && !others.native,
+            advanced: self.advanced && !others.advanced,
+        }
+    }
+
+    /// Returns the kinds that are in either.
+    pub fn with(self, others: Self) -> Self {
+        Self {
+            native: self.native || others.native,
+            advanced: self.advanced || others.advanced,
+        }
+    }
+
+    /// Whether this kind is among them.
+    pub fn contains(self, kind: SetKind) -> bool {
+        match kind {
+            SetKind::Native => self.native,
+            SetKind::Advanced => self.advanced,
+        }
+    }
+
+    /// The kinds that the holder of a Lease serves; `None`: an older version holds it, which does not say so.
+    pub fn of_lease(lease: &Lease) -> Option<Self> {
+        let annotations = lease.metadata.annotations.as_ref()?;
+        let kinds: Vec<&str> = annotations.get(LEASE_KINDS)?.split(',').collect();
+        Some(Self {
+            native: kinds.contains(&word(SetKind::Native)),
+            advanced: kinds.contains(&word(SetKind::Advanced)),
+        })
+    }
+}
+
+/// As `--controllers` takes them.
+impl fmt::Display for Kinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds = [SetKind::Native, SetKind::Advanced].into_iter();
+        let words: Vec<&str> = kinds
+            .filter(|kind| self.contains(*kind))
+            .map(word)
+            .collect();
+        f.write_str(&words.join(","))
+    }
 }
 
 /// That kind alone.
@@ -21,10 +91,38 @@ impl From<SetKind> for Kinds {
     }
 }
 
+/// The word for a kind in `--controllers`.
+pub(super) fn word(kind: SetKind) -> &'static str {
+    match kind {
+        SetKind::Native => "native",
+        SetKind::Advanced => "advanced",
+    }
+}
+
 /// What is waited for at the start, by the kind of DaemonSets.
 pub(super) fn resource_of(kind: SetKind) -> &'static str {
     match kind {
         SetKind::Native => "daemonsets",
         SetKind::Advanced => "daemonsets.apps.kruise.io",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_kinds_on_a_lease_are_those_that_were_written() {
+        let lease = |kinds: &str| {
+            let meta = json!({ "metadata": { "annotations": { LEASE_KINDS: kinds } } });
+            serde_json::from_value::<Lease>(meta).unwrap()
+        };
+        let alone = [SetKind::Native, SetKind::Advanced].map(Kinds::from);
+        for kinds in alone.into_iter().chain([Kinds::BOTH]) {
+            assert_eq!(Kinds::of_lease(&lease(&kinds.to_string())), Some(kinds));
+        }
+        assert_eq!(Kinds::of_lease(&Lease::default()), None);
     }
 }

@@ -14,11 +14,14 @@
 //!   `until`, and begins again with the next renewal. A wall clock that goes back prolongs nothing: both clocks have to agree.
 //! - A replica stands for election once its caches are complete, and goes on leading afterwards.
 //! - Another replica's clock is never read: a Lease has expired when it was *seen* unchanged for its duration.
+//! - Of several installations with Leases in several namespaces, the one with the oldest Lease acts ([`others`]).
 //! - Every request has a deadline. Leadership ends at `until` even while one of them hangs.
 //!
 //! # Caveats
 //! A write that is on its way at `until` may still arrive; `client::WRITE_DEADLINE` keeps it inside the 5 s margin, and
 //! UID preconditions make a late delete harmless.
+
+mod others;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,12 +38,15 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{info, warn};
 
 use super::complaints::Complaints;
+use super::events::{Events, Severity, Subject};
+use super::kinds::Kinds;
 use super::metrics::Metrics;
 use crate::clock::Clock;
 use crate::core::names;
 use crate::k8s::client::{CallError, Failure, within};
 use crate::serve::ReadinessHandle;
 use crate::shutdown::{self, Shutdown};
+use others::OtherInstallations;
 
 /// The longest that one request may take.
 const CALL_DEADLINE: Duration = Duration::from_secs(3);
@@ -54,6 +60,11 @@ const LATE: &str = "the Lease was not renewed in time";
 const LEASES: &str = "leases";
 /// Another holder's duration is believed up to here; beyond, ours counts.
 const LONGEST: Duration = Duration::from_secs(3600);
+
+/// Reason of the Event about a second installation.
+const SECOND_INSTALLATION: &str = "SecondInstallation";
+/// Reason of a standby that leaves the work to another installation.
+const YOUNGER: &str = "an older installation serves the same DaemonSets";
 
 /// Whether this replica may write.
 #[derive(Clone, Debug)]
@@ -147,6 +158,25 @@ impl Settings {
     }
 }
 
+/// What an election works with.
+#[derive(Debug)]
+pub struct ElectionParts {
+    /// How leadership is shared.
+    pub settings: Settings,
+    /// The kinds of DaemonSets that this process serves.
+    pub kinds: Kinds,
+    /// Where time comes from.
+    pub clock: Clock,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Where failed requests are reported.
+    pub complaints: Complaints,
+    /// Where Events about the Lease are sent.
+    pub events: Events,
+    /// What `/ready` waits for.
+    pub readiness: ReadinessHandle,
+}
+
 /// The election, running in the background.
 #[derive(Debug)]
 pub struct Election {
@@ -157,29 +187,21 @@ pub struct Election {
 
 impl Election {
     /// Stands for election from the moment at which everything that `readiness` waits for is there.
-    pub fn start(
-        client: Client,
-        settings: Settings,
-        clock: Clock,
-        metrics: Arc<Metrics>,
-        complaints: Complaints,
-        readiness: ReadinessHandle,
-    ) -> Self {
+    pub fn start(client: Client, parts: ElectionParts) -> Self {
         let (sender, leadership) = watch::channel(Leadership::Standby);
         let (end, ended) = shutdown::channel();
+        let namespace = &parts.settings.namespace;
         let candidate = Candidate {
-            api: Api::namespaced(client, &settings.namespace),
-            settings,
-            clock,
-            metrics,
-            complaints,
+            api: Api::namespaced(client.clone(), namespace),
+            others: OtherInstallations::new(client, namespace, parts.kinds),
+            parts,
             leadership: sender,
             seen: None,
         };
         Self {
             leadership,
             end,
-            task: tokio::spawn(candidate.run(readiness, ended)),
+            task: tokio::spawn(candidate.run(ended)),
         }
     }
 
@@ -214,10 +236,8 @@ impl Election {
 /// A replica that stands for election.
 struct Candidate {
     api: Api<Lease>,
-    settings: Settings,
-    clock: Clock,
-    metrics: Arc<Metrics>,
-    complaints: Complaints,
+    others: OtherInstallations,
+    parts: ElectionParts,
     leadership: watch::Sender<Leadership>,
     /// The Lease of another holder as it was last seen.
     seen: Option<ObservedLease>,
@@ -230,6 +250,17 @@ struct LeaseRecord {
     renewed: Option<MicroTime>,
     acquired: Option<MicroTime>,
     transitions: Option<i32>,
+}
+
+impl LeaseRecord {
+    fn of(spec: LeaseSpec) -> Self {
+        Self {
+            holder: spec.holder_identity.unwrap_or_default(),
+            renewed: spec.renew_time,
+            acquired: spec.acquire_time,
+            transitions: spec.lease_transitions,
+        }
+    }
 }
 
 /// Another's Lease, as seen from here.
@@ -252,7 +283,8 @@ enum Attempt {
 }
 
 impl Candidate {
-    async fn run(mut self, readiness: ReadinessHandle, mut end: Shutdown) {
+    async fn run(mut self, mut end: Shutdown) {
+        let readiness = self.parts.readiness.clone();
         tokio::select! {
             () = readiness.ready() => {}
             () = end.requested() => return,
@@ -265,34 +297,41 @@ impl Candidate {
                 () = end.requested() => break,
             }
             let began = Instant::now();
-            let wall = WallDeadline::after(&self.clock, self.settings.renew_deadline);
+            let (deadline, every) = (
+                self.parts.settings.renew_deadline,
+                self.parts.settings.renew_every,
+            );
+            let wall = WallDeadline::after(&self.parts.clock, deadline);
             // The end is not waited for here: a renewal is short, and the Lease may have become ours.
             next = match self.attempt(held.take()).await {
                 Ok(Attempt::Held(lease)) => {
                     held = Some(lease);
-                    let until = began + self.settings.renew_deadline;
+                    if !self.leads() {
+                        self.check_others().await;
+                    }
+                    let until = began + deadline;
                     let renewed = Leadership::Leader { until, wall };
-                    if renewed.may_write() {
+                    if self.others.rivals().older.is_some() {
+                        self.stand_by(YOUNGER);
+                        began + every
+                    } else if renewed.may_write() {
                         self.lead(renewed);
-                        began + self.settings.renew_every
+                        self.check_others().await; // a slow answer must not delay the renewal
+                        began + every
                     } else {
                         self.stand_by(LATE);
                         Instant::now()
                     }
                 }
                 Ok(Attempt::Others { expires }) => {
-                    self.complaints.answered(LEASES);
+                    self.parts.complaints.answered(LEASES);
                     self.stand_by("the Lease is held by another replica");
-                    expires.min(began + self.settings.renew_every)
+                    expires.min(began + every)
                 }
                 Ok(Attempt::Lost) => began + RETRY,
                 Err(error) => {
                     self.report(&error);
-                    let pause = if self.leads() {
-                        RETRY
-                    } else {
-                        self.settings.renew_every
-                    };
+                    let pause = if self.leads() { RETRY } else { every };
                     Instant::now() + pause
                 }
             };
@@ -335,7 +374,7 @@ impl Candidate {
             return result;
         }
         self.stand_by(LATE);
-        Err(CallError::TimedOut(self.settings.renew_deadline))
+        Err(CallError::TimedOut(self.parts.settings.renew_deadline))
     }
 
     /// Renews what is held, or takes what is free.
@@ -372,30 +411,22 @@ impl Candidate {
     /// When another's Lease has expired as far as was seen; `None` when it is ours or free.
     fn expires(&mut self, lease: &Lease) -> Option<Instant> {
         let spec = lease.spec.clone().unwrap_or_default();
-        let holder = spec.holder_identity.unwrap_or_default();
-        if holder.is_empty() || holder == self.settings.identity {
+        let lasts = lasts(&spec).unwrap_or(self.parts.settings.duration);
+        let sign = LeaseRecord::of(spec);
+        if sign.holder.is_empty() || sign.holder == self.parts.settings.identity {
             self.seen = None;
             return None;
         }
-        let sign = LeaseRecord {
-            holder,
-            renewed: spec.renew_time,
-            acquired: spec.acquire_time,
-            transitions: spec.lease_transitions,
-        };
         let is_known = |seen: &ObservedLease| seen.sign.holder == sign.holder;
         if !self.seen.as_ref().is_some_and(is_known) {
-            let namespace = &self.settings.namespace;
+            let namespace = &self.parts.settings.namespace;
             info!(holder = %sign.holder, %namespace, "Another replica holds the Lease, and is waited for");
         }
         let since = match &self.seen {
             Some(seen) if seen.sign == sign => seen.since,
             _ => Instant::now(),
         };
-        let theirs = spec.lease_duration_seconds.unwrap_or_default();
-        let theirs = Duration::from_secs(u64::try_from(theirs).unwrap_or_default());
-        let odd = theirs.is_zero() || theirs > LONGEST;
-        let expires = since + if odd { self.settings.duration } else { theirs };
+        let expires = since + lasts;
         self.seen = Some(ObservedLease {
             sign,
             since,
@@ -411,22 +442,24 @@ impl Candidate {
 
     /// The Lease as ours, from what is there.
     fn claim(&self, present: Option<Lease>) -> Lease {
-        let now = MicroTime(self.clock.now());
+        let now = MicroTime(self.parts.clock.now());
         let mut lease = present.unwrap_or_default();
         lease.metadata.name = Some(names::LEASE.to_owned());
-        lease.metadata.namespace = Some(self.settings.namespace.clone());
+        lease.metadata.namespace = Some(self.parts.settings.namespace.clone());
         lease.metadata.managed_fields = None;
+        let annotations = lease.metadata.annotations.get_or_insert_default();
+        annotations.insert(names::LEASE_KINDS.to_owned(), self.parts.kinds.to_string());
         let spec = lease.spec.get_or_insert_default();
         let holder = spec.holder_identity.as_deref().unwrap_or_default();
-        if holder != self.settings.identity {
+        if holder != self.parts.settings.identity {
             let transitions = spec
                 .lease_transitions
                 .map_or(0, |before| before.saturating_add(1));
             spec.lease_transitions = Some(transitions.max(0));
             spec.acquire_time = Some(now.clone());
-            spec.holder_identity = Some(self.settings.identity.clone());
+            spec.holder_identity = Some(self.parts.settings.identity.clone());
         }
-        let seconds = self.settings.duration.as_secs();
+        let seconds = self.parts.settings.duration.as_secs();
         spec.lease_duration_seconds = i32::try_from(seconds).ok();
         spec.renew_time = Some(now);
         lease
@@ -434,26 +467,52 @@ impl Candidate {
 
     fn lead(&mut self, renewed: Leadership) {
         if !self.leads() {
-            info!(identity = %self.settings.identity, "Leading");
+            info!(identity = %self.parts.settings.identity, "Leading");
         }
-        self.complaints.answered(LEASES);
+        self.parts.complaints.answered(LEASES);
         self.leadership.send_replace(renewed);
-        self.metrics.leader(true);
-        self.metrics.lease_renewed(self.clock.now().as_second());
+        self.parts.metrics.leader(true);
+        let now = self.parts.clock.now();
+        self.parts.metrics.lease_renewed(now.as_second());
+    }
+
+    /// Looks for other installations, and reports a change.
+    async fn check_others(&mut self) {
+        match self.others.check().await {
+            Ok(false) => return,
+            Ok(true) => {}
+            Err(error) if error.failure() == Failure::Forbidden => return, // reported as a missing permission
+            Err(error) => return self.report(&error),
+        }
+        let rivals = self.others.rivals();
+        self.parts.metrics.other_installations(rivals.count());
+        match rivals.message() {
+            Some(message) => self.warn_on_lease(SECOND_INSTALLATION, &message),
+            None => info!("No other installation serves the same DaemonSets any more"),
+        }
+    }
+
+    /// Reports something about the Lease in the log and in an Event.
+    fn warn_on_lease(&self, reason: &'static str, message: &str) {
+        warn!(message, "{reason}");
+        let about = Subject::lease(&self.parts.settings.namespace);
+        self.parts
+            .events
+            .publish(&about, Severity::Warning, reason, message);
     }
 
     fn stand_by(&self, why: &'static str) {
         if self.leads() {
             warn!(why, "Not leading any more");
             self.leadership.send_replace(Leadership::Standby);
-            self.metrics.leader(false);
+            self.parts.metrics.leader(false);
         }
     }
 
     fn report(&self, error: &CallError) {
-        let (namespace, name) = (&self.settings.namespace, names::LEASE);
+        let (namespace, name) = (&self.parts.settings.namespace, names::LEASE);
         let text = format!("cannot read or renew the Lease {namespace}/{name}: {error}");
-        self.complaints.failed(LEASES, error.failure(), &text);
+        self.parts.complaints.failed(LEASES, error.failure(), &text);
     }
 
     /// Empties the Lease, if it is ours, so that the next replica can take it at once.
@@ -462,7 +521,7 @@ impl Candidate {
             return;
         }
         self.leadership.send_replace(Leadership::Standby);
-        self.metrics.leader(false);
+        self.parts.metrics.leader(false);
         if let Err(error) = within(CALL_DEADLINE, self.empty()).await {
             self.report(&error);
         } else {
@@ -474,9 +533,9 @@ impl Candidate {
         let Some(mut lease) = self.api.get_opt(names::LEASE).await? else {
             return Ok(());
         };
-        let now = MicroTime(self.clock.now());
+        let now = MicroTime(self.parts.clock.now());
         let spec = lease.spec.get_or_insert_default();
-        if spec.holder_identity.as_deref() != Some(&self.settings.identity) {
+        if spec.holder_identity.as_deref() != Some(&self.parts.settings.identity) {
             return Ok(());
         }
         *spec = LeaseSpec {
@@ -494,6 +553,13 @@ impl Candidate {
             .await
             .map(drop)
     }
+}
+
+/// How long a Lease lasts by what stands in it; `None`: nothing that can be believed.
+fn lasts(spec: &LeaseSpec) -> Option<Duration> {
+    let seconds = u64::try_from(spec.lease_duration_seconds?).ok()?;
+    let lasts = Duration::from_secs(seconds);
+    (!lasts.is_zero() && lasts <= LONGEST).then_some(lasts)
 }
 
 #[cfg(test)]

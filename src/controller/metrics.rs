@@ -122,6 +122,7 @@ pub struct Metrics {
     task_failures: Counter,
     leader: Gauge,
     lease_transitions: Counter,
+    other_installations: Gauge,
     lease_age: Gauge,
     watch_ages: WatchAges,
     unreadable: Family<UnreadableLabels, Gauge>,
@@ -186,6 +187,11 @@ impl Metrics {
                 "Requests that ended by a mistake of ours",
             ),
             leader: gauge(r, "leader", "1: this replica writes"),
+            other_installations: gauge(
+                r,
+                "other_installations",
+                "Other active installations that serve the same kinds of DaemonSets",
+            ),
             lease_transitions: counter(
                 r,
                 "lease_transitions",
@@ -346,6 +352,11 @@ impl Metrics {
         if self.leader.set(i64::from(leader)) != i64::from(leader) {
             self.lease_transitions.inc();
         }
+    }
+
+    /// Number of other active installations that serve the same kinds of DaemonSets.
+    pub fn other_installations(&self, count: usize) {
+        self.other_installations.set(number(count));
     }
 
     /// The Lease was renewed at that Unix time.
@@ -535,6 +546,7 @@ mod tests {
         metrics.leader(true);
         metrics.image_pulls_under_way(2);
         metrics.image_pulled(false);
+        metrics.other_installations(1);
         let page = metrics.encode();
         for line in [
             r#"yurt_ds_api_writes_total{verb="delete",resource="pods",outcome="ok"} 1"#,
@@ -552,6 +564,7 @@ mod tests {
             r#"yurt_ds_image_pull_results_total{outcome="failed"} 1"#,
             "yurt_ds_lease_transitions_total 1",
             "yurt_ds_build_info{version=",
+            "yurt_ds_other_installations 1",
         ] {
             assert!(page.contains(line), "{line} is not in {page}");
         }

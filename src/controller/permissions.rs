@@ -70,9 +70,11 @@ pub const NEEDED: [Permission; 20] = [
 ];
 
 /// What the election adds.
-pub const NEEDED_FOR_ELECTION: [Permission; 2] = [
+pub const NEEDED_FOR_ELECTION: [Permission; 3] = [
     lease(PermissionScope::Lease, "get"),
     lease(PermissionScope::Lease, "update"),
+    // Whether another installation serves the same DaemonSets.
+    lease(PermissionScope::AnyLease, "list"),
 ];
 
 /// Rights that a feature adds to the base.
@@ -233,7 +235,9 @@ pub async fn missing(
             missing.always.push(permission);
         }
     }
-    let is_of_election = |permission: &Permission| permission.scope != PermissionScope::Cluster;
+    let is_of_election = |permission: &Permission| {
+        [PermissionScope::LeaseNamespace, PermissionScope::Lease].contains(&permission.scope)
+    };
     if missing.always.iter().any(is_of_election) {
         warn!(
             namespace = lease_namespace,

@@ -115,6 +115,8 @@ pub const CONTROLLER: &str = "yurt-ds-controller";
 pub const OTA_SERVER: &str = "yurt-ds-ota-server";
 /// Name of the Lease that the replicas of the controller share.
 pub const LEASE: &str = "yurt-ds-controller";
+/// Annotation of the Lease: the kinds of DaemonSets that its holder rolls out, as `--controllers` takes them.
+pub const LEASE_KINDS: &str = "apps.openyurt.io/controllers";
 
 /// Node annotations of which one makes a node autonomous: its pods are not marked not ready while it is offline
 /// (OpenYurt). The first two count with the value `true`, the last with any.

@@ -15,6 +15,8 @@ pub enum PermissionScope {
     LeaseNamespace,
     /// The Lease itself.
     Lease,
+    /// Leases of that name in all namespaces.
+    AnyLease,
     /// The Lease of Kruise's manager.
     KruiseLease,
 }
@@ -86,6 +88,7 @@ impl Permission {
             PermissionScope::Cluster => (None, None),
             PermissionScope::LeaseNamespace => (Some(lease_namespace), None),
             PermissionScope::Lease => (Some(lease_namespace), Some(names::LEASE)),
+            PermissionScope::AnyLease => (None, Some(names::LEASE)),
             PermissionScope::KruiseLease => {
                 let (namespace, name) = names::KRUISE_LEASE;
                 (Some(namespace), Some(name))
@@ -160,6 +163,9 @@ pub(crate) mod testing {
                 (scope, []) => scope,
                 (PermissionScope::LeaseNamespace, [name]) if name == names::LEASE => {
                     PermissionScope::Lease
+                }
+                (PermissionScope::Cluster, [name]) if name == names::LEASE => {
+                    PermissionScope::AnyLease
                 }
                 (PermissionScope::Cluster, [name]) if name == names::KRUISE_LEASE.1 => {
                     PermissionScope::KruiseLease

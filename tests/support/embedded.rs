@@ -211,13 +211,23 @@ struct Replica {
 
 /// Starts a replica of the controller. Its user agent ends with its identity, so that one can be cut off alone.
 fn replica(cluster: &Cluster, clock: &Clock, identity: &str, elects: bool) -> Replica {
+    replica_of(LEASE_NAMESPACE, (cluster, clock), identity, elects)
+}
+
+/// The same of the installation in `namespace`.
+fn replica_of(
+    namespace: &str,
+    (cluster, clock): (&Cluster, &Clock),
+    identity: &str,
+    elects: bool,
+) -> Replica {
     let (end, shutdown) = shutdown::channel();
     let metrics = Metrics::new();
     let config = ControllerConfig {
         client: cluster.client(&format!("{} {identity}", Role::Controller.user_agent())),
         clock: clock.clone(),
         settings: Settings {
-            namespace: LEASE_NAMESPACE.into(),
+            namespace: namespace.into(),
             identity: identity.into(),
             duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
@@ -403,6 +413,13 @@ impl Backend for Embedded {
             let elected = replica(&self.cluster, &self.clock, identity, true);
             replicas.insert(identity.to_owned(), elected);
         }
+        Ok(())
+    }
+
+    fn second_installation(&self) -> anyhow::Result<()> {
+        let world = (&self.cluster, &self.clock);
+        let second = replica_of("default", world, "second", true);
+        lock(&self.replicas).insert("second".to_owned(), second);
         Ok(())
     }
 

@@ -74,6 +74,10 @@ pub(crate) trait Backend: Send + Sync {
     fn kill_at(&self, number: usize, moment: Moment) -> anyhow::Result<()>;
     /// From now on two replicas of the controller compete for the Lease.
     fn two_replicas(&self) -> anyhow::Result<()>;
+    /// Starts an installation of the controller with a Lease in another namespace, in addition to the one that runs.
+    fn second_installation(&self) -> anyhow::Result<()> {
+        anyhow::bail!("the manifests grant a Lease in one namespace")
+    }
     /// Kills the replica of this identity.
     fn kill(&self, identity: &str) -> anyhow::Result<()>;
     /// Where the Lease is.

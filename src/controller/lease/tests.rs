@@ -1,6 +1,7 @@
 //! Elections in paused time, against a Lease in memory.
 
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -10,11 +11,17 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::index::SetKind;
 
-/// An API server that has one Lease.
+/// An API server that has one Lease, and those of other installations.
 #[derive(Default)]
 struct Server {
     lease: Mutex<Option<Value>>,
+    others: Mutex<Vec<Value>>,
+    /// Whether Leases of all namespaces may be listed.
+    refuses_lists: AtomicBool,
+    /// Reasons of Events.
+    events: Mutex<Vec<String>>,
     log: Mutex<Vec<String>>,
     /// Replicas that get no answer.
     cut_off: Mutex<Vec<&'static str>>,
@@ -28,18 +35,71 @@ impl Server {
             async move {
                 let (head, body) = request.into_parts();
                 let body = body.collect().await.map(|all| all.to_bytes());
-                let body = serde_json::from_slice(&body.unwrap_or_default()).unwrap_or_default();
+                let body = body.unwrap_or_default();
+                let body: Value = serde_json::from_slice(&body).unwrap_or_default();
                 if lock(&server.cut_off).contains(&replica) {
                     std::future::pending::<()>().await;
                 }
-                lock(&server.log).push(format!("{replica} {}", head.method));
-                let (code, body) = server.answer(&head.method, body);
+                let (code, body) = match head.uri.path() {
+                    "/apis/coordination.k8s.io/v1/leases" => server.list(replica),
+                    path if path.ends_with("/events") => {
+                        let reason = body["reason"].as_str().unwrap_or_default();
+                        lock(&server.events).push(reason.to_owned());
+                        (201, body)
+                    }
+                    _ => {
+                        lock(&server.log).push(format!("{replica} {}", head.method));
+                        server.answer(&head.method, body)
+                    }
+                };
                 let body = Full::new(Bytes::from(body.to_string()));
                 let response = Response::builder().status(code).body(body);
                 Ok::<_, Infallible>(response.expect("a response"))
             }
         });
         Client::new(service, "default")
+    }
+
+    fn list(&self, replica: &str) -> (u16, Value) {
+        lock(&self.log).push(format!("{replica} LIST"));
+        if self.refuses_lists.load(Ordering::Relaxed) {
+            let status =
+                json!({"status": "Failure", "code": 403, "reason": "Forbidden", "message": ""});
+            return (403, status);
+        }
+        let own = lock(&self.lease).clone();
+        let leases: Vec<Value> = own.into_iter().chain(lock(&self.others).clone()).collect();
+        let list = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "LeaseList", "metadata": {}, "items": leases});
+        (200, list)
+    }
+
+    /// The holder of another installation's Lease, which was created in that year, renews it; `kinds`: which it serves.
+    fn renew(&self, namespace: &str, year: u32, kinds: Option<&str>) {
+        let mut others = lock(&self.others);
+        let renewals = others
+            .iter()
+            .filter_map(|lease| lease["spec"]["leaseTransitions"].as_i64());
+        let next = renewals.max().unwrap_or_default() + 1;
+        others.retain(|lease| lease["metadata"]["namespace"] != namespace);
+        others.push(json!({
+            "metadata": {
+                "name": names::LEASE, "namespace": namespace, "creationTimestamp": format!("{year}-01-01T00:00:00Z"),
+                "annotations": kinds.map(|kinds| json!({ names::LEASE_KINDS: kinds })),
+            },
+            "spec": {"holderIdentity": "z", "leaseDurationSeconds": 15, "leaseTransitions": next},
+        }));
+    }
+
+    /// It does so for that many seconds.
+    async fn renews(&self, namespace: &str, year: u32, kinds: Option<&str>, for_seconds: u64) {
+        for _ in 0..for_seconds / 5 {
+            self.renew(namespace, year, kinds);
+            pass(5).await;
+        }
+    }
+
+    fn events(&self) -> Vec<String> {
+        lock(&self.events).clone()
     }
 
     fn answer(&self, method: &Method, mut body: Value) -> (u16, Value) {
@@ -64,6 +124,7 @@ impl Server {
                 let version = version.and_then(|text| text.as_str()?.parse::<u64>().ok());
                 let next = version.unwrap_or_default() + 1;
                 body["metadata"]["resourceVersion"] = json!(next.to_string());
+                body["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
                 *lease = Some(body.clone());
                 (200, body)
             }
@@ -83,7 +144,13 @@ impl Server {
     }
 
     fn requests(&self) -> usize {
-        lock(&self.log).len()
+        let lists = self.lists();
+        lock(&self.log).len() - lists
+    }
+
+    fn lists(&self) -> usize {
+        let log = lock(&self.log);
+        log.iter().filter(|line| line.ends_with("LIST")).count()
     }
 }
 
@@ -116,14 +183,28 @@ fn start_with(
     clock: Clock,
     readiness: ReadinessHandle,
 ) -> Election {
-    Election::start(
-        server.client(replica),
-        settings(replica),
+    start_for(Kinds::BOTH, (server, replica), clock, readiness)
+}
+
+fn start_for(
+    kinds: Kinds,
+    (server, replica): (&Arc<Server>, &'static str),
+    clock: Clock,
+    readiness: ReadinessHandle,
+) -> Election {
+    let (client, metrics) = (server.client(replica), Metrics::new());
+    let (events, _sending) =
+        crate::controller::events::start(client.clone(), replica, clock.clone(), metrics.clone());
+    let parts = ElectionParts {
+        settings: settings(replica),
+        kinds,
         clock,
-        Metrics::new(),
-        Complaints::default(),
+        metrics,
+        complaints: Complaints::default(),
+        events,
         readiness,
-    )
+    };
+    Election::start(client, parts)
 }
 
 fn clock() -> Clock {
@@ -208,6 +289,72 @@ async fn a_leader_renews_with_one_request_in_five_seconds_and_others_look_as_oft
     pass(100).await;
     assert_eq!(server.requests() - before, 40);
     assert!(writes(&a) && !writes(&b));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_looks_for_other_installations_every_half_minute() {
+    let server = Arc::new(Server::default());
+    let (_a, _b) = (start(&server, "a"), start(&server, "b"));
+    pass(20).await;
+    let before = server.lists();
+    pass(300).await;
+    assert_eq!(server.lists() - before, 10);
+    assert_eq!(server.events(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_younger_installation_never_acts_while_an_older_one_is_active() {
+    let server = Arc::new(Server::default());
+    server.renew("older", 2025, None);
+    let a = start(&server, "a");
+    for _ in 0..40 {
+        server.renews("older", 2025, None, 5).await;
+        assert!(!writes(&a));
+    }
+    assert_eq!(server.holder(), "a");
+    assert_eq!(server.events(), [SECOND_INSTALLATION]);
+    // The older one is gone.
+    pass(30).await;
+    assert!(writes(&a));
+    // It comes back.
+    server.renews("older", 2025, None, 40).await;
+    assert!(!writes(&a));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_installation_acts_on_and_reports_the_younger_one() {
+    let server = Arc::new(Server::default());
+    let a = start(&server, "a");
+    pass(6).await;
+    for _ in 0..40 {
+        server.renews("younger", 2027, None, 5).await;
+        assert!(writes(&a));
+    }
+    assert_eq!(server.events(), [SECOND_INSTALLATION]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn installations_for_different_kinds_and_those_that_cannot_be_seen_act() {
+    let server = Arc::new(Server::default());
+    let a = start_for(
+        SetKind::Native.into(),
+        (&server, "a"),
+        clock(),
+        ReadinessHandle::default(),
+    );
+    server.renews("older", 2025, Some("advanced"), 60).await;
+    assert!(writes(&a));
+    assert_eq!(server.events(), Vec::<String>::new());
+    server
+        .renews("older", 2025, Some("native,advanced"), 60)
+        .await;
+    assert!(!writes(&a));
+    let server = Arc::new(Server::default());
+    server.refuses_lists.store(true, Ordering::Relaxed);
+    server.renew("older", 2025, None);
+    let a = start(&server, "a");
+    pass(6).await;
+    assert!(writes(&a));
 }
 
 #[tokio::test(start_paused = true)]
