@@ -183,7 +183,8 @@ pub struct LeaseArgs {
         value_name = "BOOL"
     )]
     pub leader_elect: bool,
-    /// Namespace of the Lease [default: the namespace of the pod, or of the kubeconfig's context]
+    /// Namespace of the Lease [default: the namespace of the pod, or of the kubeconfig's context]; controllers with different
+    /// --controllers need different ones
     #[arg(long, env = "YURT_DS_LEASE_NAMESPACE", value_name = "NAMESPACE")]
     pub lease_namespace: Option<String>,
     /// How long after the last sign of the leader another replica takes over

@@ -15,6 +15,8 @@
 //! - A replica stands for election once its caches are complete, and goes on leading afterwards.
 //! - Another replica's clock is never read: a Lease has expired when it was *seen* unchanged for its duration.
 //! - Of several installations with Leases in several namespaces, the one with the oldest Lease acts ([`others`]).
+//! - The annotation [`LEASE_KINDS`](names::LEASE_KINDS) says which kinds of DaemonSets the holder serves. A replica that is to serve another
+//!   kind reports that nothing does.
 //! - Every request has a deadline. Leadership ends at `until` even while one of them hangs.
 //!
 //! # Caveats
@@ -61,6 +63,11 @@ const LEASES: &str = "leases";
 /// Another holder's duration is believed up to here; beyond, ours counts.
 const LONGEST: Duration = Duration::from_secs(3600);
 
+/// Time after which a kind of DaemonSets counts as not served: in a rolling update of the controller, replicas with other
+/// `--controllers` are there for a moment.
+const UNSERVED_AFTER: Duration = Duration::from_secs(120);
+/// Reason of the Event about such a kind.
+const NOT_SERVED: &str = "NotServed";
 /// Reason of the Event about a second installation.
 const SECOND_INSTALLATION: &str = "SecondInstallation";
 /// Reason of a standby that leaves the work to another installation.
@@ -197,6 +204,7 @@ impl Election {
             parts,
             leadership: sender,
             seen: None,
+            unserved: Unserved::default(),
         };
         Self {
             leadership,
@@ -241,6 +249,16 @@ struct Candidate {
     leadership: watch::Sender<Leadership>,
     /// The Lease of another holder as it was last seen.
     seen: Option<ObservedLease>,
+    unserved: Unserved,
+}
+
+/// Kinds that this process is to serve, and the holder of the Lease does not.
+#[derive(Default)]
+struct Unserved {
+    /// What `/ready` waits for while that is reported.
+    awaited: Option<String>,
+    /// Since when there is such a kind.
+    since: Option<Instant>,
 }
 
 /// What a holder changes when it renews.
@@ -306,6 +324,7 @@ impl Candidate {
             next = match self.attempt(held.take()).await {
                 Ok(Attempt::Held(lease)) => {
                     held = Some(lease);
+                    self.note_unserved(None);
                     if !self.leads() {
                         self.check_others().await;
                     }
@@ -417,11 +436,13 @@ impl Candidate {
             self.seen = None;
             return None;
         }
+        let kinds = Kinds::of_lease(lease);
         let is_known = |seen: &ObservedLease| seen.sign.holder == sign.holder;
         if !self.seen.as_ref().is_some_and(is_known) {
             let namespace = &self.parts.settings.namespace;
             info!(holder = %sign.holder, %namespace, "Another replica holds the Lease, and is waited for");
         }
+        self.note_unserved(kinds);
         let since = match &self.seen {
             Some(seen) if seen.sign == sign => seen.since,
             _ => Instant::now(),
@@ -490,6 +511,35 @@ impl Candidate {
             Some(message) => self.warn_on_lease(SECOND_INSTALLATION, &message),
             None => info!("No other installation serves the same DaemonSets any more"),
         }
+    }
+
+    /// Notes which kinds the holder of the Lease serves (`None`: all, or not known), and reports the ones of this process that are
+    /// missing for a while.
+    fn note_unserved(&mut self, holder: Option<Kinds>) {
+        let missing = holder.map(|holder| self.parts.kinds.without(holder));
+        let Some(missing) = missing.filter(|missing| *missing != Kinds::NONE) else {
+            self.unserved.since = None;
+            if let Some(awaited) = self.unserved.awaited.take() {
+                self.parts.readiness.done(&awaited);
+                self.parts.metrics.unserved(None);
+            }
+            return;
+        };
+        let since = *self.unserved.since.get_or_insert_with(Instant::now);
+        if since.elapsed() < UNSERVED_AFTER || self.unserved.awaited.is_some() {
+            return;
+        }
+        let namespace = &self.parts.settings.namespace;
+        let message = format!(
+            "No controller serves {missing} DaemonSets: the holder of the Lease {namespace}/{} runs with other --controllers. Give all \
+             replicas the same --controllers, or give this one a --lease-namespace of its own.",
+            names::LEASE
+        );
+        self.warn_on_lease(NOT_SERVED, &message);
+        let awaited = format!("a Lease for {missing} DaemonSets");
+        self.parts.readiness.wait_for(&awaited);
+        self.parts.metrics.unserved(Some(missing));
+        self.unserved.awaited = Some(awaited);
     }
 
     /// Reports something about the Lease in the log and in an Event.

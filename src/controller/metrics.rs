@@ -21,8 +21,9 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use super::freshness::WatchAges;
+use super::kinds::{self, Kinds};
 use crate::core::{Phase, Plan};
-use crate::index::SetKey;
+use crate::index::{SetKey, SetKind};
 use crate::k8s::UnreadableReason;
 use crate::k8s::client::Failure;
 
@@ -58,6 +59,11 @@ struct Reason {
 struct Permission {
     verb: &'static str,
     resource: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -123,6 +129,7 @@ pub struct Metrics {
     leader: Gauge,
     lease_transitions: Counter,
     other_installations: Gauge,
+    unserved: Family<KindLabel, Gauge>,
     lease_age: Gauge,
     watch_ages: WatchAges,
     unreadable: Family<UnreadableLabels, Gauge>,
@@ -191,6 +198,11 @@ impl Metrics {
                 r,
                 "other_installations",
                 "Other active installations that serve the same kinds of DaemonSets",
+            ),
+            unserved: gauges(
+                r,
+                "kind_unserved",
+                "1: no controller serves this kind of DaemonSets, although this one is to",
             ),
             lease_transitions: counter(
                 r,
@@ -357,6 +369,18 @@ impl Metrics {
     /// Number of other active installations that serve the same kinds of DaemonSets.
     pub fn other_installations(&self, count: usize) {
         self.other_installations.set(number(count));
+    }
+
+    /// These kinds of DaemonSets are served by no controller, although this one is to; `None`: none.
+    pub fn unserved(&self, kinds: Option<Kinds>) {
+        for kind in [SetKind::Native, SetKind::Advanced] {
+            let is_unserved = kinds.is_some_and(|kinds| kinds.contains(kind));
+            let label = KindLabel {
+                kind: kinds::word(kind),
+            };
+            let gauge = self.unserved.get_or_create(&label);
+            gauge.set(i64::from(is_unserved));
+        }
     }
 
     /// The Lease was renewed at that Unix time.
@@ -547,6 +571,7 @@ mod tests {
         metrics.image_pulls_under_way(2);
         metrics.image_pulled(false);
         metrics.other_installations(1);
+        metrics.unserved(Some(SetKind::Advanced.into()));
         let page = metrics.encode();
         for line in [
             r#"yurt_ds_api_writes_total{verb="delete",resource="pods",outcome="ok"} 1"#,
@@ -565,6 +590,8 @@ mod tests {
             "yurt_ds_lease_transitions_total 1",
             "yurt_ds_build_info{version=",
             "yurt_ds_other_installations 1",
+            r#"yurt_ds_kind_unserved{kind="advanced"} 1"#,
+            r#"yurt_ds_kind_unserved{kind="native"} 0"#,
         ] {
             assert!(page.contains(line), "{line} is not in {page}");
         }

@@ -28,7 +28,7 @@ use super::access::{CALL_DEADLINE, GLANCE};
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
-use super::liveness::{ControllerLiveness, liveness_of};
+use super::liveness::liveness_of;
 use super::lookup;
 use super::migrate::{self, rolling_update};
 use super::pause::annotate;
@@ -270,7 +270,8 @@ impl EjectCandidate {
                 false => words::released(announced, true),
             });
         }
-        if liveness_of(&context.access, context.clock.now()).await == ControllerLiveness::Lately {
+        let liveness = liveness_of(&context.access, context.clock.now()).await;
+        if liveness.serves(self.key.kind) {
             return Ok(words::at_work(&self.key));
         }
         let missing = |error: &dyn std::fmt::Display| {

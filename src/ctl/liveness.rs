@@ -21,9 +21,10 @@ use super::access::Access;
 use super::error::CliError;
 use super::told::wrote_after;
 use crate::clock::Clock;
+use crate::controller::Kinds;
 use crate::core::names::{KRUISE_LEASE, LEASE};
 use crate::core::remedy::LOOK_FOR_IT;
-use crate::core::{Action, instant};
+use crate::core::{Action, SetKind, instant};
 use crate::index::SetKey;
 use crate::k8s::Condition;
 use crate::k8s::client::{CallError, Failure, within};
@@ -45,6 +46,8 @@ const HOME: &str = "yurt-ds";
 pub(super) enum ControllerLiveness {
     /// A controller has spoken lately.
     Lately,
+    /// The same, and it serves these kinds of DaemonSets alone.
+    Partly(Kinds),
     /// One has, and handed the Lease back at that.
     HandedBack,
     /// None has, for longer than a leader may be silent.
@@ -81,11 +84,25 @@ impl ControllerLiveness {
         }
     }
 
+    /// Whether a controller is at work on DaemonSets of this kind.
+    pub(super) fn serves(&self, kind: SetKind) -> bool {
+        match self {
+            Self::Lately => true,
+            Self::Partly(kinds) => kinds.contains(kind),
+            _ => false,
+        }
+    }
+
     /// Corrects what the Lease tells by other signs: a controller that runs without an election lets an old Lease lie, but writes
     /// conditions, and while Kruise's manager makes the pods, ours is not needed.
-    pub(super) fn with_signs(self, conditions: &[Condition], is_of_kruise: bool) -> Self {
+    pub(super) fn with_signs(
+        self,
+        kind: SetKind,
+        conditions: &[Condition],
+        is_of_kruise: bool,
+    ) -> Self {
         let wrote = |since| wrote_after(conditions, since);
-        match is_of_kruise || self.silent_since().is_some_and(wrote) {
+        match is_of_kruise || self.serves(kind) || self.silent_since().is_some_and(wrote) {
             true => Self::Lately,
             false => self,
         }
@@ -104,6 +121,10 @@ impl ControllerLiveness {
             Self::Idle { passed, .. } => Some(format!(
                 "for {} nobody has done what is to be done now: no controller is at work, or it lacks a right; {LOOK_FOR_IT}",
                 instant::seconds(passed.as_secs().unsigned_abs())
+            )),
+            Self::Partly(kinds) => Some(format!(
+                "no controller serves this kind of DaemonSets: the one that runs has --controllers {kinds}. Run another one with a \
+                 --lease-namespace of its own, or let one serve both kinds"
             )),
             Self::Forbidden => Some(format!(
                 "whether a controller is at work is not known: the Lease {LEASE} may not be read with these credentials \
@@ -180,12 +201,23 @@ fn judge(leases: &[Lease], now: Timestamp) -> ControllerLiveness {
         return ControllerLiveness::NoLease;
     };
     let passed = now.duration_since(since);
+    let is_recent = |lease: &&Lease| {
+        let spec = lease.spec.as_ref();
+        let renewed = spec.and_then(|spec| Some(spec.renew_time.as_ref()?.0));
+        renewed.is_some_and(|at| now.duration_since(at) < SILENCE)
+    };
+    let kinds = leases
+        .iter()
+        .filter(is_recent)
+        .map(|lease| Kinds::of_lease(lease).unwrap_or(Kinds::BOTH));
+    let kinds = kinds.fold(Kinds::NONE, Kinds::with);
     match passed >= SILENCE {
         true => ControllerLiveness::Silent {
             since,
             passed,
             namespace,
         },
+        false if is_held && kinds != Kinds::BOTH => ControllerLiveness::Partly(kinds),
         false if is_held => ControllerLiveness::Lately,
         false => ControllerLiveness::HandedBack,
     }
@@ -319,6 +351,7 @@ mod tests {
 
     use super::*;
     use crate::core::PodRef;
+    use crate::core::names::LEASE_KINDS;
 
     fn lease(namespace: &str, renewed: Value) -> Lease {
         let meta = json!({ "name": LEASE, "namespace": namespace });
@@ -347,6 +380,32 @@ mod tests {
         assert!(
             words.starts_with("no controller has spoken for 3m (Lease a/yurt-ds-controller)"),
             "{words}"
+        );
+    }
+
+    #[test]
+    fn a_controller_serves_the_kinds_that_stand_on_its_lease() {
+        let now: Timestamp = "2026-01-01T00:03:00Z".parse().unwrap();
+        let serving = |namespace: &str, kinds: Option<SetKind>| {
+            let mut lease = lease(namespace, json!("2026-01-01T00:02:59.000000Z"));
+            let kinds = kinds.map(|kind| (LEASE_KINDS.to_owned(), Kinds::from(kind).to_string()));
+            lease.metadata.annotations = kinds.map(|kinds| [kinds].into());
+            lease
+        };
+        let (native, advanced) = (SetKind::Native, SetKind::Advanced);
+        let told = judge(&[serving("a", Some(native))], now);
+        assert_eq!(told, ControllerLiveness::Partly(native.into()));
+        assert!(told.serves(native) && !told.serves(advanced));
+        let of_kind = |kind| told.clone().with_signs(kind, &[], false);
+        assert_eq!(of_kind(native), ControllerLiveness::Lately);
+        assert_eq!(of_kind(advanced), told);
+        assert!(told.words().is_some());
+        let both = [serving("a", Some(native)), serving("b", Some(advanced))];
+        assert_eq!(judge(&both, now), ControllerLiveness::Lately);
+        // An older version does not write it.
+        assert_eq!(
+            judge(&[serving("a", None)], now),
+            ControllerLiveness::Lately
         );
     }
 

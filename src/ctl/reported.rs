@@ -124,7 +124,8 @@ impl ReportedRollout {
 
     /// Takes in what the Lease tells.
     pub(super) fn note_liveness(&mut self, liveness: ControllerLiveness) {
-        self.liveness = liveness.with_signs(&self.conditions, self.is_of_kruise);
+        let kind = self.key.kind;
+        self.liveness = liveness.with_signs(kind, &self.conditions, self.is_of_kruise);
     }
 
     /// The revision that nodes should run; `None` while it is not known.

@@ -167,6 +167,19 @@ scenarios! {
         Scenario::from(stories).only_embedded("the manifests grant the controller a Lease in one namespace")
     }
 
+    fn s90_given_a_controller_and_a_lease_for_each_kind_then_both_kinds_are_rolled_out(_pace) {
+        let rolled_out = |story: Story| {
+            story
+                .does("one kind each", |stage| async move { stage.world.backend.one_kind_each() })
+                .image(NEW)
+                .until(converged().and(condition("RolloutComplete", "True", ": complete")))
+                .expect(deletions(3).and(events_because("RolloutStarted", 1)))
+        };
+        let advanced = Daemon::advanced().rolling("maxUnavailable", 1);
+        let stories = vec![rolled_out(Story::on(3)), rolled_out(Story::on(3).with(advanced))];
+        Scenario::from(stories).only_embedded("the manifests grant the controller a Lease in one namespace")
+    }
+
     fn metrics_given_two_replicas_then_the_leader_alone_exports_daemonsets_and_whoever_loses_the_lease_drops_them(_pace) {
         let story = under_way()
             .does("the first replica leads", |stage| exports_alone(stage, "suite-1"))

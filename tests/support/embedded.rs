@@ -13,7 +13,8 @@ use tokio::task::JoinSet;
 use yurt_ds::clock::Clock;
 use yurt_ds::controller::lease::Settings;
 use yurt_ds::controller::metrics::Metrics;
-use yurt_ds::controller::{self, ControllerConfig, Gathering};
+use yurt_ds::controller::{self, ControllerConfig, Gathering, Kinds};
+use yurt_ds::core::SetKind;
 use yurt_ds::k8s::client::Role;
 use yurt_ds::ota_server;
 use yurt_ds::serve::ReadinessHandle;
@@ -211,13 +212,20 @@ struct Replica {
 
 /// Starts a replica of the controller. Its user agent ends with its identity, so that one can be cut off alone.
 fn replica(cluster: &Cluster, clock: &Clock, identity: &str, elects: bool) -> Replica {
-    replica_of(LEASE_NAMESPACE, (cluster, clock), identity, elects)
+    replica_of(
+        LEASE_NAMESPACE,
+        (cluster, clock),
+        Kinds::BOTH,
+        identity,
+        elects,
+    )
 }
 
 /// The same of the installation in `namespace`.
 fn replica_of(
     namespace: &str,
     (cluster, clock): (&Cluster, &Clock),
+    kinds: Kinds,
     identity: &str,
     elects: bool,
 ) -> Replica {
@@ -237,10 +245,7 @@ fn replica_of(
         metrics: metrics.clone(),
         readiness: ReadinessHandle::default(),
         gathering: Gathering::default(),
-        kinds: yurt_ds::controller::Kinds {
-            native: true,
-            advanced: true,
-        },
+        kinds,
     };
     Replica {
         metrics,
@@ -418,8 +423,22 @@ impl Backend for Embedded {
 
     fn second_installation(&self) -> anyhow::Result<()> {
         let world = (&self.cluster, &self.clock);
-        let second = replica_of("default", world, "second", true);
+        let second = replica_of("default", world, Kinds::BOTH, "second", true);
         lock(&self.replicas).insert("second".to_owned(), second);
+        Ok(())
+    }
+
+    fn one_kind_each(&self) -> anyhow::Result<()> {
+        let mut replicas = lock(&self.replicas);
+        replicas.clear();
+        for (namespace, kind) in [
+            ("default", SetKind::Native),
+            (LEASE_NAMESPACE, SetKind::Advanced),
+        ] {
+            let world = (&self.cluster, &self.clock);
+            let alone = replica_of(namespace, world, kind.into(), namespace, true);
+            replicas.insert(namespace.to_owned(), alone);
+        }
         Ok(())
     }
 

@@ -78,6 +78,10 @@ pub(crate) trait Backend: Send + Sync {
     fn second_installation(&self) -> anyhow::Result<()> {
         anyhow::bail!("the manifests grant a Lease in one namespace")
     }
+    /// Starts one controller for native and one for Advanced DaemonSets instead, with a Lease each.
+    fn one_kind_each(&self) -> anyhow::Result<()> {
+        anyhow::bail!("the manifests grant a Lease in one namespace")
+    }
     /// Kills the replica of this identity.
     fn kill(&self, identity: &str) -> anyhow::Result<()>;
     /// Where the Lease is.

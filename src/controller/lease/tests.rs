@@ -358,6 +358,47 @@ async fn installations_for_different_kinds_and_those_that_cannot_be_seen_act() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kind_that_the_holder_of_the_lease_does_not_serve_is_reported() {
+    let server = Arc::new(Server::default());
+    let alone = |kind: SetKind, replica, readiness| {
+        start_for(kind.into(), (&server, replica), clock(), readiness)
+    };
+    let native = alone(SetKind::Native, "native", ReadinessHandle::default());
+    pass(6).await;
+    let readiness = ReadinessHandle::default();
+    let advanced = alone(SetKind::Advanced, "advanced", readiness.clone());
+    // As in a rolling update.
+    pass(110).await;
+    assert!(readiness.is_ready());
+    pass(300).await;
+    assert!(writes(&native) && !writes(&advanced));
+    assert!(!readiness.is_ready());
+    assert_eq!(server.events(), [NOT_SERVED]);
+    native.release().await;
+    pass(6).await;
+    assert!(writes(&advanced) && readiness.is_ready());
+    // One that serves both leaves nothing unserved, and an older version does not say what it serves.
+    for kinds in [Some("native,advanced"), None] {
+        let server = Arc::new(Server::default());
+        let start =
+            |readiness| start_for(SetKind::Native.into(), (&server, "a"), clock(), readiness);
+        let readiness = ReadinessHandle::default();
+        let election = start(readiness.clone());
+        for renewal in 0..80 {
+            *lock(&server.lease) = Some(json!({
+                "metadata": {
+                    "name": names::LEASE, "resourceVersion": renewal.to_string(),
+                    "annotations": kinds.map(|kinds| json!({ names::LEASE_KINDS: kinds })),
+                },
+                "spec": {"holderIdentity": "z", "leaseDurationSeconds": 15, "leaseTransitions": renewal},
+            }));
+            pass(5).await;
+        }
+        assert!(!writes(&election) && readiness.is_ready());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_clock_of_the_holder_is_not_believed() {
     for stamp in ["1999-01-01T00:00:00.000000Z", "2199-01-01T00:00:00.000000Z"] {
         let server = Arc::new(Server::default());
