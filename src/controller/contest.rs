@@ -69,7 +69,7 @@ impl Writer {
     }
 }
 
-/// The manager other than this controller that wrote last into conditions of ours, or into numbers that are ours, too.
+/// Returns the other field manager that wrote last into the controller's conditions, or into the numbers if it owns them.
 fn other_writer(meta: &ObjectMeta, owns_numbers: bool) -> Option<String> {
     let is_ours = |entry: &ManagedFieldsEntry| {
         let fields = entry

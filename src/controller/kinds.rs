@@ -29,7 +29,7 @@ impl Kinds {
         advanced: false,
     };
 
-    /// Whether a kind is among both.
+    /// Returns true if a kind is among both.
     pub fn meets(self, other: Self) -> bool {
         self.native && other.native || self.advanced && other.advanced
     }
@@ -50,7 +50,7 @@ impl Kinds {
         }
     }
 
-    /// Whether this kind is among them.
+    /// Returns true if this kind is among them.
     pub fn contains(self, kind: SetKind) -> bool {
         match kind {
             SetKind::Native => self.native,

@@ -14,7 +14,7 @@
 //!   `until`, and begins again with the next renewal. A wall clock that goes back prolongs nothing: both clocks have to agree.
 //! - A replica stands for election once its caches are complete, and goes on leading afterwards.
 //! - Another replica's clock is never read: a Lease has expired when it was *seen* unchanged for its duration.
-//! - Of several installations with Leases in several namespaces, the one with the oldest Lease acts ([`others`]).
+//! - A leader reports other installations with Leases in other namespaces ([`others`]).
 //! - The annotation [`LEASE_KINDS`](names::LEASE_KINDS) says which kinds of DaemonSets the holder serves. A replica that is to serve another
 //!   kind reports that nothing does.
 //! - Every request has a deadline. Leadership ends at `until` even while one of them hangs.
@@ -70,8 +70,6 @@ const UNSERVED_AFTER: Duration = Duration::from_secs(120);
 const NOT_SERVED: &str = "NotServed";
 /// Reason of the Event about a second installation.
 const SECOND_INSTALLATION: &str = "SecondInstallation";
-/// Reason of a standby that leaves the work to another installation.
-const YOUNGER: &str = "an older installation serves the same DaemonSets";
 
 /// Whether this replica may write.
 #[derive(Clone, Debug)]
@@ -165,22 +163,22 @@ impl Settings {
     }
 }
 
-/// What an election works with.
+/// Parts of an election.
 #[derive(Debug)]
 pub struct ElectionParts {
-    /// How leadership is shared.
+    /// Lease, identity and durations.
     pub settings: Settings,
     /// The kinds of DaemonSets that this process serves.
     pub kinds: Kinds,
-    /// Where time comes from.
+    /// Source of time.
     pub clock: Clock,
-    /// What is counted.
+    /// Metrics of the process.
     pub metrics: Arc<Metrics>,
-    /// Where failed requests are reported.
+    /// Log of failed requests.
     pub complaints: Complaints,
-    /// Where Events about the Lease are sent.
+    /// Queue of Events.
     pub events: Events,
-    /// What `/ready` waits for.
+    /// Readiness of the process.
     pub readiness: ReadinessHandle,
 }
 
@@ -255,7 +253,7 @@ struct Candidate {
 /// Kinds that this process is to serve, and the holder of the Lease does not.
 #[derive(Default)]
 struct Unserved {
-    /// What `/ready` waits for while that is reported.
+    /// Name under which `/ready` waits while that is reported.
     awaited: Option<String>,
     /// Since when there is such a kind.
     since: Option<Instant>,
@@ -325,15 +323,9 @@ impl Candidate {
                 Ok(Attempt::Held(lease)) => {
                     held = Some(lease);
                     self.note_unserved(None);
-                    if !self.leads() {
-                        self.check_others().await;
-                    }
                     let until = began + deadline;
                     let renewed = Leadership::Leader { until, wall };
-                    if self.others.rivals().older.is_some() {
-                        self.stand_by(YOUNGER);
-                        began + every
-                    } else if renewed.may_write() {
+                    if renewed.may_write() {
                         self.lead(renewed);
                         self.check_others().await; // a slow answer must not delay the renewal
                         began + every
@@ -505,9 +497,8 @@ impl Candidate {
             Err(error) if error.failure() == Failure::Forbidden => return, // reported as a missing permission
             Err(error) => return self.report(&error),
         }
-        let rivals = self.others.rivals();
-        self.parts.metrics.other_installations(rivals.count());
-        match rivals.message() {
+        self.parts.metrics.other_installations(self.others.count());
+        match self.others.message() {
             Some(message) => self.warn_on_lease(SECOND_INSTALLATION, &message),
             None => info!("No other installation serves the same DaemonSets any more"),
         }
@@ -605,7 +596,7 @@ impl Candidate {
     }
 }
 
-/// How long a Lease lasts by what stands in it; `None`: nothing that can be believed.
+/// Duration of a Lease; `None`: none that can be used.
 fn lasts(spec: &LeaseSpec) -> Option<Duration> {
     let seconds = u64::try_from(spec.lease_duration_seconds?).ok()?;
     let lasts = Duration::from_secs(seconds);

@@ -73,7 +73,7 @@ pub const NEEDED: [Permission; 20] = [
 pub const NEEDED_FOR_ELECTION: [Permission; 3] = [
     lease(PermissionScope::Lease, "get"),
     lease(PermissionScope::Lease, "update"),
-    // Whether another installation serves the same DaemonSets.
+    // To find another installation that serves the same DaemonSets.
     lease(PermissionScope::AnyLease, "list"),
 ];
 

@@ -46,7 +46,7 @@ const HOME: &str = "yurt-ds";
 pub(super) enum ControllerLiveness {
     /// A controller has spoken lately.
     Lately,
-    /// The same, and it serves these kinds of DaemonSets alone.
+    /// One has, and it serves these kinds of DaemonSets alone.
     Partly(Kinds),
     /// One has, and handed the Lease back at that.
     HandedBack,
@@ -84,7 +84,7 @@ impl ControllerLiveness {
         }
     }
 
-    /// Whether a controller is at work on DaemonSets of this kind.
+    /// Returns true if a controller is at work on DaemonSets of this kind.
     pub(super) fn serves(&self, kind: SetKind) -> bool {
         match self {
             Self::Lately => true,

@@ -314,8 +314,8 @@ impl AdvancedRecord {
         std::mem::take(&mut self.strays)
     }
 
-    /// Whether these numbers are to be written at `now`. They are compared with the ones that were sent while these are `unseen`,
-    /// and with the status otherwise.
+    /// Says when to write these numbers. They are compared with the ones that were sent while these are `unseen`, and with the status
+    /// otherwise.
     pub fn numbers_due(&self, numbers: &StatusNumbers, unseen: bool, now: Timestamp) -> NumbersDue {
         let stands = self.numbers_that_stand();
         let known = match unseen {

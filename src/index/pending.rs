@@ -456,13 +456,13 @@ impl PendingWrites {
         }
     }
 
-    /// Whether these conditions were sent last.
+    /// Returns true if these conditions were sent last.
     pub(super) fn is_sent(&self, conditions: &[Condition]) -> bool {
         let sent = self.report.as_ref();
         sent.is_some_and(|sent| sent.conditions == conditions)
     }
 
-    /// Whether a report was sent that a DaemonSet of version `seen` may not show yet.
+    /// Returns true if a report was sent that a DaemonSet of version `seen` may not show yet.
     pub(super) fn is_report_unseen(&self, seen: Option<u64>, now: Timestamp) -> bool {
         self.report.as_ref().is_some_and(|sent| {
             let shows = sent.version.is_some() && seen >= sent.version;

@@ -589,13 +589,12 @@ impl SetRecord {
         self.pending.answer_report(version);
     }
 
-    /// Whether these conditions were sent last.
+    /// Returns true if these conditions were sent last.
     pub fn is_sent(&self, conditions: &[k8s::Condition]) -> bool {
         self.pending.is_sent(conditions)
     }
 
-    /// Whether a report was sent that the watch may not have shown yet. Once it has, other values in the status are those of
-    /// another writer.
+    /// Returns true if a report was sent that the watch may not have shown yet. Once it has, another writer made every difference.
     pub fn is_report_unseen(&self, now: Timestamp) -> bool {
         self.pending.is_report_unseen(self.version, now)
     }

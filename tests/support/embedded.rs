@@ -221,7 +221,7 @@ fn replica(cluster: &Cluster, clock: &Clock, identity: &str, elects: bool) -> Re
     )
 }
 
-/// The same of the installation in `namespace`.
+/// Starts a replica of the installation in `namespace`.
 fn replica_of(
     namespace: &str,
     (cluster, clock): (&Cluster, &Clock),

@@ -248,13 +248,13 @@ impl Writer {
     }
 }
 
-/// Whether a revision holds the present template.
+/// Returns true if the revision holds the present template.
 fn holds(revision: &k8s::ControllerRevision, sync: &RevisionSync) -> bool {
     let held = revision.template.as_ref();
     held.is_some_and(|held| held.fingerprint == sync.template)
 }
 
-/// Whether it holds the present template, stays, and is the DaemonSet's.
+/// Returns true if the revision holds the present template, stays, and belongs to the DaemonSet.
 fn is_same(sync: &RevisionSync, revision: &k8s::ControllerRevision) -> bool {
     let mut owners = revision.metadata.owner_references.iter().flatten();
     let is_own = owners.any(|owner| owner.controller == Some(true) && owner.uid == sync.owner.uid);

@@ -144,7 +144,8 @@ impl Engine {
             set.set_last_pause(report.pause);
         }
         let is_sent = set.is_sent(&report.conditions);
-        let differs = !conditions.is_empty() && !(is_sent && set.is_report_unseen(now));
+        let is_pending = is_sent && set.is_report_unseen(now);
+        let differs = !conditions.is_empty() && !is_pending;
         let whole = self.report_advanced(key, &report, differs, now);
         if !differs && whole.is_none() {
             return;

@@ -219,14 +219,13 @@ impl Losses {
         &self.gone
     }
 
-    /// Whether the network took a node away that was lost at that time: nodes that the rollout had not touched were lost with it.
+    /// Returns true if the network took away a node that was lost at that time. Untouched nodes prove it that were lost
     ///
-    /// - Either at the [same moment](LOST_TOGETHER): at least as many untouched nodes as touched ones, and most of the untouched ones
-    ///   that the window has. So a node that is lost by chance excuses no more than one other, and none in a large fleet where some
-    ///   nodes come and go all the time.
-    /// - Or within the window, at no smaller rate than the touched ones.
+    /// - within [`LOST_TOGETHER`], if they are at least as many as the touched ones, and at least half of the untouched ones that were
+    ///   lost within the window. So a coincidence excuses one node at most, and none in a fleet where nodes come and go all the time;
+    /// - or within the window, at no smaller rate than the touched ones.
     ///
-    /// Who was touched later than that had the old revision then, so what the rollout does meanwhile changes no judgement.
+    /// A node that was touched later had the old revision then, so what the rollout does meanwhile changes no judgement.
     pub(super) fn is_network_event(&self, at: Timestamp, window: Duration) -> bool {
         let (control, suspects) = self.lost_within(at, window);
         let (together, suspects_together) = self.lost_within(at, LOST_TOGETHER);
