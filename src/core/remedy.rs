@@ -34,6 +34,19 @@ pub fn way_on(fleet: &Fleet, set: &dyn Display) -> String {
     }
 }
 
+/// What helps pods for which the scheduler finds no place on `nodes`, as the end of a sentence. `set` is the DaemonSet, as
+/// `NAMESPACE/NAME`. The revision before needs as much room, unless the template asks for more now.
+pub fn make_room(nodes: &str, fleet: &Fleet, set: &dyn Display) -> String {
+    let room = format!(
+        "make room on {nodes} (kubectl get pods -A -o wide --field-selector spec.nodeName=NODE shows the pods there), or set a \
+         priorityClassName in the template, so that its pods are preferred"
+    );
+    match back(fleet, set).filter(|_| fleet.undone.is_none()) {
+        Some(back) => format!("{room}. If this revision requests more than the one before, {back}"),
+        None => room,
+    }
+}
+
 /// The revisions that are kept and were made before this one, the newest first, without those that the guard stopped.
 fn unstopped(fleet: &Fleet) -> Vec<&(Revision, i64)> {
     let stopped = match &fleet.revision {

@@ -234,6 +234,16 @@ fn a_stalled_rollout_names_nodes_reasons_and_a_cure() {
         ],
     );
     case(
+        Stall::PodsDoNotStart,
+        starting,
+        Some("Unschedulable"),
+        &[
+            "make room on n1, n2",
+            "priorityClassName",
+            "If this revision requests more than the one before, go back to revision",
+        ],
+    );
+    case(
         Stall::PodsNotCreated,
         missing,
         None,

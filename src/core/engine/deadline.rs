@@ -84,11 +84,19 @@ pub fn is_between_crashes(node: &Node, now: Timestamp) -> bool {
 /// Since when a pod (`beside` the old one, or in its place) waits for room on its node.
 fn unscheduled_since(node: &Node, beside: bool) -> Option<Timestamp> {
     let made = node.pods.iter().filter(|pod| pod.surge == beside);
-    let waits = |pod: &&Pod| {
-        let problem = pod.problem.as_ref();
-        problem.is_some_and(|problem| *problem.reason == *UNSCHEDULABLE)
-    };
-    made.filter(waits).map(|pod| pod.created).min()
+    made.filter(|pod| lacks_place(pod))
+        .map(|pod| pod.created)
+        .min()
+}
+
+/// Whether the scheduler finds no place for a pod of this node.
+pub(in crate::core) fn is_unscheduled(node: &Node) -> bool {
+    node.pods.iter().any(lacks_place)
+}
+
+fn lacks_place(pod: &Pod) -> bool {
+    let problem = pod.problem.as_ref();
+    problem.is_some_and(|problem| *problem.reason == *UNSCHEDULABLE)
 }
 
 /// How long a missing pod may take. The first pods of a large fleet take their time: that is an installation, not a rollout.

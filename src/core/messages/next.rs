@@ -7,7 +7,7 @@ use super::pods::{awaited, is_kept, newest, own, way_of};
 use super::pulls;
 use super::rollout::RolloutView;
 use crate::core::eligibility::Obstacle;
-use crate::core::engine::deadline::{is_between_crashes, stall_of};
+use crate::core::engine::deadline::{is_between_crashes, is_unscheduled, stall_of};
 use crate::core::engine::replacement::UpdateMethod;
 use crate::core::engine::revert::is_due;
 use crate::core::fleet::evictions::BACK_OFF;
@@ -15,7 +15,7 @@ use crate::core::fleet::{Node, Pod, Readiness, Targeting};
 use crate::core::instant;
 use crate::core::kind::SetKind;
 use crate::core::plan::{Phase, Stall, WaveState};
-use crate::core::remedy::{LOOK_FOR_IT, nevertheless, way_on};
+use crate::core::remedy::{LOOK_FOR_IT, make_room, nevertheless, way_on};
 use crate::core::settings::lifecycle::LIFECYCLE;
 use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
 use crate::core::settings::paused::PAUSED;
@@ -317,6 +317,10 @@ pub(super) fn remedy_progress(
             let look = format!("kubectl -n {namespace} describe pod {pod}");
             match stall_of(node, verdict, rollout.now) {
                 None => format!("Nothing to do, unless it lasts: {look}"),
+                Some(Stall::PodsDoNotStart) if is_unscheduled(node) => format!(
+                    "To free its slot, {}. More about it: {look}",
+                    make_room(node.name.as_str(), rollout.fleet, &rollout.key)
+                ),
                 Some(Stall::PodsDoNotStart) => format!(
                     "To free its slot, {}. More about it: {look}",
                     way_on(rollout.fleet, &rollout.key)

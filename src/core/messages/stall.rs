@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::RolloutStatus;
 use super::reasons::{DO_NOT_START, behind_remedy, behind_words, unrevised};
+use crate::core::engine::deadline::is_unscheduled;
 use crate::core::engine::patience::{BEHIND_PATIENCE, HOOK_PATIENCE};
-use crate::core::fleet::PodProblem;
+use crate::core::fleet::{Node, PodProblem};
 
 use super::node::kept_away_words;
 use super::not_created;
@@ -13,9 +14,17 @@ use crate::core::fleet::record::FailureRecord;
 use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::lifecycle::PreDelete;
 use crate::core::plan::{Stall, WaveState};
-use crate::core::remedy::{nevertheless, way_on};
+use crate::core::remedy::{make_room, nevertheless, way_on};
 use crate::core::verdict::{Guarded, Verdict, WaveShut};
 use crate::core::words::named;
+
+/// Whether a node with this verdict holds budget.
+fn is_waiting(verdict: &Verdict) -> bool {
+    matches!(
+        verdict,
+        Verdict::InProgress(_) | Verdict::FailedByRevision { .. }
+    )
+}
 
 impl RolloutStatus<'_> {
     /// Why it stopped.
@@ -43,7 +52,7 @@ impl RolloutStatus<'_> {
                 "stopped: {DO_NOT_START}{}{}; {}",
                 self.waiting(),
                 self.troubles(),
-                self.way_on()
+                self.way_to_start()
             ),
             Stall::ImagesNotPulled => format!("stopped: {}", plan.pulls_words(fleet)),
             Stall::WindowNeverOpens => format!("stopped: {}", plan.shut_words(fleet)),
@@ -143,14 +152,27 @@ impl RolloutStatus<'_> {
         way_on(self.fleet, self.set)
     }
 
+    /// What helps pods that do not start. Where the scheduler finds no place for them, another revision may find none either.
+    fn way_to_start(&self) -> String {
+        let lacks_place =
+            |(node, verdict): &(&Node, &Verdict)| is_waiting(verdict) && is_unscheduled(node);
+        let nodes = || self.fleet.nodes.iter().zip(&self.plan.verdicts);
+        let names = nodes().filter(lacks_place);
+        let names = named(names.map(|(node, _)| node.name.as_str()), 0);
+        let all = |told: (&Node, &Verdict)| !is_waiting(told.1) || lacks_place(&told);
+        match (names.as_str(), nodes().all(all)) {
+            ("", _) => self.way_on(),
+            (names, true) => make_room(names, self.fleet, self.set),
+            (names, false) => {
+                let room = make_room(names, self.fleet, self.set);
+                format!("{room}; for the other nodes, {}", self.way_on())
+            }
+        }
+    }
+
     /// The nodes that hold the budget.
     fn waiting(&self) -> String {
-        self.names_with(|verdict| {
-            matches!(
-                verdict,
-                Verdict::InProgress(_) | Verdict::FailedByRevision { .. }
-            )
-        })
+        self.names_with(is_waiting)
     }
 
     /// Which nodes get no other pod, and why.
