@@ -194,7 +194,7 @@ impl std::fmt::Display for PodPlace {
 pub(super) fn second(source: &SetKey, pods: &[PodPlace]) -> String {
     let pods: Vec<String> = pods.iter().map(PodPlace::to_string).collect();
     format!(
-        "maxSurge has made second pods, which the new DaemonSet would not adopt: {}. Wait until the rollout is complete (yurt-ds \
+        "maxSurge has made second pods that are not handed over yet: {}. Wait until the rollout is complete (yurt-ds \
          ctl status {source} --wait; if it is paused, first yurt-ds ctl resume {source}), or roll back (yurt-ds ctl undo {source}). \
          Then try again.",
         named(pods.iter().map(String::as_str), 0)
