@@ -14,7 +14,7 @@ use super::owner::DaemonSetOwner;
 use super::surge::manifest::controlled_by_advanced;
 use crate::core::PodRef;
 use crate::core::names::{CONTROLLER, IN_PLACE_UPDATE_READY, KRUISE_VERSION};
-use crate::index::{Orphan, SetKey, StatusNumbers};
+use crate::index::{Orphan, PodController, SetKey, StatusNumbers};
 use crate::k8s;
 use crate::k8s::client::Failure;
 use crate::k8s::client::conditions::patch_conditions;
@@ -78,8 +78,8 @@ impl Writer {
             .await
     }
 
-    /// Lets a pod go free that the DaemonSet controls although its selector does not match it any more; one that is gone is no
-    /// matter.
+    /// Lets a pod go free that the DaemonSet controls, or one of its ControllerRevisions, although its selector does not match the pod
+    /// any more. Does nothing with a pod that is gone.
     pub(super) async fn release(
         &self,
         key: &SetKey,
@@ -94,8 +94,7 @@ impl Writer {
         };
         let meta = &pod.metadata;
         let is_it = meta.uid.as_deref() == Some(uid) && meta.deletion_timestamp.is_none();
-        let mut owners = meta.owner_references.iter().flatten();
-        let is_ours = owners.any(|owner| *owner.uid == *set.uid);
+        let is_ours = PodController::of(meta, &set.uid).is_some();
         let label = |key: &str| meta.labels.as_ref()?.get(key).map(String::as_str);
         let is_selected = set
             .selector
@@ -104,9 +103,12 @@ impl Writer {
         if !is_it || !is_ours || is_selected {
             return Ok(false);
         }
+        let owners = meta.owner_references.iter().flatten();
+        let own = owners.filter(|owner| owner.uid == set.uid || owner.controller == Some(true));
+        let removed = own.map(|owner| json!({ "$patch": "delete", "uid": owner.uid }));
         let patch = json!({ "metadata": {
             "uid": uid,
-            "ownerReferences": [{ "$patch": "delete", "uid": set.uid }],
+            "ownerReferences": removed.collect::<Vec<Value>>(),
         } });
         self.patch_meta(key, name, &Patch::Strategic(patch)).await?;
         Ok(true)

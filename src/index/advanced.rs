@@ -11,8 +11,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::pending::UNANSWERED;
 use crate::core::instant::later;
 use crate::core::{
-    DaemonSetCounts, FailedPodsBackoff, ManageTerms, NodeName, Pod, PodRef, PodUid, Reading,
-    Revision, Scaling,
+    DaemonSetCounts, FailedPodsBackoff, ManageTerms, NodeName, PodRef, PodUid, Reading, Revision,
+    Scaling,
 };
 use crate::k8s;
 use crate::k8s::AdvancedStatus;
@@ -54,8 +54,6 @@ pub struct AdvancedRecord {
     free: BTreeMap<PodUid, NodeName>,
     /// Pods that go whatever the rollout says: nobody replaces them by that.
     leaving: BTreeSet<PodUid>,
-    /// Pods that left its watch without being deleted, as far as was seen.
-    strays: BTreeSet<(PodUid, String)>,
     /// How often a revision had to get another name because its own was taken.
     pub collisions: i64,
     /// Nodes of which a pod is gone; no more than there are nodes.
@@ -113,7 +111,6 @@ impl AdvancedRecord {
             orphans: BTreeMap::new(),
             free: BTreeMap::new(),
             leaving: BTreeSet::new(),
-            strays: BTreeSet::new(),
             collisions: set
                 .status
                 .advanced
@@ -302,16 +299,6 @@ impl AdvancedRecord {
     /// Whether this pod does.
     pub(super) fn is_leaving(&self, uid: &PodUid) -> bool {
         self.leaving.contains(uid)
-    }
-
-    /// A pod that was not being deleted is not among those of the selector any more.
-    pub(super) fn note_stray(&mut self, pod: &Pod) {
-        self.strays.insert((pod.uid.clone(), pod.name.to_string()));
-    }
-
-    /// Those pods, each told once.
-    pub fn take_strays(&mut self) -> BTreeSet<(PodUid, String)> {
-        std::mem::take(&mut self.strays)
     }
 
     /// Says when to write these numbers. They are compared with the ones that were sent while these are `unseen`, and with the status

@@ -80,6 +80,8 @@ pub struct SetRecord {
     pub advanced: Option<Box<AdvancedRecord>>,
     pub(super) scheduling: Scheduling,
     pub(super) podless: BTreeMap<NodeName, Podless>,
+    /// Pods that we have to let go if they are still there: the selector does not match them any more.
+    strays: BTreeSet<(PodUid, String)>,
     disruptions: Disruptions,
     /// Why the native controller could not make a pod.
     not_created: LastReported<Arc<str>>,
@@ -199,6 +201,7 @@ impl SetRecord {
             advanced: AdvancedRecord::read(set),
             scheduling: set.spec.scheduling.clone(),
             podless: BTreeMap::new(),
+            strays: BTreeSet::new(),
             disruptions: Disruptions::default(),
             not_created: LastReported::Nothing,
             not_ready: LastReported::Nothing,
@@ -479,10 +482,12 @@ impl SetRecord {
     pub fn delete_pod(&mut self, uid: &str) -> RequeueDelay {
         let uid = PodUid::from(uid);
         self.forget_unreadable(&uid);
-        if let (Some(advanced), Some(record)) = (&mut self.advanced, self.pods.get(&uid))
-            && !record.pod.terminating
+        if let Some(PodRecord { pod, .. }) = self.pods.get(&uid)
+            && !pod.terminating
+            && (self.is_advanced() || pod.surge)
         {
-            advanced.note_stray(&record.pod);
+            let stray = (uid.clone(), pod.name.to_string());
+            self.strays.insert(stray);
         }
         let advanced = self.advanced.as_mut();
         let was_orphan = advanced.is_some_and(|advanced| advanced.forget_orphan(&uid));
@@ -491,6 +496,16 @@ impl SetRecord {
             false if was_orphan => RequeueDelay::Short,
             false => RequeueDelay::Never,
         }
+    }
+
+    /// Whether there are such pods.
+    pub fn has_strays(&self) -> bool {
+        !self.strays.is_empty()
+    }
+
+    /// Takes the pods, by UID and name, that we have to let go if they are still there.
+    pub fn take_strays(&mut self) -> BTreeSet<(PodUid, String)> {
+        std::mem::take(&mut self.strays)
     }
 
     /// How soon it is decided again when a pod is gone: the native controller makes the next one, or we do.

@@ -1226,7 +1226,7 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    fn advanced113_given_a_status_that_another_writer_overwrites_then_it_is_corrected_ever_more_rarely_and_one_event_names_the_writer(pace) {
+    fn advanced115_given_a_status_that_another_writer_overwrites_then_it_is_corrected_ever_more_rarely_and_one_event_names_the_writer(pace) {
         let seconds = pace.pick(1_000, 40);
         let advanced = fleet(3, 1).image(NEW).until(converged().and(counted(3)));
         let advanced = advanced

@@ -159,6 +159,9 @@ async fn put_away(stage: Stage) -> anyhow::Result<()> {
     let pods: Api<Pod> = stage.api();
     let taken = ListParams::default().labels("app=taken-out");
     for pod in pods.list(&taken).await?.items {
+        // Else it would end with its ControllerRevision.
+        let owners = pod.metadata.owner_references.unwrap_or_default();
+        anyhow::ensure!(owners.is_empty(), "it still has owners: {owners:?}");
         stage.excuse(&pod.metadata.uid.unwrap_or_default()).await;
         let name = pod.metadata.name.context("a name")?;
         pods.delete(&name, &DeleteParams::default()).await?;

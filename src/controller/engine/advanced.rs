@@ -148,6 +148,7 @@ impl Engine {
         (actions, managed): (Vec<Action>, Option<Manage>),
         now: Timestamp,
     ) -> Vec<Action> {
+        self.release(key, now);
         let Some(mut managed) = managed else {
             return match key.is_advanced() {
                 true => Vec::new(), // nothing is known to be right to do
@@ -410,7 +411,31 @@ impl Engine {
         }
     }
 
-    /// Adopts pods that have no controller, or only a ControllerRevision of a native DaemonSet, and lets those go that the selector does not match any more.
+    /// Lets pods go that are ours by their owner references, and that the selector does not match any more.
+    fn release(&mut self, key: &SetKey, now: Timestamp) {
+        if !self.parts.writer.may_write() {
+            return;
+        }
+        let state = self.state.sets.entry(key.clone()).or_default();
+        let Some(set) = self.index.set_mut(key).filter(|set| set.has_strays()) else {
+            return; // as nearly always
+        };
+        if let Some(until) = state.pods.holds(now) {
+            return self.wake_at(key, Some(until));
+        }
+        let owner = DaemonSetOwner::of(set);
+        for (uid, name) in set.take_strays() {
+            let (writer, owner) = (self.parts.writer.clone(), owner.clone());
+            self.tended(key, async move |key| {
+                let released = writer
+                    .release(&key, &owner, (&name, &uid.to_string()))
+                    .await;
+                Tended::Released(name, released)
+            });
+        }
+    }
+
+    /// Adopts pods that have no controller, or only a ControllerRevision of a native DaemonSet.
     fn claim(&mut self, key: &SetKey, now: Timestamp) {
         let state = self.state.sets.entry(key.clone()).or_default();
         if let Some(until) = state.pods.holds(now) {
@@ -422,8 +447,8 @@ impl Engine {
         let Some(advanced) = &mut set.advanced else {
             return;
         };
-        let (orphans, strays) = (advanced.take_orphans(), advanced.take_strays());
-        if orphans.is_empty() && strays.is_empty() {
+        let orphans = advanced.take_orphans();
+        if orphans.is_empty() {
             return; // as nearly always
         }
         let owner = DaemonSetOwner::of(set);
@@ -433,15 +458,6 @@ impl Engine {
             self.tended(key, async move |key| {
                 let adopted = writer.adopt(&key, &owner, &orphan).await;
                 Tended::Adopted(orphan, adopted)
-            });
-        }
-        for (uid, name) in strays {
-            let (writer, owner) = (self.parts.writer.clone(), owner.clone());
-            self.tended(key, async move |key| {
-                let released = writer
-                    .release(&key, &owner, (&name, &uid.to_string()))
-                    .await;
-                Tended::Released(name, released)
             });
         }
     }
