@@ -239,6 +239,7 @@ fn node(i: usize, updated: bool) -> Node {
         pods: [pod(i, updated && !offline)].into(),
         disrupted_at: None,
         emptied: false,
+        kept_away_by: None,
         had_pod: false,
         podless_since: None,
         has_images: false,
