@@ -12,14 +12,16 @@ counted_as_updated() {
 # asks_url URL FILE: twenty times a second; writes the longest time without an answer, in milliseconds, for ever newer ones
 asks_url() {
   exec python3 - "$1" "$2" <<'END_OF_PYTHON'
-import sys, time, urllib.request
+import os, sys, time, urllib.request
 last, longest = time.monotonic(), 0
 while True:
     try:
         urllib.request.urlopen(sys.argv[1], timeout=0.5).read()
         now = time.monotonic()
         longest, last = max(longest, now - last), now
-        open(sys.argv[2], "w").write(str(round(longest * 1000)))
+        with open(sys.argv[2] + ".new", "w") as new:
+            new.write(str(round(longest * 1000)))
+        os.replace(sys.argv[2] + ".new", sys.argv[2])  # whoever reads it finds a number, also when this is killed
     except OSError:
         pass
     time.sleep(0.05)
