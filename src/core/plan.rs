@@ -122,13 +122,7 @@ impl Plan {
 
     /// Whether everybody who is on the way waits for a hook or a disruption budget.
     pub(super) fn awaits_hooks_only(&self) -> bool {
-        let moves = |verdict: &Verdict| {
-            matches!(
-                verdict,
-                Verdict::InProgress(_) | Verdict::FailedByRevision { .. }
-            )
-        };
-        self.awaits_hooks() && !self.verdicts.iter().any(moves)
+        self.awaits_hooks() && !self.verdicts.iter().any(Verdict::is_begun)
     }
 
     /// Whether a pod waits for its hook for so long that somebody should look.

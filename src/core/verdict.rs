@@ -410,6 +410,11 @@ impl Verdict {
         }
     }
 
+    /// Returns true if the node is being updated, or failed after it got the current revision.
+    pub(super) fn is_begun(&self) -> bool {
+        matches!(self, Self::InProgress(_) | Self::FailedByRevision { .. })
+    }
+
     /// Whether nothing keeps the node back but that others go first: in its queue, or in its order of failure domains.
     pub fn awaits_turn(&self) -> bool {
         matches!(self, Self::Budget { .. } | Self::AwaitingDomain)

@@ -234,7 +234,7 @@ impl Writer {
             }
             let taken = object["metadata"]["name"].as_str().unwrap_or_default();
             let taken = self.read_revision(&sync.key, taken).await?;
-            if is_same(sync, &taken) {
+            if is_same(&taken, sync) {
                 return match taken.revision < number {
                     true => Ok((self.raise(&sync.key, &taken, number).await?, collisions)),
                     false => Ok((taken, collisions)),
@@ -255,7 +255,7 @@ fn holds(revision: &k8s::ControllerRevision, sync: &RevisionSync) -> bool {
 }
 
 /// Returns true if the revision holds the present template, stays, and belongs to the DaemonSet.
-fn is_same(sync: &RevisionSync, revision: &k8s::ControllerRevision) -> bool {
+fn is_same(revision: &k8s::ControllerRevision, sync: &RevisionSync) -> bool {
     let mut owners = revision.metadata.owner_references.iter().flatten();
     let is_own = owners.any(|owner| owner.controller == Some(true) && owner.uid == sync.owner.uid);
     is_own && revision.metadata.deletion_timestamp.is_none() && holds(revision, sync)

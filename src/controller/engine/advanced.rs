@@ -413,13 +413,13 @@ impl Engine {
 
     /// Lets pods go that are ours by their owner references, and that the selector does not match any more.
     fn release(&mut self, key: &SetKey, now: Timestamp) {
+        let Some(set) = self.index.set_mut(key).filter(|set| set.has_strays()) else {
+            return; // as nearly always
+        };
         if !self.parts.writer.may_write() {
             return;
         }
         let state = self.state.sets.entry(key.clone()).or_default();
-        let Some(set) = self.index.set_mut(key).filter(|set| set.has_strays()) else {
-            return; // as nearly always
-        };
         if let Some(until) = state.pods.holds(now) {
             return self.wake_at(key, Some(until));
         }

@@ -1,9 +1,9 @@
-//! Leases of other installations: two that serve the same kinds both replace pods, and neither knows what the other one does.
+//! Leases of other installations. Two installations that serve the same kinds both replace pods, without coordination.
 //!
-//! A leader lists the Leases of its own name in all namespaces every [`CHECK`], and reports those that somebody renews. It does not wait for
-//! them: whoever may create a Lease in one namespace could stop all rollouts.
+//! Every [`CHECK`], a leader lists the Leases of its own name in all namespaces, and reports the ones that are renewed. It does not wait
+//! for their holders: otherwise a user who can create a Lease in one namespace could stop all rollouts.
 //!
-//! A leader that lacks the right to list them does without; the check of permissions reports that.
+//! A leader without the right to list them skips the check. The check of permissions reports the missing right.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) struct OtherInstallations {
     kinds: Kinds,
     /// Their Leases at the last check, by namespace.
     seen: BTreeMap<String, LeaseRecord>,
-    /// Namespaces of those that renewed their Lease before the last check, and serve a kind that this one serves, too.
+    /// Namespaces of installations that renewed their Lease between the last two checks and serve a kind that this one serves.
     active: BTreeSet<String>,
     due: Instant,
 }

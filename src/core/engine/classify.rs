@@ -112,8 +112,8 @@ fn barred(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
     }
 }
 
-/// Until when a node that is barred takes its slot. A taint comes and goes: some operators set it where their agent does not
-/// run. Where nothing belongs any more by its labels, nobody waits for longer than `window`.
+/// Returns until when a barred node takes a slot. A taint is expected to go, because some operators add one where their agent does
+/// not run. A node that no longer has the labels of the template frees its slot after `window`.
 pub(super) fn lets_go_at(node: &Node, window: Duration) -> Option<Timestamp> {
     match node.targeting {
         Targeting::Run | Targeting::Keep => Some(Timestamp::MAX),

@@ -89,7 +89,7 @@ fn unscheduled_since(node: &Node, beside: bool) -> Option<Timestamp> {
         .min()
 }
 
-/// Whether the scheduler finds no place for a pod of this node.
+/// Returns true if a pod of this node is unschedulable.
 pub(in crate::core) fn is_unscheduled(node: &Node) -> bool {
     node.pods.iter().any(lacks_place)
 }

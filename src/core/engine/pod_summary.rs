@@ -130,7 +130,7 @@ impl<'a> PodSummary<'a> {
         Some(later(made, STARTING.max(strategy.min_ready)))
     }
 
-    /// Whether the node at `position` lost its pod to us, and gets no other.
+    /// Returns true if we deleted the pod of the node at `position`, and a taint or a label keeps the next one away.
     pub(super) fn is_barred(&self, position: usize) -> bool {
         self.only[position].is_none() && self.nodes[position].is_barred()
     }

@@ -47,7 +47,7 @@ pub fn remedy_repelled(
     format!("{turn} when the node loses the taint ({removes}) or the template {tolerates}.")
 }
 
-/// What a pause has to do with the remedy that follows; empty when none holds.
+/// Returns a sentence about the pause to put before a remedy; empty if the rollout is not paused.
 fn while_paused(rollout: &RolloutView<'_>) -> String {
     rollout.pause().map_or_else(String::new, |_| {
         format!(

@@ -307,7 +307,7 @@ pub(super) fn ended_hold(rollout: &RolloutView<'_>, node: &Node) -> String {
     }
 }
 
-/// What keeps the next pod away from a node that lost its pod.
+/// Returns the reason why a barred node gets no pod, in words.
 pub(super) fn kept_away_words(node: &Node) -> &str {
     (node.kept_away_by.as_deref()).unwrap_or("a taint or a label of the node keeps it away")
 }

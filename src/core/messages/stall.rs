@@ -18,14 +18,6 @@ use crate::core::remedy::{make_room, nevertheless, way_on};
 use crate::core::verdict::{Guarded, Verdict, WaveShut};
 use crate::core::words::named;
 
-/// Whether a node with this verdict holds budget.
-fn is_waiting(verdict: &Verdict) -> bool {
-    matches!(
-        verdict,
-        Verdict::InProgress(_) | Verdict::FailedByRevision { .. }
-    )
-}
-
 impl RolloutStatus<'_> {
     /// Why it stopped.
     pub(super) fn stalled(&self, stall: Stall) -> String {
@@ -152,30 +144,30 @@ impl RolloutStatus<'_> {
         way_on(self.fleet, self.set)
     }
 
-    /// What helps pods that do not start. Where the scheduler finds no place for them, another revision may find none either.
+    /// Returns the remedy for pods that do not start. Another revision does not help unschedulable pods, unless it requests less.
     fn way_to_start(&self) -> String {
-        let lacks_place =
-            |(node, verdict): &(&Node, &Verdict)| is_waiting(verdict) && is_unscheduled(node);
-        let nodes = || self.fleet.nodes.iter().zip(&self.plan.verdicts);
-        let names = nodes().filter(lacks_place);
-        let names = named(names.map(|(node, _)| node.name.as_str()), 0);
-        let all = |told: (&Node, &Verdict)| !is_waiting(told.1) || lacks_place(&told);
-        match (names.as_str(), nodes().all(all)) {
-            ("", _) => self.way_on(),
-            (names, true) => make_room(names, self.fleet, self.set),
-            (names, false) => {
-                let room = make_room(names, self.fleet, self.set);
-                format!("{room}; for the other nodes, {}", self.way_on())
-            }
+        let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
+        let waiting = nodes.filter(|(_, verdict)| verdict.is_begun());
+        let (lacking, others): (Vec<&Node>, Vec<&Node>) = waiting
+            .map(|(node, _)| node)
+            .partition(|node| is_unscheduled(node));
+        if lacking.is_empty() {
+            return self.way_on();
+        }
+        let names = named(lacking.iter().map(|node| node.name.as_str()), 0);
+        let room = make_room(&names, self.fleet, self.set);
+        match others.is_empty() {
+            true => room,
+            false => format!("{room}; for the other nodes, {}", self.way_on()),
         }
     }
 
     /// The nodes that hold the budget.
     fn waiting(&self) -> String {
-        self.names_with(is_waiting)
+        self.names_with(Verdict::is_begun)
     }
 
-    /// Which nodes get no other pod, and why.
+    /// Returns the barred nodes, each with the reason.
     fn kept_away(&self) -> String {
         let nodes = self.fleet.nodes.iter().filter(|node| node.is_barred());
         let told = nodes.map(|node| format!("{} ({})", node.name, kept_away_words(node)));
