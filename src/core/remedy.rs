@@ -39,7 +39,7 @@ pub fn way_on(fleet: &Fleet, set: &dyn Display) -> String {
 pub fn make_room(nodes: &str, fleet: &Fleet, set: &dyn Display) -> String {
     let room = format!(
         "make room on {nodes} (kubectl get pods -A -o wide --field-selector spec.nodeName=NODE shows the pods there), or set a \
-         priorityClassName in the template, so that its pods are preferred"
+         priorityClassName in the template, so that pods of lower priority are evicted"
     );
     match back(fleet, set).filter(|_| fleet.undone.is_none()) {
         Some(back) => format!("{room}. If this revision requests more than the one before, {back}"),

@@ -58,7 +58,7 @@ impl OtherInstallations {
         (!self.active.is_empty()).then(|| {
             format!(
                 "Another installation of yurt-ds serves the same DaemonSets, and both replace pods. Its Lease is in namespace {}. Remove \
-                 one of them, or give them different --controllers.",
+                 one installation, or run one with --controllers native and the other with --controllers advanced.",
                 named(namespaces, 0)
             )
         })

@@ -60,8 +60,8 @@ impl RolloutStatus<'_> {
                 fleet.kind.process()
             ),
             Stall::PodsKeptAway => format!(
-                "stopped: nodes lost their pod to this rollout and get no other: {}; it goes on by itself when that is over, or \
-                 when the template tolerates the taint",
+                "stopped: no new pod can be created on {}; the rollout continues when the taint is removed or tolerated by the \
+                 template, or when the label is set again",
                 self.kept_away()
             ),
             Stall::HookPending => format!("stopped{}", self.hooks_aside()),
