@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::pod::PodRecord;
-use crate::core::{Leaving, NodeName, Pod, Revision, RevisionState};
+use crate::core::{Leaving, NodeName, Pod, PodUid, Revision, RevisionState};
 
 /// Beyond so many, those are forgotten that are older than any failure window.
 const KEPT: usize = 1024;
@@ -18,10 +18,16 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 
 /// By node when its last pod began to leave.
 #[derive(Debug, Default)]
-pub(super) struct Disruptions(BTreeMap<NodeName, Disruption>);
+pub(super) struct Disruptions {
+    begun: BTreeMap<NodeName, Disruption>,
+    /// Our deletions that are not answered yet, and when they were sent: a node can be lost before the answer arrives.
+    sent: BTreeMap<NodeName, (PodUid, Timestamp)>,
+}
 
 #[derive(Debug)]
 struct Disruption {
+    /// The pod that left.
+    pod: PodUid,
     at: Timestamp,
     /// The hash of the pod that left; `None`: it was outdated.
     hash: Option<Revision>,
@@ -41,11 +47,14 @@ impl Disruptions {
     ) {
         let was_leaving = before.is_some_and(|before| before.pod.terminating);
         if record.pod.terminating && !was_leaving && !record.pod.surge {
-            let at = match before {
-                Some(_) => now,
-                None => asked_at(&record.pod).map_or(now, |at| at.min(now)),
+            let uid = &record.pod.uid;
+            let at = match (self.asked_by_us(node, uid), before) {
+                (Some(at), _) => at,
+                (None, Some(_)) => now,
+                (None, None) => asked_at(&record.pod).map_or(now, |at| at.min(now)),
             };
             let disruption = Disruption {
+                pod: uid.clone(),
                 at,
                 hash: record.hash().cloned(),
                 is_ours: self.is_ours(node),
@@ -55,38 +64,65 @@ impl Disruptions {
         } else if !record.pod.terminating
             && record.ready_since().is_some()
             && self
-                .0
+                .begun
                 .get(node)
                 .is_some_and(|left| left.hash.as_ref() != record.hash())
         {
-            self.0.remove(node);
+            self.begun.remove(node);
         }
     }
 
-    /// We deleted the outdated pod of `node`.
-    pub(super) fn begin_ours(&mut self, node: NodeName, at: Timestamp) {
-        let disruption = Disruption {
-            at,
-            hash: None,
-            is_ours: true,
-            is_read: false,
+    /// We are about to delete the outdated `pod` of `node`.
+    pub(super) fn send(&mut self, node: NodeName, pod: PodUid, now: Timestamp) {
+        self.sent.insert(node, (pod, now));
+    }
+
+    /// That was answered. If it was carried out, the pod left when that was sent: what it takes down may be gone before we hear
+    /// the answer.
+    pub(super) fn answer(&mut self, pod: &PodUid, carried_out: bool) {
+        let mut sent = self.sent.iter();
+        let found = sent.find(|(_, (sent, _))| sent == pod);
+        let Some(node) = found.map(|(node, _)| node.clone()) else {
+            return;
         };
-        self.begin(node, disruption);
+        if let Some((pod, at)) = self.sent.remove(&node).filter(|_| carried_out) {
+            let disruption = Disruption {
+                pod,
+                at,
+                hash: None,
+                is_ours: true,
+                is_read: false,
+            };
+            self.begin(node, disruption);
+        }
+    }
+
+    /// Nobody will hear the answers that are outstanding.
+    pub(super) fn lose_answers(&mut self) {
+        self.sent.clear();
     }
 
     /// Whether we deleted a pod of `node`, and no successor was Ready since.
     pub(super) fn is_ours(&self, node: &NodeName) -> bool {
-        self.0.get(node).is_some_and(|left| left.is_ours)
+        self.begun.get(node).is_some_and(|left| left.is_ours)
+    }
+
+    /// When we sent the deletion of that pod, if we did.
+    fn asked_by_us(&self, node: &NodeName, pod: &PodUid) -> Option<Timestamp> {
+        let sent = self.sent.get(node).map(|(sent, at)| (sent, *at));
+        let begun = self.begun.get(node).map(|left| (&left.pod, left.at));
+        let mut known = sent.into_iter().chain(begun);
+        known.find_map(|(asked, at)| (asked == pod).then_some(at))
     }
 
     /// A pod begins to leave `node`.
     fn begin(&mut self, node: NodeName, disruption: Disruption) {
         let at = disruption.at;
-        if self.0.len() >= KEPT {
-            self.0
+        if self.begun.len() >= KEPT {
+            self.begun
                 .retain(|_, left| at.duration_since(left.at) < LONGEST);
         }
-        self.0.insert(node, disruption);
+        self.begun.insert(node, disruption);
     }
 
     /// When the last pod of another revision than `current` began to leave `node`. What was read in a pod and happened before
@@ -99,7 +135,10 @@ impl Disruptions {
         let RevisionState::Current(current) = current else {
             return None;
         };
-        let left = self.0.get(node)?;
+        if let Some((_, at)) = self.sent.get(node) {
+            return Some(*at);
+        }
+        let left = self.begun.get(node)?;
         let is_current = left.hash.as_ref() == Some(current);
         let is_earlier = left.is_read && adopted.is_some_and(|adopted| left.at < adopted);
         (!is_current && !is_earlier).then_some(left.at)

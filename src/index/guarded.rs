@@ -78,10 +78,10 @@ impl GuardedRevision {
         self.replaced.pending.insert(uid, node);
     }
 
-    /// That deletion was answered; where it was carried out.
+    /// That deletion was answered: carried out, or not. Returns its node.
     pub(super) fn end(&mut self, uid: &PodUid, carried_out: bool) -> Option<NodeName> {
-        let node = self.replaced.pending.remove(uid).filter(|_| carried_out)?;
-        if !self.replaced.once.insert(node.clone()) {
+        let node = self.replaced.pending.remove(uid)?;
+        if carried_out && !self.replaced.once.insert(node.clone()) {
             self.replaced.twice.insert(node.clone());
         }
         Some(node)

@@ -560,7 +560,7 @@ impl SetRecord {
         let uid = &action.pod().uid;
         self.touch_place_of(uid);
         if PodWrite::of(action).replaces() {
-            self.begin_replacement(uid);
+            self.begin_replacement(uid, now);
         }
         if let Action::Retire { successor, .. } = action {
             self.begin_write(&Action::HandOver(successor.clone()), now);
@@ -574,7 +574,7 @@ impl SetRecord {
         let uid = &action.pod().uid;
         self.touch_place_of(uid);
         if PodWrite::of(action).replaces() {
-            self.end_replacement(uid, answer == WriteAnswer::Accepted, now);
+            self.end_replacement(uid, answer == WriteAnswer::Accepted);
         }
         let known = self.pods.get(uid);
         self.pending.answer(action, answer, known, now);
@@ -584,6 +584,7 @@ impl SetRecord {
     pub fn lose_answers(&mut self, now: Timestamp) {
         self.cache.forget();
         self.pending.lose_answers(now);
+        self.disruptions.lose_answers();
         if let Some(advanced) = &mut self.advanced {
             advanced.lose_answers(now);
         }
@@ -700,7 +701,7 @@ impl SetRecord {
 
     /// This pod is about to be deleted for the current revision. One that was made beside another is not replaced by that, nor is
     /// one that goes whatever its revision.
-    fn begin_replacement(&mut self, uid: &PodUid) {
+    fn begin_replacement(&mut self, uid: &PodUid, now: Timestamp) {
         let advanced = self.advanced.as_ref();
         if advanced.is_some_and(|advanced| advanced.is_leaving(uid)) {
             return;
@@ -711,14 +712,15 @@ impl SetRecord {
         if self.pods.get(uid).is_some_and(|record| !record.pod.surge) {
             let revision = self.cache.revision();
             self.guard.begin(uid.clone(), node.clone(), revision);
+            self.disruptions.send(node.clone(), uid.clone(), now);
         }
     }
 
-    /// That deletion was answered at `now`: carried out, or not (as far as known).
-    fn end_replacement(&mut self, uid: &PodUid, carried_out: bool, now: Timestamp) {
+    /// That deletion was answered: carried out, or not (as far as known).
+    fn end_replacement(&mut self, uid: &PodUid, carried_out: bool) {
+        self.disruptions.answer(uid, carried_out);
         if let Some(node) = self.guard.end(uid, carried_out) {
             self.cache.mark_dirty(&node);
-            self.disruptions.begin_ours(node, now);
         }
     }
 

@@ -283,6 +283,41 @@ fn a_removal_that_is_read_in_a_pod_counts_only_for_the_revision_that_was_adopted
     }
 }
 
+/// Found on a real API server: the removal took the node down, which was heard of before the answer. So the loss was called one of
+/// a node that the rollout had not touched, and the next node was begun at once.
+#[test]
+fn a_removal_counts_from_the_moment_in_which_it_is_sent() {
+    let told = |index: &mut Index| fleet(index).nodes[0].disrupted_at;
+    let sent = || {
+        let mut index = index();
+        feed(&mut index, &pod("n1", "aaa").ready(10), 200);
+        index.apply_set(&set("v2", 2, 2));
+        index.apply_revision(&revision("bbb", 2, "v2"));
+        let set = index.set_mut(&key()).unwrap();
+        set.begin_write(&deletion("n1"), at(500));
+        index.apply_node(&node("n1", "False", 501), at(501));
+        assert_eq!(told(&mut index), Some(at(500)));
+        index
+    };
+    let answered = |answer| {
+        let mut index = sent();
+        let set = index.set_mut(&key()).unwrap();
+        set.end_write(&deletion("n1"), answer, at(502));
+        index
+    };
+    let mut accepted = answered(WriteAnswer::Accepted);
+    assert_eq!(told(&mut accepted), Some(at(500)));
+    for mut seen in [sent(), accepted] {
+        let leaving = pod("n1", "aaa").ready(10).version("2").terminating();
+        feed(&mut seen, &leaving, 503);
+        assert_eq!(told(&mut seen), Some(at(500)));
+    }
+    assert_eq!(told(&mut answered(WriteAnswer::Refused)), None);
+    let mut lost = sent();
+    lost.set_mut(&key()).unwrap().lose_answers(at(502));
+    assert_eq!(told(&mut lost), None);
+}
+
 #[test]
 fn a_node_whose_clock_is_far_ahead_did_not_return_a_moment_ago() {
     let since = |stamped| {

@@ -148,8 +148,9 @@ impl Losses {
             |since: &Timestamp| span.is_some_and(|(from, to)| from <= *since && *since <= to);
         for (name, since) in record.beside.iter().filter(|(_, since)| is_near(since)) {
             let position = position_of(nodes, name).ok();
-            if self.beside.contains_key(name) {
-                continue; // it is away, still or again
+            let is_of_that = |position: usize| matches!(classes[position], Class::Offline { since: Some(lost), .. } if lost == *since);
+            if self.beside.contains_key(name) || position.is_some_and(is_of_that) {
+                continue; // it is away, still or again: what is known of it now says more
             }
             self.beside.insert(name.clone(), *since);
             // Where no pod belongs any more, one did.

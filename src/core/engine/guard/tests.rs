@@ -497,6 +497,24 @@ fn who_leaves_the_nodes_of_the_template_while_it_is_judged_is_charged_all_the_sa
 }
 
 #[test]
+fn whom_the_record_names_beside_the_others_is_not_one_of_them_once_it_is_known_to_be_touched() {
+    let mut nodes = vec![lost("a", 9), lost("b", 9)];
+    nodes.extend(["c", "d", "e"].map(|name| node(name, old(1))));
+    let mut record = FailureRecord::of("new".into());
+    record.beside = [("a", 1009), ("b", 1009)]
+        .map(|(name, since)| (name.into(), at(since)))
+        .into();
+    let plan = at_1400(
+        &strategy(),
+        &Fleet {
+            record: Some(record),
+            ..fleet(nodes)
+        },
+    );
+    assert_eq!(named(plan.record.as_ref()), ["a", "b"]);
+}
+
+#[test]
 fn who_is_charged_and_deleted_later_stays_a_loss_beside_the_others() {
     let others = |mut nodes: Vec<Node>| {
         nodes.extend(["b", "c", "d"].map(|name| node(name, old(1))));
