@@ -178,6 +178,7 @@ fn with_everything(mut fleet: Fleet) -> Fleet {
                         said: Default::default(),
                         reason: "CrashLoopBackOff".into(),
                         restarts: 5,
+                        ended: 0,
                     }
                     .into(),
                 );
@@ -242,6 +243,7 @@ fn node(i: usize, updated: bool) -> Node {
         kept_away_by: None,
         had_pod: false,
         podless_since: None,
+        trouble: None,
         has_images: false,
     }
 }

@@ -348,6 +348,7 @@ fn nodes() -> impl Random<Node> {
         prop::bool::weighted(0.2),
         option::weighted(0.3, recent()),
         prop::bool::weighted(0.3),
+        option::weighted(0.1, 2..5_u32),
     );
     (
         targeting,
@@ -364,7 +365,7 @@ fn nodes() -> impl Random<Node> {
                 pods,
                 podless,
                 zone,
-                (hold, window, has_images, disrupted_at, emptied),
+                (hold, window, has_images, disrupted_at, emptied, ended),
             )| Node {
                 name: "".into(),
                 labels: [("zone", zone)].into_iter().collect(),
@@ -382,11 +383,23 @@ fn nodes() -> impl Random<Node> {
                 emptied,
                 kept_away_by: None,
                 had_pod: emptied,
+                trouble: ended.map(evicted),
                 podless_since: podless.filter(|_| pods.is_empty()),
                 has_images,
                 pods: pods.into(),
             },
         )
+}
+
+/// That so many pods were evicted, one after another.
+fn evicted(ended: u32) -> Box<PodProblem> {
+    let problem = PodProblem {
+        reason: "Evicted".into(),
+        said: Default::default(),
+        restarts: 0,
+        ended,
+    };
+    problem.into()
 }
 
 /// When the last outdated pod that goes can have begun with it.
@@ -453,6 +466,7 @@ fn pods() -> impl Random<Pod> {
                         said: Default::default(),
                         reason: reason.into(),
                         restarts,
+                        ended: 0,
                     }
                     .into()
                 }),
@@ -1139,6 +1153,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
         kept_away_by: None,
         had_pod: false,
         podless_since: None,
+        trouble: None,
         has_images: false,
         pods: [Pod {
             name: format!("p{i:04}").into(),

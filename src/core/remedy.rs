@@ -47,6 +47,15 @@ pub fn make_room(nodes: &str, fleet: &Fleet, set: &dyn Display) -> String {
     }
 }
 
+/// What helps `nodes` whose kubelets turn each pod away, as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
+pub fn mend_nodes(nodes: &str, fleet: &Fleet, set: &dyn Display) -> String {
+    format!(
+        "mend {nodes} (kubectl describe node NODE shows what it lacks), and it goes on by itself. If this revision takes more than the \
+         one before, {}",
+        way_on(fleet, set)
+    )
+}
+
 /// The revisions that are kept and were made before this one, the newest first, without those that the guard stopped.
 fn unstopped(fleet: &Fleet) -> Vec<&(Revision, i64)> {
     let stopped = match &fleet.revision {

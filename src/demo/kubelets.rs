@@ -138,6 +138,7 @@ fn behaviour(mut from: Behaviour, words: &[&str]) -> anyhow::Result<Behaviour> {
             "completes-after" => from.completes_after = Some(time()?),
             "kills-node-after" => from.kills_node_after = Some(time()?),
             "kills-node-when-stopped" => from.kills_node_when_stopped = true,
+            "evicted" => from.evicted = true,
             "error" => from.image_error = true,
             "never-ready" => from.never_ready = true,
             _ => anyhow::bail!("`{word}` is no behaviour of an image"),

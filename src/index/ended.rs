@@ -1,8 +1,8 @@
 //! Pods that ended for good (`Succeeded`, or `Failed`: evicted, or turned away by their kubelet), node by node.
 //!
 //! The native controller deletes each of them and makes the next one, so that no pod which is there tells that it goes on
-//! like this. Whoever comes after such a pod has its trouble until it is Ready. Who looks for the first time reads in the condition
-//! that the rollout is stalled by it.
+//! like this. Whoever comes after such a pod has its trouble until it is Ready, and after several of them the node has it until one
+//! has been Ready for a while. Who looks for the first time reads in the condition that the rollout is stalled by it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use std::sync::Arc;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::pod::PodRecord;
-use crate::core::engine::failing::CRASHING_RESTARTS;
+use crate::core::engine::failing::{CRASHING_RESTARTS, PROVED_AFTER};
 use crate::core::foreign::{WORD, cut};
+use crate::core::instant::later;
 use crate::core::messages::DO_NOT_START;
 use crate::core::words::line;
 use crate::core::{NodeName, PodProblem, PodUid, Revision};
@@ -49,6 +50,19 @@ impl ReportedProblem {
             said: said.into(),
         })
     }
+
+    /// The series of which it tells.
+    fn begin(self, now: Timestamp) -> Series {
+        Series {
+            hash: Some(self.hash),
+            times: 0,
+            is_recalled: true,
+            last: None,
+            at: now,
+            reason: self.reason,
+            said: self.said,
+        }
+    }
 }
 
 /// By node the pods of one revision that ended.
@@ -59,9 +73,12 @@ pub(super) struct Ended(BTreeMap<NodeName, Series>);
 struct Series {
     /// Their revision.
     hash: Option<Revision>,
+    /// How many were seen.
     times: u32,
+    /// Whether it stalled the rollout before anything was seen of it. How many ended then is not known, so nobody is charged for that.
+    is_recalled: bool,
     /// The last of them, when that was seen to have ended, and why.
-    last: PodUid,
+    last: Option<PodUid>,
     at: Timestamp,
     reason: Arc<str>,
     said: Arc<str>,
@@ -76,17 +93,15 @@ impl Ended {
         now: Timestamp,
         recalled: impl FnOnce() -> Option<ReportedProblem>,
     ) {
-        let is_known = self.0.contains_key(node);
+        if record.ready_since().is_none()
+            && (record.pod.in_place.is_over || record.pod.problem.is_none())
+            && let Some(recalled) = self.recalled(node, recalled)
+        {
+            let series = recalled.begin(now);
+            self.0.insert(node.clone(), series);
+        }
         if record.pod.in_place.is_over {
             self.count(node, record, pod, now);
-        }
-        if !is_known
-            && !record.pod.in_place.is_over
-            && record.ready_since().is_none()
-            && record.pod.problem.is_none()
-            && let Some(recalled) = recalled()
-        {
-            self.recall(node, record, recalled, now);
         }
         let series = self.0.get(node);
         let series = series.filter(|series| series.hash.as_ref() == record.hash());
@@ -94,33 +109,55 @@ impl Ended {
             && record.ready_since().is_none()
             && record.pod.problem.is_none()
         {
-            Arc::make_mut(&mut record.pod).problem = Some(
-                PodProblem {
-                    reason: series.reason.clone(),
-                    said: series.said.clone(),
-                    restarts: series.times,
-                }
-                .into(),
-            );
+            Arc::make_mut(&mut record.pod).problem = Some(series.problem().into());
         }
     }
 
-    fn recall(
+    /// What those pods of revision `hash` ended of that followed each other on `node`; `None`: not that many did.
+    pub(super) fn trouble(
         &mut self,
         node: &NodeName,
-        record: &PodRecord,
-        recalled: ReportedProblem,
+        hash: &Revision,
         now: Timestamp,
-    ) {
-        let series = Series {
-            hash: Some(recalled.hash),
-            times: CRASHING_RESTARTS,
-            last: record.pod.uid.clone(),
-            at: now,
-            reason: recalled.reason,
-            said: recalled.said,
+        recalled: impl FnOnce() -> Option<ReportedProblem>,
+    ) -> Option<PodProblem> {
+        if let Some(recalled) = self.recalled(node, recalled) {
+            self.0.insert(node.clone(), recalled.begin(now));
+        }
+        let series = self.0.get(node)?;
+        let lasts = series.is_recalled || series.times >= CRASHING_RESTARTS;
+        (lasts && series.hash.as_ref() == Some(hash)).then(|| series.problem())
+    }
+
+    /// What the DaemonSet says of a node on which nothing was seen to end.
+    fn recalled(
+        &self,
+        node: &NodeName,
+        recalled: impl FnOnce() -> Option<ReportedProblem>,
+    ) -> Option<ReportedProblem> {
+        match self.0.contains_key(node) {
+            true => None,
+            false => recalled(),
+        }
+    }
+
+    /// One that has been Ready for a while ends it: what becomes of that one later is something else. Returns whether there was a
+    /// series.
+    pub(super) fn end(
+        &mut self,
+        node: &NodeName,
+        before: Option<&PodRecord>,
+        now: Timestamp,
+    ) -> bool {
+        let Some(before) = before else {
+            return false;
         };
-        self.0.insert(node.clone(), series);
+        let is_proved = before
+            .ready_since()
+            .is_some_and(|since| later(since, PROVED_AFTER) <= now);
+        let series = self.0.get(node);
+        let ends = is_proved && series.is_some_and(|series| series.hash.as_ref() == before.hash());
+        ends && self.0.remove(node).is_some()
     }
 
     fn count(&mut self, node: &NodeName, record: &PodRecord, pod: &k8s::Pod, now: Timestamp) {
@@ -133,17 +170,29 @@ impl Ended {
         });
         let is_known = before
             .as_ref()
-            .is_some_and(|series| series.last == record.pod.uid);
+            .is_some_and(|series| series.last.as_ref() == Some(&record.pod.uid));
         let before_this = before.as_ref().map_or(0, |series| series.times);
         let series = Series {
             hash: record.hash().cloned(),
             times: before_this + u32::from(!is_known),
-            last: record.pod.uid.clone(),
+            is_recalled: before.as_ref().is_some_and(|series| series.is_recalled),
+            last: Some(record.pod.uid.clone()),
             at: before.filter(|_| is_known).map_or(now, |series| series.at),
             reason: cut(reason(pod), WORD).into(),
             said: line(&pod.status.message).into(),
         };
         self.0.insert(node.clone(), series);
+    }
+}
+
+impl Series {
+    fn problem(&self) -> PodProblem {
+        PodProblem {
+            reason: self.reason.clone(),
+            said: self.said.clone(),
+            restarts: 0,
+            ended: self.times,
+        }
     }
 }
 

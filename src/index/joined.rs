@@ -302,6 +302,7 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
             emptied: false,
             kept_away_by: None,
             had_pod: false,
+            trouble: None,
             has_images: false,
         };
         return (!gone.pods.is_empty()).then_some(gone);
@@ -318,6 +319,7 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
     let podless = pods.iter().all(|pod| pod.surge);
     let podless = podless.then_some(targeting == Targeting::Run);
     let podless_since = set.note_podless(name, podless, now);
+    let trouble = set.trouble(name, &basis.state, now);
     let kept_away_by = emptied.then(|| set.scheduling.obstacle(&record.facts(name)));
     let kept_away_by = kept_away_by.flatten().map(|it| it.to_string().into());
     let disrupted_at = set.disrupted_at(name, (&basis.state, basis.adopted));
@@ -341,6 +343,7 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
         emptied,
         kept_away_by,
         had_pod: set.had_pod(name),
+        trouble: trouble.map(Box::new),
         has_images,
     })
 }

@@ -70,6 +70,7 @@ pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<Po
                 reason: cut(&detail.reason, WORD).into(),
                 said: waiting.map_or_else(Default::default, said),
                 restarts: own,
+                ended: 0,
             })
         })
 }
@@ -103,6 +104,7 @@ pub(super) fn unscheduled(condition: &k8s::Condition) -> Option<PodProblem> {
         reason: UNSCHEDULABLE.into(),
         said: line(cause.unwrap_or_default()).into(),
         restarts: 0,
+        ended: 0,
     })
 }
 

@@ -37,9 +37,9 @@ use crate::core::selector::Selector;
 use crate::core::settings::{DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT, read};
 use crate::core::{
     Action, DaemonSetCounts, Evictions, FailureRecord, Invalid, Node, NodeName, OnFailure,
-    PauseRecord, Pod, PodName, PodRef, PodRevision, PodUid, Pods, Predownloading, Reading, Refusal,
-    Refusals, Revision, RevisionState, RollbackTarget, RollbackTargets, RollingUpdateType,
-    Targeting, instant,
+    PauseRecord, Pod, PodName, PodProblem, PodRef, PodRevision, PodUid, Pods, Predownloading,
+    Reading, Refusal, Refusals, Revision, RevisionState, RollbackTarget, RollbackTargets,
+    RollingUpdateType, Targeting, instant,
 };
 use crate::k8s;
 
@@ -333,6 +333,7 @@ impl SetRecord {
         if self.template_generation != newer.template_generation {
             self.guard.forget_replaced();
             self.disruptions = Disruptions::default();
+            self.ended = Ended::default();
         }
         self.generation = newer.generation;
         self.observed = newer.observed;
@@ -390,12 +391,11 @@ impl SetRecord {
         };
         let node = texts.share(pod.spec.target_node().unwrap_or_default());
         let node = NodeName::from(node);
-        let (is_first_look, conditions) = (self.cache.is_first_look(), &self.conditions);
-        let recalled = || {
-            let mut told = conditions.iter();
-            let stalled = told.find(|told| told.kind == STALLED && told.status == "True")?;
-            ReportedProblem::read(&stalled.message, &node).filter(|_| is_first_look)
-        };
+        let is_first_look = self.cache.is_first_look();
+        let recalled = || recalled(&self.conditions, &node).filter(|_| is_first_look);
+        if self.ended.end(&node, before.as_ref(), now) {
+            self.cache.mark_dirty(&node);
+        }
         self.ended.note(&node, (pod, &mut record), now, recalled);
         if before.as_ref() == Some(&record) {
             return RequeueDelay::Never;
@@ -731,6 +731,21 @@ impl SetRecord {
         current: (&RevisionState, Option<Timestamp>),
     ) -> Option<Timestamp> {
         self.disruptions.at(node, current)
+    }
+
+    /// What the pods of `current` ended of that followed each other on a node.
+    pub(super) fn trouble(
+        &mut self,
+        node: &NodeName,
+        current: &RevisionState,
+        now: Timestamp,
+    ) -> Option<PodProblem> {
+        let RevisionState::Current(current) = current else {
+            return None;
+        };
+        let is_first_look = self.cache.is_first_look();
+        let recalled = || recalled(&self.conditions, node).filter(|_| is_first_look);
+        self.ended.trouble(node, current, now, recalled)
     }
 
     /// Whether we deleted the last pod of a node for the present template, and no successor was Ready since.
@@ -1226,4 +1241,11 @@ impl SetRecord {
         let since = self.stalled_since(Stall::PodsNotCreated)?;
         Some(instant::earlier(since, MISSING_GRACE))
     }
+}
+
+/// What the condition `Stalled` says of the pods of `node`.
+fn recalled(conditions: &[k8s::Condition], node: &NodeName) -> Option<ReportedProblem> {
+    let mut told = conditions.iter();
+    let stalled = told.find(|told| told.kind == STALLED && told.status == "True")?;
+    ReportedProblem::read(&stalled.message, node)
 }

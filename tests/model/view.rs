@@ -160,6 +160,7 @@ impl State {
             kept_away_by: None,
             had_pod: false,
             podless_since: None,
+            trouble: None,
             has_images: false,
         }
     }
@@ -209,6 +210,7 @@ impl State {
                     said: Default::default(),
                     reason: "CrashLoopBackOff".into(),
                     restarts: 5,
+                    ended: 0,
                 }
                 .into()
             }),

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use yurt_ds::k8s::client::Role;
 use yurt_ds::sim::kubelet::{Behaviour, FakeNodeSpec, Outage};
 
+use super::guard::evicting;
 use super::paused::joins;
 use crate::support::checks::*;
 use crate::support::machine::{BUSY, is_deep};
@@ -589,6 +590,10 @@ scenarios! {
         let beside = fails(surging(3, 1), 1).until(replaced([1]).and(counted(3)));
         let beside = Story { always_served: false, ..beside };
         vec![failed, succeeded, beside]
+    }
+
+    fn advanced03_given_a_node_that_evicts_each_new_pod_then_the_rollout_is_stalled_until_it_keeps_one(pace) {
+        vec![evicting(fleet(3, 1), pace), evicting(surging(3, 1), pace)]
     }
 
     fn advanced04_given_in_place_and_another_image_then_every_pod_keeps_its_name_and_gets_it(pace) {

@@ -11,9 +11,26 @@ use yurt_ds::sim::kubelet::Behaviour;
 use crate::support::checks::*;
 use crate::support::objects::*;
 use crate::support::player::Stage;
-use crate::support::story::{Scenario, Step, Story, secs};
+use crate::support::story::{Pace, Scenario, Step, Story, secs};
 use crate::support::suite::scenarios;
 use crate::support::typed::ctl;
+
+/// The kubelet of node 2 evicts each pod of the new image for a while: one Stalled condition and Event that stay and name it.
+pub(crate) fn evicting(story: Story, pace: Pace) -> Story {
+    const SAYS: &str = "-0002 (Evicted: The node was low on resource: ephemeral-storage)";
+    let evicted = Behaviour {
+        evicted: true,
+        ..Behaviour::default()
+    };
+    story
+        .behave_on(2, NEW, evicted)
+        .image(NEW)
+        .until(condition("Stalled", "True", SAYS))
+        .throughout(condition("Stalled", "True", SAYS), pace.pick(1800, 70))
+        .expect(events_because("RolloutStarted", 1).and(events_because("RolloutStalled", 1)))
+        .behave_on(2, NEW, Behaviour::default())
+        .until(converged().and(events_because("RolloutStalled", 1)))
+}
 
 /// A container that ends a second after its start, again and again.
 pub(crate) fn crashing() -> Behaviour {

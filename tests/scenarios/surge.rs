@@ -13,6 +13,7 @@ use serde_json::json;
 use yurt_ds::sim::cluster::{Fault, RequestInfo};
 use yurt_ds::sim::kubelet::{Behaviour, Outage};
 
+use super::guard::evicting;
 use crate::support::checks::*;
 use crate::support::objects::*;
 use crate::support::player::Stage;
@@ -611,6 +612,10 @@ scenarios! {
             .online([1])
             .until(converged());
         vec![ends_well(hung(beside)), hung(alone).until(converged()), others]
+    }
+
+    fn su28_given_a_node_that_evicts_each_new_pod_then_the_rollout_is_stalled_until_it_keeps_one(pace) {
+        vec![evicting(fleet(3, "1"), pace), evicting(Story::on(3).with(Daemon::new()), pace)]
     }
 
     fn su25_given_a_priority_class_then_one_event_says_that_others_may_be_driven_off(pace) {

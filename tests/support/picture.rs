@@ -471,6 +471,7 @@ impl Picture {
             // What the native controller does for others is done by ours for an Advanced one.
             let is_orphaned = owner.is_some_and(|owner| self.excused.contains(&owner.uid));
             self.orphans_gone += usize::from(is_orphaned || self.is_advanced);
+            self.spares_gone += usize::from(is_spare(pod));
             return;
         }
         if owner.is_some_and(|owner| owner.kind == "Job") {

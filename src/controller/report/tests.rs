@@ -38,6 +38,7 @@ fn fleet(names: &[&str], problem: Option<&str>) -> Fleet {
                 said: Default::default(),
                 reason: reason.into(),
                 restarts: 3,
+                ended: 0,
             }
             .into()
         }),

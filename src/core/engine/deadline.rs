@@ -13,6 +13,7 @@ use super::patience::{
 };
 use super::{failing, surge};
 use crate::core::fleet::{Fleet, Node, Pod, Readiness};
+use crate::core::id::PodRevision;
 use crate::core::instant::later;
 use crate::core::names::UNSCHEDULABLE;
 use crate::core::plan::Stall;
@@ -65,6 +66,7 @@ pub(super) fn stuck(
         },
         Verdict::InProgress(progress) => match deadline(node, progress, grace) {
             Some((at, stall)) if at <= now => Ok(stall),
+            _ if is_between_pods(node, progress) => Ok(Stall::PodsDoNotStart),
             Some((at, _)) => Err(Some(at)),
             None => Err(None),
         },
@@ -87,6 +89,13 @@ fn unscheduled_since(node: &Node, beside: bool) -> Option<Timestamp> {
     made.filter(|pod| lacks_place(pod))
         .map(|pod| pod.created)
         .min()
+}
+
+/// Returns true if the kubelet of this node turns away one pod after another, for want of something that the node lacks.
+pub(in crate::core) fn rejects(node: &Node) -> bool {
+    let problem = node.trouble.as_ref();
+    problem
+        .is_some_and(|problem| *problem.reason == *"Evicted" || problem.reason.starts_with("OutOf"))
 }
 
 /// Returns true if a pod of this node is unschedulable.
@@ -191,7 +200,21 @@ pub(super) fn fails(node: &Node, progress: Progress) -> bool {
             | Progress::Reverting { .. }
             | Progress::SurgeStarting
     );
-    starts && failing::any_on(node)
+    starts && (node.trouble.is_some() || failing::any_on(node))
+}
+
+/// Whether pods of this node end one after another, and it is between two of them.
+pub(in crate::core) fn is_between_pods(node: &Node, progress: Progress) -> bool {
+    let is_between = matches!(
+        progress,
+        Progress::Missing { .. }
+            | Progress::Terminating
+            | Progress::OldTerminating
+            | Progress::SurgeLeaving
+            | Progress::Surplus
+    );
+    let is_there = |pod: &Pod| pod.revision == PodRevision::Current && pod.ready_since.is_some();
+    is_between && node.trouble.is_some() && !node.pods.iter().any(is_there)
 }
 
 /// The pod of a node in progress that has to become available before the node is further; `None`: that is not what it waits for.

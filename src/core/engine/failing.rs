@@ -30,7 +30,7 @@ pub(crate) const CRASHING_RESTARTS: u32 = 2;
 
 /// A pod whose container crashed again and again is available only once it has been Ready for so long: before that it may be
 /// between two crashes, and whoever takes it for one that runs goes on from node to node with it.
-const PROVED_AFTER: Duration = Duration::from_secs(30);
+pub(crate) const PROVED_AFTER: Duration = Duration::from_secs(30);
 
 /// When a Ready pod will have proved that it is not between two crashes; `None`: it has, or did not crash on its own account.
 /// A container is started again also by an update in place, and after its node was away.
@@ -73,14 +73,15 @@ impl Failing {
     }
 }
 
-/// How often the container in trouble was started again without anybody asking for it.
+/// How often the container in trouble was started again without anybody asking for it, or how many pods ended one after another.
 fn crashes(pod: &Pod) -> u32 {
-    pod.problem.as_ref().map_or(0, |problem| problem.restarts)
+    let problem = pod.problem.as_ref();
+    problem.map_or(0, |problem| problem.restarts.max(problem.ended))
 }
 
 /// Whether a pod on `node` fails; of those with a pod that was made beside another one, whether that does.
 pub(super) fn any_on(node: &Node) -> bool {
     let surges = node.pods.iter().any(|pod| pod.surge);
     let mut pods = node.pods.iter().filter(|pod| pod.surge == surges);
-    pods.any(|pod| pod.surge && pod.in_place.is_over || Failing::of(pod).is_some())
+    pods.any(|pod| Failing::of(pod).is_some())
 }

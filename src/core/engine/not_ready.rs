@@ -97,6 +97,7 @@ mod tests {
                     reason: "ErrImagePull".into(),
                     said: Arc::default(),
                     restarts: 0,
+                    ended: 0,
                 }
                 .into(),
             ),

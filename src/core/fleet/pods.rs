@@ -55,7 +55,7 @@ impl Pods {
     }
 
     /// Of the pods of an Advanced DaemonSet the one that stands beside the other, if there are two such: the new one of a new and
-    /// an old one; of old ones alone the youngest.
+    /// an old one, also if it has ended; of old ones alone the youngest.
     pub fn spare(&self) -> Option<&Pod> {
         let alive = || {
             let alive = self.iter().filter(|pod| !pod.terminating);
@@ -65,6 +65,10 @@ impl Pods {
         let (new, old) = (alive().filter(is_new).count(), alive().count());
         match (new, old - new) {
             (0, 2..) => alive().next_back(),
+            (0, 1) => {
+                let mut ended = self.iter().filter(|pod| !pod.terminating).filter(is_new);
+                ended.next_back()
+            }
             (1, 1..) => alive().find(is_new),
             _ => None,
         }

@@ -7,7 +7,7 @@ use super::pods::{awaited, is_kept, newest, own, way_of};
 use super::pulls;
 use super::rollout::RolloutView;
 use crate::core::eligibility::Obstacle;
-use crate::core::engine::deadline::{is_between_crashes, is_unscheduled, stall_of};
+use crate::core::engine::deadline::{is_between_crashes, is_unscheduled, rejects, stall_of};
 use crate::core::engine::replacement::UpdateMethod;
 use crate::core::engine::revert::is_due;
 use crate::core::fleet::evictions::BACK_OFF;
@@ -15,7 +15,7 @@ use crate::core::fleet::{Node, Pod, Readiness, Targeting};
 use crate::core::instant;
 use crate::core::kind::SetKind;
 use crate::core::plan::{Phase, Stall, WaveState};
-use crate::core::remedy::{LOOK_FOR_IT, make_room, nevertheless, way_on};
+use crate::core::remedy::{LOOK_FOR_IT, make_room, mend_nodes, nevertheless, way_on};
 use crate::core::settings::lifecycle::LIFECYCLE;
 use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
 use crate::core::settings::paused::PAUSED;
@@ -94,6 +94,10 @@ pub(super) fn remedy_failed(rollout: &RolloutView<'_>, node: &Node, cause: Cause
     let paused = while_paused(rollout);
     match cause {
         Cause::NodeLost => format!("{lost} {paused}Repair the node, or {way_on}"),
+        Cause::Crashing if rejects(node) => {
+            let mended = mend_nodes(node.name.as_str(), rollout.fleet, &rollout.key);
+            format!("{slot} {paused}{to_free}{mended}.")
+        }
         Cause::Crashing => {
             format!(
                 "{slot} {paused}{to_free}{way_on}. Why it crashes: kubectl -n {namespace} logs {pod} --previous{}",
@@ -249,6 +253,10 @@ pub(super) fn remedy_progress(
         && let Some(remedy) = remedy_ending(rollout, node)
     {
         return remedy;
+    }
+    if stall_of(node, verdict, rollout.now) == Some(Stall::PodsDoNotStart) && rejects(node) {
+        let mended = mend_nodes(node.name.as_str(), rollout.fleet, &rollout.key);
+        return format!("To free its slot, {mended}.");
     }
     match progress {
         Progress::Replacing | Progress::SurgeTakingOver if rollout.asks_again => format!(

@@ -5,8 +5,8 @@ use k8s_openapi::jiff::Timestamp;
 use super::guarded::{loss_aside, reverted_later, reverting};
 use super::overdue;
 use super::pods::{
-    ASKED_AGAIN, awaited, its_pod, living_name, newest, not_in_place, pod_name, terminating_name,
-    trouble_word, trouble_words, way_of,
+    ASKED_AGAIN, awaited, ending_words, its_pod, living_name, newest, not_in_place, pod_name,
+    terminating_name, trouble_word, trouble_words, way_of,
 };
 use super::pulls;
 use super::reasons::{behind_words, unrevised};
@@ -14,7 +14,7 @@ use super::rollout::{RolloutView, awaits_proof};
 use super::since::verdict_since;
 use super::surging::surging;
 use crate::core::eligibility::Obstacle;
-use crate::core::engine::deadline::{is_between_crashes, stall_of};
+use crate::core::engine::deadline::{is_between_crashes, is_between_pods, stall_of};
 use crate::core::engine::replacement::UpdateMethod;
 use crate::core::engine::revert::is_due;
 use crate::core::engine::terms::PROOF;
@@ -52,6 +52,9 @@ pub(super) fn in_progress(
 
 /// How far its update is.
 fn stage(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> (Option<String>, String) {
+    if is_between_pods(node, progress) {
+        return ending_words(node);
+    }
     let pod = pod_name(node);
     match progress {
         Progress::Replacing => (Some("Replacing".into()), replacing(rollout, node)),

@@ -3,7 +3,7 @@
 use super::rollout::RolloutView;
 use crate::core::engine::replacement::{UpdateMethod, way};
 use crate::core::fleet::in_place::Recreate;
-use crate::core::fleet::{Node, Pod};
+use crate::core::fleet::{Node, Pod, PodProblem};
 use crate::core::id::PodRevision;
 
 /// What becomes of a pod whose budget has changed its mind.
@@ -41,19 +41,40 @@ pub(super) fn terminating_name(node: &Node) -> String {
         .map_or_else(String::new, |pod| format!(" ({})", pod.name))
 }
 
+/// What ails its newest pod, or those of the current revision before it.
+fn trouble(node: &Node) -> Option<&PodProblem> {
+    let newest = newest(node);
+    let is_next = newest.is_none_or(|pod| pod.revision == PodRevision::Current);
+    let before = node.trouble.as_deref().filter(|_| is_next);
+    newest.and_then(|pod| pod.problem.as_deref()).or(before)
+}
+
+/// What is said of a node where pods end one after another.
+pub(super) fn ending_words(node: &Node) -> (Option<String>, String) {
+    let problem = node.trouble.as_deref();
+    let ended = problem.filter(|problem| problem.ended > 1);
+    let ended = ended.map_or_else(String::new, |problem| format!(", {} so far", problem.ended));
+    let why = problem.map_or_else(String::new, |problem| {
+        format!(" ({}{ended})", problem.words())
+    });
+    let because = format!("has new pods that end one after another{why}");
+    (problem.map(|problem| problem.word().to_owned()), because)
+}
+
 pub(super) fn trouble_word(node: &Node) -> Option<String> {
-    let problem = newest(node)?.problem.as_ref()?;
-    Some(problem.word().to_owned())
+    Some(trouble(node)?.word().to_owned())
 }
 
 pub(super) fn trouble_words(node: &Node) -> String {
-    let Some(problem) = newest(node).and_then(|pod| pod.problem.as_ref()) else {
+    let Some(problem) = trouble(node) else {
         return String::new();
     };
-    match (problem.words(), problem.restarts) {
-        (words, 0) => format!(" ({words})"),
-        (words, 1) => format!(" ({words}, 1 restart)"),
-        (words, restarts) => format!(" ({words}, {restarts} restarts)"),
+    let words = problem.words();
+    match (problem.ended, problem.restarts) {
+        (0 | 1, 0) => format!(" ({words})"),
+        (0, 1) => format!(" ({words}, 1 restart)"),
+        (0, restarts) => format!(" ({words}, {restarts} restarts)"),
+        (ended, _) => format!(" ({words}, {ended} pods ended so)"),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::RolloutStatus;
 use super::reasons::{DO_NOT_START, behind_remedy, behind_words, unrevised};
-use crate::core::engine::deadline::is_unscheduled;
+use crate::core::engine::deadline::{is_unscheduled, rejects};
 use crate::core::engine::patience::{BEHIND_PATIENCE, HOOK_PATIENCE};
 use crate::core::fleet::{Node, PodProblem};
 
@@ -14,7 +14,7 @@ use crate::core::fleet::record::FailureRecord;
 use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::lifecycle::PreDelete;
 use crate::core::plan::{Stall, WaveState};
-use crate::core::remedy::{make_room, nevertheless, way_on};
+use crate::core::remedy::{make_room, mend_nodes, nevertheless, way_on};
 use crate::core::verdict::{Guarded, Verdict, WaveShut};
 use crate::core::words::named;
 
@@ -151,14 +151,20 @@ impl RolloutStatus<'_> {
         let (lacking, others): (Vec<&Node>, Vec<&Node>) = waiting
             .map(|(node, _)| node)
             .partition(|node| is_unscheduled(node));
-        if lacking.is_empty() {
-            return self.way_on();
-        }
-        let names = named(lacking.iter().map(|node| node.name.as_str()), 0);
-        let room = make_room(&names, self.fleet, self.set);
-        match others.is_empty() {
-            true => room,
-            false => format!("{room}; for the other nodes, {}", self.way_on()),
+        let (rejecting, others): (Vec<&Node>, Vec<&Node>) =
+            others.into_iter().partition(|node| rejects(node));
+        let names = |nodes: &[&Node]| named(nodes.iter().map(|node| node.name.as_str()), 0);
+        let room = || make_room(&names(&lacking), self.fleet, self.set);
+        let mended = || mend_nodes(&names(&rejecting), self.fleet, self.set);
+        let parts = [
+            (!lacking.is_empty()).then(room),
+            (!rejecting.is_empty()).then(mended),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        match (parts.join("; "), others.is_empty()) {
+            (parts, _) if parts.is_empty() => self.way_on(),
+            (parts, true) => parts,
+            (parts, false) => format!("{parts}; for the other nodes, {}", self.way_on()),
         }
     }
 
@@ -199,10 +205,13 @@ impl RolloutStatus<'_> {
 
     /// Why pods do not start, in brackets; empty when none says so.
     fn troubles(&self) -> String {
-        let pods = self.fleet.nodes.iter().flat_map(|node| &node.pods);
+        let problems = self.fleet.nodes.iter().flat_map(|node| {
+            let of_pods = node.pods.iter().filter_map(|pod| pod.problem.as_ref());
+            of_pods.chain(&node.trouble)
+        });
         // By word the first thing that is said of it: other nodes say the same, in other numbers.
         let mut reasons = BTreeMap::new();
-        for problem in pods.filter_map(|pod| pod.problem.as_ref()) {
+        for problem in problems {
             let said = reasons.entry(steady(problem.word())).or_insert("");
             if said.is_empty() {
                 *said = &problem.said;

@@ -448,6 +448,7 @@ impl World {
                 unreadable: false,
             }),
             window: None,
+            trouble: None,
             has_images: false,
             targeting: match node.targeted {
                 true => Targeting::Run,

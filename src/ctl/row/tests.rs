@@ -39,6 +39,7 @@ fn node(name: &str) -> Node {
         kept_away_by: None,
         had_pod: false,
         podless_since: None,
+        trouble: None,
         has_images: false,
     }
 }
@@ -188,6 +189,7 @@ fn every_state_of_a_node_has_words() {
             said: Default::default(),
             reason: "ImagePullBackOff".into(),
             restarts: 0,
+            ended: 0,
         }
         .into(),
     );

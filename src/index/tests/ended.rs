@@ -20,7 +20,7 @@ fn problem(index: &mut Index) -> Option<(String, u32)> {
     let fleet = fleet(index);
     let pod = fleet.nodes[0].pods.last().expect("a pod");
     let problem = pod.problem.as_ref();
-    problem.map(|problem| (problem.reason.to_string(), problem.restarts))
+    problem.map(|problem| (problem.reason.to_string(), problem.ended))
 }
 
 pub(super) fn said(index: &mut Index) -> String {
@@ -117,4 +117,66 @@ fn the_condition_tells_of_pods_that_ended_before_the_first_look() {
         "revision aaa: stopped: the new pods do not start on n1; go back",
         "",
     );
+}
+
+/// Between two of them no pod is there, and the one that stays on the node says nothing of it.
+#[test]
+fn a_node_where_pods_end_one_after_another_is_in_trouble_until_one_was_ready_for_a_while() {
+    let trouble = |index: &mut Index| {
+        let fleet = fleet(index);
+        let trouble = fleet.nodes[0].trouble.as_ref();
+        trouble.map(|problem| (problem.words(), problem.ended))
+    };
+    let evicted = |number| {
+        let status = json!({"reason": "Evicted", "message": "low on memory"});
+        pod("n1", "aaa").next(number).ended("Failed", status)
+    };
+    let told = |times| Some(("Evicted: low on memory".to_owned(), times));
+    let mut index = index();
+    replace(&mut index, &evicted(1), 200);
+    assert_eq!(trouble(&mut index), None);
+    replace(&mut index, &evicted(2), 210);
+    assert_eq!(trouble(&mut index), told(2));
+    let set = index.set_mut(&key()).unwrap();
+    set.delete_pod("uid-2");
+    assert_eq!(trouble(&mut index), told(2));
+    let next = pod("n1", "aaa").next(3).ready(230);
+    feed(&mut index, &next, 230);
+    assert_eq!(trouble(&mut index), told(2));
+    feed(&mut index, &next.version("2"), 300);
+    assert_eq!(trouble(&mut index), None);
+    // What becomes of that one is something else.
+    replace(&mut index, &evicted(4), 400);
+    assert_eq!(trouble(&mut index), None);
+}
+
+/// The one that is there has ended, or none is there at all.
+#[test]
+fn the_condition_tells_of_a_node_whatever_is_there_at_the_first_look() {
+    for pod in [
+        None,
+        Some(pod("n1", "aaa").ended(
+            "Failed",
+            json!({"reason": "Evicted", "message": "low on memory"}),
+        )),
+    ] {
+        let mut index = Index::default();
+        index.apply_node(&node("n1", "True", 0), at(100));
+        let mut set = set("v1", 1, 1);
+        set.status.conditions = vec![k8s::Condition {
+            kind: "Stalled".to_owned(),
+            status: "True".to_owned(),
+            reason: "PodsDoNotStart".to_owned(),
+            message: "revision aaa: stopped: the new pods do not start on n1 (Evicted: low on memory); go back to".to_owned(),
+            last_transition: None,
+            last_probe: None,
+        }];
+        index.apply_set(&set);
+        index.apply_revision(&revision("aaa", 1, "v1"));
+        index.set_mut(&key()).unwrap().synced = true;
+        if let Some(pod) = pod {
+            feed(&mut index, &pod, 200);
+        }
+        assert!(fleet(&mut index).nodes[0].trouble.is_some());
+    }
 }

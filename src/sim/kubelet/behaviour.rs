@@ -30,6 +30,8 @@ pub struct Behaviour {
     pub kills_node_after: Option<Duration>,
     /// It takes the whole node down when it is told to end, as what a node is reached by does (CNI, VPN, tunnel).
     pub kills_node_when_stopped: bool,
+    /// The kubelet evicts each pod with it at once, for want of room on the disk of its node.
+    pub evicted: bool,
 }
 
 impl Default for Behaviour {
@@ -48,6 +50,7 @@ impl Default for Behaviour {
             never_ready: false,
             kills_node_after: None,
             kills_node_when_stopped: false,
+            evicted: false,
         }
     }
 }

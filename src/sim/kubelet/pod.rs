@@ -41,6 +41,8 @@ pub(super) struct KubeletPod {
     pub(super) written: u64,
     /// The generation of the object that the kubelet followed last (Kubernetes 1.34 and newer).
     pub(super) observed: Option<i64>,
+    /// Its kubelet evicted it.
+    pub(super) evicted: bool,
 }
 
 /// Where a pod is in its life.
@@ -251,6 +253,7 @@ impl KubeletPod {
             writing: false,
             written: 0,
             observed: None,
+            evicted: false,
         }
     }
 
@@ -264,6 +267,7 @@ impl KubeletPod {
             (PodStage::New, _) if self.seen.is_finished() && !self.seen.is_deleted() => {}
             (PodStage::New, false) => self.admit(host),
             (PodStage::New | PodStage::Live, true) => self.stop(host),
+            (PodStage::Live, false) if self.evicted => {}
             (PodStage::Live, false) => self.follow(host),
             (PodStage::Stopping | PodStage::Stopped | PodStage::Gone, _) => {}
         }
@@ -274,6 +278,11 @@ impl KubeletPod {
         self.started = Some(host.now);
         self.initialized.set(true, host.now);
         if self.adopt(host) || host.broken.contains(self.seen.uid()) {
+            return;
+        }
+        let mut wanted = self.seen.spec.containers.iter();
+        if wanted.any(|container| host.behaviour(&container.image).evicted) {
+            (self.evicted, self.dirty) = (true, true);
             return;
         }
         self.begin(host);
@@ -655,6 +664,9 @@ impl KubeletPod {
 
     /// The pod's phase as the kubelet computes it from the containers.
     pub(super) fn phase(&self) -> &'static str {
+        if self.evicted {
+            return "Failed";
+        }
         let codes: Vec<Option<i32>> = self.containers.iter().map(exit_code).collect();
         let ended = !codes.is_empty() && codes.iter().all(Option::is_some);
         let failed = codes.iter().flatten().any(|&code| code != 0);

@@ -15,6 +15,8 @@ pub(super) fn pod(pod: &KubeletPod, host_ip: &str) -> Value {
     json!({
         "observedGeneration": pod.observed,
         "phase": pod.phase(),
+        "reason": pod.evicted.then_some("Evicted"),
+        "message": pod.evicted.then_some("The node was low on resource: ephemeral-storage."),
         "startTime": pod.started.map(Time),
         "hostIP": host_ip,
         "hostIPs": [{ "ip": host_ip }],

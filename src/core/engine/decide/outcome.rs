@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::PlanDraft;
 use super::counts::begins;
 use super::wake::leaving;
+use crate::core::action::Action;
 use crate::core::engine::class::Class;
 use crate::core::engine::domains::is_others_turn;
 use crate::core::engine::overdue::Overdue;
@@ -36,6 +37,9 @@ impl PlanDraft<'_> {
         };
         let refusing = &self.judged.gates.refusing;
         let begun = self.actions.iter().filter(|action| action.begins());
+        let troubled = self.troubled();
+        let is_next = |action: &Action| troubled.iter().any(|node| is_about(action, node));
+        let begun = begun.filter(|action| !is_next(action));
         let tried = begun.filter(|action| !refusing.is_again(action)).count();
         let moving = tried > self.judged.gates.asking.again() || self.waits_for_next_second();
         let blocked = self.blocked_since().filter(|_| !moving);
@@ -112,6 +116,17 @@ impl PlanDraft<'_> {
             blocked: blocked.is_some(),
             refused: self.judged.fleet.refusals.only(&refused),
             next_wake,
+        }
+    }
+
+    /// Nodes where pods end one after another, if anything is written at all: the next pod there is no progress.
+    fn troubled(&self) -> Vec<&Node> {
+        match self.actions.is_empty() {
+            true => Vec::new(),
+            false => {
+                let nodes = self.judged.fleet.nodes.iter();
+                nodes.filter(|node| node.trouble.is_some()).collect()
+            }
         }
     }
 
@@ -281,5 +296,13 @@ impl PlanDraft<'_> {
             verdict => verdict.is_in_flight(),
         };
         waiting > 0 && waiting == counts.outdated && !self.verdicts.iter().enumerate().any(moves)
+    }
+}
+
+/// Whether that action is about a pod of this node.
+fn is_about(action: &Action, node: &Node) -> bool {
+    match action {
+        Action::Surge { node: name, .. } => node.name == *name,
+        action => node.pods.iter().any(|pod| pod.uid == action.pod().uid),
     }
 }

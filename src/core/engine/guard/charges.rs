@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::losses::Losses;
 use crate::core::engine::class::Class;
+use crate::core::engine::deadline::{fails, is_between_pods};
 use crate::core::engine::failing::Failing;
 use crate::core::engine::patience::{JUDGED_AFTER, failure_window};
 use crate::core::engine::pod_summary::PodSummary;
@@ -219,6 +220,11 @@ impl FailureTracker<'_> {
         let at = self.fleet.made.zip(self.fleet.adopted);
         let comes_again = at.is_some_and(|(made, adopted)| adopted <= later(made, self.window));
         for (class, node) in classes.iter_mut().zip(&self.fleet.nodes) {
+            if self.record.failed.contains(&node.name) && goes_on_ending(node, class) {
+                let since = new_pod(node).map(unready_since).or(node.podless_since);
+                fail(class, (since.unwrap_or(self.now), Cause::Crashing));
+                continue;
+            }
             let is_new = match class {
                 Class::InProgress(Progress::Starting | Progress::UpdatingInPlace { .. }) => true,
                 Class::Surging(pair) => pair.progress == Progress::SurgeStarting,
@@ -245,11 +251,7 @@ impl FailureTracker<'_> {
                 Some(Failing::CannotStart) => Cause::NotStarting,
             };
             self.charge(&node.name, cause == Cause::Crashing);
-            match class {
-                // The old pod serves, and the two go on as before.
-                Class::Surging(pair) => pair.failed = Some((since, cause)),
-                _ => *class = Class::Failed { since, cause },
-            }
+            fail(class, (since, cause));
         }
     }
 
@@ -337,6 +339,24 @@ impl FailureTracker<'_> {
 fn note_loss(judged: &mut BTreeMap<NodeName, Timestamp>, name: &NodeName, since: Timestamp) {
     if judged.len() < FAILED_NAMED {
         judged.insert(name.clone(), since);
+    }
+}
+
+/// Whether pods end one after another on a node that is on the record: also between two of them it fails.
+fn goes_on_ending(node: &Node, class: &Class) -> bool {
+    let progress = match class {
+        Class::InProgress(progress) => *progress,
+        Class::Surging(pair) => pair.progress,
+        _ => return false,
+    };
+    node.trouble.is_some() && (fails(node, progress) || is_between_pods(node, progress))
+}
+
+/// Says of a node since when and how it fails. Where the old pod serves, the two go on as before.
+fn fail(class: &mut Class, (since, cause): (Timestamp, Cause)) {
+    match class {
+        Class::Surging(pair) => pair.failed = Some((since, cause)),
+        _ => *class = Class::Failed { since, cause },
     }
 }
 

@@ -38,6 +38,7 @@ fn crashing(pod: Pod, reason: &str, restarts: u32) -> Pod {
                 said: Default::default(),
                 reason: reason.into(),
                 restarts,
+                ended: 0,
             }
             .into(),
         ),

@@ -27,6 +27,7 @@ fn crashing() -> Pod {
                 said: Default::default(),
                 reason: "Error".into(),
                 restarts: 4,
+                ended: 0,
             }
             .into(),
         ),

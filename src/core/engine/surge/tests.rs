@@ -162,6 +162,7 @@ fn node(pods: impl IntoIterator<Item = Pod>) -> Node {
         labels: Labels::default(),
         hold: None,
         window: None,
+        trouble: None,
         has_images: false,
         targeting: Targeting::Run,
         native: Targeting::Run,
