@@ -551,6 +551,7 @@ mod tests {
     use http::{Response, StatusCode};
     use http_body_util::StreamBody;
     use hyper::body::Frame;
+    use proptest::prelude::*;
     use tokio::time::Instant;
 
     use super::*;
@@ -693,6 +694,56 @@ mod tests {
             }
             assert_eq!(found, [&b"{\"a\":1}"[..], b"{\"b\":2}"], "{size}");
             assert_eq!(lines.0, b"{\"c\"");
+        }
+    }
+
+    /// What one object of a watch may hold, wherever it stands.
+    fn hostile_json() -> impl Strategy<Value = String> {
+        let leaf = prop_oneof![
+            Just("null".to_owned()),
+            Just("-1".to_owned()),
+            Just("1e999".to_owned()),
+            Just("18446744073709551616".to_owned()),
+            Just(r#""9999-12-31T23:59:59Z""#.to_owned()),
+            Just(r#""\ud800""#.to_owned()),
+            Just(r#""\\\"}]""#.to_owned()),
+            Just(format!("\"{}\"", "x".repeat(100_000))),
+            Just(format!("{}{}", "[".repeat(200), "]".repeat(200))),
+            Just("[[], {}, 7, null]".to_owned()),
+            Just("{\"a\":".to_owned()),
+            Just("".to_owned()),
+        ];
+        let field = prop_oneof![
+            Just("metadata"),
+            Just("spec"),
+            Just("status"),
+            Just("kind"),
+            Just("x"),
+        ];
+        proptest::collection::vec((field, leaf), 0..4).prop_map(|fields| {
+            let fields = fields.into_iter();
+            let fields: Vec<String> = fields
+                .map(|(key, value)| format!("\"{key}\":{value}"))
+                .collect();
+            format!("{{{}}}", fields.join(","))
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_an_object_of_a_watch_holds_those_beside_it_are_read(
+            objects in proptest::collection::vec(hostile_json(), 1..4), piece in 1..5000_usize,
+        ) {
+            let line = |object: &String| format!("{{\"type\":\"MODIFIED\",\"object\":{object}}}\n{POD}\n");
+            let text: String = objects.iter().map(line).collect();
+            let (mut lines, mut read) = (Lines::default(), 0);
+            for bytes in text.as_bytes().chunks(piece) {
+                lines.feed(bytes, |line| match Change::<Pod>::read(line) {
+                    Change::Added(Ok(pod)) if pod.metadata.name.as_deref() == Some("a") => read += 1,
+                    _ => {}
+                });
+            }
+            prop_assert_eq!(read, objects.len());
         }
     }
 

@@ -5,6 +5,7 @@ use proptest::sample::Index as Choice;
 
 use super::*;
 use crate::core::PodRevision;
+use crate::k8s::json_list::ListSplitter;
 use crate::k8s::object::read;
 
 const NODES: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
@@ -159,10 +160,33 @@ fn written(object: &Value) -> String {
     object.to_string().replace(&format!("\"{DEEP}\""), &deep)
 }
 
-/// Takes in one object as the watches do.
-fn take(index: &mut Index, kind: usize, object: &Value, now: Timestamp) {
-    let json = written(object);
-    let json = json.as_bytes();
+/// The object as it comes out of a list of three that arrives in pieces of that size: its neighbours come out whole.
+fn listed(json: &str, piece: usize) -> Vec<u8> {
+    const NEIGHBOUR: &str = r#"{"metadata":{"name":"a\\\"],}"}}"#;
+    let list = format!(
+        r#"{{"kind":"List","metadata":{{"resourceVersion":"5"}},"items":[{NEIGHBOUR},{json},{NEIGHBOUR}]}}"#
+    );
+    let (mut splitter, mut items) = (ListSplitter::default(), Vec::new());
+    for bytes in list.as_bytes().chunks(piece) {
+        let keep = |item: &[u8]| {
+            items.push(item.to_vec());
+            Ok(())
+        };
+        splitter.feed(bytes, keep).unwrap();
+    }
+    splitter.finish::<Value>().unwrap();
+    let [before, item, after] = <[Vec<u8>; 3]>::try_from(items).unwrap();
+    assert_eq!(
+        (&*before, &*after),
+        (NEIGHBOUR.as_bytes(), NEIGHBOUR.as_bytes())
+    );
+    item
+}
+
+/// Takes in one object as lists and watches do.
+fn take(index: &mut Index, (kind, piece): (usize, usize), object: &Value, now: Timestamp) {
+    let json = listed(&written(object), piece);
+    let json = json.as_slice();
     match kind {
         0 => drop(index.take_listed_node(&read(json), now)),
         1 => match read::<k8s::Pod>(json) {
@@ -194,6 +218,7 @@ proptest! {
     #[test]
     fn whatever_a_tenant_and_a_kubelet_write_the_rollout_of_another_tenant_completes(
         writes in proptest::collection::vec((0..4_usize, any::<Choice>(), hostile_value()), 1..8),
+        piece in 1..5000_usize,
     ) {
         let mut index = fleets();
         let mut now = 1000;
@@ -208,7 +233,7 @@ proptest! {
                 if let Some(target) = object.pointer_mut(place) {
                     *target = value.clone();
                 }
-                take(&mut index, *kind, &object, at(now));
+                take(&mut index, (*kind, piece), &object, at(now));
             }
             decided(&mut index, &key(), at(now));
             for action in decided(&mut index, &web(), at(now)) {
