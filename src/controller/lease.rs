@@ -60,6 +60,8 @@ const MARGIN: Duration = Duration::from_secs(5);
 const LATE: &str = "the Lease was not renewed in time";
 /// What is asked for, in complaints.
 const LEASES: &str = "leases";
+/// The same about the Leases of other installations.
+const OTHER_LEASES: &str = "leases of other installations";
 /// Another holder's duration is believed up to here; beyond, ours counts.
 const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -491,11 +493,21 @@ impl Candidate {
 
     /// Looks for other installations, and reports a change.
     async fn check_others(&mut self) {
-        match self.others.check().await {
-            Ok(false) => return,
-            Ok(true) => {}
+        if !self.others.is_due() {
+            return;
+        }
+        let is_news = match self.others.check().await {
+            Ok(is_news) => is_news,
             Err(error) if error.failure() == Failure::Forbidden => return, // reported as a missing permission
-            Err(error) => return self.report(&error),
+            Err(error) => {
+                let text = format!("cannot list the Leases of other installations: {error}");
+                let failure = error.failure();
+                return self.parts.complaints.failed(OTHER_LEASES, failure, &text);
+            }
+        };
+        self.parts.complaints.answered(OTHER_LEASES);
+        if !is_news {
+            return;
         }
         self.parts.metrics.other_installations(self.others.count());
         match self.others.message() {

@@ -64,16 +64,17 @@ impl OtherInstallations {
         })
     }
 
-    /// Checks again, if that is due. Returns whether something changed.
+    /// Returns true if it is time to check again.
+    pub(super) fn is_due(&self) -> bool {
+        Instant::now() >= self.due
+    }
+
+    /// Checks again. Returns whether something changed.
     ///
     /// # Errors
     /// When the Leases cannot be listed; then what was known before stands.
     pub(super) async fn check(&mut self) -> Result<bool, CallError> {
-        let now = Instant::now();
-        if now < self.due {
-            return Ok(false);
-        }
-        self.due = now + CHECK;
+        self.due = Instant::now() + CHECK;
         let only = ListParams::default().fields(&format!("metadata.name={}", names::LEASE));
         let leases = within(CALL_DEADLINE, self.leases.list(&only)).await?;
         let active = self.renewed(leases.items);
