@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::pods::{ending_words, pod_name, trouble_word, trouble_words};
+use super::pods::{are_seen_to_end, ending_words, pod_name, trouble_word, trouble_words};
 use super::rollout::RolloutView;
 use super::slots;
 use crate::core::fleet::{Node, Readiness};
@@ -20,7 +20,7 @@ pub(super) fn failed(node: &Node, cause: Cause) -> (Option<String>, String) {
             Some("NotReady".into()),
             "turned NotReady soon after its pod was replaced; it holds up nobody".to_owned(),
         ),
-        Cause::Crashing if node.trouble.is_some() => ending_words(node),
+        Cause::Crashing if are_seen_to_end(node) => ending_words(node),
         Cause::Crashing => (
             trouble_word(node),
             format!("has its new pod{pod}, which crashes{}", trouble_words(node)),

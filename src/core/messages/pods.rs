@@ -49,6 +49,13 @@ fn trouble(node: &Node) -> Option<&PodProblem> {
     newest.and_then(|pod| pod.problem.as_deref()).or(before)
 }
 
+/// Whether pods are seen to end one after another on a node. What a condition tells may be about a container that crashes.
+pub(super) fn are_seen_to_end(node: &Node) -> bool {
+    let has_ended = newest(node).is_none_or(|pod| pod.in_place.is_over);
+    let trouble = node.trouble.as_ref();
+    trouble.is_some_and(|problem| problem.ended > 1 || has_ended)
+}
+
 /// What is said of a node where pods end one after another.
 pub(super) fn ending_words(node: &Node) -> (Option<String>, String) {
     let problem = node.trouble.as_deref();

@@ -201,6 +201,38 @@ fn every_state_of_a_node_has_words() {
         "yurt-ds ctl undo default/web",
     );
 
+    let problem = |reason: &str, restarts, ended| {
+        let problem = PodProblem {
+            said: Default::default(),
+            reason: reason.into(),
+            restarts,
+            ended,
+        };
+        Some(problem.into())
+    };
+    // The condition tells of it as well, which is no series of pods.
+    let mut crashing = updated("n1", 60);
+    crashing.pods[0].problem = problem("CrashLoopBackOff", 5, 0);
+    crashing.trouble = problem("CrashLoopBackOff", 0, 0);
+    case(
+        crashing,
+        "FailedByRevision",
+        Some("CrashLoopBackOff"),
+        "which crashes (CrashLoopBackOff, 5 restarts)",
+        "logs p-n1 --previous",
+    );
+
+    let mut evicted = updated("n1", 60);
+    evicted.pods[0].problem = problem("Evicted", 0, 3);
+    evicted.trouble = problem("Evicted", 0, 3);
+    case(
+        evicted,
+        "FailedByRevision",
+        Some("Evicted"),
+        "has new pods that end one after another (Evicted, 3 so far)",
+        "mend n1",
+    );
+
     case(
         updated("n1", 5),
         "InProgress",
