@@ -60,7 +60,7 @@ const MARGIN: Duration = Duration::from_secs(5);
 const LATE: &str = "the Lease was not renewed in time";
 /// What is asked for, in complaints.
 const LEASES: &str = "leases";
-/// The same about the Leases of other installations.
+/// Names the list of the Leases of other installations in complaints.
 const OTHER_LEASES: &str = "leases of other installations";
 /// Another holder's duration is believed up to here; beyond, ours counts.
 const LONGEST: Duration = Duration::from_secs(3600);

@@ -697,7 +697,7 @@ mod tests {
         }
     }
 
-    /// What one object of a watch may hold, wherever it stands.
+    /// Generates the JSON of an object with hostile values in some fields.
     fn hostile_json() -> impl Strategy<Value = String> {
         let leaf = prop_oneof![
             Just("null".to_owned()),

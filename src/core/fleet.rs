@@ -119,8 +119,8 @@ pub struct Node {
     pub kept_away_by: Option<Box<str>>,
     /// Whether a pod of an Advanced DaemonSet was there before and is gone, whoever took it away: as far as this process saw that.
     pub had_pod: bool,
-    /// What its pods of the current revision ended of, if several did one after another and none has been Ready for long since. The
-    /// next one may be there, or not.
+    /// Why its pods of the current revision keep ending: set when two have ended in a row, or when the DaemonSet's condition says so.
+    /// It lasts until a pod has been Ready for 30 s, and does not depend on whether the next pod exists.
     pub trouble: Option<Box<PodProblem>>,
     /// Whether it is known, without anybody having pulled ahead, that it has every image of the current revision. Only
     /// told where it matters.
@@ -250,7 +250,8 @@ pub struct PodProblem {
     /// Restarts of that container under the revision that the pod has now; the one by which an update in place brought
     /// its image is none.
     pub restarts: u32,
-    /// Pods of this revision that ended of that on this node, one after another; 0: this is about one that has not ended.
+    /// Number of pods of this revision that ended for this reason on this node in a row; 0 if it is the problem of a pod that has not
+    /// ended.
     pub ended: u32,
 }
 

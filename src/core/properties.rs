@@ -391,7 +391,7 @@ fn nodes() -> impl Random<Node> {
         )
 }
 
-/// That so many pods were evicted, one after another.
+/// Returns the problem of so many evicted pods in a row.
 fn evicted(ended: u32) -> Box<PodProblem> {
     let problem = PodProblem {
         reason: "Evicted".into(),

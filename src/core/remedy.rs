@@ -47,11 +47,11 @@ pub fn make_room(nodes: &str, fleet: &Fleet, set: &dyn Display) -> String {
     }
 }
 
-/// What helps `nodes` whose kubelets turn each pod away, as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
+/// Returns what helps `nodes` whose kubelets reject each pod, as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
 pub fn mend_nodes(nodes: &str, fleet: &Fleet, set: &dyn Display) -> String {
     format!(
-        "mend {nodes} (kubectl describe node NODE shows what it lacks), and it goes on by itself. If this revision takes more than the \
-         one before, {}",
+        "mend {nodes} (kubectl describe node NODE shows what it lacks); then the rollout goes on by itself. If this revision uses more of \
+         that than the one before, {}",
         way_on(fleet, set)
     )
 }

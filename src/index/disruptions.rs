@@ -77,8 +77,8 @@ impl Disruptions {
         self.sent.insert(node, (pod, now));
     }
 
-    /// That was answered. If it was carried out, the pod left when that was sent: what it takes down may be gone before we hear
-    /// the answer.
+    /// The deletion of `pod` was answered. If it was carried out, the pod left when the request was sent: the node may be lost
+    /// before the answer arrives.
     pub(super) fn answer(&mut self, pod: &PodUid, carried_out: bool) {
         let mut sent = self.sent.iter();
         let found = sent.find(|(_, (sent, _))| sent == pod);

@@ -95,10 +95,8 @@ impl Ended {
     ) {
         if record.ready_since().is_none()
             && (record.pod.in_place.is_over || record.pod.problem.is_none())
-            && let Some(recalled) = self.recalled(node, recalled)
         {
-            let series = recalled.begin(now);
-            self.0.insert(node.clone(), series);
+            self.recall(node, now, recalled);
         }
         if record.pod.in_place.is_over {
             self.count(node, record, pod, now);
@@ -121,23 +119,23 @@ impl Ended {
         now: Timestamp,
         recalled: impl FnOnce() -> Option<ReportedProblem>,
     ) -> Option<PodProblem> {
-        if let Some(recalled) = self.recalled(node, recalled) {
-            self.0.insert(node.clone(), recalled.begin(now));
-        }
+        self.recall(node, now, recalled);
         let series = self.0.get(node)?;
         let lasts = series.is_recalled || series.times >= CRASHING_RESTARTS;
         (lasts && series.hash.as_ref() == Some(hash)).then(|| series.problem())
     }
 
-    /// What the DaemonSet says of a node on which nothing was seen to end.
-    fn recalled(
-        &self,
+    /// Takes over what the DaemonSet says of a node on which no pod was seen to end.
+    fn recall(
+        &mut self,
         node: &NodeName,
+        now: Timestamp,
         recalled: impl FnOnce() -> Option<ReportedProblem>,
-    ) -> Option<ReportedProblem> {
-        match self.0.contains_key(node) {
-            true => None,
-            false => recalled(),
+    ) {
+        if !self.0.contains_key(node)
+            && let Some(recalled) = recalled()
+        {
+            self.0.insert(node.clone(), recalled.begin(now));
         }
     }
 

@@ -91,7 +91,7 @@ fn unscheduled_since(node: &Node, beside: bool) -> Option<Timestamp> {
         .min()
 }
 
-/// Returns true if the kubelet of this node turns away one pod after another, for want of something that the node lacks.
+/// Returns true if the kubelet of this node rejects each pod because the node lacks something.
 pub(in crate::core) fn rejects(node: &Node) -> bool {
     let problem = node.trouble.as_ref();
     problem
@@ -203,7 +203,7 @@ pub(super) fn fails(node: &Node, progress: Progress) -> bool {
     starts && (node.trouble.is_some() || failing::any_on(node))
 }
 
-/// Whether pods of this node end one after another, and it is between two of them.
+/// Returns true if the pods of this node keep ending, and none of them is Ready now.
 pub(in crate::core) fn is_between_pods(node: &Node, progress: Progress) -> bool {
     let is_between = matches!(
         progress,

@@ -73,7 +73,7 @@ impl Failing {
     }
 }
 
-/// How often the container in trouble was started again without anybody asking for it, or how many pods ended one after another.
+/// Returns how often the failing container was restarted without a request, or how many pods ended in a row.
 fn crashes(pod: &Pod) -> u32 {
     let problem = pod.problem.as_ref();
     problem.map_or(0, |problem| problem.restarts.max(problem.ended))

@@ -41,7 +41,7 @@ pub(super) fn terminating_name(node: &Node) -> String {
         .map_or_else(String::new, |pod| format!(" ({})", pod.name))
 }
 
-/// What ails its newest pod, or those of the current revision before it.
+/// Returns the problem of its newest pod, or else that of the pods of the current revision before it.
 fn trouble(node: &Node) -> Option<&PodProblem> {
     let newest = newest(node);
     let is_next = newest.is_none_or(|pod| pod.revision == PodRevision::Current);
@@ -49,14 +49,14 @@ fn trouble(node: &Node) -> Option<&PodProblem> {
     newest.and_then(|pod| pod.problem.as_deref()).or(before)
 }
 
-/// Whether pods are seen to end one after another on a node. What a condition tells may be about a container that crashes.
+/// Returns true if pods were seen to keep ending on this node. A problem that was read from a condition may be that of a container.
 pub(super) fn are_seen_to_end(node: &Node) -> bool {
     let has_ended = newest(node).is_none_or(|pod| pod.in_place.is_over);
     let trouble = node.trouble.as_ref();
     trouble.is_some_and(|problem| problem.ended > 1 || has_ended)
 }
 
-/// What is said of a node where pods end one after another.
+/// Describes a node whose pods keep ending.
 pub(super) fn ending_words(node: &Node) -> (Option<String>, String) {
     let problem = node.trouble.as_deref();
     let ended = problem.filter(|problem| problem.ended > 1);

@@ -183,24 +183,6 @@ fn every_state_of_a_node_has_words() {
         "Find out what refuses the pod",
     );
 
-    let mut pulling = updated("n1", 60);
-    pulling.pods[0].problem = Some(
-        PodProblem {
-            said: Default::default(),
-            reason: "ImagePullBackOff".into(),
-            restarts: 0,
-            ended: 0,
-        }
-        .into(),
-    );
-    case(
-        pulling,
-        "FailedByRevision",
-        Some("ImagePullBackOff"),
-        "does not start (ImagePullBackOff)",
-        "yurt-ds ctl undo default/web",
-    );
-
     let problem = |reason: &str, restarts, ended| {
         let problem = PodProblem {
             said: Default::default(),
@@ -210,6 +192,16 @@ fn every_state_of_a_node_has_words() {
         };
         Some(problem.into())
     };
+    let mut pulling = updated("n1", 60);
+    pulling.pods[0].problem = problem("ImagePullBackOff", 0, 0);
+    case(
+        pulling,
+        "FailedByRevision",
+        Some("ImagePullBackOff"),
+        "does not start (ImagePullBackOff)",
+        "yurt-ds ctl undo default/web",
+    );
+
     // The condition tells of it as well, which is no series of pods.
     let mut crashing = updated("n1", 60);
     crashing.pods[0].problem = problem("CrashLoopBackOff", 5, 0);

@@ -119,7 +119,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Nodes where pods end one after another, if anything is written at all: the next pod there is no progress.
+    /// Returns the nodes whose pods keep ending, if anything is written at all. The next pod on such a node is no progress.
     fn troubled(&self) -> Vec<&Node> {
         match self.actions.is_empty() {
             true => Vec::new(),
@@ -299,7 +299,7 @@ impl PlanDraft<'_> {
     }
 }
 
-/// Whether that action is about a pod of this node.
+/// Returns true if `action` writes to a pod of `node`, or makes one there.
 fn is_about(action: &Action, node: &Node) -> bool {
     match action {
         Action::Surge { node: name, .. } => node.name == *name,

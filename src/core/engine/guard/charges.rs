@@ -342,7 +342,7 @@ fn note_loss(judged: &mut BTreeMap<NodeName, Timestamp>, name: &NodeName, since:
     }
 }
 
-/// Whether pods end one after another on a node that is on the record: also between two of them it fails.
+/// Returns true if the pods of this node keep ending. A node on the record then fails even while it has no pod.
 fn goes_on_ending(node: &Node, class: &Class) -> bool {
     let progress = match class {
         Class::InProgress(progress) => *progress,
@@ -352,7 +352,7 @@ fn goes_on_ending(node: &Node, class: &Class) -> bool {
     node.trouble.is_some() && (fails(node, progress) || is_between_pods(node, progress))
 }
 
-/// Says of a node since when and how it fails. Where the old pod serves, the two go on as before.
+/// Marks a node as failed since that time. A pair of pods stays a pair, because the old pod serves.
 fn fail(class: &mut Class, (since, cause): (Timestamp, Cause)) {
     match class {
         Class::Surging(pair) => pair.failed = Some((since, cause)),
