@@ -43,7 +43,7 @@ use crate::core::instant::earlier;
 use crate::core::messages::kept_words;
 use crate::core::{
     Action, Fleet, Note, Plan, Pull, Reading, Refusals, Revision, RevisionState, RevisionUnknown,
-    StaleData, Strategy, SurgeRelease, decide_in_view, open_gates, release,
+    StaleData, Strategy, SurgeRelease, decide_in_view, release, upkeep,
 };
 use crate::index::{Index, RequeueDelay, SetKey, SetRecord, Stray, was_complete};
 use crate::k8s::{Condition, Unreadable};
@@ -464,7 +464,7 @@ impl Engine {
                 self.tell_notes(key, &notes);
                 self.carry_out(key, &fleet, plan, now);
             }
-            Reading::Invalid(invalid, _) => {
+            Reading::Invalid(invalid, strategy) => {
                 let Some(fleet) = self.index.fleet(key, now) else {
                     return;
                 };
@@ -479,11 +479,7 @@ impl Engine {
                     .index
                     .set(key)
                     .map(|set| Report::of_invalid(set, &invalid));
-                let mut released = match left_ota {
-                    true => release(&fleet, min_ready, now),
-                    false => SurgeRelease::default(),
-                };
-                released.actions.extend(open_gates(&fleet));
+                let released = upkeep(&strategy, &invalid, &fleet, now);
                 let (released, _) = without_refused(&fleet, released, now);
                 self.tell_kept(key, &released);
                 let managed = self.managed(key, &fleet, now).map(|(managed, _)| managed);

@@ -8,6 +8,7 @@
 mod crowd;
 mod evictions;
 mod guarded;
+mod invalid;
 mod manage;
 mod paused;
 mod place;
@@ -720,6 +721,27 @@ fn lacks(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy, now: 
             || !alive.any(|pod| is_available(pod, strategy, now)))
 }
 
+/// Returns true if `action` is one of those that a pause leaves: marks are taken off and readiness gates opened; pods that were made
+/// beside others take over or go, where no old pod is left that they stand beside, or no pod belongs.
+fn is_upkeep(fleet: &Fleet, action: &Action) -> bool {
+    let made_beside = |uid: &PodUid| {
+        let holds = |node: &&Node| node.pods.iter().any(|pod| pod.uid == *uid);
+        let node = fleet.nodes.iter().find(holds).expect("a node");
+        let old =
+            |pod: &Pod| !pod.surge && !pod.terminating && pod.revision == PodRevision::Outdated;
+        let stays = node.targeting != Targeting::No && node.readiness != Readiness::Gone;
+        node.pods.iter().any(|pod| pod.uid == *uid && pod.surge)
+            && !(stays && node.pods.iter().any(old))
+    };
+    match action {
+        Action::Mark {
+            preparing, gate, ..
+        } => *preparing != Some(true) && gate.as_ref().is_none_or(|gate| gate.open),
+        Action::HandOver(pod) | Action::Delete(pod) => made_beside(&pod.uid),
+        _ => false,
+    }
+}
+
 /// Returns true for an action that only opens the readiness gate of a new pod.
 fn opens_gate(action: &Action) -> bool {
     match action {
@@ -956,8 +978,10 @@ proptest! {
             Some(Pause::Until(until)) => now() < until,
         };
         let is_unknown = |verdict: &Verdict| *verdict == Verdict::NativeControllerBehind;
-        if paused || plan.verdicts.iter().any(is_unknown) {
+        if plan.verdicts.iter().any(is_unknown) {
             prop_assert!(plan.actions.iter().all(opens_gate), "{:?}", plan.actions);
+        } else if paused {
+            prop_assert!(plan.actions.iter().all(|action| is_upkeep(&fleet, action)), "{:?}", plan.actions);
         }
         if strategy.mode == Mode::Ota {
             prop_assert_eq!(deleted(&plan), Vec::<&PodRef>::new());

@@ -54,7 +54,6 @@ use super::lifecycle::PreDelete;
 use super::names::{ON_DELETE, UPDATE_STRATEGY_TYPE_FIELD};
 use super::selector::Selector;
 use super::window::Windows;
-use max_unavailable::Shares;
 use reader::Reader;
 use update_strategy::UPDATE_STRATEGY;
 
@@ -268,10 +267,6 @@ impl NodeOrder {
 
 /// What the annotations of a DaemonSet say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one per DaemonSet, and those that matter are strategies"
-)]
 pub enum Reading {
     /// No update-strategy: not ours.
     NotOurs,
@@ -351,11 +346,9 @@ fn strategy(reader: &mut Reader<'_>) -> Strategy {
             reader.heed(reader.mode == Mode::AdvancedRollingUpdate, foreign, ());
         }
     }
-    let without_surge = Shares {
-        max_unavailable: default.max_unavailable,
-        max_surge: default.max_surge,
-    };
-    let shares = max_surge::SETTING.read(reader, max_unavailable::shares, without_surge);
+    let read_shares = |reader: &mut Reader<'_>| max_unavailable::shares(reader).map(Some);
+    let shares = max_surge::SETTING.read(reader, read_shares, None);
+    let shares = shares.unwrap_or_else(|| max_unavailable::usable_shares(reader));
     Strategy {
         mode: reader.mode,
         max_unavailable: shares.max_unavailable,

@@ -161,6 +161,7 @@ impl AdvancedRecord {
     pub fn terms<'a>(&'a self, reading: &'a Reading, now: Timestamp) -> ManageTerms<'a> {
         ManageTerms {
             strategy: reading.usable(),
+            keeps_pairs: matches!(reading, Reading::Invalid(..)),
             scaling: self.scaling,
             creating: &self.creating,
             refused: &self.refused,

@@ -1,7 +1,7 @@
 //! Our controller decides, and what it decides is judged: by what it could see, and by what is.
 
 use yurt_ds::core::{
-    Action, Fleet, Mode, Node, Pause, Plan, Readiness, Strategy, Targeting, decide,
+    Action, Fleet, Mode, Node, Pause, Plan, PodRevision, Readiness, Strategy, Targeting, decide,
 };
 
 use super::reversal::reverts;
@@ -99,7 +99,10 @@ impl State {
             .pod_mut(number(action.pod()))
             .is_some_and(|pod| pod.template == current);
         let violations = [
-            (self.seen_set().paused, Violation::PausedTouched),
+            (
+                self.seen_set().paused && !is_upkeep(action, node, pod),
+                Violation::PausedTouched,
+            ),
             (
                 replaces && rules.strategy.mode == Mode::Ota,
                 Violation::OtaReplaced,
@@ -225,5 +228,23 @@ impl State {
             node.down &= seen.is_none_or(|nodes| !nodes[n].unfit);
             node.raced &= node.alive() > 1;
         }
+    }
+}
+
+/// Whether `action` on `pod` of `node` may happen although nothing is replaced: marks go, gates open, and a pod that was made beside
+/// another one takes over or goes where no old pod is left.
+fn is_upkeep(action: &Action, node: &yurt_ds::core::Node, pod: &yurt_ds::core::Pod) -> bool {
+    let is_old = |pod: &yurt_ds::core::Pod| {
+        !pod.surge && !pod.terminating && pod.revision == PodRevision::Outdated
+    };
+    match action {
+        Action::Mark {
+            preparing, gate, ..
+        } => *preparing != Some(true) && gate.as_ref().is_none_or(|gate| gate.open),
+        Action::HandOver(_) | Action::Delete(_) => {
+            let stays = node.targeting != Targeting::No;
+            pod.surge && !(stays && node.pods.iter().any(is_old))
+        }
+        _ => false,
     }
 }

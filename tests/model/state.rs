@@ -258,7 +258,7 @@ pub(crate) enum Violation {
     UnselectedTouched,
     /// 3: a node was touched that was known to be offline.
     OfflineTouched,
-    /// 4: a pod was written to while paused.
+    /// 4: a pod was written to while paused, and not for upkeep.
     PausedTouched,
     /// 6: a pod was replaced under OTA.
     OtaReplaced,

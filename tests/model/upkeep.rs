@@ -145,6 +145,7 @@ impl State {
         let strategy = self.strategy(rules);
         let terms = ManageTerms {
             strategy: Some(&strategy),
+            keeps_pairs: false,
             scaling: rules.scaling,
             creating: &creating,
             refused: &BTreeMap::new(),

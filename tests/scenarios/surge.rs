@@ -199,6 +199,26 @@ async fn inherit(stage: Stage) -> anyhow::Result<()> {
     anyhow::bail!("the DaemonSet {ELDER} is still there")
 }
 
+/// Has somebody else delete the old pod of the first node, as remembered.
+fn old_pod_deleted(story: Story) -> Story {
+    story.does("delete the old pod", |stage| async move {
+        let node = stage.node(1);
+        let old = stage
+            .see(|picture| picture.remembered(&node).cloned())
+            .await;
+        let old = old.expect("an old pod");
+        stage.excuse(&old).await;
+        let pods: Api<Pod> = stage.api();
+        let list = pods.list(&ListParams::default()).await?;
+        let name = (list.items.into_iter())
+            .find(|pod| pod.metadata.uid.as_ref() == Some(&old))
+            .and_then(|pod| pod.metadata.name);
+        let name = name.expect("it is there");
+        pods.delete(&name, &DeleteParams::default()).await?;
+        Ok(())
+    })
+}
+
 scenarios! {
     vary because "before 1.33 the native controller learns of changes of several pods out of their order";
     also on minor version 28;
@@ -284,19 +304,8 @@ scenarios! {
         let story = Story { always_served: false, ..fleet(2, "1") }
             .behave(NEW, slow(pace.pick(60, 8)))
             .image(NEW)
-            .until(beside_each_other([1]))
-            .does("delete the old pod", |stage| async move {
-                let node = stage.node(1);
-                let old = stage.see(|picture| picture.remembered(&node).cloned()).await;
-                let old = old.expect("an old pod");
-                stage.excuse(&old).await;
-                let pods: Api<Pod> = stage.api();
-                let name = pods.list(&ListParams::default()).await?.items.into_iter()
-                    .find(|pod| pod.metadata.uid.as_ref() == Some(&old))
-                    .and_then(|pod| pod.metadata.name);
-                pods.delete(&name.expect("it is there"), &DeleteParams::default()).await?;
-                Ok(())
-            });
+            .until(beside_each_other([1]));
+        let story = old_pod_deleted(story);
         story.until(converged()).expect(spares(0).and(at_most_deletions(2)))
     }
 
@@ -616,6 +625,27 @@ scenarios! {
 
     fn su28_given_a_node_that_evicts_each_new_pod_then_the_rollout_is_stalled_until_it_keeps_one(pace) {
         vec![evicting(fleet(3, "1"), pace), evicting(Story::on(3).with(Daemon::new()), pace)]
+    }
+
+    fn su29_given_paused_or_an_invalid_setting_when_the_old_pod_is_deleted_then_the_new_one_takes_its_place(pace) {
+        let case = |annotation: &str, value: &str, condition_type: &'static str| {
+            let story = Story { always_served: false, ..fleet(3, "1") }
+                .behave(NEW, slow(pace.pick(60, 8)))
+                .image(NEW)
+                .until(beside_each_other([1]))
+                .annotate(annotation, value)
+                .until(condition(condition_type, "True", ""));
+            old_pod_deleted(story)
+                .until(spares(0).and(runs_current(1)))
+                .throughout(untouched(2..=3).and(deletions(0)), pace.pick(300, 5))
+                .unannotate(annotation)
+                .until(converged())
+        };
+        vec![
+            case("paused", "true", "Paused"),
+            case("ramp-up", "many", "InvalidSettings"),
+            case("waves", "[", "InvalidSettings"),
+        ]
     }
 
     fn su25_given_a_priority_class_then_one_event_says_that_others_may_be_driven_off(pace) {

@@ -153,6 +153,7 @@ fn a_selector_of_nobody_is_told_once_whatever_the_number_of_nodes() {
             key: "apps.openyurt.io/selector".into(),
             value: "pool=nope".into(),
             why: format!("which matches none of the {nodes} nodes where a pod belongs"),
+            is_object: false,
         };
         Plan {
             invalid: Some(invalid),
@@ -471,6 +472,7 @@ fn settings_that_cannot_be_used_are_told_once_and_withdrawn_when_mended() {
         key: "k".to_owned(),
         value: "v".to_owned(),
         why: "expected w".to_owned(),
+        is_object: false,
     };
     let index = with(Vec::new());
     let key = SetKey::new("edge", "agent");
@@ -713,6 +715,7 @@ fn a_pause_outlasts_settings_that_cannot_be_read_and_a_native_controller_that_is
         key: "apps.openyurt.io/max-unavailable".to_owned(),
         value: "many".to_owned(),
         why: "a number".to_owned(),
+        is_object: false,
     };
     let index = with(written(&first));
     let set = index.set(&SetKey::new("edge", "agent")).unwrap();

@@ -30,7 +30,7 @@ use super::{ota, removal, revert};
 use crate::core::action::{Action, Pull};
 use crate::core::fleet::Fleet;
 use crate::core::fleet::in_place::Recreate;
-use crate::core::id::{RevisionState, RevisionUnknown};
+use crate::core::id::{Revision, RevisionState, RevisionUnknown};
 use crate::core::instant::later;
 use crate::core::plan::{PauseStand, Phase, Plan, PullsAwait, Reversal, Stall};
 use crate::core::settings::{Invalid, Mode, Strategy};
@@ -85,12 +85,9 @@ fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView)
 /// The plan where any rule may be at work.
 fn whole(mut draft: PlanDraft<'_>) -> Plan {
     let (strategy, fleet, now) = (draft.judged.strategy, draft.judged.fleet, draft.judged.now);
-    let revision = match &fleet.revision {
-        RevisionState::Unknown(behind) => return draft.hold(*behind),
-        RevisionState::Current(_) if draft.judged.meets_unknown() => {
-            return draft.hold(RevisionUnknown::UnknownRevision);
-        }
-        RevisionState::Current(revision) => revision,
+    let revision = match draft.target() {
+        Ok(revision) => revision,
+        Err(behind) => return draft.hold(behind),
     };
     if let Some(invalid) = draft.judged.unmatched() {
         return draft.refuse(invalid);
@@ -122,6 +119,35 @@ fn whole(mut draft: PlanDraft<'_>) -> Plan {
             draft.roll();
             draft.finish(None)
         }
+    }
+}
+
+/// What to write to the pods of a DaemonSet while `invalid` cannot be used. No pod is replaced, and everything else goes on.
+/// `strategy` has the settings that can be used.
+pub fn upkeep(
+    strategy: &Strategy,
+    invalid: &Invalid,
+    fleet: &Fleet,
+    now: Timestamp,
+) -> SurgeRelease {
+    let is_replaced_by_kubernetes = invalid.is_native_update();
+    if is_replaced_by_kubernetes || invalid.is_object {
+        let mut released = match is_replaced_by_kubernetes {
+            true => release(fleet, strategy.min_ready, now),
+            false => SurgeRelease::default(),
+        };
+        released.actions.extend(removal::open_gates(fleet));
+        return released;
+    }
+    let draft = PlanDraft::of(JudgedFleet::of(strategy, fleet, now));
+    let plan = match draft.target() {
+        Ok(_) => draft.refuse(invalid.clone()),
+        Err(behind) => draft.hold(behind),
+    };
+    SurgeRelease {
+        actions: plan.actions,
+        wake: plan.next_wake.filter(|wake| *wake > now),
+        ..SurgeRelease::default()
     }
 }
 
@@ -236,6 +262,17 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
+    /// Returns the revision that nodes should run, or why it is not known.
+    fn target(&self) -> Result<&'a Revision, RevisionUnknown> {
+        match &self.judged.fleet.revision {
+            RevisionState::Unknown(behind) => Err(*behind),
+            RevisionState::Current(_) if self.judged.meets_unknown() => {
+                Err(RevisionUnknown::UnknownRevision)
+            }
+            RevisionState::Current(revision) => Ok(revision),
+        }
+    }
+
     /// Opens readiness gates of new pods while the rollout waits.
     fn open_gates(&mut self) {
         if self.judged.summary.is_marked {
@@ -282,9 +319,15 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
+    /// Does what is due although nothing may be replaced: readiness gates, marks, and pods that were made beside others.
+    fn tend(&mut self) {
+        self.go_on_beside(false);
+        self.keep_marks_true();
+    }
+
     /// Nothing is replaced before that setting, or the labels of nodes, are corrected.
     fn refuse(mut self, invalid: Invalid) -> Plan {
-        self.open_gates();
+        self.tend();
         for (verdict, class) in self.verdicts.iter_mut().zip(&self.judged.classes) {
             if matches!(
                 class,
@@ -302,8 +345,7 @@ impl<'a> PlanDraft<'a> {
 
     /// Nothing is replaced.
     fn pause(mut self) -> Plan {
-        self.open_gates();
-        self.tell_left_behind();
+        self.tend();
         let until = self.pause.as_ref().and_then(|stand| stand.until);
         self.tell_outdated(Verdict::Paused { until });
         let revert::RevertTurns {

@@ -87,6 +87,8 @@ impl FailedPodsBackoff {
 pub struct ManageTerms<'a> {
     /// The settings that can be used; `None`: there are none, and the pods that belong are made all the same.
     pub strategy: Option<&'a Strategy>,
+    /// Whether an old and a new pod of one node stay, whatever `strategy` says: not all settings can be used.
+    pub keeps_pairs: bool,
     /// How pods are made.
     pub scaling: Scaling,
     /// Nodes whose pod was asked for and does not show yet.
@@ -230,7 +232,7 @@ impl Manage {
             return;
         }
         running.sort_by(|a, b| rank(a).cmp(&rank(b)));
-        let is_pair = terms.surges() || running.iter().any(|pod| pod.surge);
+        let is_pair = terms.surges() || terms.keeps_pairs || running.iter().any(|pod| pod.surge);
         let is_unknown = |pod: &&Pod| pod.revision == PodRevision::Unknown;
         if is_pair && running.iter().any(is_unknown) {
             return; // any of them may be the new one

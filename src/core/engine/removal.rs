@@ -115,19 +115,22 @@ pub(super) fn is_marked(pod: &Pod) -> bool {
 
 /// Opens unset readiness gates `KruisePodReady`, as Kruise's controller does, so that their pods can become Ready. Returns one batch
 /// of writes. A pause or an invalid setting is no reason to wait.
-pub fn open_gates(fleet: &Fleet) -> impl Iterator<Item = Action> {
+pub(super) fn open_gates(fleet: &Fleet) -> impl Iterator<Item = Action> {
     let ready = fleet.nodes.iter().filter(|node| node.is_ready());
     let pods = ready.flat_map(|node| &node.pods);
-    let new = pods.filter(|pod| !pod.terminating && pod.exit.preparing.is_none());
-    new.filter_map(|pod| {
-        let gate = pod.exit.gate.as_ref()?.begin()?;
-        Some(Action::Mark {
-            pod: pod.reference(),
-            preparing: None,
-            gate: Some(gate),
-        })
+    pods.filter(|pod| !pod.terminating)
+        .filter_map(begin)
+        .take(BATCH)
+}
+
+/// Returns the write that opens an unset readiness gate of a pod that is not marked.
+pub(super) fn begin(pod: &Pod) -> Option<Action> {
+    let gate = pod.exit.gate.as_ref()?.begin()?;
+    pod.exit.preparing.is_none().then(|| Action::Mark {
+        pod: pod.reference(),
+        preparing: None,
+        gate: Some(gate),
     })
-    .take(BATCH)
 }
 
 /// Returns the write that takes our marks off a pod that stays; `None` when it carries none. `opens` also opens an unset readiness

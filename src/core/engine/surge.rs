@@ -197,6 +197,11 @@ pub(in crate::core) fn own(node: &Node) -> impl Iterator<Item = &Pod> {
     node.pods.iter().filter(|pod| !pod.surge)
 }
 
+/// Returns true if an outdated pod of the DaemonSet itself is on this node and not terminating.
+pub(super) fn has_old(node: &Node) -> bool {
+    own(node).any(|pod| !pod.terminating && pod.revision == PodRevision::Outdated)
+}
+
 /// The DaemonSet's own pod that serves, or should: alive, and the only one.
 pub(super) fn alive(node: &Node) -> Option<&Pod> {
     let mut alive = own(node).filter(|pod| !pod.terminating);

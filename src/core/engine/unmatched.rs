@@ -61,6 +61,7 @@ pub(super) fn unmatched(
                 "which {}; correct it, remove it, or label nodes",
                 none_of(selector, &nodes)
             ),
+            is_object: false,
         })
         .or_else(|| empty.map(|(waves, position)| empty_wave(waves, position, &nodes)))
 }
@@ -83,6 +84,7 @@ fn empty_wave(waves: &Waves, position: usize, nodes: &[&Node]) -> Invalid {
             "which {why}, so wave {} would have nobody; correct it, label nodes, or say allowEmpty: true in that wave",
             wave.name
         ),
+        is_object: false,
     }
 }
 

@@ -35,6 +35,7 @@ impl Given {
             fleet,
             ManageTerms {
                 strategy: self.strategy.as_ref(),
+                keeps_pairs: false,
                 scaling: self.scaling,
                 creating: &self.creating,
                 refused: &BTreeMap::new(),

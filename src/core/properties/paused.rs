@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
-use super::{Random, after, config, fleets, now, opens_gate, strategies};
+use super::{Random, after, config, fleets, is_upkeep, now, strategies};
 use crate::core::{Fleet, Pause, PauseRecord, Strategy, decide};
 
 const DAY: i64 = 24 * 60 * 60;
@@ -34,7 +34,7 @@ proptest! {
                 let seen = Fleet { pause: told, ..fleet.clone() };
                 let plan = decide(&strategy, &seen, after(now(), time));
                 let stand = plan.pause.expect("it is paused");
-                prop_assert!(plan.actions.iter().all(opens_gate), "{:?}", plan.actions);
+                prop_assert!(plan.actions.iter().all(|action| is_upkeep(&seen, action)), "{:?}", plan.actions);
                 if stand.reminds {
                     reminders.push(stand.record.days(after(now(), time)));
                 }

@@ -395,6 +395,7 @@ impl Telling {
         let now = self.now();
         let terms = ManageTerms {
             strategy: Some(&self.strategy),
+            keeps_pairs: false,
             scaling: self.scaling,
             creating: &self.creating,
             refused: &BTreeMap::new(),

@@ -18,6 +18,8 @@ pub struct Invalid {
     pub value: String,
     /// What is wrong and the cure; continues the sentence "KEY is VALUE, …".
     pub why: String,
+    /// Whether it is an object, or all of `spec`: then the pods and their revisions are not known for certain either.
+    pub is_object: bool,
 }
 
 /// Something about valid settings that the owner should know, once.
@@ -60,16 +62,17 @@ impl Invalid {
             key: cut(key, SENTENCE).into_owned(),
             value: quoted(value),
             why: cut(&why.into(), SENTENCE).into_owned(),
+            is_object: false,
         }
     }
 
     /// Something of a DaemonSet that cannot be read: `what` is a field, or an object that belongs to it.
     pub fn unreadable(what: &str, why: &str) -> Self {
-        Self::new(
-            what,
-            "unreadable",
-            format!("{why}: correct or delete it, the DaemonSet is left alone until then"),
-        )
+        let why = format!("{why}: correct or delete it, the DaemonSet is left alone until then");
+        Self {
+            is_object: true,
+            ..Self::new(what, "unreadable", why)
+        }
     }
 
     /// Whether it is `spec.updateStrategy` that is not `OnDelete`: then the native controller replaces the pods. Of an Advanced

@@ -189,7 +189,10 @@ impl FieldSettings {
     pub fn unreadable(mut self, spec: &Value, why: &str) -> Self {
         self.is_unworkable = true;
         let why = format!("which cannot be read ({why}); correct it");
-        self.invalid = Some(Invalid::new("spec", &quoted(&text(spec)), why));
+        self.invalid = Some(Invalid {
+            is_object: true,
+            ..Invalid::new("spec", &quoted(&text(spec)), why)
+        });
         self
     }
 

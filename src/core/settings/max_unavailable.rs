@@ -76,6 +76,23 @@ pub(super) fn shares(reader: &mut Reader<'_>) -> Result<Shares, Invalid> {
     Ok(shares)
 }
 
+/// Reads both settings. One that cannot be used counts as not set.
+pub(super) fn usable_shares(reader: &mut Reader<'_>) -> Shares {
+    let max_surge = max_surge::read(reader).unwrap_or(Share::NONE);
+    let default = match reader.source.fields {
+        Some(_) => DEFAULT_OF_ADVANCED,
+        None => DEFAULT_MAX_UNAVAILABLE,
+    };
+    let max_unavailable = match max_surge.is_zero() {
+        true => without_surge(reader).unwrap_or(default),
+        false => Share::NONE,
+    };
+    Shares {
+        max_unavailable,
+        max_surge,
+    }
+}
+
 /// Alone a `max-unavailable` of 0 means the default (OpenYurt); together with a `max-surge` of 0 it can only mean "never".
 fn refuse_standstill(reader: &Reader<'_>) -> Result<(), Invalid> {
     if reader.source.fields.is_some() {

@@ -12,9 +12,12 @@ use super::*;
 use crate::core::settings::SettingsSource as Source;
 use crate::core::settings::approved_waves::APPROVED_WAVES;
 use crate::core::settings::disruption::DISRUPTION;
+use crate::core::settings::failure_threshold::FAILURE_THRESHOLD;
+use crate::core::settings::failure_window::FAILURE_WINDOW;
 use crate::core::settings::image_predownload_min_updated_ready_pods::IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS;
 use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
 use crate::core::settings::image_predownload_timeout_seconds::IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS;
+use crate::core::settings::lifecycle::LIFECYCLE;
 use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
 use crate::core::settings::max_domains::MAX_DOMAINS;
 use crate::core::settings::max_surge::MAX_SURGE;
@@ -23,8 +26,11 @@ use crate::core::settings::min_interval::MIN_INTERVAL;
 use crate::core::settings::on_failure::ON_FAILURE;
 use crate::core::settings::partition::PARTITION;
 use crate::core::settings::paused::PAUSED;
+use crate::core::settings::predownload::PREDOWNLOAD;
 use crate::core::settings::ramp_up::RAMP_UP;
 use crate::core::settings::ready_settle::READY_SETTLE;
+use crate::core::settings::replace_broken_first::REPLACE_BROKEN_FIRST;
+use crate::core::settings::resume::RESUME;
 use crate::core::settings::rolling_update_type::ROLLING_UPDATE_TYPE;
 use crate::core::settings::selector::SELECTOR;
 use crate::core::settings::topology_key::TOPOLOGY_KEY;
@@ -1239,4 +1245,76 @@ fn a_surge_whose_pods_may_drive_others_off_is_told_with_the_class() {
                   without room for two pods the new one drives pods of lower priority off";
     assert!(note.text.starts_with(begins), "{}", note.text);
     assert_eq!(notes(&[(UPDATE_STRATEGY, "auto")]), []);
+}
+
+#[test]
+fn a_setting_that_cannot_be_read_changes_no_other_one() {
+    let values = [
+        (MAX_UNAVAILABLE, "3"),
+        (MAX_SURGE, "2"),
+        (PAUSED, "true"),
+        (PARTITION, "5"),
+        (SELECTOR, "pool=canary"),
+        (MIN_INTERVAL, "90s"),
+        (RAMP_UP, "1"),
+        (WAVES, "[{name: a, selector: pool=a, approve: manual}]"),
+        (APPROVED_WAVES, "a@abc"),
+        (TOPOLOGY_KEY, "topology.kubernetes.io/zone"),
+        (MAX_DOMAINS, "2"),
+        (FAILURE_THRESHOLD, "4"),
+        (FAILURE_WINDOW, "7m"),
+        (ON_FAILURE, "RevertInPlace"),
+        (RESUME, "abc"),
+        (REPLACE_BROKEN_FIRST, "unlimited"),
+        (MAINTENANCE_WINDOW, "Mon-Fri 22:00-05:00 Europe/Berlin"),
+        (IMAGE_PREDOWNLOAD_PARALLELISM, "2"),
+        (PREDOWNLOAD, "required"),
+        (IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS, "77"),
+        (IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS, "1"),
+        (
+            LIFECYCLE,
+            r#"{"preDelete": {"labelsHandler": {"drain": "true"}}}"#,
+        ),
+        (DISRUPTION, "evict"),
+        (READY_SETTLE, "44s"),
+    ];
+    let spoilt = |key: &str| {
+        let spoil = |(other, value): (&'static str, &'static str)| match other == key {
+            true => (other, "\u{1}"),
+            false => (other, value),
+        };
+        values.map(spoil)
+    };
+    let without = |key: &str| {
+        let mut values = values.to_vec();
+        // Two settings say one thing together.
+        let whole = match key {
+            APPROVED_WAVES => WAVES,
+            MAX_DOMAINS => TOPOLOGY_KEY,
+            key => key,
+        };
+        values.retain(|(other, _)| ![key, whole].contains(other));
+        values
+    };
+    let usable = |reading: Reading| reading.usable().cloned().expect("it is ours");
+    let mut tried = 0;
+    for setting in SETTINGS
+        .iter()
+        .filter(|setting| values.iter().any(|(key, _)| *key == setting.key))
+    {
+        let reading = rolling(&spoilt(setting.key));
+        assert_eq!(refusal(reading.clone()).key, setting.key);
+        assert_eq!(
+            usable(reading),
+            usable(rolling(&without(setting.key))),
+            "{}",
+            setting.key
+        );
+        tried += 1;
+    }
+    assert_eq!(
+        tried,
+        SETTINGS.len() - 2,
+        "update-strategy, and rolling-update-type, which excludes max-surge"
+    );
 }

@@ -21,7 +21,7 @@ impl PlanDraft<'_> {
     /// Replaces what the budget allows, in the stated order; says whether it would have gone on if more of those that wait
     /// were in the list.
     pub(super) fn roll(&mut self) -> bool {
-        self.go_on_beside();
+        self.go_on_beside(true);
         self.go_on();
         self.take_back();
         let wave_progress = &self.judged.gates.wave_progress;
@@ -94,9 +94,12 @@ impl PlanDraft<'_> {
         wants_more
     }
 
-    /// What is under way beside old pods goes on, whatever keeps others from beginning. An old pod that may go now is
+    /// Goes on with pods that were made beside others, whatever keeps other nodes from beginning. An old pod that may go now is
     /// asked for first, as any other is.
-    fn go_on_beside(&mut self) {
+    ///
+    /// Unless this `replaces` pods, two pods stay as long as the old one is there. One whose old pod went takes over, and none stays
+    /// where no pod belongs.
+    pub(super) fn go_on_beside(&mut self, replaces: bool) {
         let terms = self.judged.terms;
         self.tell_left_behind();
         for position in 0..self.judged.classes.len() {
@@ -105,6 +108,8 @@ impl PlanDraft<'_> {
             }
             let node = &self.judged.fleet.nodes[position];
             let actions = match &self.judged.classes[position] {
+                Class::NotTargeted | Class::NoNode => surge::leave(node, terms),
+                _ if !replaces && surge::has_old(node) => continue,
                 Class::Surging(pair) => {
                     let pair = **pair;
                     let old = surge::alive(node).filter(|_| pair.step == surge::SurgeStep::Retire);
@@ -118,7 +123,7 @@ impl PlanDraft<'_> {
                     });
                     pair.actions(node, leaves, self.judged.fleet.in_order)
                 }
-                Class::NotTargeted | Class::Repelled | Class::NoNode => surge::leave(node, terms),
+                Class::Repelled => surge::leave(node, terms),
                 // What keeps its old pod loses the one beside it.
                 Class::Kept(_) if self.judged.summary.is_surging => {
                     if surge::spare(node).is_none()
@@ -263,7 +268,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Takes the marks off the pods that are not on their way out, or not any more.
+    /// Takes the marks off the pods that are not on their way out, or not any more, and opens the readiness gates of new pods.
     pub(super) fn keep_marks_true(&mut self) {
         if !self.judged.summary.is_marked {
             return;
@@ -282,10 +287,16 @@ impl PlanDraft<'_> {
         };
         let deleted = self.ended();
         let nodes = self.judged.fleet.nodes.iter().enumerate();
-        let staying = nodes.filter(|(position, node)| node.is_ready() && !leaves(*position));
-        let pods = staying.flat_map(|(_, node)| &node.pods);
-        let alive = pods.filter(|pod| !pod.terminating && !deleted.contains(&pod.uid));
-        let marks = alive.filter_map(|pod| removal::stay(pod, true));
+        let ready = nodes.filter(|(_, node)| node.is_ready());
+        let pods = ready.flat_map(|(position, node)| {
+            let leaves = leaves(position);
+            node.pods.iter().map(move |pod| (leaves, pod))
+        });
+        let alive = pods.filter(|(_, pod)| !pod.terminating && !deleted.contains(&pod.uid));
+        let marks = alive.filter_map(|(leaves, pod)| match leaves {
+            true => removal::begin(pod),
+            false => removal::stay(pod, true),
+        });
         let marks: Vec<Action> = marks.take(BATCH).collect();
         self.actions.extend(marks);
     }

@@ -77,6 +77,7 @@ impl Given {
     fn terms(&self) -> ManageTerms<'_> {
         ManageTerms {
             strategy: self.strategy.as_ref(),
+            keeps_pairs: false,
             scaling: self.scaling,
             creating: &self.creating,
             refused: &self.refused,
