@@ -49,6 +49,8 @@ pub(super) struct MeasuredPace {
     pub(super) crowded: bool,
     /// From its deletion until it is gone; seconds.
     pub(super) end_seconds: u64,
+    /// Whether it was so in the last rollout. Otherwise somebody said so, or it is the grace period, which is the longest.
+    pub(super) end_measured: bool,
     /// What more passes until the next one begins.
     pub(super) reaction: ReactionTimes,
     /// From the change until a pod that is updated in place is Ready, on average; seconds, `null` when none was measured.
@@ -85,6 +87,7 @@ pub(super) struct Measured {
     starts: Times,
     changes: Times,
     end: Duration,
+    end_measured: bool,
     reaction: ReactionTimes,
     change_reaction: ReactionTimes,
 }
@@ -117,7 +120,10 @@ impl Measured {
             last.and_then(|last| turnaround(pods, seen, last))
         };
         let (replaced, changed) = (turn(start_of), turn(change_of));
-        let end = ends.unwrap_or(grace);
+        // Pods of the last rollout that left no time for a whole grace period ended sooner.
+        let sooner = replaced.filter(|turn| ends.is_none() && *turn < grace);
+        let end = sooner.map(|turn| turn.saturating_sub(REACTION));
+        let (end, end_measured) = (end.or(ends).unwrap_or(grace), end.is_some());
         let returns: BTreeMap<&str, Timestamp> = nodes.iter().filter_map(returned).collect();
         let undisturbed = |seen: fn(&SlimPod) -> Option<PodSpan>| {
             let seen = pods.iter().filter_map(seen);
@@ -128,7 +134,11 @@ impl Measured {
             starts: Times::of(undisturbed(start_of), width),
             changes: Times::of(undisturbed(change_of), width),
             end,
-            reaction: ReactionTimes::of(replaced.and_then(|turn| reaction(turn, end))),
+            end_measured,
+            reaction: ReactionTimes::of(match end_measured {
+                true => None,
+                false => replaced.and_then(|turn| reaction(turn, end)),
+            }),
             change_reaction: ReactionTimes::of(
                 changed.and_then(|turn| reaction(turn, Duration::ZERO)),
             ),
@@ -144,6 +154,7 @@ impl Measured {
             measured_pods: starts.all.len(),
             crowded: starts.crowded,
             end_seconds: rounded(self.end),
+            end_measured: self.end_measured,
             reaction: self.reaction,
             in_place_seconds: self.changes.mean().map(rounded),
             in_place_reaction: self.change_reaction,
@@ -456,6 +467,7 @@ mod tests {
             measured_pods: 11,
             crowded: false,
             end_seconds: 30,
+            end_measured: false,
             reaction: ReactionTimes::of(None),
             in_place_seconds: None,
             in_place_reaction: ReactionTimes::of(None),
@@ -616,6 +628,16 @@ mod tests {
             None,
             "it did not end so late"
         );
+        let end = |last: &LastRollout, ends| {
+            let pace = Measured::of(&pods, &[], &json!({}), ends, 3, Some(last)).pace();
+            (pace.end_seconds, pace.end_measured)
+        };
+        assert_eq!(end(&last("b", 3, 0), None), (3, true), "2.7 s and 0.3 s");
+        assert_eq!(
+            end(&last("b", 3, 0), Some(Duration::from_secs(9))),
+            (9, false)
+        );
+        assert_eq!(end(&last("a", 3, 0), None), (30, false), "another revision");
     }
 
     /// Found on a real cluster: 0.3 s were taken for 0.1 s, which is the sixth part of a rollout in place.

@@ -125,9 +125,13 @@ fn pace(row: &PlanRow) -> String {
         let start = exact(pace.start_seconds);
         return format!("A pod takes {start} to start ({measured}{slow}).");
     }
+    let end = exact(pace.end_seconds);
+    let end = match pace.end_measured {
+        true => format!("{end} to end (as in the last rollout)"),
+        false => format!("up to {end} to end"),
+    };
     format!(
-        "A pod takes up to {} to end and {} to start ({measured}{slow}).{}",
-        exact(pace.end_seconds),
+        "A pod takes {end} and {} to start ({measured}{slow}).{}",
         exact(pace.start_seconds),
         reaction(pace.reaction)
     )

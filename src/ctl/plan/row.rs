@@ -17,8 +17,8 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
                   as the slowest tenth), pace, steps, waits, broke (names, with --break), left, phase, message, notes,
                   cut (not over at --horizon)
   of pace         startSeconds, slowStartSeconds, measuredPods, crowded (these started beside more than a plan makes
-                  at once), endSeconds, reaction (from the end of a pod to the beginning of the next: milliseconds,
-                  measured), inPlaceSeconds, inPlaceReaction
+                  at once), endSeconds, endMeasured (in the last rollout), reaction (from the end of a pod to the beginning
+                  of the next: milliseconds, measured), inPlaceSeconds, inPlaceReaction
   of a step       node, batch, manner (delete, surge, inPlace, or create where there was none), begins, ready, seconds (from the beginning)
   of a wait       from, until, phase, reason (of the condition meanwhile), message
   of left         node, verdict, reason, message: every node that does not run the revision at the end
