@@ -7,7 +7,8 @@ use super::fleet::record::FailureRecord;
 use super::id::{Revision, RevisionState};
 
 /// How a person finds out whether a controller is at work.
-pub const LOOK_FOR_IT: &str = "kubectl get leases -A shows whether one is (but for those without leader election), and its log says what it may not do";
+pub const LOOK_FOR_IT: &str = "kubectl get leases -A --field-selector metadata.name=yurt-ds-controller -o yaml shows which one is and when it last said \
+    so (without leader election there is no Lease), and its log names a right that it lacks";
 
 /// What is said of Advanced DaemonSets while the manager of OpenKruise is at work.
 pub const KRUISE_RUNS: &str = "Kruise's manager runs (its Lease kruise-system/kruise-manager is renewed), and two controllers would fight over the \

@@ -24,6 +24,11 @@ pub fn plural<'a>(count: usize, one: &'a str, many: &'a str) -> &'a str {
 /// The longest that is kept of what others say, in characters: registries say much.
 const LONGEST: usize = 240;
 
+/// Returns the message of an Event without the words that client-go puts before the last of many similar ones.
+pub fn of_event(message: &str) -> &str {
+    message.trim_start_matches("(combined from similar events): ")
+}
+
 /// Returns foreign words as part of a sentence: on one line, without the last full stop, and cut.
 pub fn line(text: &str) -> String {
     one_line(text.trim_end().trim_end_matches('.'), LONGEST)

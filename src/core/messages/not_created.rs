@@ -2,7 +2,7 @@
 //! in the sentence of the condition, from which `ctl` reads it back.
 
 use crate::core::kind::SetKind;
-use crate::core::words::line;
+use crate::core::words::{line, of_event};
 
 /// What the native controller puts before the answer of the API server.
 const PREFIX: &str = "Error creating: ";
@@ -20,7 +20,7 @@ const RANDOM: usize = 5;
 
 /// What a message of such an Event says, without what differs from one try to the next: the name of the pod.
 pub fn said(message: &str, set: &str) -> String {
-    let message = message.trim_start_matches(PREFIX);
+    let message = of_event(message).trim_start_matches(PREFIX);
     let start = format!("\"{set}-");
     let mut said = String::new();
     let mut rest = message;
@@ -76,6 +76,8 @@ mod tests {
         };
         let why = said(&message("x7k2p"), "web");
         assert_eq!(why, said(&message("abcde"), "web"));
+        let combined = format!("(combined from similar events): {}", message("fghij"));
+        assert_eq!(why, said(&combined, "web"));
         assert_eq!(
             why,
             "pods \"web-*\" is forbidden: exceeded quota: none, used: pods=3, limited: pods=3"

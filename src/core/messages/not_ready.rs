@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::core::fleet::Fleet;
 use crate::core::id::PodName;
-use crate::core::words::line;
+use crate::core::words::{line, of_event};
 
 /// The component by which kubelets sign their Events.
 const KUBELET: &str = "kubelet";
@@ -21,7 +21,7 @@ pub fn said(reason: &str, message: &str, by: &str) -> String {
         KUBELET | "" => "its kubelet",
         other => other,
     };
-    let told = [reason, message].map(line);
+    let told = [reason, of_event(message)].map(line);
     let told: Vec<String> = told.into_iter().filter(|part| !part.is_empty()).collect();
     format!("{}{SAYS}{by})", told.join(": "))
 }
@@ -67,6 +67,8 @@ mod tests {
             probe,
             "Unhealthy: Readiness probe failed: HTTP probe failed with statuscode: 500 (says its kubelet)"
         );
+        let combined = "(combined from similar events): Readiness probe failed: HTTP probe failed with statuscode: 500";
+        assert_eq!(said("Unhealthy", combined, "kubelet"), probe);
         let ready = said("", "containers with unready status: [main]", "");
         let gone = said("Evil", "x", "other-controller");
         assert_eq!(gone, "Evil: x (says other-controller)");
