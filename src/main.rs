@@ -62,7 +62,11 @@ async fn dispatch(command: Command, gathering: Gathering) -> Result<ExitCode> {
             ManifestsVerb::Crd => {
                 let text = manifests::crd().context("cannot write it as YAML")?;
                 let printed = std::io::stdout().write_all(text.as_bytes());
-                printed.context("cannot print it")?;
+                match printed {
+                    // Whoever reads the beginning only wants no more.
+                    Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+                    printed => printed.context("cannot print it")?,
+                }
             }
         },
     }

@@ -106,7 +106,7 @@ for node in "$near" "$far"; do
 END
   k patch node "$node" --subresource status -p '{"status": {"capacity": {"pods": "99"}, "allocatable": {"pods": "99"}}}' > /dev/null
 done
-daemonset() { # NAME ANNOTATIONS
+daemonset() { # NAME ANNOTATIONS [REQUESTS]
   k create -f - > /dev/null <<END
 apiVersion: apps/v1
 kind: DaemonSet
@@ -120,12 +120,15 @@ spec:
       nodeSelector: {scenario: $space}
       tolerations: [{operator: Exists}]
       initContainers: [{name: first, image: none}]
-      containers: [{name: main, image: none, securityContext: {privileged: true}}]
+      containers: [{name: main, image: none, securityContext: {privileged: true}, resources: {requests: {${3:-}}}}]
 END
 }
 daemonset web ""
 daemonset place 'apps.openyurt.io/update-strategy: AdvancedRollingUpdate, apps.openyurt.io/rolling-update-type: InPlaceIfPossible'
+daemonset large 'apps.openyurt.io/update-strategy: AdvancedRollingUpdate' 'cpu: 1' # more than a node has
 pod_on() { k -n "$space" get pods -l "app=${2:-web}" --field-selector "spec.nodeName=$1" -o name; } # NODE [DAEMONSET]
+unscheduled() { k -n "$space" get pods -l "app=$1" --field-selector spec.nodeName= -o name | head -n 1; } # DAEMONSET
+until_there "an unscheduled pod of large" unscheduled large
 for name in web place; do
   for node in "$near" "$far"; do until_there "a pod of $name on $node" pod_on "$node" "$name"; done
 done

@@ -290,7 +290,7 @@ fn part(text: &str) -> Result<Share, String> {
 fn budget(text: &str) -> Result<Share, String> {
     let share = part(text)?;
     match share.is_zero() {
-        true => Err("nothing could ever be replaced: use at least 1 or 1%".to_owned()),
+        true => Err("the simulator needs a budget: use at least 1 or 1%".to_owned()),
         false => Ok(share),
     }
 }

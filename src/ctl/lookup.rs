@@ -266,11 +266,11 @@ pub(super) fn unmanaged(key: &SetKey) -> CliError {
 
 fn to_hand_over(key: &SetKey, on_delete: bool) -> CliError {
     let first = match on_delete {
-        true => ":",
-        false => " set its spec.updateStrategy.type to OnDelete and:",
+        true => "",
+        false => " set its spec.updateStrategy.type to OnDelete and",
     };
     let text = format!(
-        "DaemonSet {key} is not managed by yurt-ds: it lacks the annotation {UPDATE_STRATEGY}. To hand it over,{first} kubectl -n {} \
+        "DaemonSet {key} is not managed by yurt-ds: it lacks the annotation {UPDATE_STRATEGY}. To hand it over,{first} type: kubectl -n {} \
          annotate daemonset {} {UPDATE_STRATEGY}=AdvancedRollingUpdate",
         key.namespace, key.name
     );

@@ -417,6 +417,8 @@ fn after_resume(snapshot: &RolloutSnapshot) -> String {
             key = snapshot.key
         );
     }
+    let is_replaced = |told: &&Verdict| **told == Verdict::InProgress(Progress::Replacing);
+    let begins = snapshot.plan.verdicts.iter().filter(is_replaced).count();
     match (rollout.phase, snapshot.strategy.mode) {
         (Phase::Invalid, _) => snapshot
             .invalid
@@ -457,6 +459,13 @@ fn after_resume(snapshot: &RolloutSnapshot) -> String {
             counts.outdated,
             plural(counts.outdated, "node follows", "nodes follow"),
             counts.allowed + counts.surge_allowed,
+            snapshot.key
+        ),
+        _ if begins > 0 => format!(
+            " {} outdated {} left: {begins} of them {} replaced now. Follow it: yurt-ds ctl status {} --watch",
+            counts.outdated,
+            plural(counts.outdated, "node is", "nodes are"),
+            plural(begins, "is", "are"),
             snapshot.key
         ),
         _ => {

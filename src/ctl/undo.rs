@@ -463,7 +463,13 @@ impl RevisionHistory {
     fn held_back(&self, look: &Look, chosen: &KeptRevision) -> Vec<HeldBack> {
         let mut kept = self.revisions.iter();
         let from = kept.find(|kept| Some(&kept.facts.hash) == self.current.as_ref());
-        HeldBack::all(look, &chosen.facts, from.map(|kept| kept.facts.number))
+        let newest = self.revisions.iter().map(|kept| kept.facts.number).max();
+        HeldBack::all(
+            look,
+            &chosen.facts,
+            from.map(|kept| kept.facts.number),
+            newest.unwrap_or(i64::MAX),
+        )
     }
 
     fn answer(&self, chosen: &KeptRevision, typed: Option<i64>, changed: bool) -> UndoAnswer {

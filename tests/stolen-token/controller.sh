@@ -36,6 +36,9 @@ refused "with the base: a ControllerRevision" "cannot delete resource" call "$ba
 allowed "with the base: a condition" call "$base" PATCH "$pods/${managed#pod/}/status" \
   '{"status": {"conditions": [{"type": "PodNeedUpgrade", "status": "False"}]}}' "$strategic"
 
+# A pod that no node has: the API server itself deletes it without a grace period.
+allowed "the deletion of an unscheduled pod" thief "$token" delete "$(unscheduled large)" --wait=false
+
 # Pods of others.
 k -n kube-system create serviceaccount "$space" > /dev/null 2>&1 || true
 k create -f - > /dev/null <<END

@@ -212,7 +212,7 @@ pub(super) fn remedy_wave(rollout: &RolloutView<'_>, own: usize, why: WaveShut) 
             }
         }
         WaveShut::Unfinished { wave } => format!(
-            "It goes on when all nodes of wave {} that are online are done{}: yurt-ds ctl status {}",
+            "It goes on when all nodes of wave {} that are online are done{}. Its progress: yurt-ds ctl status {}",
             name(wave),
             match awaits_approval(rollout, wave, own) {
                 None => String::new(),

@@ -60,8 +60,7 @@ impl RolloutStatus<'_> {
                 fleet.kind.process()
             ),
             Stall::PodsKeptAway => format!(
-                "stopped: no new pod can be created on {}; the rollout continues when the taint is removed or tolerated by the \
-                 template, or when the label is set again",
+                "stopped: no new pod can be created on {}; the rollout continues when a pod may run there again",
                 self.kept_away()
             ),
             Stall::HookPending => format!("stopped{}", self.hooks_aside()),

@@ -313,7 +313,11 @@ pub fn remedy(rollout: &RolloutView<'_>, position: usize) -> String {
             rollout.strategy.place_of(SELECTOR)
         ),
         Verdict::Held { until } => {
-            let early = format!("kubectl annotate node {} {HOLD}-", node.name);
+            let early = format!(
+                "kubectl annotate node {} {HOLD}- (this also ends holds of other DaemonSets on the node; to keep them, remove only \
+                 this entry from the list)",
+                node.name
+            );
             match until {
                 Some(until) => format!(
                     "It has its turn by itself in {}; earlier with: {early}",

@@ -39,10 +39,15 @@ pub(super) struct HeldBack {
 
 impl HeldBack {
     /// Returns what holds back a rollback to the revision `to`, as far as the caller may look. `from`: the number of the revision that
-    /// is left.
-    pub(super) fn all(look: &Look, to: &RevisionFacts, from: Option<i64>) -> Vec<Self> {
+    /// is left. `newest`: the greatest number before the rollback.
+    pub(super) fn all(
+        look: &Look,
+        to: &RevisionFacts,
+        from: Option<i64>,
+        newest: i64,
+    ) -> Vec<Self> {
         match look {
-            Look::Judged(snapshot) => of_nodes(&rolled_back(snapshot, to, from)),
+            Look::Judged(snapshot) => of_nodes(&rolled_back(snapshot, to, from, newest)),
             Look::Reported(reported) => of_settings(reported),
         }
     }
@@ -77,6 +82,7 @@ fn rolled_back(
     snapshot: &RolloutSnapshot,
     to: &RevisionFacts,
     from: Option<i64>,
+    newest: i64,
 ) -> RolloutSnapshot {
     if snapshot.revision() == Some(&to.hash) {
         return snapshot.clone();
@@ -90,7 +96,8 @@ fn rolled_back(
     fleet.undone = from;
     for node in &mut fleet.nodes {
         for pod in node.pods.iter_mut() {
-            pod.revision = match pod.number == to.number {
+            // The controller may have given the revision its new number already.
+            pod.revision = match pod.number == to.number || pod.number > newest {
                 true => PodRevision::Current,
                 false => PodRevision::Outdated,
             };
