@@ -1238,7 +1238,8 @@ impl SetRecord {
 
     /// Since when pods are missing at the least, as far as it stands on the DaemonSet: whoever looks for the first time does not know.
     fn missing_since(&self) -> Option<Timestamp> {
-        let since = self.stalled_since(Stall::PodsNotCreated)?;
+        let stalls = [Stall::PodsNotCreated, Stall::PodsKeptAway].into_iter();
+        let since = stalls.filter_map(|stall| self.stalled_since(stall)).min()?;
         Some(instant::earlier(since, MISSING_GRACE))
     }
 }

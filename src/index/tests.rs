@@ -173,6 +173,32 @@ fn nodes_and_pods_are_joined_by_name_also_where_one_is_missing() {
     assert_eq!(fleet.nodes[3].podless_since, Some(at(1000)));
 }
 
+#[test]
+fn the_condition_tells_since_when_pods_were_missing_before_the_first_look() {
+    #[track_caller]
+    fn case(reason: &str, expected: i64) {
+        let mut index = Index::default();
+        index.apply_node(&node("n1", "True", 0), at(100));
+        let mut set = set("v1", 1, 1);
+        let since = serde_json::from_value(json!(at(500).to_string())).unwrap();
+        set.status.conditions = vec![k8s::Condition {
+            kind: "Stalled".to_owned(),
+            status: "True".to_owned(),
+            reason: reason.to_owned(),
+            message: String::new(),
+            last_transition: Some(since),
+            last_probe: None,
+        }];
+        index.apply_set(&set);
+        index.apply_revision(&revision("aaa", 1, "v1"));
+        let fleet = fleet(&mut index);
+        assert_eq!(fleet.nodes[0].podless_since, Some(at(expected)), "{reason}");
+    }
+    case("PodsNotCreated", 485);
+    case("PodsKeptAway", 485);
+    case("NoProgress", 1000);
+}
+
 /// A few thousand changes in an order that only the seed decides.
 #[test]
 fn a_fleet_kept_up_to_date_equals_one_made_anew() {

@@ -386,7 +386,7 @@ scenarios! {
             .controller(false)
             .wait(2)
             .controller(true)
-            .throughout(deletions(1).and(untouched(2..=5)), pace.pick(60, 8))
+            .throughout(deletions(1).and(untouched(2..=5)).and(kept_away()), pace.pick(60, 8))
             .patch_node(1, opened())
             .until(converged().and(is_free()));
         let mut scenario = Scenario::from(vec![ends, restarted]);
