@@ -340,6 +340,7 @@ fn everything<K: Readable>() -> Target {
     Target {
         path: K::url_path(&(), None),
         labels: String::new(),
+        fields: String::new(),
         page: PAGE,
     }
 }
@@ -349,6 +350,7 @@ fn of_group<K: Readable>(group: &Group, page: u32) -> Target {
     Target {
         path: K::url_path(&(), group.namespace.as_deref()),
         labels: group.selector.clone(),
+        fields: String::new(),
         page,
     }
 }

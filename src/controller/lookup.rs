@@ -5,12 +5,11 @@ use std::pin::Pin;
 
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::api::ListParams;
 use kube::{Api, Client};
 use tracing::{debug, warn};
 
 use super::feed::{Feed, FeedOutcome};
-use super::reflector::list_each;
+use super::reflector::{list_each, list_selected};
 use super::report::Notice;
 use crate::core::messages::{not_created, not_ready};
 use crate::core::names::REVISION_HASH_LABEL;
@@ -352,16 +351,31 @@ async fn known(
 
 /// What the native controller said last, in its Events, of a pod that it could not make.
 async fn not_created(client: Client, key: SetKey, uid: String) -> LookupResult {
-    let events: Api<Event> = Api::namespaced(client, &key.namespace);
     let fields = format!("involvedObject.uid={uid},reason={FAILED_CREATE}");
-    let parameters = ListParams::default().fields(&fields);
-    match within(WRITE_DEADLINE, events.list(&parameters)).await {
-        Ok(events) => {
-            let last = events.items.into_iter().max_by_key(said_at);
-            LookupResult::NotCreated(last.and_then(|event| event.message))
-        }
+    match last_event(&client, &key.namespace, &fields).await {
+        Ok(last) => LookupResult::NotCreated(last.and_then(|event| event.message)),
         Err(error) => LookupResult::Failed(error),
     }
+}
+
+/// Returns the Event that was said last of those that `fields` select. One is in memory at a time: whoever may write Events writes
+/// large ones, and many.
+pub(super) async fn last_event(
+    client: &Client,
+    namespace: &str,
+    fields: &str,
+) -> Result<Option<Event>, CallError> {
+    let mut last: Option<Event> = None;
+    let take = |event: Event| {
+        if last
+            .as_ref()
+            .is_none_or(|last| said_at(last) <= said_at(&event))
+        {
+            last = Some(event);
+        }
+    };
+    in_time(list_selected(client, Some(namespace), ("", fields), take)).await?;
+    Ok(last)
 }
 
 /// How old what an Event says may be, as long as Kubernetes keeps one by default: what was said last is the best that is known.
@@ -392,18 +406,13 @@ async fn said_of(
     (pod, uid): (&PodName, &PodUid),
     now: Timestamp,
 ) -> Option<String> {
-    let events: Api<Event> = Api::namespaced(client.clone(), namespace);
     let fields = format!("involvedObject.uid={uid},type=Warning");
-    let parameters = ListParams::default().fields(&fields);
     // Who may not read Events is told so elsewhere, and the pod itself says something, too.
-    let told = events.list(&parameters).await;
-    let told = told.map(|told| told.items).unwrap_or_default();
-    let is_fresh = |event: &&Event| said_at(event).is_some_and(|at| now.duration_since(at) < FRESH);
-    if let Some(event) = told
-        .iter()
-        .filter(is_fresh)
-        .max_by_key(|event| said_at(event))
-    {
+    let told = last_event(client, namespace, &fields)
+        .await
+        .unwrap_or_default();
+    let is_fresh = |event: &Event| said_at(event).is_some_and(|at| now.duration_since(at) < FRESH);
+    if let Some(event) = told.filter(is_fresh) {
         let source = event.source.as_ref();
         let by = source.and_then(|source| source.component.as_deref());
         let by = by.or(event.reporting_component.as_deref());

@@ -107,6 +107,8 @@ pub(super) struct Target {
     pub(super) path: String,
     /// Label selector, or empty.
     pub(super) labels: String,
+    /// Field selector, or empty.
+    pub(super) fields: String,
     /// Objects per page of a list.
     pub(super) page: u32,
 }
@@ -114,9 +116,12 @@ pub(super) struct Target {
 impl Target {
     fn request(&self, parameters: &[(&str, &str)]) -> Request<Vec<u8>> {
         let mut target = format!("{}?", self.path);
-        let labels = Some(("labelSelector", self.labels.as_str()));
-        let labels = labels.filter(|(_, labels)| !labels.is_empty());
-        for (at, (key, value)) in labels.iter().chain(parameters).enumerate() {
+        let selectors = [
+            ("labelSelector", self.labels.as_str()),
+            ("fieldSelector", self.fields.as_str()),
+        ];
+        let selectors = selectors.iter().filter(|(_, text)| !text.is_empty());
+        for (at, (key, value)) in selectors.chain(parameters).enumerate() {
             if at > 0 {
                 target.push('&');
             }
@@ -350,9 +355,23 @@ pub(super) async fn list_each<K: Readable>(
     labels: &str,
     take: impl FnMut(K) + Send,
 ) -> Result<(), CallError> {
+    list_selected(client, namespace, (labels, ""), take).await
+}
+
+/// The same with a field selector.
+///
+/// # Errors
+/// Why the list could not be completed.
+pub(super) async fn list_selected<K: Readable>(
+    client: &Client,
+    namespace: Option<&str>,
+    (labels, fields): (&str, &str),
+    take: impl FnMut(K) + Send,
+) -> Result<(), CallError> {
     let target = Target {
         path: K::url_path(&(), namespace),
         labels: labels.to_owned(),
+        fields: fields.to_owned(),
         page: PAGE,
     };
     let listed = target.list(client, &Collector(Mutex::new(take))).await;
@@ -633,6 +652,7 @@ mod tests {
         let target = Target {
             path: "/api/v1/pods".to_owned(),
             labels: String::new(),
+            fields: String::new(),
             page: PAGE,
         };
         let (counter, began) = (Counter::default(), Instant::now());
@@ -773,6 +793,7 @@ mod tests {
         let target = Target {
             path: "/api/v1/pods".to_owned(),
             labels: "app in (a,b),!old".to_owned(),
+            fields: String::new(),
             page: 5,
         };
         let request = target.request(&[("limit", "5"), ("continue", "a+b/c=")]);

@@ -283,9 +283,26 @@ macro_rules! readable {
     };
 }
 
-readable!(
-    Node,
-    Pod,
+readable!(Node, Pod, k8s_openapi::api::core::v1::Event);
+
+/// Largest Job of a pre-pull, or pod of one, that is read. Those that the controller makes have a few KiB.
+const LARGEST_OF_PULL: usize = 128 << 10;
+
+macro_rules! readable_of_pull {
+    ($($kind:ty),*) => {
+        $(impl Readable for $kind {
+            fn parse(json: &[u8]) -> serde_json::Result<Self> {
+                if json.len() > LARGEST_OF_PULL {
+                    let error = "it is larger than any that a pre-pull makes";
+                    return Err(serde::de::Error::custom(error));
+                }
+                serde_json::from_slice(json)
+            }
+        })*
+    };
+}
+
+readable_of_pull!(
     k8s_openapi::api::batch::v1::Job,
     k8s_openapi::api::core::v1::Pod
 );

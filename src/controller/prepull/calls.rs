@@ -2,8 +2,7 @@
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Event, Pod};
-use kube::api::ListParams;
+use k8s_openapi::api::core::v1::Pod;
 use kube::core::Request;
 use kube::{Api, Client, Resource};
 use serde_json::{Value, json};
@@ -17,6 +16,7 @@ use super::{PullOutcome, PullResultWrite, manifest};
 use crate::clock::Clock;
 use crate::controller::apply::{WriteError, Writer};
 use crate::controller::events::{Events, Severity, Subject};
+use crate::controller::lookup::last_event;
 use crate::controller::metrics::Metrics;
 use crate::controller::permissions::PERMISSION_MISSING;
 use crate::controller::refused;
@@ -168,20 +168,15 @@ impl Calls {
 
     /// Why a Job has no pod, as the Job controller's Events tell.
     async fn look(&self, request: &PullRequest, job: &JobRef) -> PullStepResult {
-        let api: Api<Event> = Api::namespaced(self.client.clone(), &request.key.namespace);
         let failed = format!("involvedObject.uid={},reason=FailedCreate", job.uid);
-        let failed = ListParams::default().fields(&failed);
-        let events = match within(WRITE_DEADLINE, api.list(&failed)).await {
-            Ok(events) => events.items,
+        let last = match last_event(&self.client, &request.key.namespace, &failed).await {
+            Ok(last) => last,
             Err(error) => {
                 warn!(daemonset = %request.key, job = job.name, %error, "Cannot read the Events of a Job");
                 return PullStepResult::Looked(None);
             }
         };
-        let said = events
-            .into_iter()
-            .filter_map(|event| event.message)
-            .next_back();
+        let said = last.and_then(|event| event.message);
         PullStepResult::Looked(said.map(|said| said.trim_start_matches(REFUSED_POD).to_owned()))
     }
 

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::batch::v1::{Job, JobSpec};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;
 
-use crate::core::names::{PRE_PULL_POD, PRE_PULL_REVISION};
+use crate::core::names::{PRE_PULL_DAEMONSET, PRE_PULL_POD, PRE_PULL_REVISION};
 use crate::core::{PodUid, Revision};
 
 /// A Job, found again by what it was made for.
@@ -76,7 +77,7 @@ impl JobStore {
             seen.insert(uid.clone());
         }
         if !self.removed.contains(&uid) {
-            self.jobs.insert(uid, job);
+            self.jobs.insert(uid, slim_job(job));
         }
     }
 
@@ -96,7 +97,7 @@ impl JobStore {
                 if let Some(seen) = &mut self.listed_pods.seen {
                     seen.insert(uid(&pod));
                 }
-                self.pods.insert(uid(&pod), pod);
+                self.pods.insert(uid(&pod), slim_pod(pod));
             }
             Event::Delete(pod) => drop(self.pods.remove(&uid(&pod))),
             Event::InitDone => {
@@ -137,6 +138,52 @@ impl Listing {
     }
 }
 
+/// Returns what of a Job is looked at.
+fn slim_job(job: Job) -> Job {
+    let spec = job.spec.map(|spec| JobSpec {
+        active_deadline_seconds: spec.active_deadline_seconds,
+        ..JobSpec::default()
+    });
+    Job {
+        metadata: slim_meta(job.metadata),
+        spec,
+        status: job.status,
+    }
+}
+
+/// Returns what of a pod is looked at.
+fn slim_pod(pod: Pod) -> Pod {
+    let slim = |container: Container| Container {
+        name: container.name,
+        ..Container::default()
+    };
+    let spec = pod.spec.map(|spec| PodSpec {
+        containers: spec.containers.into_iter().map(slim).collect(),
+        ..PodSpec::default()
+    });
+    Pod {
+        metadata: slim_meta(pod.metadata),
+        spec,
+        status: pod.status,
+    }
+}
+
+fn slim_meta(meta: ObjectMeta) -> ObjectMeta {
+    let ours = |texts: Option<BTreeMap<String, String>>| {
+        let mut texts = texts?;
+        let known = [PRE_PULL_POD, PRE_PULL_REVISION, PRE_PULL_DAEMONSET];
+        texts.retain(|key, _| known.contains(&key.as_str()));
+        Some(texts)
+    };
+    ObjectMeta {
+        annotations: ours(meta.annotations),
+        labels: ours(meta.labels),
+        finalizers: None,
+        managed_fields: None,
+        ..meta
+    }
+}
+
 /// What a Job was made for; `None` when it is none of ours: it has to belong to the pod that its label names.
 fn pull_key(job: &Job) -> Option<PullKey> {
     let pod = job.metadata.labels.as_ref()?.get(PRE_PULL_POD)?;
@@ -155,5 +202,56 @@ impl JobRef {
             name: text(&job.metadata.name),
             uid: text(&job.metadata.uid),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::k8s::object;
+
+    #[test]
+    fn of_a_job_and_its_pod_only_what_is_looked_at_is_kept() {
+        let large = "x".repeat(60_000);
+        let metadata = |uid: &str| {
+            json!({
+                "uid": uid,
+                "labels": { PRE_PULL_POD: "u1", "other": large },
+                "annotations": { PRE_PULL_REVISION: "aaa", "other": large },
+                "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1" }],
+            })
+        };
+        let container = json!({ "name": "pull-0", "image": large });
+        let job = json!({
+            "metadata": metadata("j1"),
+            "spec": {
+                "activeDeadlineSeconds": 60,
+                "template": { "spec": { "containers": [container.clone()] } },
+            },
+        });
+        let pod = json!({ "metadata": metadata("p1"), "spec": { "containers": [container] } });
+        let mut store = JobStore::default();
+        store.put(serde_json::from_value(job).unwrap());
+        store.take_pod(Event::Apply(serde_json::from_value(pod).unwrap()));
+        let kept = serde_json::to_string(&(&store.jobs, &store.pods)).unwrap();
+        assert!(kept.len() < 2_000, "{} bytes", kept.len());
+        assert_eq!(store.jobs().count(), 1);
+        let spec = store.jobs["j1"].spec.clone().unwrap();
+        assert_eq!(spec.active_deadline_seconds, Some(60));
+        let spec = store.pods["p1"].spec.clone().unwrap();
+        assert_eq!(spec.containers[0].name, "pull-0");
+    }
+
+    #[test]
+    fn a_job_larger_than_any_of_a_pre_pull_is_not_read() {
+        let job = |length: usize| {
+            let text = "x".repeat(length);
+            let job = json!({ "metadata": { "uid": "j1", "annotations": { "other": text } } });
+            object::read::<Job>(job.to_string().as_bytes())
+        };
+        assert!(job(100_000).is_ok());
+        assert!(job(200_000).is_err());
     }
 }

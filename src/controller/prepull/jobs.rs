@@ -269,9 +269,13 @@ fn nothing() -> Watches {
     futures::stream::pending().boxed()
 }
 
+/// Few of them fit into memory at once: whoever may make Jobs in some namespace may give large ones the label of ours.
+const JOBS_PER_PAGE: u32 = 10;
+
 fn both(client: Client) -> Watches {
     let config = watcher::Config::default()
         .timeout(WATCH_TIMEOUT_SECONDS)
+        .page_size(JOBS_PER_PAGE)
         .labels(calls::selector());
     let jobs = told(
         watcher(Api::<Listed<Job>>::all(client.clone()), config.clone()),
