@@ -285,8 +285,8 @@ macro_rules! readable {
 
 readable!(Node, Pod, k8s_openapi::api::core::v1::Event);
 
-/// Largest Job of a pre-pull, or pod of one, that is read. Those that the controller makes have a few KiB.
-const LARGEST_OF_PULL: usize = 128 << 10;
+/// Largest Job of a pre-pull, or pod of one, that is read. Those that the controller makes have 1 or 2 KiB for each container.
+const LARGEST_OF_PULL: usize = 512 << 10;
 
 macro_rules! readable_of_pull {
     ($($kind:ty),*) => {

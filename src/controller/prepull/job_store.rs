@@ -251,7 +251,7 @@ mod tests {
             let job = json!({ "metadata": { "uid": "j1", "annotations": { "other": text } } });
             object::read::<Job>(job.to_string().as_bytes())
         };
-        assert!(job(100_000).is_ok());
-        assert!(job(200_000).is_err());
+        assert!(job(500_000).is_ok());
+        assert!(job(600_000).is_err());
     }
 }

@@ -86,8 +86,8 @@ proptest! {
                 | Phase::Paused { .. }
                 | Phase::Invalid
         );
-        // Nothing but readiness gates changes then.
-        if plan.actions.is_empty() || stands {
+        // Requests stay then.
+        if plan.actions.is_empty() || stands || is_paused(&strategy, now()) {
             return Ok(());
         }
         let verdict = |node: &Node| {
