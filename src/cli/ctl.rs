@@ -247,7 +247,7 @@ pub struct PlanArgs {
         value_name = "K"
     )]
     pub break_: usize,
-    /// How long a pod takes to end [default: its grace period, the longest that it may take]
+    /// How long a pod takes to end [default: as in the last rollout, or its grace period]
     #[arg(long, env = "YURT_DS_ENDS_IN", hide_env = true, value_name = "DURATION",
         value_parser = crate::clock::duration)]
     pub ends_in: Option<Duration>,

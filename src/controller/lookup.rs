@@ -358,8 +358,7 @@ async fn not_created(client: Client, key: SetKey, uid: String) -> LookupResult {
     }
 }
 
-/// Returns the Event that was said last of those that `fields` select. One is in memory at a time: whoever may write Events writes
-/// large ones, and many.
+/// Returns the newest Event that `fields` selects. Reads one Event at a time, because a tenant can write many large ones.
 pub(super) async fn last_event(
     client: &Client,
     namespace: &str,

@@ -358,7 +358,7 @@ pub(super) async fn list_each<K: Readable>(
     list_selected(client, namespace, (labels, ""), take).await
 }
 
-/// The same with a field selector.
+/// Lists objects as [`list_each`] does, limited by a label selector and a field selector.
 ///
 /// # Errors
 /// Why the list could not be completed.

@@ -285,7 +285,7 @@ macro_rules! readable {
 
 readable!(Node, Pod, k8s_openapi::api::core::v1::Event);
 
-/// Largest Job of a pre-pull, or pod of one, that is read. Those that the controller makes have 1 or 2 KiB for each container.
+/// Largest pre-pull Job or pod that is read, in bytes. Those of the controller have 1 or 2 KiB per container.
 const LARGEST_OF_PULL: usize = 512 << 10;
 
 macro_rules! readable_of_pull {

@@ -269,7 +269,7 @@ fn nothing() -> Watches {
     futures::stream::pending().boxed()
 }
 
-/// Few of them fit into memory at once: whoever may make Jobs in some namespace may give large ones the label of ours.
+/// Jobs or pods per page of a list. A whole page is in memory at once, and tenants can give large Jobs our label.
 const JOBS_PER_PAGE: u32 = 10;
 
 fn both(client: Client) -> Watches {

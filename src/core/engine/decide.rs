@@ -122,8 +122,8 @@ fn whole(mut draft: PlanDraft<'_>) -> Plan {
     }
 }
 
-/// What to write to the pods of a DaemonSet while `invalid` cannot be used. No pod is replaced, and everything else goes on.
-/// `strategy` has the settings that can be used.
+/// Returns the writes to the pods of a DaemonSet with an invalid setting. No pod is replaced; all other work continues.
+/// `strategy` has the valid settings.
 pub fn upkeep(
     strategy: &Strategy,
     invalid: &Invalid,

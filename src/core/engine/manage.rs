@@ -87,7 +87,7 @@ impl FailedPodsBackoff {
 pub struct ManageTerms<'a> {
     /// The settings that can be used; `None`: there are none, and the pods that belong are made all the same.
     pub strategy: Option<&'a Strategy>,
-    /// Whether an old and a new pod of one node stay, whatever `strategy` says: not all settings can be used.
+    /// True if a setting is invalid. An old and a new pod on one node then both stay, because `max-surge` may be the invalid one.
     pub keeps_pairs: bool,
     /// How pods are made.
     pub scaling: Scaling,

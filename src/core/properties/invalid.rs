@@ -11,7 +11,7 @@ use crate::core::{
     decide, upkeep,
 };
 
-/// What a setting becomes when it cannot be read.
+/// Resets one setting to its default, as for an unreadable value.
 type Spoil = fn(&mut Strategy);
 
 /// Every setting on which the actions of the rolling update may depend.

@@ -18,7 +18,7 @@ pub struct Invalid {
     pub value: String,
     /// What is wrong and the cure; continues the sentence "KEY is VALUE, …".
     pub why: String,
-    /// Whether it is an object, or all of `spec`: then the pods and their revisions are not known for certain either.
+    /// True if an object or all of `spec` is unreadable, not one setting. The pods and their revisions may then be unknown too.
     pub is_object: bool,
 }
 

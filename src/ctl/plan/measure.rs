@@ -49,7 +49,7 @@ pub(super) struct MeasuredPace {
     pub(super) crowded: bool,
     /// From its deletion until it is gone; seconds.
     pub(super) end_seconds: u64,
-    /// Whether it was so in the last rollout. Otherwise somebody said so, or it is the grace period, which is the longest.
+    /// True if `end_seconds` comes from the last rollout. Otherwise it comes from `--ends-in` or is the grace period.
     pub(super) end_measured: bool,
     /// What more passes until the next one begins.
     pub(super) reaction: ReactionTimes,

@@ -97,8 +97,8 @@ impl PlanDraft<'_> {
     /// Goes on with pods that were made beside others, whatever keeps other nodes from beginning. An old pod that may go now is
     /// asked for first, as any other is.
     ///
-    /// Unless this `replaces` pods, two pods stay as long as the old one is there. One whose old pod went takes over, and none stays
-    /// where no pod belongs.
+    /// If `replaces` is false, both pods stay while the old one exists. Without its old pod, a new pod takes over. On a node that no
+    /// longer matches, it is deleted.
     pub(super) fn go_on_beside(&mut self, replaces: bool) {
         let terms = self.judged.terms;
         self.tell_left_behind();
