@@ -85,6 +85,8 @@ stories! {
     real objects::a_time_in_a_condition_of_a_node,
     real objects::a_time_in_the_status_of_a_pod,
     real objects::a_flood_of_such_times,
+    real objects::a_time_in_a_lease,
+    both objects::a_node_that_flaps,
     both connections::clients_that_never_read,
     real connections::few_streams_per_connection,
     real memory::large_daemonsets_that_are_not_managed,
@@ -92,6 +94,8 @@ stories! {
     real memory::large_pods_that_are_not_managed,
     real memory::large_revisions_of_no_daemonset,
     real memory::large_advanced_daemonsets,
+    real memory::large_jobs_of_no_pre_pull,
+    real memory::large_events,
     both network::delays_resets_and_lost_requests,
     real stale::stalled_watches_of_nodes_and_pods,
 }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::{Arc, Weak};
 
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{Api, Client};
+use tokio::sync::Mutex;
 use tracing::{debug, warn};
 
 use super::feed::{Feed, FeedOutcome};
@@ -27,6 +29,9 @@ const AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
 /// While the native controller is awaited, somebody looks now and then, should an event have been lost.
 const SLOWLY: SignedDuration = SignedDuration::from_secs(30);
+
+/// Events per page of a list. An Event can have more than a megabyte, and the API server holds the page in memory.
+const EVENTS_PAGE: u32 = 10;
 
 /// Reason of the Events of pods that could not be made.
 const FAILED_CREATE: &str = "FailedCreate";
@@ -68,6 +73,30 @@ pub(super) struct Lookups {
     missing: BTreeMap<SetKey, Timestamp>,
     /// When was asked why these pods do not become available.
     unready: BTreeMap<SetKey, (Timestamp, Vec<PodName>)>,
+    turns: Turns,
+}
+
+/// Lets one list of Events per namespace run at a time. A tenant can write as many large Events as its quota allows, and cause as many
+/// lists as it has DaemonSets.
+#[derive(Default)]
+struct Turns(BTreeMap<String, Weak<Mutex<()>>>);
+
+impl Turns {
+    /// Makes a lookup wait for those before it in the same namespace.
+    fn queue(
+        &mut self,
+        namespace: &str,
+        lookup: impl Future<Output = LookupResult> + Send + 'static,
+    ) -> Lookup {
+        self.0.retain(|_, turn| turn.strong_count() > 0);
+        let turn = self.0.get(namespace).and_then(Weak::upgrade);
+        let turn = turn.unwrap_or_default();
+        self.0.insert(namespace.to_owned(), Arc::downgrade(&turn));
+        Box::pin(async move {
+            let _turn = turn.lock().await;
+            lookup.await
+        })
+    }
 }
 
 impl Lookups {
@@ -79,6 +108,7 @@ impl Lookups {
             doubts: BTreeMap::new(),
             missing: BTreeMap::new(),
             unready: BTreeMap::new(),
+            turns: Turns::default(),
         }
     }
 
@@ -148,7 +178,8 @@ impl Lookups {
         }
         self.missing.insert(key.clone(), now);
         let lookup = not_created(self.client.clone(), key.clone(), uid.to_owned());
-        (after(now, SLOWLY), Some(Box::pin(lookup)))
+        let lookup = self.turns.queue(&key.namespace, lookup);
+        (after(now, SLOWLY), Some(lookup))
     }
 
     /// No pod is missing; true when that is news.
@@ -177,7 +208,8 @@ impl Lookups {
         }
         self.unready.insert(key.clone(), (now, names));
         let lookup = not_ready(self.client.clone(), key.clone(), pods, now);
-        (after(now, SLOWLY), Some(Box::pin(lookup)))
+        let lookup = self.turns.queue(&key.namespace, lookup);
+        (after(now, SLOWLY), Some(lookup))
     }
 
     /// No pod is late any more; true when that is news.
@@ -373,7 +405,15 @@ pub(super) async fn last_event(
             last = Some(event);
         }
     };
-    in_time(list_selected(client, Some(namespace), ("", fields), take)).await?;
+    let selected = ("", fields);
+    in_time(list_selected(
+        client,
+        Some(namespace),
+        selected,
+        EVENTS_PAGE,
+        take,
+    ))
+    .await?;
     Ok(last)
 }
 

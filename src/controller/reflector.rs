@@ -355,10 +355,10 @@ pub(super) async fn list_each<K: Readable>(
     labels: &str,
     take: impl FnMut(K) + Send,
 ) -> Result<(), CallError> {
-    list_selected(client, namespace, (labels, ""), take).await
+    list_selected(client, namespace, (labels, ""), PAGE, take).await
 }
 
-/// Lists objects as [`list_each`] does, limited by a label selector and a field selector.
+/// Lists objects as [`list_each`] does, limited by a label selector and a field selector, with so many objects per page.
 ///
 /// # Errors
 /// Why the list could not be completed.
@@ -366,13 +366,14 @@ pub(super) async fn list_selected<K: Readable>(
     client: &Client,
     namespace: Option<&str>,
     (labels, fields): (&str, &str),
+    page: u32,
     take: impl FnMut(K) + Send,
 ) -> Result<(), CallError> {
     let target = Target {
         path: K::url_path(&(), namespace),
         labels: labels.to_owned(),
         fields: fields.to_owned(),
-        page: PAGE,
+        page,
     };
     let listed = target.list(client, &Collector(Mutex::new(take))).await;
     listed.map(drop).map_err(|ended| match ended {

@@ -105,6 +105,9 @@ pub struct Node {
     pub native: Targeting,
     /// Whether it can run anything now.
     pub readiness: Readiness,
+    /// When it turned NotReady for the first time in its latest series of losses, each of which began within
+    /// [`FLAPS_WITHIN`](crate::core::engine::patience::FLAPS_WITHIN) after the return from the one before. It stands while the node is back, too.
+    pub lost_first: Option<Timestamp>,
     /// Pods of this DaemonSet bound (or to be bound) to it, sorted by creation, then name.
     pub pods: Pods,
     /// Since when the node is known to have no pod, or none but what we made, while that is so.

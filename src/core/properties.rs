@@ -350,6 +350,7 @@ fn nodes() -> impl Random<Node> {
         option::weighted(0.3, recent()),
         prop::bool::weighted(0.3),
         option::weighted(0.1, 2..5_u32),
+        option::weighted(0.2, recent()),
     );
     (
         targeting,
@@ -366,7 +367,7 @@ fn nodes() -> impl Random<Node> {
                 pods,
                 podless,
                 zone,
-                (hold, window, has_images, disrupted_at, emptied, ended),
+                (hold, window, has_images, disrupted_at, emptied, ended, lost_first),
             )| Node {
                 name: "".into(),
                 labels: [("zone", zone)].into_iter().collect(),
@@ -385,6 +386,7 @@ fn nodes() -> impl Random<Node> {
                 kept_away_by: None,
                 had_pod: emptied,
                 trouble: ended.map(evicted),
+                lost_first,
                 podless_since: podless.filter(|_| pods.is_empty()),
                 has_images,
                 pods: pods.into(),
@@ -1176,6 +1178,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
         emptied: false,
         kept_away_by: None,
         had_pod: false,
+        lost_first: None,
         podless_since: None,
         trouble: None,
         has_images: false,

@@ -149,6 +149,12 @@ impl Access {
         let unauthorized =
             matches!(error, CallError::Kube(kube::Error::Api(status)) if status.code == 401);
         let (code, text) = match error.failure() {
+            _ if is_garbled(error) => (
+                Code::Failed,
+                format!(
+                    "Cannot {doing}: the answer of the API server {server} cannot be read: {error}."
+                ),
+            ),
             Failure::Unreachable if is_by_conversion(error) => (
                 Code::Failed,
                 format!(
@@ -194,6 +200,11 @@ impl Access {
         };
         CliError::new(code, text)
     }
+}
+
+/// Returns true if the API server answered, and the answer cannot be decoded.
+fn is_garbled(error: &CallError) -> bool {
+    matches!(error, CallError::Kube(kube::Error::SerdeError(_)))
 }
 
 /// Whether objects were stored by another definition, whose webhook would have to convert them.

@@ -28,6 +28,7 @@ use crate::core::{Action, SetKind, instant};
 use crate::index::SetKey;
 use crate::k8s::Condition;
 use crate::k8s::client::{CallError, Failure, within};
+use crate::k8s::object::Listed;
 use crate::task::Task;
 
 /// Whoever has not renewed the Lease for so long does not work: twelve times as long as a leader may be silent.
@@ -186,10 +187,29 @@ fn renews(leases: &[Lease], now: Timestamp) -> bool {
         })
 }
 
+/// When it was renewed, unless that is in the future.
+fn renewed(lease: &Lease, now: Timestamp) -> Option<Timestamp> {
+    let at = lease.spec.as_ref()?.renew_time.as_ref()?.0;
+    (at.duration_since(now) < SILENCE).then_some(at)
+}
+
+fn kinds_of(lease: &Lease) -> Kinds {
+    Kinds::of_lease(lease).unwrap_or(Kinds::BOTH)
+}
+
 /// What Leases of that name, of one installation or several, tell at `now`.
+///
+/// Whoever may create a Lease in one namespace can claim there that a controller is at work. So where the namespace of the manifests has one,
+/// that one alone tells of the kinds that it serves.
 fn judge(leases: &[Lease], now: Timestamp) -> ControllerLiveness {
+    let leases = leases.iter().filter(|lease| renewed(lease, now).is_some());
+    let is_home = |lease: &Lease| lease.metadata.namespace.as_deref() == Some(HOME);
+    let home = leases.clone().find(|lease| is_home(lease)).map(kinds_of);
+    let counts =
+        |lease: &&Lease| is_home(lease) || home.is_none_or(|home| !home.meets(kinds_of(lease)));
+    let leases: Vec<&Lease> = leases.filter(counts).collect();
     let spoken = leases.iter().filter_map(|lease| {
-        let renewed = lease.spec.as_ref()?.renew_time.as_ref()?.0;
+        let renewed = renewed(lease, now)?;
         let holder = lease.spec.as_ref()?.holder_identity.as_deref();
         Some((
             renewed,
@@ -201,16 +221,12 @@ fn judge(leases: &[Lease], now: Timestamp) -> ControllerLiveness {
         return ControllerLiveness::NoLease;
     };
     let passed = now.duration_since(since);
-    let is_recent = |lease: &&Lease| {
-        let spec = lease.spec.as_ref();
-        let renewed = spec.and_then(|spec| Some(spec.renew_time.as_ref()?.0));
-        renewed.is_some_and(|at| now.duration_since(at) < SILENCE)
-    };
-    let kinds = leases
-        .iter()
-        .filter(is_recent)
-        .map(|lease| Kinds::of_lease(lease).unwrap_or(Kinds::BOTH));
-    let kinds = kinds.fold(Kinds::NONE, Kinds::with);
+    let is_recent =
+        |lease: &&&Lease| renewed(lease, now).is_some_and(|at| now.duration_since(at) < SILENCE);
+    let recent = leases.iter().filter(is_recent);
+    let kinds = recent
+        .map(|lease| kinds_of(lease))
+        .fold(Kinds::NONE, Kinds::with);
     match passed >= SILENCE {
         true => ControllerLiveness::Silent {
             since,
@@ -241,11 +257,12 @@ async fn leases(
             let status = serde_json::from_slice(&body).unwrap_or_else(|_| plain());
             return Err(kube::Error::Api(Box::new(status)));
         }
-        let list: ObjectList<Lease> =
+        let list: ObjectList<Listed<Lease>> =
             serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
+        let readable = list.items.into_iter().filter_map(|lease| lease.item.ok());
         let date = head.headers.get(http::header::DATE);
         let date = date.and_then(|date| rfc2822::parse(date.to_str().ok()?).ok());
-        Ok((list.items, date.map(|date| date.timestamp())))
+        Ok((readable.collect(), date.map(|date| date.timestamp())))
     })
     .await
 }
@@ -381,6 +398,21 @@ mod tests {
             words.starts_with("no controller has spoken for 3m (Lease a/yurt-ds-controller)"),
             "{words}"
         );
+    }
+
+    #[test]
+    fn a_lease_elsewhere_does_not_stand_for_the_controller() {
+        let now: Timestamp = "2026-01-01T00:03:00Z".parse().unwrap();
+        let own = lease(HOME, json!("2026-01-01T00:00:00.000000Z"));
+        let forged = lease("tenant", json!("2026-01-01T00:02:59.000000Z"));
+        let told = judge(&[forged.clone(), own], now);
+        let ControllerLiveness::Silent { namespace, .. } = told else {
+            panic!("{told:?}");
+        };
+        assert_eq!(namespace, HOME);
+        assert_eq!(judge(&[forged], now), ControllerLiveness::Lately);
+        let future = lease("tenant", json!("2999-01-01T00:00:00.000000Z"));
+        assert_eq!(judge(&[future], now), ControllerLiveness::NoLease);
     }
 
     #[test]

@@ -112,6 +112,8 @@ struct PreparedPlan {
     question: PlayInput,
     revisions: (Option<String>, Option<String>),
     pace: MeasuredPace,
+    /// What was left out, for whoever reads the plan.
+    notes: Vec<String>,
 }
 
 /// Reads the fleet as it is now; `Err` in `Ok` where nodes may not be listed.
@@ -150,6 +152,8 @@ async fn prepare(asked: &PlanRequest) -> Result<Result<PreparedPlan, UnplayedPla
     let measured = Measured::of(pods, nodes, &template, args.ends_in, width, last.as_ref());
     let pace = measured.pace();
     let horizon = SignedDuration::try_from(*args.horizon).unwrap_or(SignedDuration::MAX);
+    let left_out = |what: &String| format!("{what} cannot be read and is left out");
+    let notes = live.unreadable.iter().map(left_out).collect();
     let broken = measured.broken(&live.pods, live.at);
     let nodes = live.nodes.len();
     fleet.inhabited_by(live.nodes, live.pods, strategy.pre_delete.as_deref());
@@ -169,6 +173,7 @@ async fn prepare(asked: &PlanRequest) -> Result<Result<PreparedPlan, UnplayedPla
         question,
         revisions,
         pace,
+        notes,
     }))
 }
 
@@ -249,7 +254,8 @@ fn answer(
     };
     let played = play_now(prepared.question, told).map_err(|error| unplayed(&error))?;
     let (revisions, pace) = (prepared.revisions, prepared.pace);
-    let row = PlanRow::of(&played, asked.change.words(), revisions, pace);
+    let mut row = PlanRow::of(&played, asked.change.words(), revisions, pace);
+    row.notes.extend(prepared.notes);
     Ok(PlanAnswer::Played(row.into(), row::code(&played)))
 }
 

@@ -6,7 +6,9 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::texts::Texts;
 use crate::core::eligibility::{CUT_OFF_TAINT, Effect, NodeFacts, Taint};
+use crate::core::engine::patience::FLAPS_WITHIN;
 use crate::core::images::ImageKey;
+use crate::core::instant::later;
 use crate::core::names::HOLD;
 use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
 use crate::core::{Holds, Labels, NodeName, NodeWindow, Readiness, Windows};
@@ -18,6 +20,8 @@ pub(super) struct NodeRecord {
     labels: Labels,
     taints: Vec<Taint>,
     pub(super) readiness: Readiness,
+    /// See [`Node::lost_first`](crate::core::Node::lost_first).
+    pub(super) lost_first: Option<Timestamp>,
     /// Which DaemonSets leave it on its version.
     pub(super) holds: Holds,
     /// When replacements may begin on it.
@@ -68,6 +72,7 @@ impl NodeRecord {
         let annotation = |key| annotations.and_then(|annotations| annotations.get(key));
         let images = node.status.images.iter().copied();
         let images: BTreeSet<ImageKey> = images.filter(|key| wanted.contains(key)).collect();
+        let readiness = readiness(before, is_ready, stamped, now);
         Self {
             images: images.into_iter().collect(),
             labels: labels
@@ -78,7 +83,8 @@ impl NodeRecord {
             holds: annotation(HOLD)
                 .map(|text| Holds::read(text))
                 .unwrap_or_default(),
-            readiness: readiness(before, is_ready, stamped, now),
+            readiness,
+            lost_first: lost_first(before, readiness),
             stamped,
         }
     }
@@ -89,6 +95,7 @@ impl NodeRecord {
             labels: Labels::default(),
             taints: Vec::new(),
             readiness: Readiness::Unreadable,
+            lost_first: None,
             holds: Holds::default(),
             window: None,
             images: Box::default(),
@@ -159,4 +166,17 @@ fn readiness(
             since: stamped.map(|at| at.min(now)),
         },
     }
+}
+
+/// Returns when a node of that readiness was lost first: in the series that its record tells of, or now.
+fn lost_first(before: Option<&NodeRecord>, readiness: Readiness) -> Option<Timestamp> {
+    let known = before.and_then(|before| before.lost_first);
+    let Readiness::NotReady { since } = readiness else {
+        return known;
+    };
+    let goes_on = match before.map(|before| before.readiness) {
+        Some(Readiness::Ready { since: returned }) => since? <= later(returned, FLAPS_WITHIN),
+        _ => true,
+    };
+    known.filter(|_| goes_on).or(since)
 }

@@ -377,6 +377,23 @@ fn a_node_that_is_cut_off_counts_as_offline_although_it_is_ready() {
 }
 
 #[test]
+fn a_node_that_is_lost_soon_after_its_return_flaps() {
+    let mut index = index();
+    let mut seen = |ready, stamped, now| {
+        index.apply_node(&node("n1", ready, stamped), at(now));
+        fleet(&mut index).nodes[0].lost_first
+    };
+    assert_eq!(seen("True", 5, 10), None);
+    assert_eq!(seen("False", 20, 20), Some(at(20)));
+    // Another kind of loss is no return.
+    assert_eq!(seen("Unknown", 25, 25), Some(at(20)));
+    assert_eq!(seen("True", 30, 30), Some(at(20)));
+    assert_eq!(seen("False", 330, 330), Some(at(20)));
+    assert_eq!(seen("True", 340, 340), Some(at(20)));
+    assert_eq!(seen("False", 641, 641), Some(at(641)));
+}
+
+#[test]
 fn a_node_concerns_only_daemonsets_that_have_or_want_a_pod_there() {
     let mut index = index();
     let mut other = set("v1", 1, 1);

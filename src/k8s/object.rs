@@ -283,7 +283,12 @@ macro_rules! readable {
     };
 }
 
-readable!(Node, Pod, k8s_openapi::api::core::v1::Event);
+readable!(
+    Node,
+    Pod,
+    k8s_openapi::api::coordination::v1::Lease,
+    k8s_openapi::api::core::v1::Event
+);
 
 /// Largest pre-pull Job or pod that is read, in bytes. Those of the controller have 1 or 2 KiB per container.
 const LARGEST_OF_PULL: usize = 512 << 10;

@@ -19,7 +19,7 @@ const LAST_YEAR: &str = "9999-";
 ///
 /// # Errors
 /// When the text is not a time.
-pub(super) fn read(text: &str) -> Result<Time, k8s_openapi::jiff::Error> {
+pub(crate) fn read(text: &str) -> Result<Time, k8s_openapi::jiff::Error> {
     match text.parse::<Timestamp>() {
         Ok(time) => Ok(Time(time.min(LATEST))),
         Err(_) if text.starts_with(LAST_YEAR) => Ok(Time(LATEST)),

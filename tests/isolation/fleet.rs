@@ -114,6 +114,8 @@ impl<'a> Fleet<'a> {
     pub(super) fn path(&self, resource: &str) -> String {
         let group = match resource {
             "daemonsets" | "controllerrevisions" => "/apis/apps/v1",
+            "jobs" => "/apis/batch/v1",
+            "leases" => "/apis/coordination.k8s.io/v1",
             _ => "/api/v1",
         };
         format!("{group}/namespaces/{}/{resource}", self.name)
@@ -139,6 +141,12 @@ impl<'a> Fleet<'a> {
         });
         self.set_node(number, json!({ "conditions": [ready] }))
             .await
+    }
+
+    /// Sets whether a node says that it is Ready. Its kubelet goes on.
+    pub(super) async fn flap(&self, number: usize, is_ready: bool) -> anyhow::Result<()> {
+        let status = if is_ready { "True" } else { "False" };
+        self.set_ready(number, status).await
     }
 
     /// Takes a node offline. Its kubelet does nothing any more.
@@ -307,6 +315,9 @@ impl<'a> Fleet<'a> {
             format!("{}?propagationPolicy=Background", self.path("daemonsets")),
             self.path("controllerrevisions"),
             self.path("pods"),
+            self.path("jobs"),
+            self.path("leases"),
+            self.path("events"),
             format!("/api/v1/nodes?labelSelector=tenant%3D{}", self.name),
             format!("/api/v1/namespaces/{}", self.name),
         ];

@@ -5,10 +5,12 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
+use yurt_ds::core::names::{PRE_PULL_DAEMONSET, PRE_PULL_POD, PRE_PULL_REVISION};
 
-use super::plane::Plane;
+use super::PROMPT;
+use super::plane::{Plane, until};
 use super::stage::{Setup, Stage};
-use crate::support::objects::Daemon;
+use crate::support::objects::{DAEMON, Daemon};
 
 /// Growth of the peak of a start that is allowed, in KiB.
 const GROWTH: u64 = 8 * 1024;
@@ -139,5 +141,68 @@ pub(super) async fn large_advanced_daemonsets(plane: &Plane) -> anyhow::Result<(
             Ok((path, set))
         },
     )
+    .await
+}
+
+/// Jobs with the labels of a pre-pull, which nobody runs.
+pub(super) async fn large_jobs_of_no_pre_pull(plane: &Plane) -> anyhow::Result<()> {
+    weigh(plane, "large-jobs", (60, 0), async |stage| {
+        let job = json!({
+            "metadata": { "labels": {
+                PRE_PULL_POD: "4b13dcde-43ef-42a0-a13b-000000000000",
+                PRE_PULL_REVISION: "1",
+                PRE_PULL_DAEMONSET: "x",
+            } },
+            "spec": {
+                "suspend": true,
+                "template": { "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [{ "name": "main", "image": "none", "env": large_environment(700) }],
+                } },
+            },
+        });
+        Ok((stage.tenant.path("jobs"), job))
+    })
+    .await
+}
+
+/// Events that the controller reads to tell why a pod is not created: a quota refuses it.
+pub(super) async fn large_events(plane: &Plane) -> anyhow::Result<()> {
+    Stage::play(plane, Setup::named("large-events"), async |stage| {
+        let before = peak_of_start(stage).await?;
+        let daemon = plane.read(&stage.tenant.daemon()).await?;
+        let made = (0..60).map(|number| {
+            let event = json!({
+                "metadata": { "name": format!("large-{number}") },
+                "involvedObject": {
+                    "apiVersion": "apps/v1", "kind": "DaemonSet", "name": DAEMON,
+                    "namespace": stage.tenant.name, "uid": daemon["metadata"]["uid"],
+                },
+                "type": "Warning", "reason": "FailedCreate", "message": text(1200),
+            });
+            let path = stage.tenant.path("events");
+            async move { plane.create(&path, &event).await }
+        });
+        let made = stream::iter(made).buffer_unordered(AT_ONCE);
+        made.try_collect::<()>().await?;
+        let quota = json!({ "metadata": { "name": "none" }, "spec": { "hard": { "pods": "0" } } });
+        plane
+            .create(&stage.tenant.path("resourcequotas"), &quota)
+            .await?;
+        stage.tenant.change_image().await?;
+        until("the condition names the quota", PROMPT, async || {
+            let conditions = Value::from(stage.tenant.conditions().await?).to_string();
+            Ok((!conditions.contains("quota")).then_some(conditions))
+        })
+        .await?;
+        stage.neighbour.roll().await?;
+        let after = stage.controller()?.peak()?;
+        println!("       large-events: peak {before} KiB without and {after} KiB with them");
+        ensure!(
+            after <= before + GROWTH,
+            "it takes {after} KiB to read large Events, and {before} KiB without them"
+        );
+        Ok(())
+    })
     .await
 }

@@ -1,8 +1,12 @@
 //! Objects that a library cannot decode. Each can be made with the rights of one tenant, or of one kubelet.
 
-use anyhow::Context as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
 use serde_json::{Value, json};
+use tokio::time::Instant;
+use yurt_ds::core::names::LEASE;
 
 use super::fleet::running;
 use super::plane::Plane;
@@ -19,6 +23,9 @@ const FLOOD: usize = 12;
 fn deep() -> Value {
     (0..200).fold(json!(1), |inner, _| json!({ "deeper": inner }))
 }
+
+/// A time of such a Lease, which has microseconds.
+const FAR_MICRO: &str = "9999-12-31T23:59:59.000000Z";
 
 /// Creates a ControllerRevision with deep data and the labels of the tenant's pods.
 async fn deep_revision(stage: &Stage<'_>, owner: Value) -> anyhow::Result<()> {
@@ -157,6 +164,73 @@ pub(super) async fn a_flood_of_such_times(plane: &Plane) -> anyhow::Result<()> {
             stage.neighbour.roll().await.context(moment)?;
         }
         Ok(())
+    })
+    .await
+}
+
+/// The Lease has the name of that of the controller, in the namespace of the tenant.
+pub(super) async fn a_time_in_a_lease(plane: &Plane) -> anyhow::Result<()> {
+    Stage::play(plane, Setup::named("far-lease"), async |stage| {
+        let lease = json!({
+            "metadata": { "name": LEASE },
+            "spec": { "holderIdentity": "tenant", "renewTime": FAR_MICRO },
+        });
+        plane.create(&stage.tenant.path("leases"), &lease).await?;
+        stage.neighbour_goes_on().await?;
+        // A new leader has looked for other installations by now.
+        let log = stage.controller_mut()?.tail();
+        ensure!(!log.contains("other installations"), "it complains:\n{log}");
+        Ok(())
+    })
+    .await
+}
+
+/// Longest time of the whole rollout beside a node that flaps: the node delays it once, for 30 s.
+const BESIDE_FLAPPING: Duration = Duration::from_secs(75);
+
+/// Time for which that node is NotReady: a little less than it takes to be charged to the revision.
+const DOWN: Duration = Duration::from_secs(28);
+
+/// Time for which it is Ready in between: too short for more than one replacement.
+const UP: Duration = Duration::from_millis(300);
+
+pub(super) async fn a_node_that_flaps(plane: &Plane) -> anyhow::Result<()> {
+    let setup = Setup {
+        nodes: 5,
+        daemon: Daemon::new()
+            .max_unavailable("1")
+            .annotate("ready-settle", "0s"),
+        ..Setup::named("flapping-node")
+    };
+    Stage::play(plane, setup, async |stage| {
+        stage.neighbour.change_image().await?;
+        let neighbour = &stage.neighbour;
+        neighbour.until_updated(1).await?;
+        let flap = async {
+            loop {
+                neighbour.flap(1, false).await?;
+                tokio::time::sleep(DOWN).await;
+                neighbour.flap(1, true).await?;
+                tokio::time::sleep(UP).await;
+            }
+        };
+        let others = async {
+            let begin = Instant::now();
+            for number in 2..=5 {
+                neighbour.until_updated(number).await?;
+            }
+            let took = begin.elapsed();
+            ensure!(
+                took <= BESIDE_FLAPPING,
+                "the others are updated after {took:?}"
+            );
+            println!("       flapping-node: the others are updated after {took:?}");
+            Ok(())
+        };
+        tokio::select! {
+            ended = flap => ended,
+            done = others => done,
+        }
     })
     .await
 }

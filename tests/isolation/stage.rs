@@ -124,6 +124,11 @@ impl<'a> Stage<'a> {
         self.controller.as_ref().context("no controller runs")
     }
 
+    /// The running controller, to read its log.
+    pub(super) fn controller_mut(&mut self) -> anyhow::Result<&mut Controller> {
+        self.controller.as_mut().context("no controller runs")
+    }
+
     /// The proxy of the controller.
     pub(super) fn proxy(&self) -> anyhow::Result<&FaultProxy> {
         self.proxy.as_ref().context("the stage has no proxy")

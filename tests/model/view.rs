@@ -159,6 +159,7 @@ impl State {
             emptied: rules.scaling.partitioned && node.down,
             kept_away_by: None,
             had_pod: false,
+            lost_first: None,
             podless_since: None,
             trouble: None,
             has_images: false,

@@ -1,5 +1,7 @@
 //! Leases of other installations. Two installations that serve the same kinds both replace pods, without coordination.
 //!
+//! A Lease that cannot be read counts as none: who can create one could otherwise make the check fail for good.
+//!
 //! Every [`CHECK`], a leader lists the Leases of its own name in all namespaces, and reports the ones that are renewed. It does not wait
 //! for their holders: otherwise a user who can create a Lease in one namespace could stop all rollouts.
 //!
@@ -9,22 +11,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::ListParams;
-use kube::{Api, Client};
-use tokio::time::Instant;
+use kube::Client;
+use tokio::time::{Instant, timeout};
 
 use super::{CALL_DEADLINE, LeaseRecord};
 use crate::controller::kinds::Kinds;
+use crate::controller::reflector::{PAGE, list_selected};
 use crate::core::names;
 use crate::core::words::named;
-use crate::k8s::client::{CallError, within};
+use crate::k8s::client::CallError;
 
 /// Interval between checks. Every installation renews its Lease more often than that.
 const CHECK: Duration = Duration::from_secs(30);
 
 /// Checks for other installations.
 pub(super) struct OtherInstallations {
-    leases: Api<Lease>,
+    client: Client,
     /// Namespace of this installation.
     namespace: String,
     kinds: Kinds,
@@ -38,7 +40,7 @@ pub(super) struct OtherInstallations {
 impl OtherInstallations {
     pub(super) fn new(client: Client, namespace: &str, kinds: Kinds) -> Self {
         Self {
-            leases: Api::all(client),
+            client,
             namespace: namespace.to_owned(),
             kinds,
             seen: BTreeMap::new(),
@@ -75,9 +77,13 @@ impl OtherInstallations {
     /// When the Leases cannot be listed; then what was known before stands.
     pub(super) async fn check(&mut self) -> Result<bool, CallError> {
         self.due = Instant::now() + CHECK;
-        let only = ListParams::default().fields(&format!("metadata.name={}", names::LEASE));
-        let leases = within(CALL_DEADLINE, self.leases.list(&only)).await?;
-        let active = self.renewed(leases.items);
+        let only = format!("metadata.name={}", names::LEASE);
+        let mut leases = Vec::new();
+        let take = |lease| leases.push(lease);
+        let list = list_selected(&self.client, None, ("", &only), PAGE, take);
+        let in_time = timeout(CALL_DEADLINE, list).await;
+        in_time.map_err(|_| CallError::TimedOut(CALL_DEADLINE))??;
+        let active = self.renewed(leases);
         let is_news = active != self.active;
         self.active = active;
         Ok(is_news)

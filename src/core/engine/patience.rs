@@ -36,6 +36,14 @@ pub(in crate::core) const LOST_TOGETHER: Duration = Duration::from_secs(10);
 /// each other (leases are renewed every 10 s and looked at every 5 s), and the control group has to be heard.
 pub(in crate::core) const JUDGED_AFTER: Duration = Duration::from_secs(30);
 
+/// A node that is lost again so soon after its return is flapping. It delays the others only once, for [`JUDGED_AFTER`] from the first
+/// of these losses: otherwise one kubelet could stop a rollout by reporting another status every few seconds.
+pub(crate) const FLAPS_WITHIN: Duration = Duration::from_secs(300);
+
+/// How long each further loss of a flapping node waits for its judgement. Other nodes that the same outage takes away are noticed within
+/// that time (see [`JUDGED_AFTER`]). A node that reboots over and over takes longer than that to return.
+pub(in crate::core) const JUDGED_AGAIN_AFTER: Duration = Duration::from_secs(20);
+
 /// How long after its new pod was made a node may fail on the revision's account.
 pub(in crate::core) fn failure_window(strategy: &Strategy) -> Duration {
     let least = DEFAULT_FAILURE_WINDOW.max(strategy.min_ready);

@@ -253,6 +253,7 @@ proptest! {
         node.targeting = Targeting::Run;
         node.readiness = Readiness::NotReady { since: Some(now()) };
         node.disrupted_at = Some(now());
+        node.lost_first = None;
         let judged = |at| decide(&strategy, &fleet, at);
         let early = judged(now());
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate && fleet.replaces
@@ -276,6 +277,39 @@ proptest! {
             let late = decide(&strategy, &deleted, later(now(), Duration::from_secs(30)));
             let failed = late.record.is_some_and(|record| record.failed.contains(&gone.name));
             prop_assert!(failed || deleted.nodes.is_empty(), "{} is forgotten", gone.name);
+        }
+    }
+
+    #[test]
+    fn nodes_that_flap_delay_nothing_and_are_charged_in_the_end((strategy, fleet) in outages()) {
+        let mut fleet = Fleet { adopted: None, ..fleet };
+        let strategy = Strategy { failure_window: None, ..strategy };
+        let lost = after(now(), -5);
+        for node in &mut fleet.nodes {
+            let is_touched = node.pods[0].revision == PodRevision::Current;
+            match node.readiness {
+                Readiness::NotReady { .. } if is_touched => {
+                    node.readiness = Readiness::NotReady { since: Some(lost) };
+                    node.lost_first = Some(after(now(), -30));
+                    node.pods[0].in_place = Default::default();
+                }
+                // The network is well.
+                _ => {
+                    node.readiness = Readiness::Ready { since: after(now(), -90) };
+                    node.lost_first = None;
+                }
+            }
+        }
+        let plan = decide(&strategy, &fleet, now());
+        let is_open = matches!(plan.guarded, Some(Guarded::Inconclusive { .. }));
+        prop_assert!(!is_open, "{:?}", plan.guarded);
+        let judges = fleet.replaces && strategy.resume.is_none();
+        let late = decide(&strategy, &fleet, after(lost, 20));
+        for (node, verdict) in fleet.nodes.iter().zip(&late.verdicts) {
+            let is_charged = matches!(verdict, Verdict::FailedByRevision { cause: Cause::NodeLost, .. });
+            if judges && node.lost_first.is_some() && node.targeting == Targeting::Run {
+                prop_assert!(is_charged, "{:?}", verdict);
+            }
         }
     }
 

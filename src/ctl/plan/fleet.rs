@@ -20,7 +20,7 @@ use crate::core::revision::{TemplateFingerprint, data_of};
 use crate::core::{Revision, SetKind};
 use crate::ctl::error::CliError;
 use crate::ctl::kinds::decided_upon;
-use crate::k8s::DaemonSet;
+use crate::k8s::{DaemonSet, time};
 use crate::sim::cluster::Cluster;
 use crate::sim::cluster::resources::Storage;
 use crate::sim::kubelet::FakeNodeSpec;
@@ -251,8 +251,21 @@ fn daemonset(live: &LiveFleet) -> Value {
             "annotations": annotations,
         },
         "spec": spec,
-        "status": live.set.data["status"],
+        "status": with_clamped_times(live.set.data["status"].clone()),
     })
+}
+
+/// A status whose conditions have times that a library can hold. The API server accepts others, too.
+fn with_clamped_times(mut status: Value) -> Value {
+    let conditions = status
+        .get_mut("conditions")
+        .and_then(|told| told.as_array_mut());
+    for condition in conditions.into_iter().flatten() {
+        if let Some(since) = condition.get_mut("lastTransitionTime") {
+            *since = json!(since.as_str().and_then(|text| time::read(text).ok()));
+        }
+    }
+    status
 }
 
 /// The template as far as it matters, completed as the API server would, with both marks.
@@ -313,4 +326,24 @@ fn left_out(template: &Value) -> String {
         container["image"] = Value::Null;
     }
     format!("{:?}", TemplateFingerprint::of(&json!({ "spec": rest })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_at_the_end_of_the_calendar_are_clamped() {
+        let status = |since: Value| json!({ "conditions": [{ "type": "Guard", "lastTransitionTime": since }] });
+        let clamped = |since| with_clamped_times(status(since));
+        let far = json!("9999-12-31T23:59:59Z");
+        assert_eq!(clamped(far.clone()), status(json!("9000-01-01T00:00:00Z")));
+        let known = json!("2026-01-01T00:00:00Z");
+        assert_eq!(clamped(known.clone()), status(known));
+        assert_eq!(clamped(json!("tomorrow")), status(Value::Null));
+        assert_eq!(with_clamped_times(Value::Null), Value::Null);
+        let node = json!({ "status": { "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": far }] } });
+        let node: slim::SlimNode = serde_json::from_value(node).unwrap();
+        assert!(node.is_ready() && node.ready_since().is_some());
+    }
 }

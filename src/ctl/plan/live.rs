@@ -25,6 +25,7 @@ use crate::ctl::kinds::whole;
 use crate::ctl::list::list;
 use crate::ctl::lookup;
 use crate::index::SetKey;
+use crate::k8s::{Listed, Readable};
 
 /// So often everything is read again when the newest revision did not fit the template: a moment ago it was made.
 const ATTEMPTS: usize = 2;
@@ -45,6 +46,8 @@ pub(super) struct LiveFleet {
     pub(super) pods: Vec<SlimPod>,
     /// Its revisions.
     pub(super) revisions: Vec<SlimRevision>,
+    /// Objects that cannot be read, each with the reason. They are not part of the fleet.
+    pub(super) unreadable: Vec<String>,
     /// The one that holds its template; `None`: its controller has not made it yet (Advanced).
     pub(super) current: Option<Revision>,
     /// When it was read.
@@ -104,18 +107,21 @@ impl LiveFleet {
         let sets = whole(&access.client, key);
         let doing = format!("read DaemonSet {key}");
         let set = access.call(&doing, sets.get(&key.name)).await?;
-        let nodes: Api<SlimNode> = Api::all(client());
+        let mut unreadable = Vec::new();
+        let nodes: Api<Listed<SlimNode>> = Api::all(client());
         let listed = list(access, "list nodes", &nodes, ListParams::default()).await;
         let (nodes, unlisted_nodes) = match listed {
             Err(error) if error.refusal.is_some() => (Vec::new(), Some(error)),
-            listed => (listed?.0, None),
+            listed => (readable(listed?.0, &mut unreadable), None),
         };
         let doing = format!("list pods in namespace {}", key.namespace);
-        let pods: Api<SlimPod> = Api::namespaced(client(), &key.namespace);
-        let (mut pods, _) = list(access, &doing, &pods, labelled.clone()).await?;
+        let pods: Api<Listed<SlimPod>> = Api::namespaced(client(), &key.namespace);
+        let (pods, _) = list(access, &doing, &pods, labelled.clone()).await?;
+        let mut pods = readable(pods, &mut unreadable);
         let doing = format!("list controllerrevisions in namespace {}", key.namespace);
-        let revisions: Api<SlimRevision> = Api::namespaced(client(), &key.namespace);
-        let (mut revisions, _) = list(access, &doing, &revisions, labelled).await?;
+        let revisions: Api<Listed<SlimRevision>> = Api::namespaced(client(), &key.namespace);
+        let (revisions, _) = list(access, &doing, &revisions, labelled).await?;
+        let mut revisions = readable(revisions, &mut unreadable);
         let uid = set.metadata.uid.clone().unwrap_or_default();
         // An Advanced DaemonSet takes over what nobody controls; of a native one Kubernetes has done so.
         let is_free = |owner: Option<&String>| owner.is_none() && key.is_advanced();
@@ -150,6 +156,7 @@ impl LiveFleet {
             unlisted_nodes,
             pods,
             revisions,
+            unreadable,
             current,
             at,
         }))
@@ -229,6 +236,19 @@ fn facts(set: &DynamicObject, revisions: &[SlimRevision]) -> Vec<RevisionFacts> 
         images: of_template(&revision.data["spec"]["template"]).into(),
     };
     revisions.iter().map(fact).collect()
+}
+
+/// Returns the objects that can be read, and adds the others to `unreadable`.
+fn readable<K: Readable>(listed: Vec<Listed<K>>, unreadable: &mut Vec<String>) -> Vec<K> {
+    let mut objects = Vec::with_capacity(listed.len());
+    for object in listed {
+        let name = object.meta().name.clone().unwrap_or_default();
+        match object.item {
+            Ok(object) => objects.push(object),
+            Err(error) => unreadable.push(format!("{} {name} ({error})", K::kind(&()))),
+        }
+    }
+    objects
 }
 
 fn owner(object: &impl Resource) -> Option<&String> {

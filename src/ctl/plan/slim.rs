@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::core::fleet::in_place::InPlaceState;
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::core::revision::hash_of;
-use crate::k8s::{dated, is_known, nullable, resource};
+use crate::k8s::{Readable, dated, is_known, nullable, resource, time};
 
 /// What annotations are kept beside those that the engine knows: those of this family, wherever they come from.
 const FAMILY: &str = "openyurt.io/";
@@ -63,7 +63,10 @@ pub(super) struct SlimCondition {
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        deserialize_with = "time::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub(super) last_transition_time: Option<Time>,
 }
 
@@ -131,7 +134,10 @@ pub(super) struct SlimContainer {
 pub(super) struct SlimPodStatus {
     #[serde(deserialize_with = "nullable")]
     pub(super) phase: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        deserialize_with = "time::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     start_time: Option<Time>,
     #[serde(rename = "podIP", skip_serializing_if = "Option::is_none")]
     pod_ip: Option<String>,
@@ -240,6 +246,24 @@ resource!(
     "controllerrevisions"
 );
 
+impl Readable for SlimNode {
+    fn parse(json: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice(json)
+    }
+}
+
+impl Readable for SlimPod {
+    fn parse(json: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice(json)
+    }
+}
+
+impl Readable for SlimRevision {
+    fn parse(json: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice(json)
+    }
+}
+
 /// `metadata` without what belongs to others.
 fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize, Default)]
@@ -248,7 +272,9 @@ fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Err
         name: Option<String>,
         namespace: Option<String>,
         uid: Option<String>,
+        #[serde(deserialize_with = "time::optional")]
         creation_timestamp: Option<Time>,
+        #[serde(deserialize_with = "time::optional")]
         deletion_timestamp: Option<Time>,
         deletion_grace_period_seconds: Option<i64>,
         labels: Option<std::collections::BTreeMap<String, String>>,

@@ -9,7 +9,7 @@ use super::losses::Losses;
 use crate::core::engine::class::Class;
 use crate::core::engine::deadline::{fails, is_between_pods};
 use crate::core::engine::failing::Failing;
-use crate::core::engine::patience::{JUDGED_AFTER, failure_window};
+use crate::core::engine::patience::{JUDGED_AFTER, JUDGED_AGAIN_AFTER, failure_window};
 use crate::core::engine::pod_summary::PodSummary;
 use crate::core::fleet::record::{FAILED_NAMED, FailureRecord};
 use crate::core::fleet::{Fleet, Node, Pod, Readiness, position_of};
@@ -120,7 +120,8 @@ impl FailureTracker<'_> {
                 touched.extend(self.record.touched.take(name));
                 continue;
             }
-            let is_open = self.judge(&losses, name, suspect.since, &mut judged);
+            let loss = (suspect.first, suspect.since);
+            let is_open = self.judge(&losses, name, loss, &mut judged);
             if is_open && suspect.is_only_known_here && touched.len() < FAILED_NAMED {
                 touched.insert(name.clone());
             }
@@ -128,7 +129,7 @@ impl FailureTracker<'_> {
         for (name, since) in losses.gone() {
             match self.record.failed.contains(name) {
                 true => note_loss(&mut judged, name, *since),
-                false => drop(self.judge(&losses, name, *since, &mut judged)),
+                false => drop(self.judge(&losses, name, (*since, *since), &mut judged)),
             }
         }
         self.record.judged = judged;
@@ -150,22 +151,27 @@ impl FailureTracker<'_> {
     /// A node that was lost after the rollout touched it: charges it, or says that this is open; notes in `judged` what is to be
     /// remembered until then, and of who is charged: it is a loss beside the others also when no Node tells of it any more.
     ///
-    /// Who is charged stays so, whatever becomes of the others later; only that nothing new begins meanwhile.
+    /// Who is charged stays so, whatever becomes of the others later; only that nothing new begins meanwhile. A node that flaps
+    /// delays the others for its `first` loss alone.
     fn judge(
         &mut self,
         losses: &Losses,
         name: &NodeName,
-        since: Timestamp,
+        (first, since): (Timestamp, Timestamp),
         judged: &mut BTreeMap<NodeName, Timestamp>,
     ) -> bool {
         let is_charged = self.record.failed.contains(name);
-        let judged_at = later(since, JUDGED_AFTER);
+        let held_until = later(first, JUDGED_AFTER);
+        let judged_at = held_until.max(later(since, JUDGED_AGAIN_AFTER));
         let is_network = losses.is_network_event(since, self.window);
-        let open_until = match is_network {
-            true => later(since, self.window),
-            false => judged_at,
+        let (held_until, open_until) = match is_network {
+            true => (later(since, self.window), later(since, self.window)),
+            false => (held_until, judged_at),
         };
-        self.leave_open(open_until);
+        self.leave_open(held_until);
+        if open_until > self.now {
+            self.look_again(open_until);
+        }
         let is_judged = !is_network && judged_at <= self.now;
         if is_judged {
             self.charge(name, true);

@@ -43,6 +43,8 @@ pub(super) struct LostNode {
     pub(super) position: usize,
     /// When it turned NotReady.
     pub(super) since: Timestamp,
+    /// When the series of losses began that this one belongs to; `since` if the node does not flap.
+    pub(super) first: Timestamp,
     /// Whether nothing on the API server tells (any more) that it was touched: somebody has to remember that.
     pub(super) is_only_known_here: bool,
 }
@@ -87,6 +89,7 @@ impl Losses {
                 losses.suspects.push(LostNode {
                     position,
                     since,
+                    first: node.lost_first.map_or(since, |first| first.min(since)),
                     is_only_known_here: !shows,
                 });
             }

@@ -838,6 +838,63 @@ fn a_node_that_was_lost_and_judged_frees_its_slot() {
     assert_eq!((plan.counts.failures, deletions(&plan)), (1, 0));
 }
 
+/// It was lost at 1009 for the first time, and is lost again since that second.
+fn flapping(name: &str, since: i64) -> Node {
+    Node {
+        lost_first: Some(at(1009)),
+        ..lost(name, since - 1000)
+    }
+}
+
+#[test]
+fn a_node_that_flaps_delays_the_others_for_30_s_in_all() {
+    let nodes = |since| beside_old(vec![flapping("a", since)]);
+    // Its first loss and the second one are judged together.
+    let until = at(1039);
+    let early = decide(&strategy(), &nodes(1030), at(1031));
+    assert_eq!(early.guarded, Some(Guarded::Inconclusive { until }));
+    assert_eq!((deletions(&early), early.next_wake), (0, Some(until)));
+    // Later ones delay nothing, whether it is charged or not.
+    let goes_on = decide(&strategy(), &nodes(1038), until);
+    assert_eq!((goes_on.guarded, deletions(&goes_on)), (None, 3));
+    assert_eq!(goes_on.next_wake, Some(at(1058)));
+    let charged = decide(&strategy(), &nodes(1038), at(1058));
+    assert_eq!(named(charged.record.as_ref()), ["a"]);
+    let told = Fleet {
+        record: charged.record,
+        ..nodes(1070)
+    };
+    let again = decide(&strategy(), &told, at(1071));
+    assert_eq!(
+        (again.guarded, named(again.record.as_ref())),
+        (None, vec!["a"])
+    );
+}
+
+#[test]
+fn a_revision_that_reboots_its_nodes_over_and_over_is_stopped() {
+    let nodes = ["a", "b", "c"].map(|name| flapping(name, 1040)).to_vec();
+    let plan = decide(&strategy(), &beside_old(nodes), at(1060));
+    let stopped = Guarded::Stopped(Stopped::FailedByRevision);
+    assert_eq!((plan.guarded, deletions(&plan)), (Some(stopped), 0));
+}
+
+#[test]
+fn nodes_that_flap_together_with_untouched_ones_are_not_charged() {
+    let untouched = ["b", "c"].map(|name| Node {
+        readiness: Readiness::NotReady {
+            since: Some(at(1048)),
+        },
+        lost_first: Some(at(1009)),
+        ..node(name, old(1))
+    });
+    let nodes = [flapping("a", 1040)].into_iter().chain(untouched);
+    let plan = decide(&strategy(), &beside_old(nodes.collect()), at(1060));
+    let until = at(1340);
+    assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
+    assert_eq!(plan.counts.failures, 0);
+}
+
 /// Its new pod was never made: the removal of the old one took the node down.
 fn lost_by_removal(name: &str, removed: i64, since: i64) -> Node {
     let leaving = Pod {
@@ -1147,6 +1204,7 @@ fn barred(name: &str, pods: Vec<Pod>) -> Node {
         disrupted_at: Some(at(1000)),
         emptied: true,
         had_pod: false,
+        lost_first: None,
         podless_since: pods.is_empty().then(|| at(1003)),
         pods: pods.into(),
         ..node(name, old(1))

@@ -172,6 +172,7 @@ fn node(pods: impl IntoIterator<Item = Pod>) -> Node {
         emptied: false,
         kept_away_by: None,
         had_pod: false,
+        lost_first: None,
         podless_since: None,
     }
 }
