@@ -2,6 +2,9 @@
 
 mod compact;
 
+/// Number of the first ControllerRevision of a DaemonSet. Its pods replaced no others.
+pub const FIRST_REVISION: i64 = 1;
+
 use std::fmt;
 use std::sync::Arc;
 

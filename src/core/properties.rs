@@ -34,6 +34,7 @@ use proptest::test_runner::RngSeed;
 
 use super::action::BATCH;
 use super::instant::later;
+use super::selector::Selector;
 use super::*;
 use crate::core::Strategy;
 use crate::machine;
@@ -692,8 +693,23 @@ fn awaits_wave(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy)
     }
 }
 
+/// Whether the rollout did not take the pod of a node that gets a new one, and would not take it now: the node is not selected, or is in
+/// a wave that is not open.
+fn is_taken_by_others(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy) -> bool {
+    let Verdict::InProgress(progress) = verdict else {
+        return false;
+    };
+    let selector = strategy.selector.as_ref();
+    let is_selected = selector.is_none_or(|all| all.matches(|key| node.labels.get(key)));
+    let waves = strategy.waves.as_ref();
+    let stand = waves.and_then(|waves| plan.waves.get(waves.of(&node.labels)));
+    let is_shut = stand.is_some_and(|stand| matches!(stand.state, WaveState::NotOpen(_)));
+    let is_ours = node.emptied || matches!(progress, Progress::UpdatingInPlace { .. });
+    (!is_selected || is_shut) && !is_ours
+}
+
 /// Targeted nodes that are Ready and have no available pod, without those that returned a moment ago with an old one, are
-/// to keep it, or wait for their wave.
+/// to keep it, wait for their wave, or lost it to others while they take no part.
 fn lacking(fleet: &Fleet, plan: &Plan, strategy: &Strategy, now: Timestamp) -> usize {
     let nodes = fleet.nodes.iter().zip(&plan.verdicts);
     let lacks = nodes.filter(|(node, verdict)| lacks(node, verdict, plan, strategy, now));
@@ -719,6 +735,7 @@ fn lacks(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy, now: 
             Verdict::Partition | Verdict::NotSelected | Verdict::Held { .. }
         )
         && !awaits_wave(node, verdict, plan, strategy)
+        && !is_taken_by_others(node, verdict, plan, strategy)
         && (matches!(verdict, Verdict::HookPending { .. })
             || !alive.any(|pod| is_available(pod, strategy, now)))
 }
@@ -850,6 +867,34 @@ proptest! {
             prop_assert!(!left(false) || plan.counts.unavailable >= allowed);
             prop_assert!(!left(true) || plan.counts.unavailable >= allowed.max(1));
         }
+    }
+
+    #[test]
+    fn a_node_that_is_not_selected_and_that_others_emptied_uses_no_budget(
+        strategy in strategies(), fleet in fleets(), made in recent(),
+    ) {
+        let strategy = Strategy {
+            mode: Mode::AdvancedRollingUpdate,
+            selector: Some(Selector::from_query("zone in (a,b,c)").expect("a selector")),
+            partition: Share::Number(0),
+            failure_threshold: Some(Share::Number(5)),
+            waves: None,
+            topology: None,
+            ..strategy
+        };
+        let pod = Pod { created: made, ..testing::current(2).broken() };
+        let node = Node {
+            name: "zz".into(),
+            labels: [("zone", "outside")].into_iter().collect(),
+            ..testing::node("zz", pod)
+        };
+        let used = |fleet: &Fleet| decide(&strategy, fleet, now()).counts.unavailable;
+        // It counts when the guard compares lost nodes with others, and for the proof of a revision.
+        let mut fleet = Fleet { is_proven: true, record: None, ..fleet };
+        fleet.nodes.retain(Node::is_ready);
+        let mut beside = fleet.clone();
+        beside.nodes.push(node);
+        prop_assert_eq!(used(&beside), used(&fleet));
     }
 
     #[test]

@@ -269,8 +269,9 @@ fn nothing() -> Watches {
     futures::stream::pending().boxed()
 }
 
-/// Jobs or pods per page of a list. A whole page is in memory at once, and tenants can give large Jobs our label.
-const JOBS_PER_PAGE: u32 = 10;
+/// Jobs or pods per page of a list. A whole page is in memory at once, several times over while it is decoded, and tenants can give
+/// our label to Jobs of more than a megabyte.
+const JOBS_PER_PAGE: u32 = 2;
 
 fn both(client: Client) -> Watches {
     let config = watcher::Config::default()

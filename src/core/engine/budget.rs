@@ -48,7 +48,8 @@ impl Budget {
     ///
     /// Whoever keeps the old revision is no part of the base, and a broken pod there takes no slot; what is in flight
     /// takes one everywhere, also on a node that was selected a moment ago, and so does a pod that we took out of service for
-    /// its hook and let stay, or that was made a moment ago.
+    /// its hook and let stay, or that was made a moment ago. What others took from a node that is not selected, or whose wave is not open,
+    /// takes none.
     pub(super) fn count(
         classes: &[Class],
         crowd: &Crowd,
@@ -64,6 +65,9 @@ impl Budget {
         let is_starting = |position: usize| {
             let until = summary.starting_until(position, terms);
             until.is_some_and(|until| until > terms.now)
+        };
+        let takes_part_now = |position: usize| {
+            scope.is_selected(position) && wave_progress.shut_at(position).is_none()
         };
         let mut budget = Self {
             targeted: crowd.len(),
@@ -96,6 +100,9 @@ impl Budget {
                     if wave_progress.is_idle(position, strategy, (summary, terms)) => {}
                 Class::Kept(_) if is_withheld(position) => budget.withheld += 1,
                 Class::Kept(_) => budget.starting += usize::from(is_starting(position)),
+                // A user or a drain took its pod, and not the rollout.
+                Class::InProgress(progress)
+                    if !takes_part_now(position) && !summary.is_ours(position, *progress) => {}
                 Class::InProgress(_) | Class::Preparing { .. } | Class::Failed { .. } => {
                     budget.in_flight += usize::from(class.is_in_flight());
                 }

@@ -11,9 +11,10 @@ use super::surge;
 use super::terms::Terms;
 use super::{ota, removal};
 use crate::core::fleet::{Fleet, Node, Pod, Targeting};
-use crate::core::id::PodRevision;
+use crate::core::id::{FIRST_REVISION, PodRevision};
 use crate::core::instant::later;
 use crate::core::settings::Strategy;
+use crate::core::verdict::Progress;
 
 /// The facts about one pod that are asked of all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +127,10 @@ impl<'a> PodSummary<'a> {
 
     /// Until when the pod of the node at `position` takes a slot because it was made a moment ago, available or not.
     pub(super) fn fresh_until(&self, strategy: &Strategy, position: usize) -> Option<Timestamp> {
+        let living = self.living(position);
+        if living.is_some_and(|pod| pod.number == FIRST_REVISION) {
+            return None;
+        }
         let made = self.revised(position)?;
         Some(later(made, STARTING.max(strategy.min_ready)))
     }
@@ -133,6 +138,11 @@ impl<'a> PodSummary<'a> {
     /// Returns true if we deleted the pod of the node at `position`, and a taint or a label keeps the next one away.
     pub(super) fn is_barred(&self, position: usize) -> bool {
         self.only[position].is_none() && self.nodes[position].is_barred()
+    }
+
+    /// Returns true if that progress of the node at `position` is the rollout's doing, as far as is known.
+    pub(super) fn is_ours(&self, position: usize, progress: Progress) -> bool {
+        self.nodes[position].emptied || matches!(progress, Progress::UpdatingInPlace { .. })
     }
 
     /// The first pod of the node at `position` that is not terminating.

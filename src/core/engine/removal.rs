@@ -16,6 +16,7 @@ use super::patience::{HOOK_PATIENCE, MARGIN, STARTING};
 use super::terms::Terms;
 use crate::core::action::{Action, BATCH};
 use crate::core::fleet::{Fleet, Node, Pod};
+use crate::core::id::FIRST_REVISION;
 use crate::core::instant::later;
 use crate::core::lifecycle::{PreDelete, Preparing};
 use crate::core::settings::Strategy;
@@ -91,13 +92,15 @@ pub(super) fn withheld_until(node: &Node, terms: Terms) -> Option<Timestamp> {
 }
 
 /// Until when a node may lack an available pod because the one that it has was made a moment ago: we may have taken its
-/// predecessor, and it takes a slot of `max-unavailable` also where it takes no part in the rollout (any more).
+/// predecessor, and it takes a slot of `max-unavailable` also where it takes no part in the rollout (any more). A pod of the
+/// [first](FIRST_REVISION) revision has no predecessor.
 pub(super) fn starting_until(node: &Node, terms: Terms) -> Option<Timestamp> {
     let alive = || node.pods.iter().filter(|pod| !pod.terminating);
     if !node.is_ready() || alive().any(|pod| terms.is_available(pod)) {
         return None;
     }
-    let made = alive().map(Pod::revised).max()?;
+    let replacing = alive().filter(|pod| pod.number != FIRST_REVISION);
+    let made = replacing.map(Pod::revised).max()?;
     Some(later(made, STARTING.max(terms.min_ready)))
 }
 

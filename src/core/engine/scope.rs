@@ -49,6 +49,11 @@ impl RolloutScope {
         self.reason(position).is_none()
     }
 
+    /// Whether the selector matches the node at `position`, as far as it was asked.
+    pub(super) fn is_selected(&self, position: usize) -> bool {
+        self.reason(position) != Some(Kept::NotSelected)
+    }
+
     fn reason(&self, position: usize) -> Option<Kept> {
         self.outside.get(position).copied().flatten()
     }
@@ -168,7 +173,8 @@ fn is_old(summary: &PodSummary<'_>, position: usize, class: &Class) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::core::testing::{at, fleet, node, old};
+    use crate::core::selector::Selector;
+    use crate::core::testing::{at, current, fleet, node, old};
     use crate::core::{
         Exit, Mode, Node, Offline, Pod, Preparing, Progress, Readiness, Share, Strategy, Targeting,
         Verdict, decide,
@@ -208,5 +214,38 @@ mod tests {
         );
         let offline = Verdict::Offline(Offline::NotReady { since: None });
         assert_eq!(verdicts(Targeting::No), [goes, Verdict::Partition, offline]);
+    }
+
+    #[test]
+    fn a_node_that_is_not_selected_takes_a_slot_only_for_what_the_rollout_took() {
+        let strategy = Strategy {
+            selector: Some(Selector::from_query("pool=canary").unwrap()),
+            ..Strategy::of(Mode::AdvancedRollingUpdate)
+        };
+        let deletions = |outside: Node| {
+            let inside = Node {
+                labels: [("pool", "canary")].into_iter().collect(),
+                ..node("b", old(1))
+            };
+            let plan = decide(&strategy, &fleet(vec![outside, inside]), at(1_000));
+            plan.actions.len()
+        };
+        let unavailable = node("a", current(2).made(990).broken());
+        assert_eq!(deletions(unavailable.clone()), 1, "others deleted its pod");
+        let emptied = Node {
+            emptied: true,
+            ..unavailable
+        };
+        assert_eq!(deletions(emptied), 0);
+        // Its old pod was made for the first template, or for one that took the place of another.
+        let made = |number| {
+            let pod = Pod {
+                number,
+                ..old(1).made(990).broken()
+            };
+            node("a", pod)
+        };
+        assert_eq!(deletions(made(1)), 1);
+        assert_eq!(deletions(made(2)), 0);
     }
 }

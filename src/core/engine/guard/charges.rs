@@ -228,7 +228,9 @@ impl FailureTracker<'_> {
         for (class, node) in classes.iter_mut().zip(&self.fleet.nodes) {
             if self.record.failed.contains(&node.name) && goes_on_ending(node, class) {
                 let since = new_pod(node).map(unready_since).or(node.podless_since);
-                fail(class, (since.unwrap_or(self.now), Cause::Crashing));
+                if let Some(since) = since {
+                    fail(class, (since, Cause::Crashing));
+                }
                 continue;
             }
             let is_new = match class {
