@@ -242,7 +242,7 @@ fn node(i: usize, updated: bool) -> Node {
         emptied: false,
         kept_away_by: None,
         had_pod: false,
-        lost_first: None,
+        losses: None,
         podless_since: None,
         trouble: None,
         has_images: false,

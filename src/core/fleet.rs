@@ -105,9 +105,9 @@ pub struct Node {
     pub native: Targeting,
     /// Whether it can run anything now.
     pub readiness: Readiness,
-    /// When it turned NotReady for the first time in its latest series of losses, each of which began within
-    /// [`FLAPS_WITHIN`](crate::core::engine::patience::FLAPS_WITHIN) after the return from the one before. It stands while the node is back, too.
-    pub lost_first: Option<Timestamp>,
+    /// When it turned NotReady lately, in order, also while it is back: some of the times within
+    /// [`FLAPS_WITHIN`](crate::core::engine::patience::FLAPS_WITHIN) before the last one.
+    pub losses: Option<Arc<[Timestamp]>>,
     /// Pods of this DaemonSet bound (or to be bound) to it, sorted by creation, then name.
     pub pods: Pods,
     /// Since when the node is known to have no pod, or none but what we made, while that is so.
@@ -353,13 +353,13 @@ impl Node {
 
     /// When the rollout touched it: when its outdated pod was deleted or marked to be, and when a pod got the present
     /// template. What was done for an earlier template is no part of it; nor, unless it `removes` them, that pods left.
-    pub(super) fn touched_at(&self, removes: bool) -> impl Iterator<Item = Timestamp> {
+    pub(super) fn touched_at(&self, removes: bool) -> impl Iterator<Item = Timestamp> + Clone {
         let removed = self.disrupted_at.filter(|_| removes);
         removed.into_iter().chain(self.marked_at())
     }
 
     /// The same, as far as its pods tell that are not terminating.
-    pub(super) fn marked_at(&self) -> impl Iterator<Item = Timestamp> {
+    pub(super) fn marked_at(&self) -> impl Iterator<Item = Timestamp> + Clone {
         let marked = |pod: &Pod| match pod.exit.preparing {
             Some(preparing) if pod.revision == PodRevision::Outdated => preparing.since,
             _ => None,

@@ -351,7 +351,7 @@ fn nodes() -> impl Random<Node> {
         option::weighted(0.3, recent()),
         prop::bool::weighted(0.3),
         option::weighted(0.1, 2..5_u32),
-        option::weighted(0.2, recent()),
+        option::weighted(0.2, vec(recent(), 1..3)),
     );
     (
         targeting,
@@ -368,7 +368,7 @@ fn nodes() -> impl Random<Node> {
                 pods,
                 podless,
                 zone,
-                (hold, window, has_images, disrupted_at, emptied, ended, lost_first),
+                (hold, window, has_images, disrupted_at, emptied, ended, losses),
             )| Node {
                 name: "".into(),
                 labels: [("zone", zone)].into_iter().collect(),
@@ -387,12 +387,17 @@ fn nodes() -> impl Random<Node> {
                 kept_away_by: None,
                 had_pod: emptied,
                 trouble: ended.map(evicted),
-                lost_first,
+                losses: losses.map(|losses| in_order(losses).into()),
                 podless_since: podless.filter(|_| pods.is_empty()),
                 has_images,
                 pods: pods.into(),
             },
         )
+}
+
+fn in_order(mut times: Vec<Timestamp>) -> Vec<Timestamp> {
+    times.sort();
+    times
 }
 
 /// Returns the problem of so many evicted pods in a row.
@@ -1223,7 +1228,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
         emptied: false,
         kept_away_by: None,
         had_pod: false,
-        lost_first: None,
+        losses: None,
         podless_since: None,
         trouble: None,
         has_images: false,

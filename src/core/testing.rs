@@ -74,7 +74,7 @@ pub(crate) fn node(name: &str, pod: Pod) -> Node {
         emptied: false,
         kept_away_by: None,
         had_pod: false,
-        lost_first: None,
+        losses: None,
         podless_since: None,
         trouble: None,
         has_images: false,

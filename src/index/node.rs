@@ -1,6 +1,8 @@
 //! What is remembered of a Node.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -20,8 +22,8 @@ pub(super) struct NodeRecord {
     labels: Labels,
     taints: Vec<Taint>,
     pub(super) readiness: Readiness,
-    /// See [`Node::lost_first`](crate::core::Node::lost_first).
-    pub(super) lost_first: Option<Timestamp>,
+    /// See [`Node::losses`](crate::core::Node::losses).
+    pub(super) losses: Option<Arc<[Timestamp]>>,
     /// Which DaemonSets leave it on its version.
     pub(super) holds: Holds,
     /// When replacements may begin on it.
@@ -84,7 +86,7 @@ impl NodeRecord {
                 .map(|text| Holds::read(text))
                 .unwrap_or_default(),
             readiness,
-            lost_first: lost_first(before, readiness),
+            losses: losses(before, readiness),
             stamped,
         }
     }
@@ -95,7 +97,7 @@ impl NodeRecord {
             labels: Labels::default(),
             taints: Vec::new(),
             readiness: Readiness::Unreadable,
-            lost_first: None,
+            losses: None,
             holds: Holds::default(),
             window: None,
             images: Box::default(),
@@ -168,15 +170,25 @@ fn readiness(
     }
 }
 
-/// Returns when a node of that readiness was lost first: in the series that its record tells of, or now.
-fn lost_first(before: Option<&NodeRecord>, readiness: Readiness) -> Option<Timestamp> {
-    let known = before.and_then(|before| before.lost_first);
-    let Readiness::NotReady { since } = readiness else {
+/// Losses of one node that are remembered. With [`SPACING`] between them they tell of the last half minute, however often it flaps.
+const LOSSES: usize = 4;
+
+/// Time between two losses that are remembered.
+const SPACING: Duration = Duration::from_secs(10);
+
+/// Returns when a node of that readiness was lost lately.
+fn losses(before: Option<&NodeRecord>, readiness: Readiness) -> Option<Arc<[Timestamp]>> {
+    let known = before.and_then(|before| before.losses.clone());
+    let Readiness::NotReady { since: Some(since) } = readiness else {
         return known;
     };
-    let goes_on = match before.map(|before| before.readiness) {
-        Some(Readiness::Ready { since: returned }) => since? <= later(returned, FLAPS_WITHIN),
-        _ => true,
-    };
-    known.filter(|_| goes_on).or(since)
+    let last = known.as_deref().and_then(|losses| losses.last());
+    if last.is_some_and(|last| since < later(*last, SPACING)) {
+        return known;
+    }
+    let is_recent = |at: &Timestamp| since <= later(*at, FLAPS_WITHIN);
+    let recent = known.iter().flat_map(|losses| losses.iter().copied());
+    let recent: Vec<Timestamp> = recent.filter(is_recent).collect();
+    let first = recent.len().saturating_sub(LOSSES - 1);
+    Some(recent[first..].iter().copied().chain([since]).collect())
 }

@@ -377,20 +377,27 @@ fn a_node_that_is_cut_off_counts_as_offline_although_it_is_ready() {
 }
 
 #[test]
-fn a_node_that_is_lost_soon_after_its_return_flaps() {
+fn some_losses_of_a_node_that_flaps_are_remembered() {
     let mut index = index();
-    let mut seen = |ready, stamped, now| {
-        index.apply_node(&node("n1", ready, stamped), at(now));
-        fleet(&mut index).nodes[0].lost_first
+    let mut seen = |ready, now| {
+        index.apply_node(&node("n1", ready, now), at(now));
+        let losses = fleet(&mut index).nodes[0].losses.clone();
+        let losses = losses.iter().flat_map(|losses| losses.iter());
+        losses
+            .map(|seen| seen.duration_since(at(0)).as_secs())
+            .collect::<Vec<_>>()
     };
-    assert_eq!(seen("True", 5, 10), None);
-    assert_eq!(seen("False", 20, 20), Some(at(20)));
-    // Another kind of loss is no return.
-    assert_eq!(seen("Unknown", 25, 25), Some(at(20)));
-    assert_eq!(seen("True", 30, 30), Some(at(20)));
-    assert_eq!(seen("False", 330, 330), Some(at(20)));
-    assert_eq!(seen("True", 340, 340), Some(at(20)));
-    assert_eq!(seen("False", 641, 641), Some(at(641)));
+    assert!(seen("True", 10).is_empty());
+    assert_eq!(seen("False", 20), [20]);
+    // Another kind of loss is one more.
+    assert_eq!(seen("Unknown", 31), [20, 31]);
+    assert_eq!(seen("True", 35), [20, 31]);
+    assert_eq!(seen("False", 40), [20, 31], "a moment after the last one");
+    assert_eq!(seen("Unknown", 50), [20, 31, 50]);
+    assert_eq!(seen("False", 60), [20, 31, 50, 60]);
+    assert_eq!(seen("Unknown", 70), [31, 50, 60, 70]);
+    assert_eq!(seen("True", 80), [31, 50, 60, 70]);
+    assert_eq!(seen("False", 360), [60, 70, 360]);
 }
 
 #[test]

@@ -159,7 +159,7 @@ impl State {
             emptied: rules.scaling.partitioned && node.down,
             kept_away_by: None,
             had_pod: false,
-            lost_first: None,
+            losses: None,
             podless_since: None,
             trouble: None,
             has_images: false,

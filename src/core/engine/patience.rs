@@ -36,8 +36,8 @@ pub(in crate::core) const LOST_TOGETHER: Duration = Duration::from_secs(10);
 /// each other (leases are renewed every 10 s and looked at every 5 s), and the control group has to be heard.
 pub(in crate::core) const JUDGED_AFTER: Duration = Duration::from_secs(30);
 
-/// A node that is lost again so soon after its return is flapping. It delays the others only once, for [`JUDGED_AFTER`] from the first
-/// of these losses: otherwise one kubelet could stop a rollout by reporting another status every few seconds.
+/// A node that is lost again so soon is flapping. It delays the others only once, for [`JUDGED_AFTER`] from the first of these losses after
+/// the rollout touched it: otherwise one kubelet could stop a rollout by reporting another status every few seconds.
 pub(crate) const FLAPS_WITHIN: Duration = Duration::from_secs(300);
 
 /// How long each further loss of a flapping node waits for its judgement. Other nodes that the same outage takes away are noticed within

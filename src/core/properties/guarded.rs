@@ -253,7 +253,7 @@ proptest! {
         node.targeting = Targeting::Run;
         node.readiness = Readiness::NotReady { since: Some(now()) };
         node.disrupted_at = Some(now());
-        node.lost_first = None;
+        node.losses = None;
         let judged = |at| decide(&strategy, &fleet, at);
         let early = judged(now());
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate && fleet.replaces
@@ -290,13 +290,16 @@ proptest! {
             match node.readiness {
                 Readiness::NotReady { .. } if is_touched => {
                     node.readiness = Readiness::NotReady { since: Some(lost) };
-                    node.lost_first = Some(after(now(), -30));
+                    node.losses = Some([after(now(), -30), lost].into());
+                    // The rollout touched it before both.
+                    let made = after(now(), -35);
+                    (node.pods[0].created, node.pods[0].started) = (made, Some(made));
                     node.pods[0].in_place = Default::default();
                 }
                 // The network is well.
                 _ => {
                     node.readiness = Readiness::Ready { since: after(now(), -90) };
-                    node.lost_first = None;
+                    node.losses = None;
                 }
             }
         }
@@ -307,7 +310,7 @@ proptest! {
         let late = decide(&strategy, &fleet, after(lost, 20));
         for (node, verdict) in fleet.nodes.iter().zip(&late.verdicts) {
             let is_charged = matches!(verdict, Verdict::FailedByRevision { cause: Cause::NodeLost, .. });
-            if judges && node.lost_first.is_some() && node.targeting == Targeting::Run {
+            if judges && node.losses.is_some() && node.targeting == Targeting::Run {
                 prop_assert!(is_charged, "{:?}", verdict);
             }
         }

@@ -469,7 +469,7 @@ impl World {
             emptied: false,
             kept_away_by: None,
             had_pod: false,
-            lost_first: None,
+            losses: None,
             podless_since: node.pods.is_empty().then(|| self.now()),
         };
         Fleet {

@@ -152,7 +152,7 @@ impl Place {
             emptied: self.emptied,
             kept_away_by: None,
             had_pod: self.had_pod,
-            lost_first: None,
+            losses: None,
             podless_since: self.pods.is_empty().then(|| at(self.podless_since)),
             trouble: None,
             has_images: false,

@@ -287,7 +287,7 @@ impl ModelNode {
             emptied: false,
             kept_away_by: None,
             had_pod: false,
-            lost_first: None,
+            losses: None,
             podless_since: self.pod.is_none().then(|| at(self.podless_since)),
             trouble: None,
             has_images: false,

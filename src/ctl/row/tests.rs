@@ -38,7 +38,7 @@ fn node(name: &str) -> Node {
         emptied: false,
         kept_away_by: None,
         had_pod: false,
-        lost_first: None,
+        losses: None,
         podless_since: None,
         trouble: None,
         has_images: false,

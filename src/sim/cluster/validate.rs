@@ -24,6 +24,10 @@ pub(crate) fn check(
         name(target.resource, object, &mut causes);
     }
     labels_and_annotations(object, &mut causes);
+    owners(object, &mut causes);
+    if let Some(old) = old.filter(|old| old.is_terminating()) {
+        new_finalizers(object, old, &mut causes);
+    }
     match target.resource.storage {
         Storage::Pods => pod(object, old, &mut causes),
         Storage::DaemonSets => daemon_set(object, old, &mut causes),
@@ -109,6 +113,49 @@ fn labels_and_annotations(object: &Value, causes: &mut Vec<StatusCause>) {
             field: "metadata.annotations".to_owned(),
             message: format!("Too long: may not be more than {LIMIT} bytes"),
         });
+    }
+}
+
+/// Every owner has a name and a UID, and at most one of them is the controller.
+fn owners(object: &Value, causes: &mut Vec<StatusCause>) {
+    let field = "metadata.ownerReferences";
+    let Some(owners) = object["metadata"]["ownerReferences"].as_array() else {
+        return;
+    };
+    for owner in owners {
+        for part in ["name", "uid"] {
+            if owner[part].as_str().is_none_or(str::is_empty) {
+                let field = format!("{field}.{part}");
+                causes.push(StatusCause::invalid(field, &"".into(), "must not be empty"));
+            }
+        }
+    }
+    let controllers = owners.iter().filter(|owner| owner["controller"] == true);
+    let named = |owner: &Value| format!("{}/{}", owner.text("/kind"), owner.text("/name"));
+    let controllers: Vec<String> = controllers.map(named).collect();
+    if let [first, second, ..] = &controllers[..] {
+        let detail = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {second}"
+        );
+        let owners = &object["metadata"]["ownerReferences"];
+        causes.push(StatusCause::invalid(field, owners, &detail));
+    }
+}
+
+/// An object that is being deleted gets no more finalizers.
+fn new_finalizers(object: &Value, old: &Value, causes: &mut Vec<StatusCause>) {
+    let known = old.finalizers();
+    let new = object.finalizers().into_iter();
+    let new: Vec<&str> = new.filter(|one| !known.contains(one)).collect();
+    if !new.is_empty() {
+        let detail = format!(
+            "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+            new.iter()
+                .map(|one| format!("{one:?}"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        );
+        causes.push(StatusCause::forbidden("metadata.finalizers", &detail));
     }
 }
 

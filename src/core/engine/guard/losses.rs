@@ -43,7 +43,7 @@ pub(super) struct LostNode {
     pub(super) position: usize,
     /// When it turned NotReady.
     pub(super) since: Timestamp,
-    /// When the series of losses began that this one belongs to; `since` if the node does not flap.
+    /// When it was lost for the first time after the rollout touched it; `since` unless it flaps.
     pub(super) first: Timestamp,
     /// Whether nothing on the API server tells (any more) that it was touched: somebody has to remember that.
     pub(super) is_only_known_here: bool,
@@ -80,6 +80,7 @@ impl Losses {
             let is_soon =
                 |touched: &Timestamp| *touched <= since && since <= later(*touched, window);
             let mut touched = node.touched_at(losses.removes);
+            let begun = touched.clone().min();
             if record.remembers(&node.name) || touched.any(|touched| is_soon(&touched)) {
                 let leaves = |pod: &Pod| pod.terminating && pod.revision == PodRevision::Outdated;
                 // One that was asked to go after the loss tells nothing of what was before it.
@@ -89,7 +90,7 @@ impl Losses {
                 losses.suspects.push(LostNode {
                     position,
                     since,
-                    first: node.lost_first.map_or(since, |first| first.min(since)),
+                    first: first_loss(node, since, begun, record),
                     is_only_known_here: !shows,
                 });
             }
@@ -251,6 +252,22 @@ impl Losses {
         let suspects = between(&self.suspects, from, to, |suspect| suspect.since) + gone.count();
         (control, suspects)
     }
+}
+
+/// Returns when a node was lost for the first time after the rollout touched it, as far as that is remembered; it is lost since `since`,
+/// and what shows of the touch is as old as `begun`. The pods of a node that is charged, or whose pods keep ending, are replaced also by
+/// others, which says nothing of the first touch.
+fn first_loss(
+    node: &Node,
+    since: Timestamp,
+    begun: Option<Timestamp>,
+    record: &FailureRecord,
+) -> Timestamp {
+    let is_known = node.trouble.is_some() || record.failed.contains(&node.name);
+    let begun = begun.filter(|_| !is_known);
+    let losses = node.losses.iter().flat_map(|losses| losses.iter().copied());
+    let after = losses.filter(|at| begun.is_none_or(|begun| begun <= *at));
+    after.min().map_or(since, |first| first.min(since))
 }
 
 /// How many of the sorted `items` lie in that span.

@@ -841,7 +841,7 @@ fn a_node_that_was_lost_and_judged_frees_its_slot() {
 /// It was lost at 1009 for the first time, and is lost again since that second.
 fn flapping(name: &str, since: i64) -> Node {
     Node {
-        lost_first: Some(at(1009)),
+        losses: Some([at(1009), at(since)].into()),
         ..lost(name, since - 1000)
     }
 }
@@ -871,6 +871,18 @@ fn a_node_that_flaps_delays_the_others_for_30_s_in_all() {
     );
 }
 
+/// As many nodes at the edge: back from an outage, it is updated at once.
+#[test]
+fn an_outage_before_the_update_is_no_flapping() {
+    let back = Node {
+        losses: Some([at(900), at(1009)].into()),
+        ..lost("a", 9)
+    };
+    let plan = decide(&strategy(), &beside_old(vec![back]), at(1031));
+    let until = at(1039);
+    assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
+}
+
 #[test]
 fn a_revision_that_reboots_its_nodes_over_and_over_is_stopped() {
     let nodes = ["a", "b", "c"].map(|name| flapping(name, 1040)).to_vec();
@@ -885,7 +897,7 @@ fn nodes_that_flap_together_with_untouched_ones_are_not_charged() {
         readiness: Readiness::NotReady {
             since: Some(at(1048)),
         },
-        lost_first: Some(at(1009)),
+        losses: Some([at(1009), at(1048)].into()),
         ..node(name, old(1))
     });
     let nodes = [flapping("a", 1040)].into_iter().chain(untouched);
@@ -1204,7 +1216,7 @@ fn barred(name: &str, pods: Vec<Pod>) -> Node {
         disrupted_at: Some(at(1000)),
         emptied: true,
         had_pod: false,
-        lost_first: None,
+        losses: None,
         podless_since: pods.is_empty().then(|| at(1003)),
         pods: pods.into(),
         ..node(name, old(1))

@@ -60,7 +60,7 @@ fn fleet(pod: Pod, readiness: Readiness) -> Fleet {
         emptied: false,
         kept_away_by: None,
         had_pod: false,
-        lost_first: None,
+        losses: None,
         podless_since: None,
         trouble: None,
         has_images: false,

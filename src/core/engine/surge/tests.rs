@@ -172,7 +172,7 @@ fn node(pods: impl IntoIterator<Item = Pod>) -> Node {
         emptied: false,
         kept_away_by: None,
         had_pod: false,
-        lost_first: None,
+        losses: None,
         podless_since: None,
     }
 }

@@ -37,6 +37,45 @@ fn config_map(name: &str) -> String {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } }).to_string()
 }
 
+/// A ConfigMap with these owners: their UIDs, and whether each is the controller.
+fn owned(owners: &[(&str, bool)]) -> String {
+    let owner = |(uid, controller): &(&str, bool)| json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": uid, "controller": controller });
+    let owners: Vec<Value> = owners.iter().map(owner).collect();
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "owned", "ownerReferences": owners },
+    })
+    .to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_being_deleted_gets_no_new_finalizers() {
+    let cluster = cluster();
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "x", "finalizers": ["a.b/c"] },
+    });
+    assert_eq!(
+        send(&cluster, "POST", MAPS, JSON, &object.to_string())
+            .await
+            .0,
+        201
+    );
+    let one = format!("{MAPS}/x");
+    assert_eq!(send(&cluster, "DELETE", &one, JSON, "").await.0, 200);
+    let with = |finalizers: Value| json!({ "metadata": { "finalizers": finalizers } }).to_string();
+    let more = with(json!(["a.b/c", "d.e/f"]));
+    assert_eq!(send(&cluster, "PATCH", &one, MERGE, &more).await.0, 422);
+    let same = with(json!(["a.b/c"]));
+    assert_eq!(send(&cluster, "PATCH", &one, MERGE, &same).await.0, 200);
+    assert_eq!(
+        send(&cluster, "PATCH", &one, MERGE, &with(json!([])))
+            .await
+            .0,
+        200
+    );
+}
+
 fn daemon_set(change: impl Fn(&mut Value)) -> String {
     let mut object = json!({
         "apiVersion": "apps/v1",
@@ -126,6 +165,15 @@ async fn bad_requests_get_the_status_of_a_real_server() {
             "UnsupportedMediaType",
         ),
         ("POST", MAPS, JSON, &config_map("Bad_Name"), 422, "Invalid"),
+        ("POST", MAPS, JSON, &owned(&[("", false)]), 422, "Invalid"),
+        (
+            "POST",
+            MAPS,
+            JSON,
+            &owned(&[("1", true), ("2", true)]),
+            422,
+            "Invalid",
+        ),
         ("POST", MAPS, JSON, &config_map("x"), 409, "AlreadyExists"),
         (
             "PUT",
