@@ -7,6 +7,7 @@
 //! - `agent`: the real agent as a process, on a cluster of ours (`served`) where single requests can go wrong.
 //! - `isolation`: hostile objects, stale data, faults of connections and memory, against the built controller. Most of it needs a
 //!   real control plane of its own (`tests/isolation.sh`).
+//! - `answers`: whether the embedded API server answers requests as a real one does.
 //! - `completion`: what shells offer, by running them.
 //! - `flood`: the real controller as a process, with crowds at its ports.
 //! - `docs`: what the pages of `docs/` say is played on the embedded cluster.
@@ -68,6 +69,7 @@ mod scenarios {
 
 mod advanced_crd;
 mod agent;
+mod answers;
 mod completion;
 mod docs;
 mod flood;

@@ -25,6 +25,7 @@ pub(crate) fn check(
     }
     labels_and_annotations(object, &mut causes);
     owners(object, &mut causes);
+    finalizers(target.resource, object, &mut causes);
     if let Some(old) = old.filter(|old| old.is_terminating()) {
         new_finalizers(object, old, &mut causes);
     }
@@ -139,6 +140,25 @@ fn owners(object: &Value, causes: &mut Vec<StatusCause>) {
         );
         let owners = &object["metadata"]["ownerReferences"];
         causes.push(StatusCause::invalid(field, owners, &detail));
+    }
+}
+
+/// Finalizers are qualified names. Those of the core group have a domain, too, except the ones that Kubernetes itself gives.
+fn finalizers(resource: &Resource, object: &Value, causes: &mut Vec<StatusCause>) {
+    const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+    for finalizer in object.finalizers() {
+        let wrong = match check_label_key(finalizer) {
+            Err(why) => Some(why),
+            Ok(()) if STANDARD.contains(&finalizer) || finalizer.contains('/') => None,
+            Ok(()) if !resource.group.is_empty() => None,
+            Ok(()) => {
+                Some("name is neither a standard finalizer name nor is it fully qualified".into())
+            }
+        };
+        if let Some(why) = wrong {
+            let field = "metadata.finalizers";
+            causes.push(StatusCause::invalid(field, &finalizer.into(), &why));
+        }
     }
 }
 
@@ -538,15 +558,29 @@ fn disruption_budget(object: &Value, causes: &mut Vec<StatusCause>) {
 fn event(resource: &Resource, object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let involved = object.text("/involvedObject/namespace");
     let cluster_wide = involved.is_empty() && object.namespace() == "default";
-    if involved != object.namespace() && !cluster_wide && old.is_none() {
+    let is_legacy = resource.group.is_empty();
+    if is_legacy && involved != object.namespace() && !cluster_wide && old.is_none() {
         causes.push(StatusCause::invalid(
             "involvedObject.namespace",
             &involved.into(),
             "does not match event.namespace",
         ));
     }
-    if resource.group.is_empty() || old.is_some() {
+    if is_legacy || old.is_some() {
         return;
+    }
+    const LONGEST_NOTE: usize = 1024;
+    if object.text("/message").len() > LONGEST_NOTE {
+        let detail = format!("can have at most {LONGEST_NOTE} characters");
+        causes.push(StatusCause::invalid("message", &"".into(), &detail));
+    }
+    let controller = &object["reportingComponent"];
+    if let Some(Err(why)) = controller.as_str().map(check_label_key) {
+        causes.push(StatusCause::invalid(
+            "reportingController",
+            controller,
+            &why,
+        ));
     }
     for (field, stored) in [
         ("eventTime", "eventTime"),
