@@ -7,6 +7,7 @@
 
 mod crowd;
 mod evictions;
+mod golden;
 mod guarded;
 mod invalid;
 mod manage;

@@ -55,7 +55,7 @@ pub(super) fn records() -> impl Random<FailureRecord> {
 }
 
 /// Nodes that are lost at about the same time, updated ones and others, while the rest is calm and waits for its turn.
-fn outages() -> impl Random<(Strategy, Fleet)> {
+pub(super) fn outages() -> impl Random<(Strategy, Fleet)> {
     let lost = vec((any::<bool>(), 31..90_i64), 1..6);
     let limits = ((1..9_u32), (1..5_u32), 0..6_usize);
     (strategies(), fleets(), lost, limits).prop_map(|(strategy, mut fleet, lost, limits)| {

@@ -1,0 +1,146 @@
+//! A golden corpus of decisions: what is decided on thousands of random fleets, as hashes that stand in the repository.
+//!
+//! A change that is to keep decisions as they are leaves `tests/golden/decisions.txt` alone. One that changes them shows as changed lines of
+//! it. The hashes are over [`decision`], which uses words that users see and no names of types, so that renaming changes nothing.
+//!
+//! `YURT_DS_GOLDEN=write cargo test --lib golden` writes the corpus anew.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use k8s_openapi::jiff::Timestamp;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use super::guarded::outages;
+use super::{Random, fleets, now, strategies};
+use crate::core::{Action, Fleet, Phase, Plan, PodRef, Strategy, decide};
+
+/// Where the corpus stands, from the root of the repository.
+const FILE: &str = "tests/golden/decisions.txt";
+
+/// Cases of each kind, and how many of them share a hash: few enough that a difference is found, many enough that the file is short.
+const CASES: usize = 2048;
+const TOGETHER: usize = 64;
+
+/// Writes down what a plan decides: what is written to pods and in which order, what every node is told, and when to look again.
+fn decision(plan: &Plan) -> String {
+    let mut text = String::new();
+    for action in &plan.actions {
+        let (word, pods) = named(action);
+        let _ = write!(text, "{word}");
+        for pod in pods {
+            let _ = write!(text, " {}", pod.name.as_str());
+        }
+        text.push('\n');
+    }
+    for verdict in &plan.verdicts {
+        let _ = writeln!(text, "{}", verdict.word());
+    }
+    for pull in &plan.pulls {
+        let _ = writeln!(text, "pull {} {}", pull.pod.name.as_str(), pull.begins);
+    }
+    let counts = &plan.counts;
+    let _ = writeln!(
+        text,
+        "{} unavailable {} of {}, failures {} of {}",
+        phase(plan.phase),
+        counts.unavailable,
+        counts.allowed,
+        counts.failures,
+        counts.threshold
+    );
+    let _ = writeln!(text, "{:?}", plan.guarded.map(|guarded| guarded.word()));
+    let seconds = |at: Timestamp| at.duration_since(now()).as_secs();
+    let times = [plan.opens, plan.next_wake].map(|at| at.map(seconds));
+    let _ = writeln!(text, "{times:?}");
+    text
+}
+
+fn named(action: &Action) -> (&'static str, Vec<&PodRef>) {
+    match action {
+        Action::Delete(pod) => ("delete", vec![pod]),
+        Action::Evict(pod) => ("evict", vec![pod]),
+        Action::UpdateInPlace { pod, .. } => ("update in place", vec![pod]),
+        Action::Mark { pod, preparing, .. } => match preparing {
+            Some(true) => ("mark", vec![pod]),
+            Some(false) => ("unmark", vec![pod]),
+            None => ("gate", vec![pod]),
+        },
+        Action::Surge { beside, .. } => ("surge beside", vec![beside]),
+        Action::Retire { pod, successor, .. } => ("retire", vec![pod, successor]),
+        Action::HandOver(pod) => ("hand over", vec![pod]),
+        Action::SetNeedUpgrade { pod, needed, .. } => match needed {
+            true => ("needs upgrade", vec![pod]),
+            false => ("needs no upgrade", vec![pod]),
+        },
+        Action::AskForImages { pod, .. } => ("ask for images", vec![pod]),
+        Action::RemoveConditions { pod, .. } => ("remove conditions", vec![pod]),
+    }
+}
+
+/// The phase in a word that stays when its type is renamed.
+fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Complete { .. } => "complete",
+        Phase::Progressing => "progressing",
+        Phase::RevisionUnknown(_) => "revision unknown",
+        Phase::Stale(_) => "stale",
+        Phase::Stalled(_) => "stalled",
+        Phase::Paused { .. } => "paused",
+        Phase::AwaitingOwners => "awaiting owners",
+        Phase::AwaitingDeletions => "awaiting deletions",
+        Phase::Invalid => "invalid",
+    }
+}
+
+/// FNV-1a, which is the same in every version and on every machine.
+fn hash(texts: &[String]) -> u64 {
+    let bytes = texts.iter().flat_map(|text| text.bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Decides random cases, always the same ones, and returns a line for each group of them.
+fn corpus(kind: &str, cases: impl Random<(Strategy, Fleet)>) -> Vec<String> {
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let decided = (0..CASES).map(|_| {
+        let case = cases.new_tree(&mut runner).expect("a case");
+        let (strategy, fleet) = case.current();
+        decision(&decide(&strategy, &fleet, now()))
+    });
+    let decided: Vec<String> = decided.collect();
+    let groups = decided.chunks(TOGETHER).enumerate();
+    let line = |(number, group): (usize, &[String])| {
+        let first = number * TOGETHER;
+        format!("{kind} {first:04} {:016x}", hash(group))
+    };
+    groups.map(line).collect()
+}
+
+#[test]
+fn decisions_are_those_of_the_golden_corpus() {
+    let mut lines = corpus("fleet", (strategies(), fleets()));
+    lines.extend(corpus("outage", outages()));
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);
+    if std::env::var_os("YURT_DS_GOLDEN").is_some_and(|what| what == "write") {
+        std::fs::write(file, lines.join("\n") + "\n").expect("a file");
+        return;
+    }
+    let known = std::fs::read_to_string(file).expect("the corpus");
+    let known: Vec<&str> = known.lines().collect();
+    assert_eq!(known.len(), lines.len(), "groups");
+    let changed = lines
+        .iter()
+        .zip(known)
+        .filter(|(line, known)| *line != known);
+    let changed: Vec<&String> = changed.map(|(line, _)| line).collect();
+    assert!(
+        changed.is_empty(),
+        "{} of {} groups decide otherwise than {FILE} says: {changed:#?}",
+        changed.len(),
+        lines.len()
+    );
+}
