@@ -76,26 +76,32 @@ pub(super) struct Lookups {
     turns: Turns,
 }
 
+/// Lookups of Events that wait in one namespace. One more is not begun, and asked for again later.
+const MOST_WAITING: usize = 8;
+
 /// Lets one list of Events per namespace run at a time. A tenant can write as many large Events as its quota allows, and cause as many
 /// lists as it has DaemonSets.
 #[derive(Default)]
 struct Turns(BTreeMap<String, Weak<Mutex<()>>>);
 
 impl Turns {
-    /// Makes a lookup wait for those before it in the same namespace.
+    /// Makes a lookup wait for those before it in the same namespace; `None`: too many wait there.
     fn queue(
         &mut self,
         namespace: &str,
         lookup: impl Future<Output = LookupResult> + Send + 'static,
-    ) -> Lookup {
+    ) -> Option<Lookup> {
         self.0.retain(|_, turn| turn.strong_count() > 0);
         let turn = self.0.get(namespace).and_then(Weak::upgrade);
         let turn = turn.unwrap_or_default();
+        if Arc::strong_count(&turn) > MOST_WAITING {
+            return None;
+        }
         self.0.insert(namespace.to_owned(), Arc::downgrade(&turn));
-        Box::pin(async move {
+        Some(Box::pin(async move {
             let _turn = turn.lock().await;
             lookup.await
-        })
+        }))
     }
 }
 
@@ -179,7 +185,7 @@ impl Lookups {
         self.missing.insert(key.clone(), now);
         let lookup = not_created(self.client.clone(), key.clone(), uid.to_owned());
         let lookup = self.turns.queue(&key.namespace, lookup);
-        (after(now, SLOWLY), Some(lookup))
+        (after(now, SLOWLY), lookup)
     }
 
     /// No pod is missing; true when that is news.
@@ -209,7 +215,7 @@ impl Lookups {
         self.unready.insert(key.clone(), (now, names));
         let lookup = not_ready(self.client.clone(), key.clone(), pods, now);
         let lookup = self.turns.queue(&key.namespace, lookup);
-        (after(now, SLOWLY), Some(lookup))
+        (after(now, SLOWLY), lookup)
     }
 
     /// No pod is late any more; true when that is news.
@@ -499,5 +505,44 @@ async fn whole(client: Client, key: SetKey, selector: String) -> LookupResult {
     match in_time(read).await {
         Ok(read) => LookupResult::Whole(Box::new(read)),
         Err(error) => LookupResult::Failed(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_lookups_wait_in_one_namespace_and_none_for_another() {
+        let mut turns = Turns::default();
+        let mut queue = |namespace| turns.queue(namespace, std::future::pending());
+        let waiting: Vec<Lookup> = (0..MOST_WAITING).filter_map(|_| queue("a")).collect();
+        assert_eq!(waiting.len(), MOST_WAITING);
+        assert!(queue("a").is_none());
+        assert!(queue("b").is_some());
+        drop(waiting);
+        assert!(queue("a").is_some());
+    }
+
+    #[tokio::test]
+    async fn lookups_of_one_namespace_run_one_after_the_other() {
+        let mut turns = Turns::default();
+        let (end, ended) = tokio::sync::oneshot::channel();
+        let first = async {
+            let _ended = ended.await;
+            LookupResult::NotCreated(None)
+        };
+        let first = tokio::spawn(turns.queue("a", first).expect("a turn"));
+        tokio::task::yield_now().await;
+        let second = async { LookupResult::NotCreated(Some("second".to_owned())) };
+        let second = tokio::spawn(turns.queue("a", second).expect("a turn"));
+        tokio::task::yield_now().await;
+        assert!(!second.is_finished());
+        assert!(end.send(()).is_ok());
+        first.await.expect("the first");
+        let LookupResult::NotCreated(said) = second.await.expect("the second") else {
+            panic!("another result");
+        };
+        assert_eq!(said.as_deref(), Some("second"));
     }
 }
