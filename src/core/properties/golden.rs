@@ -3,7 +3,7 @@
 //! A change that is to keep decisions as they are leaves `tests/golden/decisions.txt` alone. One that changes them shows as changed lines of
 //! it. The hashes are over [`decision`], which uses words that users see and no names of types, so that renaming changes nothing.
 //!
-//! `YURT_DS_GOLDEN=write cargo test --lib golden` writes the corpus anew.
+//! `YURT_DS_GOLDEN=1 cargo test --lib golden` writes the corpus anew.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -15,6 +15,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use super::guarded::outages;
 use super::{Random, fleets, now, strategies};
 use crate::core::{Action, Fleet, Phase, Plan, PodRef, Strategy, decide};
+use crate::machine;
 
 /// Where the corpus stands, from the root of the repository.
 const FILE: &str = "tests/golden/decisions.txt";
@@ -125,7 +126,7 @@ fn decisions_are_those_of_the_golden_corpus() {
     let mut lines = corpus("fleet", (strategies(), fleets()));
     lines.extend(corpus("outage", outages()));
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);
-    if std::env::var_os("YURT_DS_GOLDEN").is_some_and(|what| what == "write") {
+    if machine::is_set("YURT_DS_GOLDEN") {
         std::fs::write(file, lines.join("\n") + "\n").expect("a file");
         return;
     }
