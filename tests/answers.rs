@@ -74,7 +74,7 @@ fn pod(name: &str, change: Value) -> Value {
             "containers": [{ "name": "b", "image": "i:1" }, { "name": "a", "image": "i:1" }],
         },
     });
-    merge(&mut pod, change);
+    json_patch::merge(&mut pod, &change);
     pod
 }
 
@@ -95,20 +95,8 @@ fn daemonset(name: &str, change: Value) -> Value {
             },
         },
     });
-    merge(&mut set, change);
+    json_patch::merge(&mut set, &change);
     set
-}
-
-/// Puts the fields of `change` into `object`; `null` stays.
-fn merge(object: &mut Value, change: Value) {
-    match (object, change) {
-        (Value::Object(object), Value::Object(change)) => {
-            for (key, value) in change {
-                merge(object.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (object, change) => *object = change,
-    }
 }
 
 fn eviction(name: &str, precondition: Value) -> Value {
@@ -147,41 +135,32 @@ fn event(name: &str, change: Value) -> Value {
         "note": "note",
         "regarding": { "apiVersion": "v1", "kind": "Pod", "name": "x", "namespace": NAMESPACE },
     });
-    merge(&mut event, change);
+    json_patch::merge(&mut event, &change);
     event
 }
 
+/// An object of which only name and `spec` are given.
+fn object(version: &str, kind: &str, name: &str, spec: Value) -> Value {
+    json!({ "apiVersion": version, "kind": kind, "metadata": { "name": name }, "spec": spec })
+}
+
 fn lease(name: &str, spec: Value) -> Value {
-    json!({
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": { "name": name },
-        "spec": spec,
-    })
+    object("coordination.k8s.io/v1", "Lease", name, spec)
 }
 
 fn job(name: &str, restart: &str) -> Value {
-    json!({
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": { "name": name },
-        "spec": {
-            "suspend": true,
-            "template": { "spec": {
-                "restartPolicy": restart,
-                "containers": [{ "name": "c", "image": "i" }],
-            } },
-        },
-    })
+    let containers = json!([{ "name": "c", "image": "i" }]);
+    let pods = json!({ "spec": { "restartPolicy": restart, "containers": containers } });
+    object(
+        "batch/v1",
+        "Job",
+        name,
+        json!({ "suspend": true, "template": pods }),
+    )
 }
 
 fn budget(name: &str, spec: Value) -> Value {
-    json!({
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": { "name": name },
-        "spec": spec,
-    })
+    object("policy/v1", "PodDisruptionBudget", name, spec)
 }
 
 /// What is asked of both, in order.

@@ -699,8 +699,8 @@ fn awaits_wave(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy)
     }
 }
 
-/// Whether the rollout did not take the pod of a node that gets a new one, and would not take it now: the node is not selected, or is in
-/// a wave that is not open.
+/// Returns true if a node gets a new pod, the rollout did not delete the old one, and the node takes no part: it is not selected, or its
+/// wave is not open.
 fn is_taken_by_others(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy) -> bool {
     let Verdict::InProgress(progress) = verdict else {
         return false;

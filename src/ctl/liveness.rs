@@ -199,8 +199,8 @@ fn kinds_of(lease: &Lease) -> Kinds {
 
 /// What Leases of that name, of one installation or several, tell at `now`.
 ///
-/// Whoever may create a Lease in one namespace can claim there that a controller is at work. So where the namespace of the manifests has one,
-/// that one alone tells of the kinds that it serves.
+/// A tenant who can create Leases in one namespace can claim there that a controller is at work. So if the namespace of the manifests has
+/// a Lease, no other Lease counts for the kinds that it serves.
 fn judge(leases: &[Lease], now: Timestamp) -> ControllerLiveness {
     let leases = leases.iter().filter(|lease| renewed(lease, now).is_some());
     let is_home = |lease: &Lease| lease.metadata.namespace.as_deref() == Some(HOME);

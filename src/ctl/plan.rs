@@ -112,7 +112,7 @@ struct PreparedPlan {
     question: PlayInput,
     revisions: (Option<String>, Option<String>),
     pace: MeasuredPace,
-    /// What was left out, for whoever reads the plan.
+    /// Objects that the plan leaves out, in sentences.
     notes: Vec<String>,
 }
 

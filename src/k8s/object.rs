@@ -275,13 +275,14 @@ impl<'de> Visitor<'de> for PartsSeed<'_, 'de> {
 /// Implements [`Readable`] for kinds of which an unreadable object is of no use.
 macro_rules! readable {
     ($($kind:ty),*) => {
-        $(impl Readable for $kind {
+        $(impl $crate::k8s::Readable for $kind {
             fn parse(json: &[u8]) -> serde_json::Result<Self> {
                 serde_json::from_slice(json)
             }
         })*
     };
 }
+pub(crate) use readable;
 
 readable!(
     Node,

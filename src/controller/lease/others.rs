@@ -1,6 +1,6 @@
 //! Leases of other installations. Two installations that serve the same kinds both replace pods, without coordination.
 //!
-//! A Lease that cannot be read counts as none: who can create one could otherwise make the check fail for good.
+//! A Lease that cannot be read is left out. Otherwise a tenant who can create one could make every check fail.
 //!
 //! Every [`CHECK`], a leader lists the Leases of its own name in all namespaces, and reports the ones that are renewed. It does not wait
 //! for their holders: otherwise a user who can create a Lease in one namespace could stop all rollouts.

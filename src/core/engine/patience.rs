@@ -40,7 +40,7 @@ pub(in crate::core) const JUDGED_AFTER: Duration = Duration::from_secs(30);
 /// the rollout touched it: otherwise one kubelet could stop a rollout by reporting another status every few seconds.
 pub(crate) const FLAPS_WITHIN: Duration = Duration::from_secs(300);
 
-/// How long each further loss of a flapping node waits for its judgement. Other nodes that the same outage takes away are noticed within
+/// Time from each further loss of a flapping node to its judgement. Other nodes that the same outage takes away are noticed within
 /// that time (see [`JUDGED_AFTER`]). A node that reboots over and over takes longer than that to return.
 pub(in crate::core) const JUDGED_AGAIN_AFTER: Duration = Duration::from_secs(20);
 

@@ -49,7 +49,7 @@ impl RolloutScope {
         self.reason(position).is_none()
     }
 
-    /// Whether the selector matches the node at `position`, as far as it was asked.
+    /// Returns false if the selector does not match the node at `position`. A node with a hold counts as selected.
     pub(super) fn is_selected(&self, position: usize) -> bool {
         self.reason(position) != Some(Kept::NotSelected)
     }

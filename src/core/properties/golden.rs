@@ -3,7 +3,7 @@
 //! A change that is to keep decisions as they are leaves `tests/golden/decisions.txt` alone. One that changes them shows as changed lines of
 //! it. The hashes are over [`decision`], which uses words that users see and no names of types, so that renaming changes nothing.
 //!
-//! `YURT_DS_GOLDEN=1 cargo test --lib golden` writes the corpus anew.
+//! `YURT_DS_GOLDEN=1 cargo test --lib golden` replaces the corpus.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,14 +17,14 @@ use super::{Random, fleets, now, strategies};
 use crate::core::{Action, Fleet, Phase, Plan, PodRef, Strategy, decide};
 use crate::machine;
 
-/// Where the corpus stands, from the root of the repository.
+/// Path of the corpus, relative to the root of the repository.
 const FILE: &str = "tests/golden/decisions.txt";
 
 /// Cases of each kind, and how many of them share a hash: few enough that a difference is found, many enough that the file is short.
 const CASES: usize = 2048;
 const TOGETHER: usize = 64;
 
-/// Writes down what a plan decides: what is written to pods and in which order, what every node is told, and when to look again.
+/// Returns the decisions of a plan as text: the writes to pods in their order, the verdict of each node, and the next wake-up.
 fn decision(plan: &Plan) -> String {
     let mut text = String::new();
     for action in &plan.actions {

@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::core::fleet::in_place::InPlaceState;
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::core::revision::hash_of;
-use crate::k8s::{Readable, dated, is_known, nullable, resource, time};
+use crate::k8s::object::readable;
+use crate::k8s::{dated, is_known, nullable, resource, time};
 
 /// What annotations are kept beside those that the engine knows: those of this family, wherever they come from.
 const FAMILY: &str = "openyurt.io/";
@@ -246,23 +247,7 @@ resource!(
     "controllerrevisions"
 );
 
-impl Readable for SlimNode {
-    fn parse(json: &[u8]) -> serde_json::Result<Self> {
-        serde_json::from_slice(json)
-    }
-}
-
-impl Readable for SlimPod {
-    fn parse(json: &[u8]) -> serde_json::Result<Self> {
-        serde_json::from_slice(json)
-    }
-}
-
-impl Readable for SlimRevision {
-    fn parse(json: &[u8]) -> serde_json::Result<Self> {
-        serde_json::from_slice(json)
-    }
-}
+readable!(SlimNode, SlimPod, SlimRevision);
 
 /// `metadata` without what belongs to others.
 fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {

@@ -151,8 +151,8 @@ impl FailureTracker<'_> {
     /// A node that was lost after the rollout touched it: charges it, or says that this is open; notes in `judged` what is to be
     /// remembered until then, and of who is charged: it is a loss beside the others also when no Node tells of it any more.
     ///
-    /// Who is charged stays so, whatever becomes of the others later; only that nothing new begins meanwhile. A node that flaps
-    /// delays the others for its `first` loss alone.
+    /// A charged node stays charged, whatever becomes of the others later, but nothing new begins while it is judged again. A node that
+    /// flaps delays the others only for its `first` loss.
     fn judge(
         &mut self,
         losses: &Losses,
@@ -164,11 +164,12 @@ impl FailureTracker<'_> {
         let held_until = later(first, JUDGED_AFTER);
         let judged_at = held_until.max(later(since, JUDGED_AGAIN_AFTER));
         let is_network = losses.is_network_event(since, self.window);
-        let (held_until, open_until) = match is_network {
-            true => (later(since, self.window), later(since, self.window)),
-            false => (held_until, judged_at),
+        let open_until = if is_network {
+            later(since, self.window)
+        } else {
+            judged_at
         };
-        self.leave_open(held_until);
+        self.leave_open(if is_network { open_until } else { held_until });
         if open_until > self.now {
             self.look_again(open_until);
         }
