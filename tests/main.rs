@@ -1,7 +1,7 @@
 //! The one test binary. Contents:
 //!
 //! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, paused, surge, guard, revert,
-//!   identity, exceptions, ota, refused, rest, prepull, predownload, lifecycle, disruption, operations, waves, inplace, kruise, advanced); each is a test
+//!   identity, exceptions, ota, refused, rest, advice, prepull, predownload, lifecycle, disruption, operations, waves, inplace, kruise, advanced); each is a test
 //!   on the embedded cluster, all together play on a real control plane (`real_cluster`).
 //! - `advanced_crd`: what a real API server makes of the definition of the Advanced DaemonSet.
 //! - `agent`: the real agent as a process, on a cluster of ours (`served`) where single requests can go wrong.
@@ -45,6 +45,7 @@ mod support {
 
 mod scenarios {
     pub(crate) mod advanced;
+    pub(crate) mod advice;
     pub(crate) mod annotations;
     pub(crate) mod disruption;
     pub(crate) mod exceptions;

@@ -42,6 +42,7 @@ fn all() -> impl Iterator<Item = &'static Entry> {
         scenarios::revert::ALL,
         scenarios::kruise::ALL,
         scenarios::lifecycle::ALL,
+        scenarios::advice::ALL,
         scenarios::disruption::ALL,
         scenarios::surge::ALL,
         scenarios::ota::ALL,

@@ -138,3 +138,6 @@ pub const MAX_SURGE_RBAC: &str = "manifests/components/max-surge";
 pub const PRE_PULL_RBAC: &str = "manifests/components/pre-pull";
 /// Manifests with the rights that Advanced DaemonSets add.
 pub const ADVANCED_RBAC: &str = "manifests/components/advanced";
+
+/// Field manager of `yurt-ds ctl`.
+pub const CTL_FIELD_MANAGER: &str = "yurt-ds-ctl";

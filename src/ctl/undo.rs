@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::ListParams;
@@ -34,7 +34,7 @@ use super::pause::look_again;
 use super::print::document;
 use super::row::api_version;
 use super::screen::Screen;
-use super::write::{FIELD_MANAGER, remove, set, write_if_unchanged};
+use super::write::{remove, set, write_if_unchanged};
 use crate::cli::Output;
 use crate::cli::ctl::UndoArgs;
 use crate::core::fleet::in_place::Shape;
@@ -43,14 +43,15 @@ use crate::core::messages::behind_remedy;
 use crate::core::names::{REVISION_HASH_LABEL, STALLED};
 use crate::core::remedy::advised;
 use crate::core::revision::{
-    RevisionFacts, TemplateFingerprint, adopted, current, earlier, hash_of, template_in,
+    RevisionFacts, TemplateFingerprint, TemplateWriter, adopted, current, hash_of,
+    rollback_candidates, template_in,
 };
 use crate::core::settings::approved_waves::APPROVED_WAVES;
 use crate::core::settings::resume::RESUME;
 use crate::core::{
     FailureRecord, Mode, Pause, Revision, RevisionState, RevisionUnknown, SetKind, instant,
 };
-use crate::index::{SetKey, SetRecord};
+use crate::index::{SetKey, SetRecord, told_revision};
 
 /// How often it is looked at again when somebody changed the DaemonSet between the look and the write.
 const ATTEMPTS: usize = 5;
@@ -217,14 +218,17 @@ impl RevisionHistory {
             observed.is_some() && observed >= set.metadata.generation,
             false,
         );
-        let told = set.data["status"]["conditions"].as_array();
-        let stalled = told.into_iter().flatten().find(|told| {
-            told["type"].as_str() == Some(STALLED) && told["status"].as_str() == Some("True")
-        });
         let current = match state {
             RevisionState::Current(current) => Some(current),
             RevisionState::Unknown(_) => None,
         };
+        // Right after a change the condition is still about another revision.
+        let stalled = known.and_then(|set| {
+            let mut conditions = set.conditions.iter();
+            let stalled = conditions.find(|told| told.kind == STALLED && told.status == "True")?;
+            let told = told_revision(stalled).map(Revision::from);
+            (told == current).then(|| stalled.message.clone())
+        });
         let stopped = current
             .as_ref()
             .map(|current| FailureRecord::stopped_besides(record.as_ref(), current));
@@ -233,7 +237,7 @@ impl RevisionHistory {
         Ok(Self {
             key: key.clone(),
             is_under_way: !is_updated && stalled.is_none(),
-            advised: stalled.and_then(|stalled| advised(stalled["message"].as_str()?)),
+            advised: stalled.as_deref().and_then(advised),
             seen: set.metadata,
             template,
             revisions,
@@ -250,27 +254,17 @@ impl RevisionHistory {
     /// revision that the first one left.
     fn earlier(&self, current: &Revision) -> Vec<&KeptRevision> {
         let facts = facts(&self.revisions);
-        let earlier = earlier(&facts, current);
-        let left = earlier.first().filter(|_| self.undone_by().is_some());
-        let made = |hash: &Revision| facts.iter().find(|known| known.hash == *hash)?.made;
-        let is_behind = |known: &RevisionFacts| match left {
-            None => true,
-            Some(left) if left.made > made(current) => known.made <= made(current),
-            // It was an older one that somebody applied again.
-            Some(left) => known.number < left.number,
-        };
         let find = |wanted: &RevisionFacts| {
             let mut kept = self.revisions.iter();
             kept.find(|kept| kept.facts.number == wanted.number && kept.facts.hash == wanted.hash)
         };
-        let candidates = earlier.iter().filter(|known| is_behind(known));
-        candidates.filter_map(|known| find(known)).collect()
+        let candidates = rollback_candidates(&facts, current, self.undone_by().is_some());
+        candidates.into_iter().filter_map(find).collect()
     }
 
     /// Returns the last writer of the template if that was an undo.
     fn undone_by(&self) -> Option<TemplateWriter> {
-        let created = self.seen.creation_timestamp.as_ref().map(|time| time.0);
-        TemplateWriter::of(&self.seen).filter(|writer| writer.is_undo() && writer.at > created)
+        TemplateWriter::of_rollback(&self.seen)
     }
 
     /// Returns the error for a DaemonSet whose template changed between the first look and the write.
@@ -536,45 +530,6 @@ impl KeptRevision {
             hash: self.facts.hash.to_string(),
             made: self.facts.made.map(instant::words),
             last_rolled_out: self.facts.adopted.map(instant::words),
-        }
-    }
-}
-
-/// The manager of the fields that `kubectl rollout undo` writes.
-const KUBECTL_UNDO: &str = "kubectl-rollout";
-
-/// The last writer of a template, as `managedFields` names it.
-struct TemplateWriter {
-    manager: String,
-    at: Option<Timestamp>,
-}
-
-impl TemplateWriter {
-    fn of(meta: &ObjectMeta) -> Option<Self> {
-        let writes = |entry: &&ManagedFieldsEntry| {
-            let fields = entry.fields_v1.as_ref();
-            fields.is_some_and(|fields| !fields.0["f:spec"]["f:template"].is_null())
-        };
-        let entries = meta.managed_fields.iter().flatten().filter(writes);
-        let last = entries.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
-        Some(Self {
-            manager: last.manager.clone().unwrap_or_default(),
-            at: last.time.as_ref().map(|time| time.0),
-        })
-    }
-
-    /// Whether only an undo writes templates in that name.
-    fn is_undo(&self) -> bool {
-        [FIELD_MANAGER, KUBECTL_UNDO].contains(&self.manager.as_str())
-    }
-}
-
-impl std::fmt::Display for TemplateWriter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&one_line(&self.manager, WORD))?;
-        match self.at {
-            Some(at) => write!(f, " at {}", instant::words(at)),
-            None => Ok(()),
         }
     }
 }

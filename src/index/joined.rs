@@ -18,7 +18,7 @@ use crate::core::engine::crowd::may_be_counted;
 use crate::core::fleet::in_place::InPlaceTransitions;
 use crate::core::fleet::position_of;
 use crate::core::instant::later;
-use crate::core::revision::{RevisionFacts, earlier, undone};
+use crate::core::revision::{RevisionFacts, rollback_candidates, undone};
 use crate::core::{
     Crowd, Evictions, FailureRecord, Fleet, Node, NodeName, PodRevision, Readiness, Refusals,
     RevisionState, RevisionUnknown, RollbackTargets, Strategy, Targeting,
@@ -191,7 +191,7 @@ fn judge(
         }
         state => state.clone(),
     };
-    let before = target.map(|current| earlier(revisions, current));
+    let before = target.map(|current| rollback_candidates(revisions, current, set.rolled_back));
     let before = before.unwrap_or_default().into_iter();
     kept.earlier = before
         .map(|known| (known.hash.clone(), known.number))

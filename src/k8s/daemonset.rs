@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::bounds;
 use super::condition::Condition;
-use super::meta::{nullable, slim};
+use super::meta::{authored, nullable, slim};
 use super::object::{Parts, Unreadable, part};
 use super::resource::resource;
 use crate::core::eligibility::Scheduling;
@@ -22,7 +22,7 @@ use crate::core::{DaemonSetCounts, Exclusive, Preempting};
 #[derive(Clone, Debug, Deserialize)]
 pub struct DaemonSet {
     /// Slim metadata.
-    #[serde(deserialize_with = "slim", default)]
+    #[serde(deserialize_with = "authored", default)]
     pub metadata: ObjectMeta,
     /// Slim spec.
     #[serde(deserialize_with = "nullable", default)]
@@ -256,7 +256,7 @@ resource!(
 
 #[derive(Deserialize)]
 struct RawAdvanced {
-    #[serde(deserialize_with = "slim", default)]
+    #[serde(deserialize_with = "authored", default)]
     metadata: ObjectMeta,
     // As they are: one that is of other types than the definition asks for must not keep all others from being read.
     #[serde(default)]
@@ -421,6 +421,7 @@ mod tests {
 
     use super::*;
     use crate::core::Reading;
+    use crate::core::revision::TemplateWriter;
     use crate::core::settings::read;
 
     /// What is told of an Advanced DaemonSet with that spec; empty when it can be used.
@@ -488,5 +489,28 @@ mod tests {
             };
             assert_eq!(invalid.key, key);
         }
+    }
+
+    #[test]
+    fn the_last_writer_of_the_template_is_kept() {
+        let entry = |manager: &str, time: &str, fields: Value| json!({ "manager": manager, "time": time, "fieldsV1": fields });
+        let template = json!({ "f:spec": { "f:template": { "f:spec": {} } } });
+        let object = json!({
+            "metadata": {
+                "name": "agent",
+                "creationTimestamp": "2026-01-05T08:00:00Z",
+                "managedFields": [
+                    entry("yurt-ds-ctl", "2026-01-05T08:02:00Z", template.clone()),
+                    entry("kubectl", "2026-01-05T08:01:00Z", template),
+                    entry("kubectl", "2026-01-05T08:03:00Z", json!({ "f:metadata": {} })),
+                ],
+            },
+            "spec": { "updateStrategy": { "type": "OnDelete" } },
+        });
+        let set: DaemonSet = serde_json::from_value(object.clone()).expect("a DaemonSet");
+        assert!(TemplateWriter::of_rollback(&set.metadata).is_some());
+        let set: AdvancedDaemonSet = serde_json::from_value(object).expect("a DaemonSet");
+        let set = DaemonSet::from(set);
+        assert!(TemplateWriter::of_rollback(&set.metadata).is_some());
     }
 }

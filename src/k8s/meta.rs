@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
-    ManagedFieldsEntry, ObjectMeta, OwnerReference, Time,
+    FieldsV1, ManagedFieldsEntry, ObjectMeta, OwnerReference, Time,
 };
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
+use serde_json::json;
 
 use super::text::Text;
 use super::time;
@@ -25,8 +27,12 @@ const KNOWN: [&str; 4] = [
 ];
 
 #[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Slim {
+#[serde(
+    rename_all = "camelCase",
+    default,
+    bound = "W: Deserialize<'de> + Default"
+)]
+struct Slim<W: Default> {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
@@ -42,9 +48,17 @@ struct Slim {
     annotations: BTreeMap<String, String>,
     owner_references: Option<Vec<OwnerReference>>,
     finalizers: Option<Vec<String>>,
-    #[serde(rename = "managedFields", deserialize_with = "last_write")]
-    written: Option<Time>,
+    #[serde(rename = "managedFields", deserialize_with = "nullable")]
+    writes: W,
 }
+
+/// Time of the last write in `managedFields`.
+#[derive(Default)]
+struct LastWrite(Option<Time>);
+
+/// Time and manager of the last write of `spec.template` in `managedFields`.
+#[derive(Default)]
+struct TemplateWrite(Option<(Option<Time>, Option<String>)>);
 
 /// An entry of `managedFields`.
 #[derive(Deserialize, Default)]
@@ -54,33 +68,85 @@ struct Stamp {
     time: Option<Time>,
 }
 
-/// Reads `managedFields`, of which the time of the last write is kept.
-fn last_write<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
-    let stamps: Vec<Stamp> = nullable(deserializer)?;
-    Ok(stamps.into_iter().filter_map(|stamp| stamp.time).max())
+/// An entry of `managedFields` with its manager.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Entry {
+    manager: Option<String>,
+    #[serde(deserialize_with = "time::optional")]
+    time: Option<Time>,
+    #[serde(deserialize_with = "nullable")]
+    fields_v1: Fields,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Fields {
+    #[serde(rename = "f:spec", deserialize_with = "nullable")]
+    spec: SpecFields,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct SpecFields {
+    #[serde(rename = "f:template")]
+    template: Option<IgnoredAny>,
+}
+
+impl<'de> Deserialize<'de> for LastWrite {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let stamps = Vec::<Stamp>::deserialize(deserializer)?;
+        let times = stamps.into_iter().filter_map(|stamp| stamp.time);
+        Ok(Self(times.max()))
+    }
+}
+
+impl<'de> Deserialize<'de> for TemplateWrite {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let entries = Vec::<Entry>::deserialize(deserializer)?.into_iter();
+        let writes = entries.filter(|entry| entry.fields_v1.spec.template.is_some());
+        let last = writes.max_by(|one, other| one.time.cmp(&other.time));
+        Ok(Self(last.map(|entry| (entry.time, entry.manager))))
+    }
 }
 
 /// Reads `metadata`, keeping of the annotations only those that the engine knows.
 pub(super) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let slim = Option::<Slim>::deserialize(deserializer)?;
+    let slim = Option::<Slim<IgnoredAny>>::deserialize(deserializer)?;
     Ok(slim.unwrap_or_default().meta())
 }
 
 /// Reads the same as [`slim`], with the time of the last write as the only entry of `managedFields`.
 pub(crate) fn dated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let slim = Option::<Slim>::deserialize(deserializer)?.unwrap_or_default();
-    let written = slim.written.clone();
+    let mut slim = Option::<Slim<LastWrite>>::deserialize(deserializer)?.unwrap_or_default();
     let entry = |time| ManagedFieldsEntry {
         time: Some(time),
         ..ManagedFieldsEntry::default()
     };
+    let written = slim.writes.0.take();
     Ok(ObjectMeta {
         managed_fields: written.map(|time| vec![entry(time)]),
         ..slim.meta()
     })
 }
 
-impl Slim {
+/// Reads the same as [`slim`], with the last writer of `spec.template` as the only entry of `managedFields`.
+pub(super) fn authored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let mut slim = Option::<Slim<TemplateWrite>>::deserialize(deserializer)?.unwrap_or_default();
+    let entry = |(time, manager)| ManagedFieldsEntry {
+        time,
+        manager,
+        fields_v1: Some(FieldsV1(json!({ "f:spec": { "f:template": {} } }))),
+        ..ManagedFieldsEntry::default()
+    };
+    let author = slim.writes.0.take();
+    Ok(ObjectMeta {
+        managed_fields: author.map(|author| vec![entry(author)]),
+        ..slim.meta()
+    })
+}
+
+impl<W: Default> Slim<W> {
     fn meta(self) -> ObjectMeta {
         ObjectMeta {
             name: self.name,

@@ -116,7 +116,7 @@ async fn take_hook_off(stage: Stage) -> anyhow::Result<()> {
 }
 
 /// A kubelet does nothing any more, and nobody notices.
-const HUNG: Outage = Outage {
+pub(crate) const HUNG: Outage = Outage {
     mark_node: false,
     mark_pods: false,
 };

@@ -333,7 +333,10 @@ pub(super) fn remedy_progress(
                     "To free its slot, {}. More about it: {look}",
                     way_on(rollout.fleet, &rollout.key)
                 ),
-                Some(_) => format!("Look at its readiness: {look}"),
+                Some(_) => format!(
+                    "Find out why it is not ready ({look}), or {}",
+                    way_on(rollout.fleet, &rollout.key)
+                ),
             }
         }
         Progress::Young { .. } if is_between_crashes(node, rollout.now) => format!(

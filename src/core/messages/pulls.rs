@@ -11,6 +11,7 @@ use crate::core::fleet::Node;
 use crate::core::instant;
 use crate::core::names::{POD_IMAGE_READY, PRE_PULL_POD, PULL_IMAGE_FAIL};
 use crate::core::plan::PullsAwait;
+use crate::core::remedy::way_on;
 use crate::core::settings::image_predownload_min_updated_ready_pods::IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS;
 use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
 use crate::core::settings::predownload::PREDOWNLOAD;
@@ -152,7 +153,8 @@ pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node, stage: PullStage) -
         ),
         PullStage::Failed { .. } => format!(
             "It is tried again by itself; correct the image, its pull secret or the registry (condition {POD_IMAGE_READY}: \
-             kubectl -n {namespace} describe pod {pod}), or set {PREDOWNLOAD}: best-effort to go on without"
+             kubectl -n {namespace} describe pod {pod}), or {}. To go on without the images, set {PREDOWNLOAD}: best-effort",
+            way_on(rollout.fleet, &rollout.key)
         ),
     }
 }

@@ -14,7 +14,7 @@ use crate::core::fleet::record::FailureRecord;
 use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::lifecycle::PreDelete;
 use crate::core::plan::{Stall, WaveState};
-use crate::core::remedy::{make_room, mend_nodes, nevertheless, way_on};
+use crate::core::remedy::{back, make_room, mend_nodes, nevertheless, way_on};
 use crate::core::verdict::{Guarded, Verdict, WaveShut};
 use crate::core::words::named;
 
@@ -46,11 +46,18 @@ impl RolloutStatus<'_> {
                 self.troubles(),
                 self.way_to_start()
             ),
-            Stall::ImagesNotPulled => format!("stopped: {}", plan.pulls_words(fleet)),
+            Stall::ImagesNotPulled => format!(
+                "stopped: {}{}",
+                plan.pulls_words(fleet),
+                self.way_back("; or ")
+            ),
             Stall::WindowNeverOpens => format!("stopped: {}", plan.shut_words(fleet)),
             Stall::PodsNotCreated if let Some(why) = &fleet.not_created => {
                 let refused = not_created::sentence(fleet.kind, &self.waiting(), why);
-                format!("{refused}; mend what refuses them, or {}", self.way_on())
+                format!(
+                    "{refused}; mend what refuses them{}",
+                    self.way_back("; if it refuses only this revision, ")
+                )
             }
             Stall::PodsNotCreated => format!(
                 "stopped: waiting for {} to create pods on {}; look for a quota or an admission webhook that refuses them \
@@ -141,6 +148,12 @@ impl RolloutStatus<'_> {
 
     fn way_on(&self) -> String {
         way_on(self.fleet, self.set)
+    }
+
+    /// Returns the way back to an earlier revision after `conjunction`; empty when there is none.
+    fn way_back(&self, conjunction: &str) -> String {
+        let back = back(self.fleet, self.set);
+        back.map_or_else(String::new, |back| format!("{conjunction}{back}"))
     }
 
     /// Returns the remedy for pods that do not start. Another revision does not help unschedulable pods, unless it requests less.

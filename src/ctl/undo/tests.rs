@@ -147,6 +147,36 @@ async fn a_second_undo_does_not_go_back_further_while_the_first_is_under_way() {
     assert!(error.text.contains("that rollout is under way"), "{error}");
 }
 
+/// Right after the first undo the condition Stalled is still about the revision that it left.
+#[tokio::test(start_paused = true)]
+async fn a_stall_of_another_revision_lets_no_second_undo_through() {
+    let world = three_revisions().await;
+    let left = world.json("undo web --dry-run").await["from"]["hash"].clone();
+    let stalled = |hash: &Value| {
+        let message = format!("revision {}: stopped", hash.as_str().unwrap());
+        let condition = json!({ "type": "Stalled", "status": "True", "reason": "PodsDoNotStart", "message": message });
+        json!({ "status": { "conditions": [condition] } })
+    };
+    let tell = async |hash: &Value| {
+        let patch = kube::api::Patch::Merge(stalled(hash));
+        let told = world
+            .sets()
+            .patch_status("web", &Default::default(), &patch)
+            .await;
+        told.unwrap();
+    };
+    tell(&left).await;
+    world.text("undo web").await;
+    tokio::time::sleep(A_MOMENT).await;
+    let error = world.error("undo web").await;
+    assert!(error.text.contains("that rollout is under way"), "{error}");
+    // That rollout stalls as well.
+    let current = world.json("undo web --dry-run --to-revision 1").await["from"]["hash"].clone();
+    tell(&current).await;
+    world.text("undo web").await;
+    assert_eq!(image(&world).await, "web:1");
+}
+
 #[tokio::test(start_paused = true)]
 async fn approvals_of_other_revisions_end() {
     let world = three_revisions().await;
