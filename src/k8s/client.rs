@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 use http::HeaderValue;
 use http::header::USER_AGENT;
 use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use prometheus_client::metrics::gauge::Gauge;
 
@@ -132,11 +132,11 @@ pub async fn config(source: &Source) -> Result<Config> {
     if let Some(path) = &source.kubeconfig {
         let what = || format!("cannot use kubeconfig {}", path.display());
         let file = Kubeconfig::read_from(path)
-            .map_err(in_one_line)
+            .map_err(without_content)
             .with_context(what)?;
         return Config::from_custom_kubeconfig(file, &options)
             .await
-            .map_err(in_one_line)
+            .map_err(without_content)
             .with_context(what);
     }
     if source.in_cluster {
@@ -149,7 +149,7 @@ pub async fn config(source: &Source) -> Result<Config> {
     match Config::from_kubeconfig(&options).await {
         Ok(config) => Ok(config),
         Err(error) => Config::incluster().map_err(|_| {
-            anyhow::Error::from(error).context(
+            without_content(error).context(
                 "no usable kubeconfig: name one by --kubeconfig or $KUBECONFIG, or have ~/.kube/config",
             )
         }),
@@ -279,6 +279,21 @@ impl From<kube::Error> for CallError {
     }
 }
 
+/// Returns the error on one line, without the lines of the file, which may hold credentials.
+fn without_content(error: KubeconfigError) -> anyhow::Error {
+    let KubeconfigError::Parse(error) = error else {
+        return in_one_line(error);
+    };
+    match error.location() {
+        Some(place) => anyhow::anyhow!(
+            "it is not a valid kubeconfig: see line {}, column {}",
+            place.line(),
+            place.column()
+        ),
+        None => anyhow::anyhow!("it is not a valid kubeconfig"),
+    }
+}
+
 /// The same error with everything below it, on one line.
 fn in_one_line(error: impl std::error::Error) -> anyhow::Error {
     anyhow::Error::msg(chain(&error))
@@ -342,7 +357,26 @@ mod tests {
         file.write_all(b"apiVersion: v1\nkind: Config\nclusters: 3\n")
             .unwrap();
         let broken = error_of(file.path()).await;
-        assert!(broken.contains("parse kubeconfig YAML"), "{broken}");
+        assert!(broken.ends_with("see line 3, column 11"), "{broken}");
+    }
+
+    /// Lines around a mistake may hold credentials.
+    #[tokio::test]
+    async fn no_line_of_a_kubeconfig_is_in_an_error_about_it() {
+        for (text, place) in [
+            (
+                "users:\n- name: u\n  user: {password: hunter2}}\n",
+                "line 3, column 28",
+            ),
+            ("users:\n- name: u\n  user: hunter2\n", "line 3, column 9"),
+            ("kind: [hunter2\n", "not a valid kubeconfig"),
+        ] {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            let error = error_of(file.path()).await;
+            assert!(error.contains(place), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
     }
 
     #[tokio::test]
