@@ -45,7 +45,7 @@ pub use guarded::{DeletedNode, gone, reversal_words};
 pub use numbers::message;
 pub use pause::{MEANWHILE, newcomers, paused_words, quietly_paused, still_paused};
 pub use pods::revision_word;
-pub(crate) use reasons::{BEHIND_SINCE, DO_NOT_START};
+pub(crate) use reasons::{BEHIND_SINCE, DO_NOT_START, FAILED_ON};
 pub use reasons::{
     BLOCKED, NATIVE_BEHIND, STALE_DATA, StatusSentence, UNDER_WAY, WAVE_NOT_OPEN, WRITES_REFUSED,
     behind_remedy, behind_words,

@@ -13,7 +13,7 @@ use super::pod::PodRecord;
 use crate::core::engine::failing::{CRASHING_RESTARTS, PROVED_AFTER};
 use crate::core::foreign::{WORD, cut};
 use crate::core::instant::later;
-use crate::core::messages::DO_NOT_START;
+use crate::core::messages::{DO_NOT_START, FAILED_ON};
 use crate::core::words::line;
 use crate::core::{NodeName, PodProblem, PodUid, Revision};
 use crate::k8s;
@@ -35,11 +35,14 @@ pub(super) struct ReportedProblem {
 }
 
 impl ReportedProblem {
-    /// What the message of a condition says of `node`, if it is that the new pods do not start there.
+    /// Reads from the message of a condition why the new pods on `node` end or do not start.
     pub(super) fn read(message: &str, node: &NodeName) -> Option<Self> {
         let (hash, rest) = message.strip_prefix("revision ")?.split_once(": ")?;
-        let (_, rest) = rest.split_once(DO_NOT_START)?;
-        let (nodes, rest) = rest.split_once(" (")?;
+        let mut before_nodes = FAILED_ON.into_iter().chain([DO_NOT_START]);
+        let (_, rest) = before_nodes.find_map(|words| rest.split_once(words))?;
+        let (nodes, rest) = rest
+            .split_once(" (")
+            .filter(|(nodes, _)| !nodes.contains(';'))?;
         let mut names = nodes.split([',', ' ']);
         names.find(|name| *name == node.as_str())?;
         let (why, _) = rest.split_once(')')?;

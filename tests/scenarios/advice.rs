@@ -341,4 +341,21 @@ scenarios! {
             .until(over())
             .does("expect the first image", runs_the_first_image)
     }
+
+    fn ad11_given_pods_that_all_nodes_evict_then_the_guard_says_so_and_undo_ends_it(pace) {
+        let evicted = Behaviour { evicted: true, ..Behaviour::default() };
+        let words = || is_stopped().and(condition("Stalled", "True", "(Evicted: The node was low on resource"));
+        Story::on(6)
+            .with(guarded(3, 1))
+            .allowed(3)
+            .behave(NEW, evicted)
+            .image(NEW)
+            .until(words())
+            .throughout(words(), pace.pick(600, 20))
+            .controller(false)
+            .controller(true)
+            .throughout(words(), pace.pick(600, 20))
+            .obeys(1, "undo")
+            .until(over())
+    }
 }

@@ -19,6 +19,9 @@ pub const NATIVE_BEHIND: &str = "NativeControllerBehind";
 /// Before the nodes on which new pods do not start.
 pub(crate) const DO_NOT_START: &str = "the new pods do not start on ";
 
+/// Before the nodes that failed, whose number may be exceeded.
+pub(crate) const FAILED_ON: [&str; 2] = [" may): ", " may by now): "];
+
 /// Before the time since when it waits for the native controller.
 pub(crate) const BEHIND_SINCE: &str = " since ";
 

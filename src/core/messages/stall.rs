@@ -127,8 +127,9 @@ impl RolloutStatus<'_> {
                 self.plan.replaced_twice_words()
             ),
             _ => format!(
-                "stopped by the guard: {}; {ways_on}",
-                self.plan.failed_words(self.fleet)
+                "stopped by the guard: {}{}; {ways_on}",
+                self.plan.failed_words(self.fleet),
+                self.endings()
             ),
         };
         let reversal = self.plan.reversal.as_ref();
@@ -215,28 +216,38 @@ impl RolloutStatus<'_> {
         )
     }
 
-    /// Why pods do not start, in brackets; empty when none says so.
+    /// Returns why pods do not start, in brackets; empty when nothing says so.
     fn troubles(&self) -> String {
         let problems = self.fleet.nodes.iter().flat_map(|node| {
-            let of_pods = node.pods.iter().filter_map(|pod| pod.problem.as_ref());
-            of_pods.chain(&node.trouble)
+            let of_pods = node.pods.iter().filter_map(|pod| pod.problem.as_deref());
+            of_pods.chain(node.trouble.as_deref())
         });
-        // By word the first thing that is said of it: other nodes say the same, in other numbers.
-        let mut reasons = BTreeMap::new();
-        for problem in problems {
-            let said = reasons.entry(steady(problem.word())).or_insert("");
-            if said.is_empty() {
-                *said = &problem.said;
-            }
+        in_brackets(problems)
+    }
+
+    /// Returns why pods end one after another, in brackets; empty when none do.
+    fn endings(&self) -> String {
+        let nodes = self.fleet.nodes.iter();
+        in_brackets(nodes.filter_map(|node| node.trouble.as_deref()))
+    }
+}
+
+/// Returns each kind of problem with what is said of it first: other nodes say the same, in other numbers.
+fn in_brackets<'a>(problems: impl Iterator<Item = &'a PodProblem>) -> String {
+    let mut reasons = BTreeMap::new();
+    for problem in problems {
+        let said = reasons.entry(steady(problem.word())).or_insert("");
+        if said.is_empty() {
+            *said = &problem.said;
         }
-        let told = reasons.into_iter();
-        let told: Vec<String> = told
-            .map(|(word, said)| PodProblem::phrase(word, said))
-            .collect();
-        match told.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", told.join(", ")),
-        }
+    }
+    let told = reasons.into_iter();
+    let told: Vec<String> = told
+        .map(|(word, said)| PodProblem::phrase(word, said))
+        .collect();
+    match told.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", told.join(", ")),
     }
 }
 
