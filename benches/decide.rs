@@ -243,6 +243,7 @@ fn node(i: usize, updated: bool) -> Node {
         kept_away_by: None,
         had_pod: false,
         losses: None,
+        cut_off: false,
         podless_since: None,
         trouble: None,
         has_images: false,

@@ -285,6 +285,10 @@ fn notice(
         // What is said beside it changes; it was complete before.
         Phase::Complete { .. } if same_reason && same_revision => return None,
         Phase::Complete { .. } if before.is_some() => (false, "RolloutComplete"),
+        // Which nodes they are changes while they come and go.
+        Phase::Progressing if reason == "Inconclusive" && same_reason && same_revision => {
+            return None;
+        }
         Phase::Progressing if reason == "Inconclusive" => (true, "RolloutInconclusive"),
         Phase::Progressing
             if reason == WAVE_NOT_OPEN && same_reason && before.is_some_and(says_when) =>

@@ -108,6 +108,8 @@ pub struct Node {
     /// When it turned NotReady lately, in order, also while it is back: some of the times within
     /// [`FLAPS_WITHIN`](crate::core::engine::patience::FLAPS_WITHIN) before the last one.
     pub losses: Option<Arc<[Timestamp]>>,
+    /// It is offline because of OpenYurt's taint for nodes that are cut off, whatever its condition `Ready` says.
+    pub cut_off: bool,
     /// Pods of this DaemonSet bound (or to be bound) to it, sorted by creation, then name.
     pub pods: Pods,
     /// Since when the node is known to have no pod, or none but what we made, while that is so.

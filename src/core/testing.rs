@@ -75,6 +75,7 @@ pub(crate) fn node(name: &str, pod: Pod) -> Node {
         kept_away_by: None,
         had_pod: false,
         losses: None,
+        cut_off: false,
         podless_since: None,
         trouble: None,
         has_images: false,

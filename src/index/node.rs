@@ -109,6 +109,11 @@ impl NodeRecord {
         }
     }
 
+    /// Whether OpenYurt marks it as cut off.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.taints.iter().any(|taint| *taint.key == *CUT_OFF_TAINT)
+    }
+
     /// Its labels.
     pub(super) fn labels(&self) -> Labels {
         self.labels.clone()

@@ -160,6 +160,7 @@ impl State {
             kept_away_by: None,
             had_pod: false,
             losses: None,
+            cut_off: false,
             podless_since: None,
             trouble: None,
             has_images: false,

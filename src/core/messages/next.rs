@@ -6,6 +6,7 @@ use super::guarded::{gone, settles};
 use super::pods::{awaited, is_kept, newest, own, way_of};
 use super::pulls;
 use super::rollout::RolloutView;
+use crate::core::eligibility::CUT_OFF_TAINT;
 use crate::core::eligibility::Obstacle;
 use crate::core::engine::deadline::{is_between_crashes, is_unscheduled, rejects, stall_of};
 use crate::core::engine::replacement::UpdateMethod;
@@ -301,10 +302,21 @@ pub(super) fn remedy_progress(
              both), or when the template tolerates the taint.",
             node.name
         ),
-        Progress::Missing { .. } if rollout.fleet.not_created.is_some() => format!(
-            "It is made when the API server allows that. The Events tell more: kubectl -n {namespace} get events \
-             --field-selector reason=FailedCreate"
-        ),
+        Progress::Missing { .. } if rollout.fleet.not_created.is_some() => {
+            let events = format!(
+                "kubectl -n {namespace} get events --field-selector reason=FailedCreate"
+            );
+            match rollout.fleet.kind {
+                SetKind::Native => format!(
+                    "When the cause is gone, Kubernetes creates the pod at its next attempt, up to 17 minutes later. To make it try \
+                     at once: kubectl -n {namespace} annotate daemonset {} retry=\"$(date)\" --overwrite. The cause: {events}",
+                    rollout.key.name
+                ),
+                SetKind::Advanced => format!(
+                    "The controller creates the pod when the API server allows it. The cause: {events}"
+                ),
+            }
+        }
         Progress::Missing { .. } if stall_of(node, verdict, rollout.now).is_some() => format!(
             "Find out what refuses the pod, a quota or an admission webhook: kubectl -n {namespace} get events \
              --field-selector reason=FailedCreate"
@@ -436,6 +448,10 @@ pub(super) fn remedy_hook(rollout: &RolloutView<'_>, node: &Node) -> String {
 
 pub(super) fn remedy_offline(rollout: &RolloutView<'_>, node: &Node, offline: Offline) -> String {
     let settle = humantime::format_duration(rollout.strategy.ready_settle);
+    let returns = match node.cut_off {
+        true => format!("loses the taint {CUT_OFF_TAINT}"),
+        false => "is Ready again".to_owned(),
+    };
     if node.readiness == Readiness::Unreadable {
         return "Correct or delete the object that cannot be read; the node is left alone until then.".to_owned();
     }
@@ -459,14 +475,17 @@ pub(super) fn remedy_offline(rollout: &RolloutView<'_>, node: &Node, offline: Of
             );
         }
         (_, _, Offline::NotReady { .. }) if node.pods.is_empty() => {
-            return "It gets a pod by itself when the node is Ready again; others do not wait for it."
-                .to_owned();
+            return format!(
+                "It gets a pod by itself when the node {returns}; others do not wait for it."
+            );
         }
         (_, _, Offline::Terminating { .. }) => {
-            return "It goes on by itself when the node is Ready again; others do not wait for it."
-                .to_owned();
+            return format!(
+                "It goes on by itself when the node {returns}; others do not wait for it."
+            );
         }
-        (Mode::Ota, ..) => "Its owner can upgrade it when it is Ready again".to_owned(),
+        (Mode::Ota, ..) => format!("Its owner can upgrade it when it {returns}"),
+        _ if node.cut_off => format!("It goes on by itself {settle} after the node {returns}"),
         _ => format!("It goes on by itself when the node has been Ready for {settle}"),
     };
     format!(

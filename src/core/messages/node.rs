@@ -13,6 +13,7 @@ use super::reasons::{behind_words, unrevised};
 use super::rollout::{RolloutView, awaits_proof};
 use super::since::verdict_since;
 use super::surging::surging;
+use crate::core::eligibility::CUT_OFF_TAINT;
 use crate::core::eligibility::Obstacle;
 use crate::core::engine::deadline::{is_between_crashes, is_between_pods, stall_of};
 use crate::core::engine::replacement::UpdateMethod;
@@ -228,6 +229,14 @@ pub(super) fn is_offline(
     node: &Node,
     offline: Offline,
 ) -> (Option<String>, String) {
+    let is_down = match node.cut_off {
+        true => format!("is cut off (taint {CUT_OFF_TAINT})"),
+        false => "is NotReady".to_owned(),
+    };
+    let word = match node.cut_off {
+        true => "CutOff",
+        false => "NotReady",
+    };
     let (reason, because) = match offline {
         _ if node.readiness == Readiness::Unreadable => (
             "Unreadable",
@@ -235,25 +244,24 @@ pub(super) fn is_offline(
                 .to_owned(),
         ),
         Offline::NotReady { .. } if node.pods.is_empty() => (
-            "NotReady",
-            "is NotReady and has no pod; gets one of the current revision when it returns"
-                .to_owned(),
+            word,
+            format!("{is_down} and has no pod; gets one of the current revision when it returns"),
         ),
         Offline::NotReady { .. } if rollout.strategy.mode == Mode::Ota => (
-            "NotReady",
-            "is NotReady and outdated; its owner decides when to upgrade (OTA)".to_owned(),
+            word,
+            format!("{is_down} and outdated; its owner decides when to upgrade (OTA)"),
         ),
         Offline::NotReady { .. } if rollout.strategy.pause.is_some() => {
-            ("NotReady", "is NotReady and outdated".to_owned())
+            (word, format!("{is_down} and outdated"))
         }
         Offline::NotReady { .. } => (
-            "NotReady",
-            "is NotReady and outdated; updated after it returns".to_owned(),
+            word,
+            format!("{is_down} and outdated; updated after it returns"),
         ),
         Offline::Terminating { .. } => (
             "Terminating",
             format!(
-                "is NotReady; its pod{} cannot finish terminating before it returns",
+                "{is_down}; its pod{} cannot finish terminating before it returns",
                 pod_name(node)
             ),
         ),
@@ -272,11 +280,11 @@ pub(super) fn is_offline(
             ),
         ),
         Offline::Updated { .. } if is_due(rollout.strategy, rollout.fleet, node) => {
-            ("NotReady", reverted_later(rollout, node))
+            (word, reverted_later(rollout, node))
         }
         Offline::Updated { .. } => (
-            "NotReady",
-            "is NotReady, and has the current revision already".to_owned(),
+            word,
+            format!("{is_down}, and has the current revision already"),
         ),
     };
     (Some(reason.into()), because + &loss_aside(rollout, node))

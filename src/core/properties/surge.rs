@@ -470,6 +470,7 @@ impl World {
             kept_away_by: None,
             had_pod: false,
             losses: None,
+            cut_off: false,
             podless_since: node.pods.is_empty().then(|| self.now()),
         };
         Fleet {

@@ -153,6 +153,7 @@ impl Place {
             kept_away_by: None,
             had_pod: self.had_pod,
             losses: None,
+            cut_off: false,
             podless_since: self.pods.is_empty().then(|| at(self.podless_since)),
             trouble: None,
             has_images: false,

@@ -288,6 +288,7 @@ impl ModelNode {
             kept_away_by: None,
             had_pod: false,
             losses: None,
+            cut_off: false,
             podless_since: self.pod.is_none().then(|| at(self.podless_since)),
             trouble: None,
             has_images: false,

@@ -39,6 +39,7 @@ fn node(name: &str) -> Node {
         kept_away_by: None,
         had_pod: false,
         losses: None,
+        cut_off: false,
         podless_since: None,
         trouble: None,
         has_images: false,

@@ -61,6 +61,7 @@ fn fleet(pod: Pod, readiness: Readiness) -> Fleet {
         kept_away_by: None,
         had_pod: false,
         losses: None,
+        cut_off: false,
         podless_since: None,
         trouble: None,
         has_images: false,

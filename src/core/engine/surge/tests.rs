@@ -173,6 +173,7 @@ fn node(pods: impl IntoIterator<Item = Pod>) -> Node {
         kept_away_by: None,
         had_pod: false,
         losses: None,
+        cut_off: false,
         podless_since: None,
     }
 }
