@@ -136,9 +136,9 @@ pub struct StatusArgs {
         conflicts_with = "wait"
     )]
     pub watch: bool,
-    /// Wait until the rollout is complete, or cannot become so without somebody acting; fit for pipelines, also while no
-    /// controller runs (exit code 12). Waits for the revision that is current when the command starts; exits with code 13 if
-    /// the revision changes, or if the DaemonSet is deleted or recreated
+    /// Wait until the rollout is complete, stalled or paused, its settings are invalid, or the controller is silent. Keeps
+    /// waiting for approvals of waves and for owners of nodes: set --timeout. Waits for the revision that is current when the
+    /// command starts; exits with code 13 if the revision changes, or if the DaemonSet is deleted or recreated
     #[arg(long, env = "YURT_DS_WAIT", hide_env = true)]
     pub wait: bool,
     /// How long to wait in all, as 10m or 90s [default: for ever]

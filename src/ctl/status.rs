@@ -424,7 +424,8 @@ impl StatusScreen<'_> {
         }
         let code = self.code(snapshots);
         let is_partial = snapshots.iter().any(Look::is_reported);
-        if (code == Code::Silent || is_partial) && !self.is_document() {
+        let in_vain = code == Code::Silent || is_partial || waited.is_some();
+        if in_vain && !self.is_document() {
             let _ = screen.print(&print::warnings(&self.rows(snapshots, false)));
         }
         Ok(match code {

@@ -109,7 +109,7 @@ fn stage(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> (Option<
                 instant::between(rollout.now, available_at)
             ),
         ),
-        Progress::Young { available_at } if awaits_proof(rollout, node) => (
+        Progress::Young { available_at } if awaits_proof(rollout, node, available_at) => (
             Some("Proving".into()),
             format!(
                 "has {}{pod}, which is Ready. The revision is still being tested on its first nodes: other nodes are updated \

@@ -7,6 +7,7 @@ use crate::core::action::Action;
 use crate::core::engine::pause::is_paused;
 use crate::core::fleet::{Fleet, Node, Pod};
 use crate::core::id::{NodeName, PodRevision, Revision};
+use crate::core::instant::later;
 use crate::core::plan::{PauseStand, Phase, Plan};
 use crate::core::settings::{Invalid, Strategy};
 use crate::core::verdict::{Guarded, Progress, Verdict};
@@ -163,10 +164,16 @@ impl<'a> RolloutView<'a> {
     }
 }
 
-/// Whether a pod of the current revision is available there, and the rollout waits until it has proved the revision.
-pub(super) fn awaits_proof(rollout: &RolloutView<'_>, node: &Node) -> bool {
+/// Returns true if a pod of the current revision counts as available at that time because it has to prove its revision, not because
+/// of `minReadySeconds`.
+pub(super) fn awaits_proof(rollout: &RolloutView<'_>, node: &Node, counts_at: Timestamp) -> bool {
+    let is_young = |since: Timestamp| later(since, rollout.strategy.min_ready) < counts_at;
     let mut pods = node.pods.iter();
-    pods.any(|pod| pod.revision == PodRevision::Current && rollout.is_available(pod))
+    pods.any(|pod| {
+        pod.revision == PodRevision::Current
+            && !pod.terminating
+            && pod.ready_since.is_some_and(is_young)
+    })
 }
 
 /// Whether its pod is of the current revision.

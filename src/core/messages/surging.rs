@@ -21,7 +21,7 @@ pub(super) fn surging(
     let name = |pod: &Pod| format!(" {}", pod.name);
     let made = made.map(name).next().unwrap_or_default();
     let (reason, because) = match progress {
-        Progress::SurgeYoung { available_at } if awaits_proof(rollout, node) => (
+        Progress::SurgeYoung { available_at } if awaits_proof(rollout, node, available_at) => (
             "SurgeProving",
             format!(
                 "has a new pod{made}, which is Ready, and still runs the old one. The revision is still being tested on its \
