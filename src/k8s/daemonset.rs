@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::bounds;
 use super::condition::Condition;
@@ -328,7 +328,10 @@ impl AdvancedDaemonSet {
             fields: Some(Box::new(fields)),
             ..spec.into()
         };
-        spec.update_strategy.rolling_update = None; // read into the fields
+        // The rest is in the fields. `ctl pause` and `ctl resume` change this one.
+        let rolling_update = spec.update_strategy.rolling_update.take();
+        let paused = rolling_update.and_then(|block| block["paused"].as_bool());
+        spec.update_strategy.rolling_update = paused.map(|paused| json!({ "paused": paused }));
         Self {
             metadata: raw.metadata,
             spec,
@@ -417,8 +420,6 @@ pub struct DaemonSetStatus {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::core::Reading;
     use crate::core::revision::TemplateWriter;

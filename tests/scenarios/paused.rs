@@ -5,6 +5,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::jiff::SignedDuration;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
+use yurt_ds::ctl::Code;
 use yurt_ds::sim::kubelet::FakeNodeSpec;
 
 use crate::support::checks::*;
@@ -12,6 +13,7 @@ use crate::support::objects::*;
 use crate::support::player::Stage;
 use crate::support::story::{Scenario, Step, Story};
 use crate::support::suite::scenarios;
+use crate::support::typed::ctl;
 
 /// A paused rollout of that many nodes, which said so.
 fn paused(nodes: usize) -> Story {
@@ -78,6 +80,26 @@ fn ages_by(story: Story, hours: i64) -> Story {
             patched.map(drop).context("patch the condition")
         });
     story.controller(true)
+}
+
+fn not_paused() -> Check {
+    condition("Paused", "False", "")
+}
+
+/// Types this verb of `ctl`, with its flags, about the DaemonSet.
+async fn typed(stage: Stage, verb: &'static str) -> anyhow::Result<()> {
+    let (text, ended) = ctl(&stage, &format!("{verb} {DAEMON}")).await?;
+    let code = ended.map_err(|trouble| anyhow::anyhow!("{trouble}"))?;
+    anyhow::ensure!(code == Code::Complete, "{code:?}: {text}");
+    Ok(())
+}
+
+/// The same, and it is refused.
+async fn refused(stage: Stage, verb: &'static str) -> anyhow::Result<()> {
+    let (text, ended) = ctl(&stage, &format!("{verb} {DAEMON}")).await?;
+    let code = ended.err().map(|trouble| trouble.code);
+    anyhow::ensure!(code == Some(Code::Refused), "{code:?}: {text}");
+    Ok(())
 }
 
 scenarios! {
@@ -168,5 +190,27 @@ scenarios! {
             .pod_writes(0)
             .unannotate("paused")
             .until(converged())
+    }
+
+    fn s94_given_an_advanced_daemonset_then_ctl_pauses_and_resumes_it(pace) {
+        let paused = || condition("Paused", "True", "paused until");
+        let waits = move |story: Story, pause: &'static str| {
+            story
+                .does(pause, move |stage| typed(stage, pause))
+                .until(paused())
+                .image(NEW)
+                .throughout(untouched(1..=2), pace.pick(60, 5))
+                .does("resume", |stage| typed(stage, "resume"))
+                .until(converged().and(not_paused()))
+        };
+        let advanced = || Story::on(2).with(Daemon::advanced());
+        let unpaused = || Story::on(2).with(Daemon::advanced().rolling("paused", false));
+        let twice = waits(advanced(), "pause")
+            .does("pause", |stage| typed(stage, "pause"))
+            .until(paused())
+            .does("pause for a while", |stage| refused(stage, "pause --for 1h"))
+            .does("resume", |stage| typed(stage, "resume"))
+            .until(not_paused());
+        vec![twice, waits(unpaused(), "pause --for 1h"), waits(unpaused(), "pause")]
     }
 }
