@@ -7,7 +7,7 @@
 mod data;
 pub(in crate::core) mod defaults;
 pub(in crate::core) mod fingerprint;
-mod writer;
+mod rollback;
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::images::TemplateImage;
 
 pub use data::{data_of, template_in};
 pub use fingerprint::TemplateFingerprint;
-pub use writer::TemplateWriter;
+pub use rollback::{RollbackCandidates, RollbackMark, TemplateWriter};
 
 /// A ControllerRevision that this DaemonSet controls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,29 +92,6 @@ pub fn earlier<'a>(revisions: &'a [RevisionFacts], current: &Revision) -> Vec<&'
     let mut found: Vec<&RevisionFacts> = revisions.iter().filter(is_earlier).collect();
     found.sort_by_key(|known| Reverse(known.number));
     found
-}
-
-/// Returns the revisions that a rollback from `current` considers, the nearest first.
-///
-/// If `current` is itself the result of a rollback (`rolled_back`), the next one goes further back, not forward to the revision that
-/// the first one left.
-pub fn rollback_candidates<'a>(
-    revisions: &'a [RevisionFacts],
-    current: &Revision,
-    rolled_back: bool,
-) -> Vec<&'a RevisionFacts> {
-    let mut candidates = earlier(revisions, current);
-    let Some(left) = candidates.first().copied().filter(|_| rolled_back) else {
-        return candidates;
-    };
-    let known = revisions.iter().find(|known| known.hash == *current);
-    let made = known.and_then(|known| known.made);
-    candidates.retain(|known| match left.made > made {
-        true => known.made <= made,
-        // An older revision had been applied again.
-        false => known.number < left.number,
-    });
-    candidates
 }
 
 /// The number of the revision that somebody went back from to `current`; `None`: a new template was the last change.

@@ -14,13 +14,14 @@ mod held;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use json_patch::PatchOperation;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::ListParams;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::held::HeldBack;
 use super::code::Code;
@@ -34,17 +35,17 @@ use super::pause::look_again;
 use super::print::document;
 use super::row::api_version;
 use super::screen::Screen;
-use super::write::{remove, set, write_if_unchanged};
+use super::write::{FIELD_MANAGER, remove, set, write_if_unchanged};
 use crate::cli::Output;
 use crate::cli::ctl::UndoArgs;
 use crate::core::fleet::in_place::Shape;
 use crate::core::foreign::{WORD, one_line};
 use crate::core::messages::behind_remedy;
-use crate::core::names::{REVISION_HASH_LABEL, STALLED};
+use crate::core::names::{REVISION_HASH_LABEL, ROLLED_BACK_FROM, STALLED};
 use crate::core::remedy::advised;
 use crate::core::revision::{
-    RevisionFacts, TemplateFingerprint, TemplateWriter, adopted, current, hash_of,
-    rollback_candidates, template_in,
+    RevisionFacts, RollbackCandidates, RollbackMark, TemplateFingerprint, TemplateWriter, adopted,
+    current, hash_of, template_in,
 };
 use crate::core::settings::approved_waves::APPROVED_WAVES;
 use crate::core::settings::resume::RESUME;
@@ -250,28 +251,25 @@ impl RevisionHistory {
         self.stopped.contains(&kept.facts.hash)
     }
 
-    /// Returns the revisions before `current`, the newest first. After an undo, a second one goes further back, not forward to the
-    /// revision that the first one left.
-    fn earlier(&self, current: &Revision) -> Vec<&KeptRevision> {
+    /// Returns the revisions that a rollback from `current` considers, the nearest first, and true if `current` is itself the result
+    /// of one.
+    fn earlier(&self, current: &Revision) -> (Vec<&KeptRevision>, bool) {
         let facts = facts(&self.revisions);
         let find = |wanted: &RevisionFacts| {
             let mut kept = self.revisions.iter();
             kept.find(|kept| kept.facts.number == wanted.number && kept.facts.hash == wanted.hash)
         };
-        let candidates = rollback_candidates(&facts, current, self.undone_by().is_some());
-        candidates.into_iter().filter_map(find).collect()
-    }
-
-    /// Returns the last writer of the template if that was an undo.
-    fn undone_by(&self) -> Option<TemplateWriter> {
-        TemplateWriter::of_rollback(&self.seen)
+        let mark = RollbackMark::of(&self.seen);
+        let candidates = RollbackCandidates::new(&facts, current, &mark);
+        let revisions = candidates.revisions.into_iter().filter_map(find);
+        (revisions.collect(), candidates.is_rolled_back)
     }
 
     /// Returns the error for a DaemonSet whose template changed between the first look and the write.
     fn overtaken(&self) -> CliError {
         let key = &self.key;
         let what = match TemplateWriter::of(&self.seen) {
-            Some(writer) if writer.is_undo() => {
+            Some(writer) if writer.manager == FIELD_MANAGER => {
                 format!("{key} was already rolled back by {writer}")
             }
             Some(writer) => format!("the template of {key} was changed meanwhile by {writer}"),
@@ -286,7 +284,7 @@ impl RevisionHistory {
     /// Those that come before `chosen` on the way back, and that the guard stopped.
     fn passed_over(&self, chosen: &KeptRevision) -> Vec<RevisionRow> {
         let current = self.current.as_ref();
-        let earlier = current.map(|current| self.earlier(current));
+        let earlier = current.map(|current| self.earlier(current).0);
         let newer = (earlier.into_iter().flatten())
             .take_while(|kept| kept.facts.number != chosen.facts.number);
         newer.map(KeptRevision::which).collect()
@@ -315,16 +313,16 @@ impl RevisionHistory {
                 ),
             )),
             (None, Some(current)) => {
-                if let Some(writer) = self.undone_by().filter(|_| self.is_under_way) {
+                let (earlier, is_rolled_back) = self.earlier(current);
+                if is_rolled_back && self.is_under_way {
                     let text = format!(
-                        "{} was already rolled back to revision {current} by {writer}, and that rollout is under way. \
-                         To go further back, name a revision by --to-revision.{}",
+                        "{} was already rolled back to revision {current}, and that rollout is under way. To go further back, \
+                         name a revision by --to-revision.{}",
                         self.key,
                         self.choices()
                     );
                     return Err(CliError::new(Code::Refused, text));
                 }
-                let earlier = self.earlier(current);
                 let found = earlier.iter().find(|kept| !self.is_stopped(kept));
                 found.copied().ok_or_else(|| {
                     let text = match earlier.is_empty() {
@@ -419,6 +417,7 @@ impl RevisionHistory {
         })?;
         let doing = format!("take back the template of DaemonSet {}", self.key);
         let mut changes = vec![set(&["spec", "template"], template)];
+        changes.extend(self.current.as_ref().map(|left| self.mark(left)));
         if self.resumed_besides(kept).is_some() {
             changes.push(remove(&["metadata", "annotations", RESUME]));
         }
@@ -431,6 +430,20 @@ impl RevisionHistory {
             });
         }
         write_if_unchanged(context, &doing, &self.key, &self.seen, changes).await
+    }
+
+    /// Returns the change that marks the DaemonSet as rolled back from `left`.
+    fn mark(&self, left: &Revision) -> PatchOperation {
+        match self.seen.annotations {
+            Some(_) => set(
+                &["metadata", "annotations", ROLLED_BACK_FROM],
+                left.as_str().into(),
+            ),
+            None => set(
+                &["metadata", "annotations"],
+                json!({ ROLLED_BACK_FROM: left.as_str() }),
+            ),
+        }
     }
 
     /// The revision that the annotation `resume` names, if it is another one than `kept`: should that come again, nobody would

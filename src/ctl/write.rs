@@ -10,10 +10,11 @@ use super::access::CALL_DEADLINE;
 use super::context::Context;
 use super::error::CliError;
 use super::kinds::whole;
-pub(super) use crate::core::names::CTL_FIELD_MANAGER as FIELD_MANAGER;
 use crate::index::SetKey;
 use crate::k8s::client::{Failure, within};
 
+/// Field manager of `yurt-ds ctl`.
+pub(super) const FIELD_MANAGER: &str = "yurt-ds-ctl";
 /// How often a write is tried again that the API server could not place among those of others (409), which it tries several times
 /// itself.
 const ATTEMPTS: usize = 20;

@@ -18,7 +18,7 @@ use crate::core::engine::crowd::may_be_counted;
 use crate::core::fleet::in_place::InPlaceTransitions;
 use crate::core::fleet::position_of;
 use crate::core::instant::later;
-use crate::core::revision::{RevisionFacts, rollback_candidates, undone};
+use crate::core::revision::{RevisionFacts, RollbackCandidates, undone};
 use crate::core::{
     Crowd, Evictions, FailureRecord, Fleet, Node, NodeName, PodRevision, Readiness, Refusals,
     RevisionState, RevisionUnknown, RollbackTargets, Strategy, Targeting,
@@ -191,8 +191,10 @@ fn judge(
         }
         state => state.clone(),
     };
-    let before = target.map(|current| rollback_candidates(revisions, current, set.rolled_back));
-    let before = before.unwrap_or_default().into_iter();
+    let candidates = target
+        .map(|current| RollbackCandidates::new(revisions, current, &set.rollback_mark))
+        .unwrap_or_default();
+    let before = candidates.revisions.into_iter();
     kept.earlier = before
         .map(|known| (known.hash.clone(), known.number))
         .collect();

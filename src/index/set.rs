@@ -31,7 +31,7 @@ use crate::core::names::{
 };
 use crate::core::plan::Stall;
 use crate::core::revision::{
-    RevisionFacts, TemplateFingerprint, TemplateWriter, current, earlier, judge, number_of,
+    RevisionFacts, RollbackMark, TemplateFingerprint, current, earlier, judge, number_of,
 };
 use crate::core::selector::Selector;
 use crate::core::settings::{DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT, read};
@@ -68,8 +68,8 @@ pub struct SetRecord {
     pub reading: Reading,
     /// Its template.
     pub template: TemplateFingerprint,
-    /// Its template was last written by a rollback.
-    pub rolled_back: bool,
+    /// What it tells about its last rollback.
+    pub rollback_mark: RollbackMark,
     /// Our conditions as they stand on it.
     pub conditions: Vec<k8s::Condition>,
     /// The label selector of its pods, as a query.
@@ -194,7 +194,7 @@ impl SetRecord {
             observed: set.status.observed_generation.unwrap_or_default(),
             reading,
             template: set.spec.template,
-            rolled_back: TemplateWriter::of_rollback(meta).is_some(),
+            rollback_mark: RollbackMark::of(meta),
             conditions: set.status.conditions.iter().filter(own).cloned().collect(),
             selector: Selector::from_json(&set.spec.selector)
                 .map(|selector| selector.to_query())
@@ -327,7 +327,7 @@ impl SetRecord {
             && self.observed == newer.observed
             && self.reading == newer.reading
             && self.template == newer.template
-            && self.rolled_back == newer.rolled_back
+            && self.rollback_mark == newer.rollback_mark
             && self.conditions == newer.conditions
             && self.min_ready == newer.min_ready
             && self.template_generation == newer.template_generation;
@@ -343,7 +343,7 @@ impl SetRecord {
         self.observed = newer.observed;
         self.reading = newer.reading;
         self.template = newer.template;
-        self.rolled_back = newer.rolled_back;
+        self.rollback_mark = newer.rollback_mark;
         self.conditions = newer.conditions;
         self.min_ready = newer.min_ready;
         if self.scheduling != newer.scheduling {

@@ -509,9 +509,15 @@ mod tests {
             "spec": { "updateStrategy": { "type": "OnDelete" } },
         });
         let set: DaemonSet = serde_json::from_value(object.clone()).expect("a DaemonSet");
-        assert!(TemplateWriter::of_rollback(&set.metadata).is_some());
+        assert_eq!(
+            TemplateWriter::of(&set.metadata).expect("a writer").manager,
+            "yurt-ds-ctl"
+        );
         let set: AdvancedDaemonSet = serde_json::from_value(object).expect("a DaemonSet");
         let set = DaemonSet::from(set);
-        assert!(TemplateWriter::of_rollback(&set.metadata).is_some());
+        assert_eq!(
+            TemplateWriter::of(&set.metadata).expect("a writer").manager,
+            "yurt-ds-ctl"
+        );
     }
 }

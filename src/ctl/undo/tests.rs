@@ -147,6 +147,30 @@ async fn a_second_undo_does_not_go_back_further_while_the_first_is_under_way() {
     assert!(error.text.contains("that rollout is under way"), "{error}");
 }
 
+/// Every write of `ctl` renews the time of its field manager, which may own a part of the template from an earlier undo.
+#[tokio::test(start_paused = true)]
+async fn a_pause_is_not_taken_for_a_rollback() {
+    let world = CtlWorld::with_nodes(2).await;
+    let template = |image: &str, env: &str| {
+        let container =
+            json!({ "name": "c", "image": image, "env": [{ "name": "A", "value": env }] });
+        json!({ "spec": { "template": { "spec": { "containers": [container] } } } })
+    };
+    for (image, env) in [("web:2", "1"), ("web:3", "2")] {
+        world.patch(template(image, env)).await;
+    }
+    world.text("undo web").await;
+    for image in ["web:4", "web:5"] {
+        world.set_image(image).await;
+    }
+    both_replaced(&world).await;
+    for verb in ["pause", "resume"] {
+        world.text(&format!("{verb} web")).await;
+        let dry = world.json("undo web --dry-run").await;
+        assert_eq!(dry["images"][0]["to"], "web:4", "{dry}");
+    }
+}
+
 /// Right after the first undo the condition Stalled is still about the revision that it left.
 #[tokio::test(start_paused = true)]
 async fn a_stall_of_another_revision_lets_no_second_undo_through() {
