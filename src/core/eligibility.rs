@@ -297,9 +297,11 @@ fn read_affinity(spec: &Value) -> Option<Vec<Term>> {
     )
 }
 
-/// Whether this is the spelling of the Ready condition that keeps new pods away.
+/// Returns true for a spelling of the Ready condition that keeps new pods away. Kubernetes lets every daemon pod tolerate `NoExecute` of
+/// its own two.
 fn is_readiness(taint: &Taint) -> bool {
-    taint.effect == Effect::NoSchedule && READINESS.contains(&&*taint.key)
+    let keeps_away = taint.effect == Effect::NoSchedule || *taint.key == *CUT_OFF_TAINT;
+    keeps_away && READINESS.contains(&&*taint.key)
 }
 
 /// All tolerations, and how many of them the template has itself.

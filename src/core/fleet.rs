@@ -190,7 +190,8 @@ pub struct Pod {
     /// Since when its Ready condition is `True` with the containers that it has: an update in place may leave it `True` all the
     /// while, and then this is when the new ones were seen to run. `None` when it is not `True`.
     pub ready_since: Option<Timestamp>,
-    /// Since when its Ready condition is not `True`; `None` when it is, or was not since the pod was made.
+    /// Start of the present time, or the last one, in which it was not Ready; `None`: since it was made. Being Ready for a moment, shorter
+    /// than it takes to be available, does not end that time.
     pub unready_since: Option<Timestamp>,
     /// When its kubelet accepted it: when `status.startTime` was seen to appear, or that time itself at the first look.
     pub started: Option<Timestamp>,
@@ -324,6 +325,13 @@ impl Pod {
             uid: self.uid.clone(),
             resource_version: self.resource_version.clone(),
         }
+    }
+
+    /// Returns the start of the present or last time without being Ready, at the earliest when it got what it runs.
+    pub fn unready(&self) -> Timestamp {
+        let revised = self.revised();
+        self.unready_since
+            .map_or(revised, |since| since.max(revised))
     }
 
     /// When it got the revision that it has: by its creation, or by an update in place.

@@ -594,7 +594,8 @@ async fn waiting_ends_when_the_last_pod_is_available_or_at_its_timeout() {
     world.set_image("web:2").await;
     let (text, ended) = world.run("status web --wait --timeout 30s").await;
     assert_eq!(ended, Ok(Code::Progressing));
-    assert!(text.ends_with("Not over after 30s.\n"), "{text}");
+    assert!(text.contains("\nNot over after 30s.\n"), "{text}");
+    assert!(text.contains("no controller has reported yet"), "{text}");
     let replacing = async {
         world.replace("n1").await;
         world.replace("n2").await;

@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::pod_problem::{as_before, is_seen, problem, unscheduled};
+use crate::core::engine::failing::PROVED_AFTER;
 use crate::core::fleet::in_place::{
     InPlaceState, InPlaceUpdate, RunningContainer, is_half_written,
 };
@@ -66,7 +67,7 @@ impl PodRecord {
         surge: bool,
         before: Option<&Self>,
         shared: &mut SharedParts,
-        now: Timestamp,
+        (min_ready, now): (Duration, Timestamp),
     ) -> Option<Self> {
         let meta = &pod.metadata;
         let condition = |kind| {
@@ -100,10 +101,12 @@ impl PodRecord {
                 terminating: meta.deletion_timestamp.is_some(),
                 leaving: leaving(before, meta, now).map(Box::new),
                 ready_since,
-                unready_since: match ready {
-                    Some(_) => None,
-                    None => unready_since(before, condition("Ready"), created, now),
-                },
+                unready_since: unready_since(
+                    before,
+                    (ready.is_some(), condition("Ready")),
+                    (created, min_ready),
+                    now,
+                ),
                 started: started(before, pod, created, now),
                 in_place,
                 problem: problem(pod, state.as_ref())
@@ -246,20 +249,24 @@ fn started(
     })
 }
 
-/// Since when a pod that is not Ready is so, dated as [`ready_since`] is; `None`: since it was made.
+/// Returns when the present time without being Ready began, or the last one; `None`: when the pod was made. Dated as [`ready_since`] is.
 fn unready_since(
     before: Option<&PodRecord>,
-    ready: Option<&k8s::Condition>,
-    created: Timestamp,
+    (is_ready, ready): (bool, Option<&k8s::Condition>),
+    (created, min_ready): (Timestamp, Duration),
     now: Timestamp,
 ) -> Option<Timestamp> {
-    match before {
-        Some(before) if before.pod.ready_since.is_some() => Some(now),
-        Some(before) => before.pod.unready_since,
-        None => {
-            let stamped = ready?.last_transition.as_ref()?.0;
-            Some(stamped.max(created).min(now))
-        }
+    let Some(before) = before else {
+        let stamped = ready?.last_transition.as_ref()?.0;
+        return Some(stamped.max(created).min(now));
+    };
+    let was_available = before
+        .pod
+        .ready_since
+        .is_some_and(|since| later(since, min_ready.max(PROVED_AFTER)) <= now);
+    match was_available && !is_ready {
+        true => Some(now),
+        false => before.pod.unready_since,
     }
 }
 

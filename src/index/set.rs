@@ -390,7 +390,8 @@ impl SetRecord {
         // Of an Advanced DaemonSet it depends on the pods beside it.
         let paired = || before.as_ref().is_some_and(|before| before.pod.surge);
         let surge = by_revision || self.is_advanced() && paired();
-        let record = PodRecord::read(pod, surge, before.as_ref(), &mut self.shared, now);
+        let at = (self.min_ready, now);
+        let record = PodRecord::read(pod, surge, before.as_ref(), &mut self.shared, at);
         let Some(mut record) = record else {
             return RequeueDelay::Never;
         };

@@ -142,6 +142,7 @@ pub(super) fn deadline(
 ) -> Option<(Timestamp, Stall)> {
     let no_progress = |since: Timestamp| Some((later(since, PROGRESS_DEADLINE), Stall::NoProgress));
     let revised = || node.pods.iter().map(Pod::revised).max();
+    let unready = || node.pods.iter().map(Pod::unready).max();
     let made = || {
         let made = node.pods.iter().filter(|pod| pod.surge);
         made.map(|pod| pod.created).max()
@@ -173,18 +174,20 @@ pub(super) fn deadline(
         }
         // Ours waits until the other one serves.
         Progress::SurgeLeaving => {
-            let unready = own().map(|own| own.unready_since.unwrap_or(own.revised()));
+            let unready = own().map(Pod::unready);
             no_progress(unready.max(made())?)
         }
-        Progress::SurgeStarting => no_progress(made()?),
-        Progress::Starting | Progress::UpdatingInPlace { .. } | Progress::Surplus => {
-            no_progress(revised()?)
+        Progress::SurgeStarting => {
+            let made = node.pods.iter().filter(|pod| pod.surge);
+            no_progress(made.map(Pod::unready).max()?)
         }
+        Progress::Starting => no_progress(unready()?),
+        Progress::UpdatingInPlace { .. } | Progress::Surplus => no_progress(revised()?),
         Progress::Reverting { since } => no_progress(since),
         // One that is Ready for the first time gets there by time alone; one that was late, or is so again and again, may not.
         Progress::Young { .. } | Progress::SurgeYoung { .. } => {
             let pod = node.pods.iter().max_by_key(|pod| pod.revised())?;
-            let (by, stall) = no_progress(pod.revised())?;
+            let (by, stall) = no_progress(pod.unready())?;
             (pod.ready_since? >= by).then_some((by, stall))
         }
         Progress::Replacing | Progress::Terminating | Progress::OldTerminating => None,

@@ -37,7 +37,7 @@ use crate::core::id::NodeName;
 use crate::core::instant::later;
 use crate::core::settings::{Mode, OnFailure, Strategy};
 use crate::core::verdict::{Guarded, Stopped};
-use charges::{Charges, unready_since};
+use charges::Charges;
 
 /// How many nodes may be charged to a revision before it is stopped.
 pub(super) fn failure_threshold(strategy: &Strategy, targeted: usize, base: usize) -> usize {
@@ -194,7 +194,7 @@ impl Charges {
             let Some(pod) = pod.filter(|pod| pod.ready_since.is_none()) else {
                 continue;
             };
-            let at = later(unready_since(pod), window);
+            let at = later(pod.unready(), window);
             if at <= now {
                 broken.insert(node.name.clone());
             } else {

@@ -93,6 +93,9 @@ fn stage(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> (Option<
         Progress::Starting => {
             let reason = trouble_word(node).unwrap_or_else(|| "Starting".into());
             let because = match trouble_words(node) {
+                words if words.is_empty() && was_ready(node) => {
+                    format!("has pod{}, which is not Ready any more", pod_name(node))
+                }
                 words if words.is_empty() => {
                     format!("has {}{pod}, which is not Ready yet", its_pod(node))
                 }
@@ -222,6 +225,12 @@ pub(super) fn hook_pending(
         "PreparingDelete"
     };
     (Some(overdue.into()), because)
+}
+
+/// Returns true if the pod of a node had been Ready before it turned NotReady.
+fn was_ready(node: &Node) -> bool {
+    let newest = node.pods.iter().max_by_key(|pod| pod.revised());
+    newest.is_some_and(|pod| pod.unready() > instant::later(pod.revised(), PROOF))
 }
 
 pub(super) fn is_offline(

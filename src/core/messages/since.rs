@@ -26,9 +26,10 @@ pub(super) fn verdict_since(
             let leaving = node.pods.iter().filter_map(|pod| pod.leaving.as_deref());
             leaving.map(Leaving::asked_at).max()
         }
-        Verdict::InProgress(Progress::Starting | Progress::Surplus | Progress::SurgeStarting) => {
-            Some(newest?.revised())
+        Verdict::InProgress(Progress::Starting | Progress::SurgeStarting) => {
+            Some(newest?.unready())
         }
+        Verdict::InProgress(Progress::Surplus) => Some(newest?.revised()),
         Verdict::InProgress(
             Progress::Young { .. } | Progress::SurgeYoung { .. } | Progress::SurgeTakingOver,
         ) => newest?.ready_since,

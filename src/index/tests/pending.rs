@@ -423,7 +423,13 @@ fn record(
 ) -> PodRecord {
     let mut pod = pods[usize::from(state.is_done)].clone();
     pod.metadata.resource_version = Some(state.version.to_string());
-    let read = PodRecord::read(&pod, false, before, &mut SharedParts::default(), now);
+    let read = PodRecord::read(
+        &pod,
+        false,
+        before,
+        &mut SharedParts::default(),
+        (std::time::Duration::ZERO, now),
+    );
     read.expect("a pod")
 }
 

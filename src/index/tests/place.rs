@@ -258,6 +258,29 @@ fn what_an_update_in_place_brought_counts_from_its_start_though_the_pod_stayed_r
     assert_eq!(first_seen(99_999), Some(at(300)));
 }
 
+#[test]
+fn a_moment_of_being_ready_does_not_end_the_time_without() {
+    let unready = |since: i64| {
+        let mut pod = pod("n1", "aaa").ready(since);
+        pod.0["status"]["conditions"][0]["status"] = json!("False");
+        pod
+    };
+    let unready_since = |index: &mut Index| fleet(index).nodes[0].pods[0].unready_since;
+    let mut index = index_in_place();
+    feed(&mut index, &pod("n1", "aaa").ready(210).version("2"), 210);
+    let before = unready_since(&mut index);
+    feed(&mut index, &unready(220).version("3"), 220);
+    assert_eq!(unready_since(&mut index), before);
+    feed(&mut index, &pod("n1", "aaa").ready(230).version("4"), 230);
+    assert_eq!(unready_since(&mut index), before);
+    feed(&mut index, &unready(290).version("5"), 290);
+    assert_eq!(unready_since(&mut index), Some(at(290)));
+    // Seen for the first time: as its condition says.
+    index.set_mut(&key()).unwrap().delete_pod("uid-n1");
+    feed(&mut index, &unready(290).version("6"), 400);
+    assert_eq!(unready_since(&mut index), Some(at(290)));
+}
+
 /// Found on a real cluster: after `undo` the good revision was charged with nodes that were lost before it.
 #[test]
 fn a_pod_that_was_taken_back_was_not_made_for_the_template_that_names_its_revision_again() {

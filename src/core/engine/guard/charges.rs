@@ -169,7 +169,12 @@ impl FailureTracker<'_> {
         } else {
             judged_at
         };
-        self.leave_open(if is_network { open_until } else { held_until });
+        let is_again = first < since;
+        self.leave_open(if is_network && !is_again {
+            open_until
+        } else {
+            held_until
+        });
         if open_until > self.now {
             self.look_again(open_until);
         }
@@ -228,7 +233,7 @@ impl FailureTracker<'_> {
         let comes_again = at.is_some_and(|(made, adopted)| adopted <= later(made, self.window));
         for (class, node) in classes.iter_mut().zip(&self.fleet.nodes) {
             if self.record.failed.contains(&node.name) && goes_on_ending(node, class) {
-                let since = new_pod(node).map(unready_since).or(node.podless_since);
+                let since = new_pod(node).map(Pod::unready).or(node.podless_since);
                 if let Some(since) = since {
                     fail(class, (since, Cause::Crashing));
                 }
@@ -248,7 +253,7 @@ impl FailureTracker<'_> {
             let Some(pod) = new_pod(node).filter(is_own) else {
                 continue;
             };
-            let since = unready_since(pod);
+            let since = pod.unready();
             let cause = match Failing::of(pod) {
                 None => continue,
                 _ if !self.record.failed.contains(&node.name)
@@ -373,13 +378,6 @@ fn fail(class: &mut Class, (since, cause): (Timestamp, Cause)) {
 fn new_pod(node: &Node) -> Option<&Pod> {
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
     alive.find(|pod| pod.revision == PodRevision::Current)
-}
-
-/// Since when a pod that is not Ready is so: since it was made (or updated in place), unless it was Ready in between.
-pub(super) fn unready_since(pod: &Pod) -> Timestamp {
-    let revised = pod.revised();
-    pod.unready_since
-        .map_or(revised, |since| since.max(revised))
 }
 
 /// Since when a node and its pod of the current revision are both well; an update in place may have left it Ready.

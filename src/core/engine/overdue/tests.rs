@@ -88,6 +88,21 @@ fn who_is_held_up_is_named_while_others_move() {
     assert_eq!(plan.next_wake, Some(at(1995 + 600)));
 }
 
+/// The time limit begins when the pod turned NotReady, not when it was made.
+#[test]
+fn an_old_pod_that_turns_unready_has_ten_minutes() {
+    let unready = Pod {
+        unready_since: Some(at(5000)),
+        ..current(2).made(1000).broken()
+    };
+    let nodes = || vec![node("a", unready.clone()), node("b", old(1))];
+    let plan = |now| plan(nodes(), 0, now);
+    assert_eq!(plan(5001).phase, Phase::Progressing);
+    assert_eq!(plan(5001).next_wake, Some(at(5600)));
+    assert_eq!(plan(5599).phase, Phase::Progressing);
+    assert_eq!(plan(5600).phase, STALLED);
+}
+
 #[test]
 fn a_node_that_returned_has_a_minute_to_end_what_should_have_ended_long_ago() {
     let back = Node {
