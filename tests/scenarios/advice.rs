@@ -14,6 +14,7 @@ use super::guard::{crashing, guarded, is_stopped};
 use super::surge::HUNG;
 use crate::support::checks::*;
 use crate::support::objects::*;
+use crate::support::picture::uid;
 use crate::support::player::{Stage, from};
 use crate::support::story::{Scenario, Step, Story, Writes, secs};
 use crate::support::suite::scenarios;
@@ -157,22 +158,25 @@ fn missing() -> Behaviour {
     }
 }
 
-/// Binds another pod to node 1, which takes the port of the pod there. Fake kubelets run both.
-async fn take_the_port(stage: Stage) -> anyhow::Result<()> {
+/// More than half of the 32 processors of a fake node, so that only one of two pods finds room.
+fn most_of_a_node() -> Value {
+    json!({ "requests": { "cpu": "20" } })
+}
+
+/// Another workload takes most of node 1.
+async fn take_the_room(stage: Stage) -> anyhow::Result<()> {
     let pod = json!({
         "metadata": { "name": "neighbour", "labels": { "app": "neighbour" } },
         "spec": {
             "nodeName": stage.node(1),
-            "containers": [{
-                "name": "web",
-                "image": OLD,
-                "ports": [{ "containerPort": 80, "hostPort": 80 }],
-            }],
+            "containers": [{ "name": "web", "image": OLD, "resources": most_of_a_node() }],
         },
     });
     let pods: Api<Pod> = stage.api();
     let made = pods.create(&PostParams::default(), &from(pod)?).await;
-    made.map(drop).context("make the neighbour")
+    let made = made.context("make the neighbour")?;
+    stage.excuse(&uid(&made.metadata)).await;
+    Ok(())
 }
 
 /// The template has the image that everything started with.
@@ -183,8 +187,7 @@ async fn runs_the_first_image(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn free_the_port(stage: Stage) -> anyhow::Result<()> {
-    stage.excuse("neighbour").await;
+async fn free_the_room(stage: Stage) -> anyhow::Result<()> {
     let pods: Api<Pod> = stage.api();
     let deleted = pods.delete("neighbour", &DeleteParams::default()).await;
     deleted.map(drop).context("delete the neighbour")
@@ -313,15 +316,14 @@ scenarios! {
     }
 
     fn ad09_given_a_workload_that_took_the_room_then_deleting_it_ends_it(_pace) {
-        let ports = json!([{ "containerPort": 80, "hostPort": 80 }]);
+        let asks = json!({ "name": "nginx", "image": NEW, "resources": most_of_a_node() });
         let story = Story::on(3)
-            .with(Daemon::new().ports(ports))
-            .does("take the port", take_the_port)
+            .does("take the room", take_the_room)
             // The scheduler knows it.
             .wait(5)
-            .image(NEW)
+            .patch(json!({ "spec": { "template": { "spec": { "containers": [asks] } } } }))
             .until_within(stalled(), 1200)
-            .does("free the port", free_the_port)
+            .does("free the room", free_the_room)
             .until(over());
         Scenario::from(story).only_real("nothing is short on the embedded cluster, whose nodes have room for all")
     }
