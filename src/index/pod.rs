@@ -249,7 +249,8 @@ fn started(
     })
 }
 
-/// Returns when the present time without being Ready began, or the last one; `None`: when the pod was made. Dated as [`ready_since`] is.
+/// Returns when the present time without being Ready began, or the last one; `None`: it is the first since the pod was made. Dated as
+/// [`ready_since`] is.
 fn unready_since(
     before: Option<&PodRecord>,
     (is_ready, ready): (bool, Option<&k8s::Condition>),
@@ -260,14 +261,16 @@ fn unready_since(
         let stamped = ready?.last_transition.as_ref()?.0;
         return Some(stamped.max(created).min(now));
     };
-    let was_available = before
-        .pod
-        .ready_since
-        .is_some_and(|since| later(since, min_ready.max(PROVED_AFTER)) <= now);
-    match was_available && !is_ready {
-        true => Some(now),
-        false => before.pod.unready_since,
-    }
+    let known = before.pod.unready_since;
+    let Some(since) = before.pod.ready_since.filter(|_| !is_ready) else {
+        return known;
+    };
+    let was_available = later(since, min_ready.max(PROVED_AFTER)) <= now;
+    Some(if was_available {
+        now
+    } else {
+        known.unwrap_or(created)
+    })
 }
 
 /// What it says about its way out.

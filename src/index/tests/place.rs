@@ -267,12 +267,15 @@ fn a_moment_of_being_ready_does_not_end_the_time_without() {
     };
     let unready_since = |index: &mut Index| fleet(index).nodes[0].pods[0].unready_since;
     let mut index = index_in_place();
+    index.set_mut(&key()).unwrap().delete_pod("uid-n1");
+    feed(&mut index, &pod("n1", "aaa"), 205);
+    assert_eq!(unready_since(&mut index), None);
     feed(&mut index, &pod("n1", "aaa").ready(210).version("2"), 210);
-    let before = unready_since(&mut index);
+    let made = fleet(&mut index).nodes[0].pods[0].created;
     feed(&mut index, &unready(220).version("3"), 220);
-    assert_eq!(unready_since(&mut index), before);
+    assert_eq!(unready_since(&mut index), Some(made));
     feed(&mut index, &pod("n1", "aaa").ready(230).version("4"), 230);
-    assert_eq!(unready_since(&mut index), before);
+    assert_eq!(unready_since(&mut index), Some(made));
     feed(&mut index, &unready(290).version("5"), 290);
     assert_eq!(unready_since(&mut index), Some(at(290)));
     // Seen for the first time: as its condition says.
