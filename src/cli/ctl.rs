@@ -136,8 +136,8 @@ pub struct StatusArgs {
         conflicts_with = "wait"
     )]
     pub watch: bool,
-    /// Wait until the rollout is complete, stalled or paused, its settings are invalid, or the controller is silent. Keeps
-    /// waiting for approvals of waves and for owners of nodes: set --timeout. Waits for the revision that is current when the
+    /// Wait until the rollout is complete, stalled or paused, or its settings are invalid, or the controller stops responding.
+    /// Pending approvals of waves and owners of nodes do not end the wait; --timeout limits it. Waits for the revision that is current when the
     /// command starts; exits with code 13 if the revision changes, or if the DaemonSet is deleted or recreated
     #[arg(long, env = "YURT_DS_WAIT", hide_env = true)]
     pub wait: bool,

@@ -190,8 +190,8 @@ pub struct Pod {
     /// Since when its Ready condition is `True` with the containers that it has: an update in place may leave it `True` all the
     /// while, and then this is when the new ones were seen to run. `None` when it is not `True`.
     pub ready_since: Option<Timestamp>,
-    /// Start of the present time, or the last one, in which it was not Ready. Being Ready for a moment, shorter than it takes to be
-    /// available, does not end that time. `None`: it has not been Ready yet, or never stopped being so.
+    /// Start of the current not-Ready period, or else the latest one. Ready periods that are too short to count as available don't end it.
+    /// `None`: the pod has never been Ready, or has been Ready ever since.
     pub unready_since: Option<Timestamp>,
     /// When its kubelet accepted it: when `status.startTime` was seen to appear, or that time itself at the first look.
     pub started: Option<Timestamp>,

@@ -139,6 +139,6 @@ pub const PRE_PULL_RBAC: &str = "manifests/components/pre-pull";
 /// Manifests with the rights that Advanced DaemonSets add.
 pub const ADVANCED_RBAC: &str = "manifests/components/advanced";
 
-/// Annotation of a DaemonSet: hash of the revision that the last `ctl undo` left. It counts while that revision has the next lower
-/// number than the current one.
+/// Annotation of a DaemonSet: hash of the revision that the last `ctl undo` left. It is ignored unless that revision comes
+/// directly before the current one, by number.
 pub const ROLLED_BACK_FROM: &str = "apps.openyurt.io/rolled-back-from";

@@ -52,14 +52,6 @@ impl NodeRecord {
             .conditions
             .iter()
             .find(|condition| condition.kind == "Ready");
-        let mut taints = node.spec.taints.iter();
-        let is_cut_off = taints.any(|taint| taint.key == CUT_OFF_TAINT);
-        // The condition does not tell since when it is cut off.
-        let ready = ready.filter(|_| !is_cut_off);
-        let stamped = ready
-            .and_then(|condition| condition.last_transition.as_ref())
-            .map(|time| time.0);
-        let is_ready = ready.is_some_and(|condition| condition.status == "True");
         let taints = node.spec.taints.iter().filter_map(|taint| {
             let effect = Effect::from_word(&taint.effect)?;
             Some(Taint {
@@ -68,7 +60,13 @@ impl NodeRecord {
                 effect,
             })
         });
-        let taints = taints.collect();
+        let taints: Vec<Taint> = taints.collect();
+        // The condition does not tell since when it is cut off.
+        let ready = ready.filter(|_| !is_cut_off(&taints));
+        let stamped = ready
+            .and_then(|condition| condition.last_transition.as_ref())
+            .map(|time| time.0);
+        let is_ready = ready.is_some_and(|condition| condition.status == "True");
         let labels = node.metadata.labels.iter().flatten();
         let annotations = node.metadata.annotations.as_ref();
         let annotation = |key| annotations.and_then(|annotations| annotations.get(key));
@@ -109,9 +107,9 @@ impl NodeRecord {
         }
     }
 
-    /// Whether OpenYurt marks it as cut off.
+    /// Returns true if it has OpenYurt's taint for nodes that are cut off.
     pub(super) fn is_cut_off(&self) -> bool {
-        self.taints.iter().any(|taint| *taint.key == *CUT_OFF_TAINT)
+        is_cut_off(&self.taints)
     }
 
     /// Its labels.
@@ -173,6 +171,10 @@ fn readiness(
             since: stamped.map(|at| at.min(now)),
         },
     }
+}
+
+fn is_cut_off(taints: &[Taint]) -> bool {
+    taints.iter().any(|taint| *taint.key == *CUT_OFF_TAINT)
 }
 
 /// Losses of one node that are remembered. With [`SPACING`] between them they tell of the last half minute, however often it flaps.

@@ -68,7 +68,7 @@ pub struct SetRecord {
     pub reading: Reading,
     /// Its template.
     pub template: TemplateFingerprint,
-    /// What it tells about its last rollback.
+    /// Marks of its last rollback.
     pub rollback_mark: RollbackMark,
     /// Our conditions as they stand on it.
     pub conditions: Vec<k8s::Condition>,

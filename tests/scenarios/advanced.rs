@@ -50,14 +50,6 @@ fn in_place(max_unavailable: usize) -> Daemon {
         .rolling("maxUnavailable", max_unavailable)
 }
 
-/// Pods of this image never become Ready.
-fn never_ready() -> Behaviour {
-    Behaviour {
-        never_ready: true,
-        ..Behaviour::default()
-    }
-}
-
 fn pool(name: &str) -> Value {
     json!({ "metadata": { "labels": { "pool": name } } })
 }

@@ -5,9 +5,8 @@
 use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
-use yurt_ds::ctl::Code;
 use yurt_ds::sim::kubelet::Behaviour;
 
 use super::guard::{crashing, guarded, is_stopped};
@@ -18,7 +17,7 @@ use crate::support::picture::uid;
 use crate::support::player::{Stage, from};
 use crate::support::story::{Scenario, Step, Story, Writes, secs};
 use crate::support::suite::scenarios;
-use crate::support::typed::ctl;
+use crate::support::typed::{completes, ctl};
 
 /// Words with which the text around a command goes on.
 const ENDS: [&str; 6] = ["; ", ". ", ", ", " (", ")", "\n"];
@@ -57,9 +56,7 @@ async fn obey(stage: Stage, node: usize, words: &'static str) -> anyhow::Result<
     if let Some(line) = command.strip_prefix("yurt-ds ctl ") {
         let is_undo = line.starts_with("undo ");
         let json = if is_undo { " -o json" } else { "" };
-        let (text, ended) = ctl(&stage, &format!("{line}{json}")).await?;
-        let code = ended.map_err(|trouble| anyhow::anyhow!("{command}: {trouble}"))?;
-        ensure!(code == Code::Complete, "{command}: {code:?}: {text}");
+        let text = completes(&stage, &format!("{line}{json}")).await?;
         if is_undo {
             let answer: Value = serde_json::from_str(&text)?;
             let to = answer["to"]["hash"].as_str().context(text)?;
@@ -68,8 +65,6 @@ async fn obey(stage: Stage, node: usize, words: &'static str) -> anyhow::Result<
         return Ok(());
     }
     let words: Vec<&str> = command.split(' ').collect();
-    let pods: Api<Pod> = stage.api();
-    let immediately = DeleteParams::default().grace_period(0);
     match words.as_slice() {
         ["kubectl", "taint", "node", name, taint] => {
             let nodes: Api<Node> = Api::all(stage.world.client.clone());
@@ -84,39 +79,15 @@ async fn obey(stage: Stage, node: usize, words: &'static str) -> anyhow::Result<
                 .patch_node(node, &json!({ "spec": { "taints": taints } }))
                 .await
         }
-        ["kubectl", "-n", _, "delete", "pod", pod] => {
+        ["kubectl", "-n", _, "delete", "pod", pod, options @ ..] => {
+            let parameters = match options {
+                [] => DeleteParams::default(),
+                ["--grace-period=0", "--force"] => DeleteParams::default().grace_period(0),
+                _ => bail!("unknown options: {command}"),
+            };
             stage.excuse(&stage.node(node)).await;
-            Ok(pods.delete(pod, &DeleteParams::default()).await.map(drop)?)
-        }
-        [
-            "kubectl",
-            "-n",
-            _,
-            "delete",
-            "pod",
-            pod,
-            "--grace-period=0",
-            "--force",
-        ] => {
-            stage.excuse(&stage.node(node)).await;
-            Ok(pods.delete(pod, &immediately).await.map(drop)?)
-        }
-        [
-            "kubectl",
-            "-n",
-            _,
-            "patch",
-            "pod",
-            pod,
-            "--type=merge",
-            "-p",
-            patch,
-        ] => {
-            let patch: Value = serde_json::from_str(patch.trim_matches('\''))?;
-            let patched = pods
-                .patch(pod, &PatchParams::default(), &Patch::Merge(patch))
-                .await;
-            Ok(patched.map(drop)?)
+            let pods: Api<Pod> = stage.api();
+            Ok(pods.delete(pod, &parameters).await.map(drop)?)
         }
         _ => bail!("the story does not know how to type {command:?}"),
     }
@@ -148,14 +119,6 @@ fn over() -> Check {
 
 fn not_stalled() -> Check {
     condition("Stalled", "False", "")
-}
-
-/// An image that no registry has.
-fn missing() -> Behaviour {
-    Behaviour {
-        image_error: true,
-        ..Behaviour::default()
-    }
 }
 
 /// More than half of the 32 processors of a fake node, so that only one of two pods finds room.
@@ -195,19 +158,19 @@ async fn free_the_room(stage: Stage) -> anyhow::Result<()> {
 
 scenarios! {
     fn ad01_given_an_image_that_no_registry_has_then_undo_ends_it(_pace) {
-        let native = Story::on(3).behave(NEW, missing()).image(NEW).until(stalled()).obeys(1, "undo").until(over());
+        let native = Story::on(3).behave(NEW, missing_image()).image(NEW).until(stalled()).obeys(1, "undo").until(over());
         let surge = Story::on(3)
             .with(Daemon::new().annotate("max-surge", "1").max_unavailable("0"))
             .writing(Writes::Surges)
             .allowed(0)
-            .behave(NEW, missing())
+            .behave(NEW, missing_image())
             .image(NEW)
             .until(stalled())
             .obeys(1, "undo")
             .until(over());
         let advanced = Story::on(3)
             .with(Daemon::advanced())
-            .behave(NEW, missing())
+            .behave(NEW, missing_image())
             .image(NEW)
             .until(stalled())
             .obeys(3, "undo")
@@ -229,7 +192,7 @@ scenarios! {
 
     fn ad03_given_a_pause_over_a_stall_then_undo_and_resume_end_it(_pace) {
         Story::on(3)
-            .behave(NEW, missing())
+            .behave(NEW, missing_image())
             .image(NEW)
             .until(stalled())
             .annotate("paused", "true")
@@ -265,9 +228,8 @@ scenarios! {
     }
 
     fn ad06_given_pods_that_never_become_ready_then_undo_ends_it(_pace) {
-        let never = Behaviour { never_ready: true, ..Behaviour::default() };
         let story = Story::on(3)
-            .behave(NEW, never)
+            .behave(NEW, never_ready())
             .image(NEW).until_within(stalled(), 1200).obeys(1, "undo").until(over());
         Scenario::from(story).only_embedded("it takes ten minutes")
     }
@@ -306,7 +268,7 @@ scenarios! {
         let story = Story::on(3)
             .with(Daemon::new().annotate("image-predownload-parallelism", "3").annotate("predownload", "required"))
             .writing(Writes::Conditions)
-            .behave(NEW, missing())
+            .behave(NEW, missing_image())
             .image(NEW)
             .until_within(stalled(), 1200)
             .expect(untouched(1..=3))
@@ -332,10 +294,10 @@ scenarios! {
         Story::on(3)
             .image(NEWER)
             .until(over())
-            .behave(NEW, missing())
+            .behave(NEW, missing_image())
             .image(NEW)
             .until(stalled())
-            .behave(NEWER, missing())
+            .behave(NEWER, missing_image())
             .obeys(1, "undo")
             .until(not_stalled())
             .until(stalled())
@@ -345,12 +307,11 @@ scenarios! {
     }
 
     fn ad11_given_pods_that_all_nodes_evict_then_the_guard_says_so_and_undo_ends_it(pace) {
-        let evicted = Behaviour { evicted: true, ..Behaviour::default() };
         let words = || is_stopped().and(condition("Stalled", "True", "(Evicted: The node was low on resource"));
         Story::on(6)
             .with(guarded(3, 1))
             .allowed(3)
-            .behave(NEW, evicted)
+            .behave(NEW, evicted())
             .image(NEW)
             .until(words())
             .throughout(words(), pace.pick(600, 20))

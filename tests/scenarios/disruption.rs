@@ -7,7 +7,6 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use yurt_ds::k8s::client::Role;
 use yurt_ds::sim::cluster::faults::{Fault, RequestInfo};
-use yurt_ds::sim::kubelet::Behaviour;
 
 use crate::support::checks::*;
 use crate::support::objects::*;
@@ -100,14 +99,6 @@ impl Budget for Story {
 /// The rollout waits for the budget, and says so.
 fn blocked() -> Check {
     condition("RolloutComplete", "False", BLOCKED)
-}
-
-/// Pods of this image never become Ready.
-fn never_ready() -> Behaviour {
-    Behaviour {
-        never_ready: true,
-        ..Behaviour::default()
-    }
 }
 
 scenarios! {

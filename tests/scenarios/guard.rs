@@ -5,7 +5,6 @@ use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
-use yurt_ds::ctl::Code;
 use yurt_ds::sim::kubelet::Behaviour;
 
 use crate::support::checks::*;
@@ -13,17 +12,13 @@ use crate::support::objects::*;
 use crate::support::player::Stage;
 use crate::support::story::{Pace, Scenario, Step, Story, secs};
 use crate::support::suite::scenarios;
-use crate::support::typed::ctl;
+use crate::support::typed::{completes, is_refused};
 
 /// The kubelet of node 2 evicts each pod of the new image for a while: one Stalled condition and Event that stay and name it.
 pub(crate) fn evicting(story: Story, pace: Pace) -> Story {
     const SAYS: &str = "-0002 (Evicted: The node was low on resource: ephemeral-storage)";
-    let evicted = Behaviour {
-        evicted: true,
-        ..Behaviour::default()
-    };
     story
-        .behave_on(2, NEW, evicted)
+        .behave_on(2, NEW, evicted())
         .image(NEW)
         .until(condition("Stalled", "True", SAYS))
         .throughout(condition("Stalled", "True", SAYS), pace.pick(1800, 70))
@@ -93,19 +88,14 @@ async fn undo(stage: Stage) -> anyhow::Result<()> {
 }
 
 async fn undo_from(stage: Stage, image: &str) -> anyhow::Result<()> {
-    let (text, ended) = ctl(&stage, &format!("undo {DAEMON}")).await?;
-    let ended = ended.map_err(|trouble| anyhow::anyhow!("{trouble}"))?;
-    anyhow::ensure!(ended == Code::Complete, "{ended:?}: {text}");
+    let text = completes(&stage, &format!("undo {DAEMON}")).await?;
     anyhow::ensure!(text.contains(&format!(": {image} -> {OLD}\n")), "{text}");
     Ok(())
 }
 
 /// There is nothing left to go back to.
 async fn undo_nothing(stage: Stage) -> anyhow::Result<()> {
-    let (text, ended) = ctl(&stage, &format!("undo {DAEMON}")).await?;
-    let refused = ended.err().map(|trouble| trouble.code);
-    anyhow::ensure!(refused == Some(Code::Refused), "{refused:?}: {text}");
-    Ok(())
+    is_refused(&stage, &format!("undo {DAEMON}")).await
 }
 
 /// Somebody gives the pod of node 1 the label of the oldest revision.
@@ -238,7 +228,7 @@ scenarios! {
     }
 
     fn w02_given_an_image_that_cannot_be_pulled_then_the_same(pace) {
-        let missing = Behaviour { image_error: true, ..Behaviour::default() };
+        let missing = missing_image();
         Story::on(5)
             .with(guarded(2, 1))
             .allowed(2)

@@ -218,7 +218,7 @@ scenarios! {
     }
 
     fn stay_given_a_bad_image_then_the_next_revision_mends_the_same_pod(pace) {
-        let missing = Behaviour { image_error: true, ..Behaviour::default() };
+        let missing = missing_image();
         let crashing = Behaviour { crash_after: Some(secs(1)), ..ready_after(5) };
         let mended = |bad: Behaviour| {
             Story::on(3)

@@ -3,7 +3,6 @@
 use k8s_openapi::jiff::tz::TimeZone;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use yurt_ds::sim::kubelet::Behaviour;
 
 use super::guard::{crashing, guarded, is_free};
 use crate::support::checks::*;
@@ -117,7 +116,7 @@ scenarios! {
     }
 
     fn s96_given_a_node_that_is_not_selected_and_whose_pod_is_broken_then_it_keeps_that_pod(pace) {
-        let broken = Behaviour { never_ready: true, ..Behaviour::default() };
+        let broken = never_ready();
         // The broken one is no part of the rollout, and takes no slot.
         Story::on(3)
             .allowed(2)

@@ -11,14 +11,6 @@ use crate::support::objects::*;
 use crate::support::story::{SEEN, Step, Story, Writes, secs};
 use crate::support::suite::scenarios;
 
-/// Pods of this image never become Ready.
-fn never_ready() -> Behaviour {
-    Behaviour {
-        never_ready: true,
-        ..Behaviour::default()
-    }
-}
-
 /// Five nodes, of which so many may be down.
 fn five(max_unavailable: usize) -> Story {
     Story::on(5)

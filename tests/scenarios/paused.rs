@@ -5,7 +5,6 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::jiff::SignedDuration;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use yurt_ds::ctl::Code;
 use yurt_ds::sim::kubelet::FakeNodeSpec;
 
 use crate::support::checks::*;
@@ -13,7 +12,7 @@ use crate::support::objects::*;
 use crate::support::player::Stage;
 use crate::support::story::{Scenario, Step, Story};
 use crate::support::suite::scenarios;
-use crate::support::typed::ctl;
+use crate::support::typed::{completes, is_refused};
 
 /// A paused rollout of that many nodes, which said so.
 fn paused(nodes: usize) -> Story {
@@ -88,18 +87,14 @@ fn not_paused() -> Check {
 
 /// Types this verb of `ctl`, with its flags, about the DaemonSet.
 async fn typed(stage: Stage, verb: &'static str) -> anyhow::Result<()> {
-    let (text, ended) = ctl(&stage, &format!("{verb} {DAEMON}")).await?;
-    let code = ended.map_err(|trouble| anyhow::anyhow!("{trouble}"))?;
-    anyhow::ensure!(code == Code::Complete, "{code:?}: {text}");
-    Ok(())
+    completes(&stage, &format!("{verb} {DAEMON}"))
+        .await
+        .map(drop)
 }
 
 /// The same, and it is refused.
 async fn refused(stage: Stage, verb: &'static str) -> anyhow::Result<()> {
-    let (text, ended) = ctl(&stage, &format!("{verb} {DAEMON}")).await?;
-    let code = ended.err().map(|trouble| trouble.code);
-    anyhow::ensure!(code == Some(Code::Refused), "{code:?}: {text}");
-    Ok(())
+    is_refused(&stage, &format!("{verb} {DAEMON}")).await
 }
 
 scenarios! {

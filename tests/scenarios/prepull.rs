@@ -19,14 +19,6 @@ use crate::support::said::*;
 use crate::support::story::{Pace, Scenario, Story};
 use crate::support::suite::scenarios;
 
-/// An image that nobody has.
-fn missing() -> Behaviour {
-    Behaviour {
-        image_error: true,
-        ..Behaviour::default()
-    }
-}
-
 /// The first node's owner asks for the images, which take so long to come.
 fn pulling(seconds: u64) -> Story {
     seen()
@@ -205,7 +197,7 @@ scenarios! {
 
     fn s80_image_does_not_exist_then_false_well_before_ten_minutes_and_the_next_call_retries_at_once(_pace) {
         seen()
-            .behave(NEW, missing())
+            .behave(NEW, missing_image())
             .post(1, "imagepull", requested())
             .until_within(image_ready([1], "False", "PullImageFail"), 120)
             .until(jobs(0, 1))
@@ -327,7 +319,7 @@ scenarios! {
         };
         let good = told(pulling(pull), "PullImageSuccess", "True");
         let bad = seen()
-            .behave(NEW, missing())
+            .behave(NEW, missing_image())
             .post(1, "imagepull", requested())
             .until(image_ready([1], "False", "WaitPullImage").and(jobs(1, 1)));
         let bad = told(bad, "PullImageFail", "False");

@@ -379,7 +379,7 @@ scenarios! {
         let late = || condition("Stalled", "True", "does not become available");
         let words = || late().and(condition("Stalled", "True", ": Unhealthy: Readiness probe failed: HTTP probe failed with statuscode: 500 (says its kubelet)"));
         let story = Story::on(3)
-            .behave(NEW, Behaviour { never_ready: true, ..Behaviour::default() })
+            .behave(NEW, never_ready())
             .image(NEW)
             .until(deletions(1).and(made_anew([1])))
             .wait(560)

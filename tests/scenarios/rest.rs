@@ -306,7 +306,7 @@ scenarios! {
                 .post(1, "upgrade", started())
                 .until(replaced([1])),
             seen()
-                .behave(NEW, Behaviour { image_error: true, ..Behaviour::default() })
+                .behave(NEW, missing_image())
                 .post(1, "imagepull", requested())
                 .shows(1, image_shown("False", "PullImageFail"))
                 .post(1, "upgrade", image_not_ready("PullImageFail", "").because("ImagePullFailed"))

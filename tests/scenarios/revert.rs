@@ -67,7 +67,7 @@ scenarios! {
         let daemon = reverting(3, 1)
             .annotate("rolling-update-type", "InPlaceIfPossible")
             .annotate("image-predownload-parallelism", "0");
-        let missing = Behaviour { image_error: true, ..Behaviour::default() };
+        let missing = missing_image();
         let story = |bad: Behaviour| three_of_six_crash(daemon.clone())
             .behave(NEW, bad)
             .until(is_stopped().and(taken_back(1..=6, OLD)))

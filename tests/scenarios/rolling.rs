@@ -8,14 +8,6 @@ use crate::support::objects::*;
 use crate::support::story::{SEEN, Scenario, Step, Story, secs};
 use crate::support::suite::scenarios;
 
-/// A container that runs and never becomes ready.
-fn never_ready() -> Behaviour {
-    Behaviour {
-        never_ready: true,
-        ..Behaviour::default()
-    }
-}
-
 /// Two of three nodes are offline while the image changes.
 fn two_of_three_offline() -> Story {
     Story::on(3)

@@ -36,14 +36,6 @@ fn fleet(nodes: usize, surge: &str) -> Story {
         .always_served()
 }
 
-/// Pods of this image never become Ready.
-fn never_ready() -> Behaviour {
-    Behaviour {
-        never_ready: true,
-        ..Behaviour::default()
-    }
-}
-
 /// Pods of this image take so many seconds to become Ready.
 fn slow(seconds: u64) -> Behaviour {
     Behaviour {

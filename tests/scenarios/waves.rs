@@ -121,7 +121,7 @@ scenarios! {
 
     fn w08_given_a_node_that_does_not_come_up_then_its_zone_is_held_until_a_rollback(pace) {
         zoned(&["a", "a", "b", "b"])
-            .behave(NEW, Behaviour { never_ready: true, ..Behaviour::default() })
+            .behave(NEW, never_ready())
             .image(NEW)
             .until(deletions(2))
             .throughout(untouched(3..=4), pace.pick(60, 8))

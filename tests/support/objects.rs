@@ -2,6 +2,7 @@
 
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
+use yurt_ds::sim::kubelet::Behaviour;
 
 /// The image that everything starts with.
 pub(crate) const OLD: &str = "nginx:1.19.4";
@@ -206,4 +207,28 @@ pub(crate) fn annotation_patch(name: &str, value: Option<&str>) -> Value {
 /// What `kubectl rollout restart` writes.
 pub(crate) fn restart_patch(stamp: &str) -> Value {
     json!({ "spec": { "template": { "metadata": { "annotations": { "kubectl.kubernetes.io/restartedAt": stamp } } } } })
+}
+
+/// Containers run and never become Ready.
+pub(crate) fn never_ready() -> Behaviour {
+    Behaviour {
+        never_ready: true,
+        ..Behaviour::default()
+    }
+}
+
+/// No registry has the image.
+pub(crate) fn missing_image() -> Behaviour {
+    Behaviour {
+        image_error: true,
+        ..Behaviour::default()
+    }
+}
+
+/// The kubelet evicts each pod at once.
+pub(crate) fn evicted() -> Behaviour {
+    Behaviour {
+        evicted: true,
+        ..Behaviour::default()
+    }
 }

@@ -1,6 +1,6 @@
 //! What a person types after `yurt-ds ctl`, on the cluster of a story.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::Parser as _;
 use yurt_ds::cli::{Cli, Command};
 use yurt_ds::ctl::{Access, CliError, Code, Context, Screen, perform};
@@ -35,4 +35,26 @@ pub(crate) async fn ctl(
     let ended = perform(&context, &args.verb, &mut screen).await;
     let text = String::from_utf8(out).context("what ctl prints is text")?;
     Ok((text, ended))
+}
+
+/// Types the line and returns what it prints.
+///
+/// # Errors
+/// When it does not end with [`Code::Complete`].
+pub(crate) async fn completes(stage: &Stage, line: &str) -> anyhow::Result<String> {
+    let (text, ended) = ctl(stage, line).await?;
+    let code = ended.map_err(|trouble| anyhow::anyhow!("{line}: {trouble}"))?;
+    ensure!(code == Code::Complete, "{line}: {code:?}: {text}");
+    Ok(text)
+}
+
+/// Types the line, which is refused.
+///
+/// # Errors
+/// When it is not.
+pub(crate) async fn is_refused(stage: &Stage, line: &str) -> anyhow::Result<()> {
+    let (text, ended) = ctl(stage, line).await?;
+    let code = ended.err().map(|trouble| trouble.code);
+    ensure!(code == Some(Code::Refused), "{line}: {code:?}: {text}");
+    Ok(())
 }

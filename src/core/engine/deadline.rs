@@ -141,12 +141,8 @@ pub(super) fn deadline(
     missing_grace: Duration,
 ) -> Option<(Timestamp, Stall)> {
     let no_progress = |since: Timestamp| Some((later(since, PROGRESS_DEADLINE), Stall::NoProgress));
-    let revised = || node.pods.iter().map(Pod::revised).max();
-    let unready = || node.pods.iter().map(Pod::unready).max();
-    let made = || {
-        let made = node.pods.iter().filter(|pod| pod.surge);
-        made.map(|pod| pod.created).max()
-    };
+    let surging = || node.pods.iter().filter(|pod| pod.surge);
+    let made = || surging().map(|pod| pod.created).max();
     let own = || surge::own(node).find(|pod| !pod.terminating);
     match progress {
         Progress::Missing { since } if node.is_barred() => {
@@ -177,12 +173,11 @@ pub(super) fn deadline(
             let unready = own().map(Pod::unready);
             no_progress(unready.max(made())?)
         }
-        Progress::SurgeStarting => {
-            let made = node.pods.iter().filter(|pod| pod.surge);
-            no_progress(made.map(Pod::unready).max()?)
+        Progress::SurgeStarting => no_progress(surging().map(Pod::unready).max()?),
+        Progress::Starting => no_progress(node.pods.iter().map(Pod::unready).max()?),
+        Progress::UpdatingInPlace { .. } | Progress::Surplus => {
+            no_progress(node.pods.iter().map(Pod::revised).max()?)
         }
-        Progress::Starting => no_progress(unready()?),
-        Progress::UpdatingInPlace { .. } | Progress::Surplus => no_progress(revised()?),
         Progress::Reverting { since } => no_progress(since),
         // One that is Ready for the first time gets there by time alone; one that was late, or is so again and again, may not.
         Progress::Young { .. } | Progress::SurgeYoung { .. } => {

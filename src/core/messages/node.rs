@@ -13,8 +13,7 @@ use super::reasons::{behind_words, unrevised};
 use super::rollout::{RolloutView, awaits_proof};
 use super::since::verdict_since;
 use super::surging::surging;
-use crate::core::eligibility::CUT_OFF_TAINT;
-use crate::core::eligibility::Obstacle;
+use crate::core::eligibility::{CUT_OFF_TAINT, Obstacle};
 use crate::core::engine::deadline::{is_between_crashes, is_between_pods, stall_of};
 use crate::core::engine::replacement::UpdateMethod;
 use crate::core::engine::revert::is_due;
@@ -238,13 +237,9 @@ pub(super) fn is_offline(
     node: &Node,
     offline: Offline,
 ) -> (Option<String>, String) {
-    let is_down = match node.cut_off {
-        true => format!("is cut off (taint {CUT_OFF_TAINT})"),
-        false => "is NotReady".to_owned(),
-    };
-    let word = match node.cut_off {
-        true => "CutOff",
-        false => "NotReady",
+    let (word, is_down) = match node.cut_off {
+        true => ("CutOff", format!("is cut off (taint {CUT_OFF_TAINT})")),
+        false => ("NotReady", "is NotReady".to_owned()),
     };
     let (reason, because) = match offline {
         _ if node.readiness == Readiness::Unreadable => (

@@ -14,7 +14,7 @@ use crate::core::names::ROLLED_BACK_FROM;
 /// Field manager of `kubectl rollout undo` and `kubectl rollout restart`.
 const KUBECTL_ROLLOUT: &str = "kubectl-rollout";
 
-/// What a DaemonSet tells about its last rollback.
+/// Marks of the last rollback on a DaemonSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RollbackMark {
     /// The revision that `ctl undo` left ([`ROLLED_BACK_FROM`]).

@@ -194,7 +194,7 @@ async fn a_stall_of_another_revision_lets_no_second_undo_through() {
     tokio::time::sleep(A_MOMENT).await;
     let error = world.error("undo web").await;
     assert!(error.text.contains("that rollout is under way"), "{error}");
-    // That rollout stalls as well.
+    // That rollout stalls, too.
     let current = world.json("undo web --dry-run --to-revision 1").await["from"]["hash"].clone();
     tell(&current).await;
     world.text("undo web").await;
