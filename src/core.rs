@@ -41,6 +41,7 @@ pub mod images;
 pub mod instant;
 mod kind;
 mod labels;
+mod lenient;
 pub mod lifecycle;
 pub mod messages;
 pub mod names;
@@ -50,6 +51,7 @@ pub mod plan;
 mod properties;
 pub mod remedy;
 pub mod revision;
+pub mod rollout_state;
 pub mod selector;
 pub mod settings;
 mod shared;
@@ -87,8 +89,10 @@ pub use kind::SetKind;
 pub use labels::Labels;
 pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, Preparing};
 pub use plan::{
-    Counts, PauseStand, Phase, Plan, PullsAwait, Reversal, StaleData, Stall, WaveStand, WaveState,
+    Counts, PauseStand, Phase, Plan, PullsAwait, Reversal, ReversalStage, StaleData, Stall,
+    WaveStand, WaveState,
 };
+pub use rollout_state::RolloutState;
 pub use settings::{
     Disruption, Invalid, Mode, NodeOrder, Note, OnFailure, Pause, Predownload, Reading,
     RollingUpdateType, Scaling, Share, Strategy, Topology, Waves,

@@ -18,6 +18,7 @@ mod guarded;
 mod joined;
 mod key;
 mod last_reported;
+mod legacy;
 mod node;
 mod pending;
 mod pod;
@@ -49,8 +50,6 @@ pub use advanced::{AdvancedRecord, NumbersDue, Orphan, StatusNumbers};
 pub use key::{SetKey, SetKind};
 pub use pending::{PodWrite, UNSEEN, WriteAnswer};
 pub use set::{PodController, RequeueDelay, SetRecord};
-
-pub(crate) use last_reported::{told_revision, was_complete};
 
 use node::NodeRecord;
 use texts::Texts;

@@ -45,7 +45,7 @@ use crate::core::{
     Action, Fleet, Note, Plan, Pull, Reading, Refusals, Revision, RevisionState, RevisionUnknown,
     StaleData, Strategy, SurgeRelease, decide_in_view, release, upkeep,
 };
-use crate::index::{Index, RequeueDelay, SetKey, SetRecord, Stray, was_complete};
+use crate::index::{Index, RequeueDelay, SetKey, SetRecord, Stray};
 use crate::k8s::{Condition, Unreadable};
 use crate::serve::ReadinessHandle;
 use crate::shutdown::Shutdown;
@@ -454,7 +454,7 @@ impl Engine {
                 if self.state.leading
                     && let Some(set) = self.index.set(key)
                 {
-                    let phase = plan.standing(was_complete(&set.conditions, &fleet.revision));
+                    let phase = plan.standing(set.state.was_complete(&fleet.revision));
                     let metrics = &self.parts.metrics;
                     metrics.record_plan(key.clone(), &plan, phase);
                 }
@@ -533,7 +533,7 @@ impl Engine {
                 .metrics
                 .record_plan(key.clone(), &plan, plan.phase);
         }
-        let report = Report::of_plan(set, &fleet, &plan, false);
+        let report = Report::of_plan(set, (&fleet, &plan), false, now);
         self.write(key, Vec::new(), Some(report), now);
     }
 
@@ -654,7 +654,7 @@ impl Engine {
         }
         let set = self.index.set_mut(key);
         let report = set.map(|set| {
-            let report = Report::of_plan(set, fleet, &plan, lasting);
+            let report = Report::of_plan(set, (fleet, &plan), lasting, now);
             if may_write {
                 set.set_last_record(plan.record.take());
             }

@@ -1,11 +1,12 @@
 //! What a DaemonSet's own status and its Events say about the rollout: only changes of state, never progress.
 //!
-//! The conditions are the memory: what was reported already is read back from the object, so that a restarted
-//! controller repeats nothing. No counter stands in a message, so nothing is written while a rollout merely moves.
+//! Conditions and Events are for people. What a restarted controller has to know stands beside them in the condition
+//! `RolloutState`, so that it repeats nothing. No counter stands in a message, so nothing is written while a rollout merely moves.
 
 mod blocked;
 mod conditions;
 mod guarded;
+mod memory;
 mod notice;
 mod paused;
 pub(super) mod refused;
@@ -23,12 +24,14 @@ use crate::core::messages::{
     BLOCKED, RolloutStatus, STALE_DATA, StatusSentence, UNDER_WAY, WAVE_NOT_OPEN,
 };
 use crate::core::names::{
-    GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, ROLLOUT_COMPLETE, STALLED,
+    GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, ROLLOUT_COMPLETE,
+    ROLLOUT_STATE, STALLED,
 };
+use crate::core::rollout_state::{Reported, ReportedRefusals};
 use crate::core::{
-    Fleet, Invalid, PauseRecord, Phase, Plan, Refusals, RevisionState, Stall, instant,
+    Fleet, Invalid, Phase, Plan, Refusals, Revision, RevisionState, RolloutState, Stall,
 };
-use crate::index::{OWN_CONDITIONS, SetRecord, was_complete};
+use crate::index::{OWN_CONDITIONS, SetRecord};
 use crate::k8s::Condition;
 use crate::k8s::client::conditions::removal;
 use k8s_openapi::jiff::Timestamp;
@@ -46,13 +49,20 @@ pub(super) struct Report {
     pub(super) conditions: Vec<Condition>,
     /// What to tell in Events, if `conditions` differ from the present ones in status or reason.
     pub(super) notices: Vec<Notice>,
-    /// What is remembered of a pause once these are written.
-    pub(super) pause: Option<PauseRecord>,
+    /// What has to survive a restart, once these are written.
+    pub(super) state: RolloutState,
 }
 
 impl Report {
     /// The report on settings that cannot be used.
     pub(super) fn of_invalid(set: &SetRecord, invalid: &Invalid) -> Self {
+        let mut report = Self::of_settings(set, invalid);
+        let record = report.state.guard.as_ref();
+        report.conditions.extend(record.map(sheet));
+        report.with_state(set)
+    }
+
+    fn of_settings(set: &SetRecord, invalid: &Invalid) -> Self {
         let note = invalid.to_string();
         let mut report = Self {
             conditions: vec![
@@ -61,20 +71,22 @@ impl Report {
                 condition(INVALID_SETTINGS, true, "InvalidSettings", &note),
             ],
             notices: Vec::new(),
-            pause: set.last_pause(),
+            state: memory::kept(set),
         };
-        report
-            .conditions
-            .extend(set.last_record().as_ref().map(sheet));
+        report.state.reported = Reported {
+            reason: "InvalidSettings".into(),
+            revision: set.state.reported.revision.clone(),
+            ..Reported::default()
+        };
         // Whether it goes on is told when the settings can be read again.
         let paused = find(&set.conditions, PAUSED_CONDITION);
-        report
-            .conditions
-            .extend(paused.filter(|_| report.pause.is_some()).cloned());
+        let is_paused = report.state.pause.is_some();
+        (report.conditions).extend(paused.filter(|_| is_paused).cloned());
         // How many nodes there are, and their labels, may change: the same mistake is told once.
         let (mistake, _) = note.split_at(note.len() - invalid.why.len());
-        let is_told = |present: &Condition| present.message.starts_with(mistake);
-        if !find(&set.conditions, INVALID_SETTINGS).is_some_and(is_told) {
+        report.state.invalid = Some(mistake.into());
+        let is_told = |told: &str| told.starts_with(mistake);
+        if !set.state.invalid.as_deref().is_some_and(is_told) {
             let news = Some(mistake.to_owned());
             report.notices.push(Notice {
                 warning: true,
@@ -94,56 +106,103 @@ impl Report {
             refused.aside()
         );
         let reason = refused::WRITE_REFUSED;
-        let known = find(&set.conditions, REFUSED);
+        let known = set.state.refused.as_ref();
         let notices = refused::news(refused, HANDED_BACK, known);
-        Self {
+        let report = Self {
             conditions: vec![
                 condition(PROGRESSING, false, reason, &note),
                 condition(STALLED, true, reason, &note),
-                condition(REFUSED, true, reason, &refused.to_string()),
+                condition(REFUSED, true, reason, &refused.words()),
             ],
             notices: notices.into_iter().collect(),
-            ..Self::default()
-        }
+            state: RolloutState {
+                refused: ReportedRefusals::of(refused, known),
+                ..RolloutState::default()
+            },
+        };
+        report.with_state(set)
     }
 
     /// The report on a plan; `lasting` tells that the native controller has been behind for a while already.
-    pub(super) fn of_plan(set: &SetRecord, fleet: &Fleet, plan: &Plan, lasting: bool) -> Self {
+    pub(super) fn of_plan(
+        set: &SetRecord,
+        (fleet, plan): (&Fleet, &Plan),
+        lasting: bool,
+        now: Timestamp,
+    ) -> Self {
         let mut report = match &plan.invalid {
-            Some(invalid) => Self::of_invalid(set, invalid),
-            None => Self::of_state(set, fleet, plan, lasting),
+            Some(invalid) => Self::of_settings(set, invalid),
+            None => Self::of_state(set, (fleet, plan), lasting, now),
         };
         report.conditions.retain(|condition| {
-            ![GUARD, PAUSED_CONDITION, REFUSED].contains(&condition.kind.as_str())
+            ![GUARD, PAUSED_CONDITION, REFUSED, ROLLOUT_STATE].contains(&condition.kind.as_str())
         });
-        report.conditions.extend(plan.record.as_ref().map(sheet));
+        let known = &set.state;
         let revision = about(fleet, None);
-        let before = find(&set.conditions, PAUSED_CONDITION);
-        let sheet = paused::sheet(plan, &revision, &fleet.revision, before);
-        report.conditions.push(sheet);
-        let known = find(&set.conditions, REFUSED);
-        report.conditions.extend(refused::sheet(plan, known));
+        let state = &mut report.state;
+        state.guard = plan.record.clone();
+        state.pause = paused::memory(plan, &fleet.revision, known.pause.as_ref());
+        state.refused = match plan.phase.is_behind() {
+            true => known.refused.clone(),
+            false => ReportedRefusals::of(&plan.refused, known.refused.as_ref()),
+        };
+        let paused = find(&set.conditions, PAUSED_CONDITION);
+        let sheets = [
+            plan.record.as_ref().map(sheet),
+            Some(paused::sheet(
+                plan,
+                &fleet.revision,
+                state.pause.as_ref(),
+                paused,
+            )),
+            refused::sheet(plan, &revision, find(&set.conditions, REFUSED)),
+        ];
+        let refused = refused::notice(plan, &fleet.revision, known.refused.as_ref());
+        let reminder = paused::reminder(plan, &revision);
+        report.conditions.extend(sheets.into_iter().flatten());
         report
             .notices
-            .extend(refused::notice(plan, &revision, known));
-        report.notices.extend(paused::reminder(plan, &revision));
-        report.pause = plan.pause.as_ref().map(|stand| stand.record);
-        report
+            .extend([refused, reminder].into_iter().flatten());
+        report.with_state(set)
     }
 
-    fn of_state(set: &SetRecord, fleet: &Fleet, plan: &Plan, lasting: bool) -> Self {
+    /// Adds the condition with what it remembers.
+    fn with_state(mut self, set: &SetRecord) -> Self {
+        self.conditions.push(memory::sheet(set, &mut self.state));
+        let unreadable = set.state_error.as_ref().map(|error| Notice {
+            warning: true,
+            reason: "StateUnreadable",
+            note: format!(
+                "the condition {ROLLOUT_STATE} cannot be read ({error}): the rollout continues without its memory, and a stopped \
+                 revision is judged again; check what writes to the status of DaemonSet {}",
+                set.key()
+            ),
+            ..Notice::default()
+        });
+        self.notices.extend(unreadable);
+        self
+    }
+
+    fn of_state(
+        set: &SetRecord,
+        (fleet, plan): (&Fleet, &Plan),
+        lasting: bool,
+        now: Timestamp,
+    ) -> Self {
         let before = find(&set.conditions, ROLLOUT_COMPLETE);
-        let revision = about(fleet, before);
+        let known = &set.state.reported;
+        let revision = about(fleet, known.revision.as_ref());
         let said = saying(set, fleet, plan);
         let (reason, note) = (said.reason, format!("{revision}: {}", said.sentence()));
         let complete = matches!(plan.phase, Phase::Complete { .. });
-        let stays = |before: &Condition| {
-            stays(before, set, &fleet.revision, plan, lasting)
-                || reason == PROGRESSING && stays_blocked(before, plan, &revision)
+        let stays = || {
+            stays(set, &fleet.revision, plan, lasting)
+                || reason == PROGRESSING && stays_blocked(&set.state, &fleet.revision, plan)
         };
-        if !complete && before.is_some_and(stays) {
+        if !complete && before.is_some() && stays() {
             return Self {
                 conditions: set.conditions.clone(),
+                state: memory::kept(set),
                 ..Self::default()
             };
         }
@@ -155,16 +214,20 @@ impl Report {
                 condition(PROGRESSING, moving, reason, &note),
                 or_not(STALLED, stalled, reason, "NotStalled", &note),
             ],
+            state: memory::of(&set.state, (fleet, plan), reason, now),
             ..Self::default()
         };
-        let was_paused = before.is_some_and(|before| before.reason == "Paused");
-        let stopped = !was_paused && is_stopped(set.record_that_stands().as_ref(), plan);
-        let stall = find(&set.conditions, STALLED).filter(|told| told.status == "True");
-        let told = notice((before, stall), plan, stopped, reason, &note);
-        let notices = told
-            .into_iter()
-            .chain(reversal(before, (fleet, &set.key()), plan))
-            .collect();
+        let was_paused = *known.reason == *"Paused";
+        let stopped = !was_paused && is_stopped(set.state.guard.as_ref(), plan);
+        let news = News {
+            known: before.map(|_| known),
+            is_repeated: before.is_some_and(|before| before.message == note),
+            reported: &report.state.reported,
+            stopped,
+        };
+        let told = news.notice(plan, &revision, &note);
+        let reversal = reversal(known, (fleet, &set.key()), plan);
+        let notices = told.into_iter().chain(reversal).collect();
         Self { notices, ..report }
     }
 
@@ -223,115 +286,106 @@ fn saying(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> StatusSentence {
     about.said(plan.phase)
 }
 
-/// Whether what was reported before stays.
-///
-/// Nor is every short moment in which the native controller has something to observe worth a word.
-fn stays(
-    before: &Condition,
-    set: &SetRecord,
-    state: &RevisionState,
-    plan: &Plan,
-    lasting: bool,
-) -> bool {
-    let complete = before.status == "True";
+/// Returns true if the report before stays. A short moment in which the native controller has something to observe is not worth
+/// a word.
+fn stays(set: &SetRecord, state: &RevisionState, plan: &Plan, lasting: bool) -> bool {
     match plan.phase {
-        Phase::RevisionUnknown(_) => !lasting && (!complete || set.is_template_current()),
+        Phase::RevisionUnknown(_) => {
+            !lasting && (!set.state.reported.complete || set.is_template_current())
+        }
         _ => {
-            let was_complete = was_complete(std::slice::from_ref(before), state);
+            let was_complete = set.state.was_complete(state);
             matches!(plan.standing(was_complete), Phase::Complete { .. })
         }
     }
 }
 
-/// The revision that all this is about. While it is not known, it is told after which one: should that still be the one, no
-/// other rollout began.
-fn about(fleet: &Fleet, before: Option<&Condition>) -> String {
-    let told = before.and_then(|before| subject(&before.message));
-    match (&fleet.revision, told) {
+/// The revision that all this is about. While it is not known, it is told after which one.
+fn about(fleet: &Fleet, before: Option<&Revision>) -> String {
+    match (&fleet.revision, before) {
         (RevisionState::Current(revision), _) => format!("revision {revision}"),
-        (RevisionState::Unknown(_), Some(told)) => format!("{AFTER}{told}"),
+        (RevisionState::Unknown(_), Some(before)) => format!("{AFTER}revision {before}"),
         (RevisionState::Unknown(_), None) => "the new revision".to_owned(),
     }
 }
 
-/// The revision that a message is about, as it says so.
-fn subject(message: &str) -> Option<&str> {
-    let (head, _) = message.split_once(':')?;
-    let head = head.strip_prefix(AFTER).unwrap_or(head);
-    head.starts_with("revision ").then_some(head)
+/// What is new in a report.
+struct News<'a> {
+    /// The report before; `None`: there was none.
+    known: Option<&'a Reported>,
+    /// The report says the same as the one before, word by word.
+    is_repeated: bool,
+    /// This report.
+    reported: &'a Reported,
+    /// The guard had stopped the revision already.
+    stopped: bool,
 }
 
-/// The Event for what is new since `before`, and since `stall` if it was stalled then.
-fn notice(
-    (before, stall): (Option<&Condition>, Option<&Condition>),
-    plan: &Plan,
-    stopped: bool,
-    reason: &'static str,
-    note: &str,
-) -> Option<Notice> {
-    let same_reason = before.is_some_and(|before| before.reason == reason);
-    let same_revision = before
-        .is_some_and(|before| subject(note).is_some_and(|is| subject(&before.message) == Some(is)));
-    let under_way = |before: &Condition| UNDER_WAY.contains(&before.reason.as_str());
-    let goes_on = same_revision && before.is_some_and(under_way);
-    // When it goes on is dated by each replica's own clock, and moves with what happens in between.
-    let says_when =
-        |before: &Condition| instant::timeless(&before.message) == instant::timeless(note);
-    if same_reason && before.is_some_and(|before| before.message == note) {
-        return None;
+impl News<'_> {
+    /// The Event for what is new.
+    fn notice(&self, plan: &Plan, revision: &str, note: &str) -> Option<Notice> {
+        let (known, reported) = (self.known, self.reported);
+        let same_reason = known.is_some_and(|known| known.reason == reported.reason);
+        let same_revision = reported.revision.is_some()
+            && known.is_some_and(|known| known.revision == reported.revision);
+        let under_way = |known: &Reported| UNDER_WAY.contains(&&*known.reason);
+        let goes_on = same_revision && known.is_some_and(under_way);
+        let same_subject = known.is_some_and(|known| known.subject == reported.subject);
+        if same_reason && self.is_repeated {
+            return None;
+        }
+        let reason = &*reported.reason;
+        let mut news = None;
+        let (warning, reason) = match plan.phase {
+            // What is said beside it changes; it was complete before.
+            Phase::Complete { .. } if same_reason && same_revision => return None,
+            Phase::Complete { .. } if known.is_some() => (false, "RolloutComplete"),
+            // Which nodes they are changes while they come and go.
+            Phase::Progressing if reason == "Inconclusive" && same_reason && same_revision => {
+                return None;
+            }
+            Phase::Progressing if reason == "Inconclusive" => (true, "RolloutInconclusive"),
+            // When it goes on is dated by each replica's own clock, and moves with what happens in between.
+            Phase::Progressing
+                if reason == WAVE_NOT_OPEN && same_reason && same_revision && same_subject =>
+            {
+                return None;
+            }
+            Phase::Progressing if reason == WAVE_NOT_OPEN => (false, WAVE_NOT_OPEN),
+            Phase::Progressing if reason == BLOCKED => (true, BLOCKED),
+            // What goes on did not begin, however often it waited for something in between.
+            Phase::Progressing if plan.counts.outdated > 0 && !goes_on => (false, "RolloutStarted"),
+            Phase::Progressing if plan.is_hook_overdue() => (true, "HookPending"),
+            Phase::Progressing | Phase::AwaitingOwners | Phase::AwaitingDeletions
+                if !plan.overdue.is_empty() =>
+            {
+                (true, Stall::NoProgress.reason())
+            }
+            Phase::AwaitingOwners | Phase::AwaitingDeletions => (false, "UpgradeAvailable"),
+            Phase::Stale(_) if same_reason => return None,
+            Phase::Stale(_) => (true, STALE_DATA),
+            Phase::Paused { .. } => (false, "RolloutPaused"),
+            // Told once: which nodes they are changes while they crash and try again.
+            Phase::Stalled(_) if self.stopped || same_stall(known, reported, plan) => return None,
+            Phase::Stalled(_) => {
+                news = Some(stall_news(plan, revision, reason));
+                (true, "RolloutStalled")
+            }
+            Phase::Complete { .. }
+            | Phase::Progressing
+            | Phase::RevisionUnknown(_)
+            | Phase::Invalid => {
+                return None;
+            }
+        };
+        Some(Notice {
+            warning,
+            reason,
+            note: note.to_owned(),
+            news,
+            ..Notice::default()
+        })
     }
-    let mut news = None;
-    let (warning, reason) = match plan.phase {
-        // What is said beside it changes; it was complete before.
-        Phase::Complete { .. } if same_reason && same_revision => return None,
-        Phase::Complete { .. } if before.is_some() => (false, "RolloutComplete"),
-        // Which nodes they are changes while they come and go.
-        Phase::Progressing if reason == "Inconclusive" && same_reason && same_revision => {
-            return None;
-        }
-        Phase::Progressing if reason == "Inconclusive" => (true, "RolloutInconclusive"),
-        Phase::Progressing
-            if reason == WAVE_NOT_OPEN && same_reason && before.is_some_and(says_when) =>
-        {
-            return None;
-        }
-        Phase::Progressing if reason == WAVE_NOT_OPEN => (false, WAVE_NOT_OPEN),
-        Phase::Progressing if reason == BLOCKED => (true, BLOCKED),
-        // What goes on did not begin, however often it waited for something in between.
-        Phase::Progressing if plan.counts.outdated > 0 && !goes_on => (false, "RolloutStarted"),
-        Phase::Progressing if plan.is_hook_overdue() => (true, "HookPending"),
-        Phase::Progressing | Phase::AwaitingOwners | Phase::AwaitingDeletions
-            if !plan.overdue.is_empty() =>
-        {
-            (true, Stall::NoProgress.reason())
-        }
-        Phase::AwaitingOwners | Phase::AwaitingDeletions => (false, "UpgradeAvailable"),
-        Phase::Stale(_) if same_reason => return None,
-        Phase::Stale(_) => (true, STALE_DATA),
-        Phase::Paused { .. } => (false, "RolloutPaused"),
-        // Told once: which nodes they are changes while they crash and try again.
-        Phase::Stalled(_) if stopped || same_stall(stall, plan, reason, same_revision) => {
-            return None;
-        }
-        Phase::Stalled(_) => {
-            let revision = subject(note).unwrap_or_default();
-            news = Some(stall_news(plan, revision, reason));
-            (true, "RolloutStalled")
-        }
-        Phase::Complete { .. }
-        | Phase::Progressing
-        | Phase::RevisionUnknown(_)
-        | Phase::Invalid => {
-            return None;
-        }
-    };
-    Some(Notice {
-        warning,
-        reason,
-        note: note.to_owned(),
-        news,
-        ..Notice::default()
-    })
 }
 
 #[cfg(test)]

@@ -211,7 +211,7 @@ pub struct Pod {
 
 impl Fleet {
     /// Whether it is not known which revision is the current one.
-    pub(super) fn revision_is_unknown(&self) -> bool {
+    pub fn revision_is_unknown(&self) -> bool {
         matches!(self.revision, RevisionState::Unknown(_))
     }
 }
@@ -262,6 +262,14 @@ pub struct PodProblem {
 }
 
 impl PodProblem {
+    /// Returns the same word for a container that crashes, whatever it does at the moment: what is told must not flap.
+    pub fn steady(word: &str) -> &str {
+        match word {
+            "Error" => "CrashLoopBackOff",
+            other => other,
+        }
+    }
+
     /// Its word; a container may end without a reason.
     pub fn word(&self) -> &str {
         match &*self.reason {

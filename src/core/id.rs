@@ -9,11 +9,13 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use compact::{PodUid, ResourceVersion};
+use serde::{Deserialize, Serialize};
 
 macro_rules! text {
     ($(#[$meta:meta])* $name:ident) => {
         $(#[$meta])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
         pub struct $name(Arc<str>);
 
         impl $name {

@@ -43,9 +43,8 @@ pub use deletion::undeletable;
 pub use groups::is_about_jobs;
 pub use guarded::{DeletedNode, gone, reversal_words};
 pub use numbers::message;
-pub use pause::{MEANWHILE, newcomers, paused_words, quietly_paused, still_paused};
+pub use pause::{newcomers, paused_words, quietly_paused, still_paused};
 pub use pods::revision_word;
-pub(crate) use reasons::{BEHIND_SINCE, DO_NOT_START, FAILED_ON};
 pub use reasons::{
     BLOCKED, NATIVE_BEHIND, STALE_DATA, StatusSentence, UNDER_WAY, WAVE_NOT_OPEN, WRITES_REFUSED,
     behind_remedy, behind_words,
@@ -175,7 +174,7 @@ impl RolloutStatus<'_> {
             Phase::Progressing => self.progressing(),
             Phase::RevisionUnknown(behind) => {
                 let since = self.fleet.behind_since.map_or_else(String::new, |since| {
-                    format!("{BEHIND_SINCE}{}", instant::words(since))
+                    format!(" since {}", instant::words(since))
                 });
                 let behind = behind_words(self.fleet.kind, behind);
                 let head = format!("waiting{since}: {behind}{}", unrevised(self.fleet));

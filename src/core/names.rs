@@ -91,15 +91,19 @@ pub const PROGRESSING: &str = "Progressing";
 pub const STALLED: &str = "Stalled";
 /// DaemonSet condition: the rollout is paused.
 pub const PAUSED_CONDITION: &str = "Paused";
-/// DaemonSet condition: what the guard remembers about a revision; `True` when it stopped it.
+/// DaemonSet condition: nodes that failed with the current revision, and `True` when the guard stopped it.
 pub const GUARD: &str = "Guard";
 /// DaemonSet condition: the settings cannot be used; the message names key, value and cure.
 pub const INVALID_SETTINGS: &str = "InvalidSettings";
-/// Type of our condition on a DaemonSet that says, and remembers, what the API server refuses.
+/// DaemonSet condition: what the API server refuses.
 pub const REFUSED: &str = "Refused";
 
+/// DaemonSet condition: the memory of the rollout, as JSON for the controller
+/// ([`RolloutState`](crate::core::RolloutState)). The other conditions are for people.
+pub const ROLLOUT_STATE: &str = "RolloutState";
+
 /// Types of the conditions that the controller writes to a DaemonSet's status.
-pub const OWN_CONDITIONS: [&str; 7] = [
+pub const OWN_CONDITIONS: [&str; 8] = [
     ROLLOUT_COMPLETE,
     PROGRESSING,
     STALLED,
@@ -107,6 +111,7 @@ pub const OWN_CONDITIONS: [&str; 7] = [
     INVALID_SETTINGS,
     REFUSED,
     GUARD,
+    ROLLOUT_STATE,
 ];
 
 /// Name of the controller in Events, field managers and the Lease.

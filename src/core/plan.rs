@@ -15,7 +15,7 @@ use super::verdict::{Guarded, Progress, PullStage, Verdict, WaveShut};
 
 pub use pause_stand::PauseStand;
 pub use pulls_await::PullsAwait;
-pub use reversal::Reversal;
+pub use reversal::{Reversal, ReversalStage};
 
 /// What to do now, what every node is told, and when to look again.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -70,14 +70,26 @@ fn unstopped(fleet: &Fleet) -> Vec<&(Revision, i64)> {
     good.collect()
 }
 
-/// The way back, if a revision is kept that was made before this one and that the guard did not stop: to the newest of those
-/// with which pods serve now, for the one before may be as bad; to that one where there is no such pod. It is never one that
-/// was made later, so who has just gone back is sent further back, and not to what was gone back from.
-pub fn back(fleet: &Fleet, set: &dyn Display) -> Option<String> {
+/// A way back to an earlier revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WayBack<'a> {
+    /// The revision.
+    pub revision: &'a Revision,
+    /// Its number, where `undo` has to be given it because it is not the one before.
+    pub number: Option<i64>,
+    /// Nodes that have it are away, and no node serves with any.
+    is_away: bool,
+}
+
+/// Returns the way back, if a revision is kept that was made before this one and that the guard did not stop: to the newest of
+/// those with which pods serve now, for the one before may be as bad; to that one where there is no such pod. It is never one that
+/// was made later: after a rollback it leads further back.
+pub fn way_back(fleet: &Fleet) -> Option<WayBack<'_>> {
     let earlier = unstopped(fleet);
-    let (before, _) = earlier.first()?;
-    let serving = (earlier.iter()).find(|(revision, _)| serves(fleet, revision));
-    // While all nodes are away nobody serves: then to what most of them have, for the one before may never have been there.
+    let (before, _) = *earlier.first()?;
+    let mut all = earlier.iter().copied();
+    let serving = all.find(|(revision, _)| serves(fleet, revision));
+    // While all nodes are away none serves: then to what most of them have, for the one before may never have been there.
     let most = || {
         let has = |revision: &Revision| {
             let pods = fleet.nodes.iter().filter(|node| !node.is_ready());
@@ -85,30 +97,38 @@ pub fn back(fleet: &Fleet, set: &dyn Display) -> Option<String> {
             pods.filter(|pod| pod.in_place.revision.as_ref() == Some(revision))
                 .count()
         };
-        let all = earlier.iter().rev();
+        let all = earlier.iter().copied().rev();
         let best = all.max_by_key(|(revision, _)| has(revision));
         best.filter(|(revision, _)| has(revision) > 0)
     };
-    if serving.is_none()
-        && let Some((away, number)) = most().filter(|(away, _)| away != before)
-    {
-        return Some(format!(
-            "go back to revision {away}, which nodes have that are away, with: yurt-ds ctl undo {set} --to-revision {number}"
-        ));
-    }
-    Some(match serving.filter(|(serving, _)| serving != before) {
-        Some((serving, number)) => format!(
-            "go back to revision {serving}, with which pods serve, with: yurt-ds ctl undo {set} --to-revision {number}"
-        ),
-        None => format!("go back to revision {before} with: yurt-ds ctl undo {set}"),
+    let away = match serving {
+        None => most(),
+        Some(_) => None,
+    };
+    let other = serving.or(away).filter(|(other, _)| other != before);
+    Some(WayBack {
+        revision: other.map_or(before, |(other, _)| other),
+        number: other.map(|(_, number)| *number),
+        is_away: other.is_some() && serving.is_none(),
     })
 }
 
-/// The number of the revision to which `said`, a condition that has its remedy from here, advises to go back.
-pub fn advised(said: &str) -> Option<i64> {
-    let (_, number) = said.split_once(" --to-revision ")?;
-    let end = number.find(|c: char| !c.is_ascii_digit());
-    number[..end.unwrap_or(number.len())].parse().ok()
+/// Returns the way back as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
+pub fn back(fleet: &Fleet, set: &dyn Display) -> Option<String> {
+    let WayBack {
+        revision,
+        number,
+        is_away,
+    } = way_back(fleet)?;
+    let which = match (number, is_away) {
+        (None, _) => "",
+        (Some(_), true) => ", which nodes have that are away,",
+        (Some(_), false) => ", with which pods serve,",
+    };
+    let number = number.map_or_else(String::new, |number| format!(" --to-revision {number}"));
+    Some(format!(
+        "go back to revision {revision}{which} with: yurt-ds ctl undo {set}{number}"
+    ))
 }
 
 /// Whether a pod of that revision is Ready and stays.
@@ -233,7 +253,7 @@ mod tests {
         let command = "yurt-ds ctl undo edge/web --to-revision 1";
         assert!(words.starts_with("go back to revision good, "), "{words}");
         assert!(words.ends_with(command), "{words}");
-        assert_eq!(advised(&format!("stopped: {words}; or wait")), Some(1));
+        assert_eq!(way_back(&fleet).and_then(|back| back.number), Some(1));
         fleet.nodes[1].pods[0].ready_since = fleet.nodes[0].pods[0].ready_since;
         let words = back(&fleet, &"edge/web").expect("a way back");
         assert!(

@@ -1,6 +1,7 @@
 //! Why each node is where it is. `ctl`, Events, metrics, the simulator's report and the tests all speak these words.
 
 use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
 
 /// What the engine thinks of one node, from the closed list of words in [`Verdict::WORDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,7 +244,7 @@ impl Guarded {
 }
 
 /// Why a revision was stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Stopped {
     /// More nodes failed after they got it than `failure-threshold` allows.
     FailedByRevision,
@@ -411,7 +412,7 @@ impl Verdict {
     }
 
     /// Returns true if the node is being updated, or failed after it got the current revision.
-    pub(super) fn is_begun(&self) -> bool {
+    pub fn is_begun(&self) -> bool {
         matches!(self, Self::InProgress(_) | Self::FailedByRevision { .. })
     }
 

@@ -4,6 +4,7 @@
 //! look as if it were gone, and a rollout as if it were complete.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -16,9 +17,9 @@ use crate::core::names::{
 };
 use crate::core::{
     FailureRecord, Invalid, NodeName, Note, Pause, PauseRecord, Phase, Pod, PodRevision, Reading,
-    Revision, RevisionState, Stall, Strategy, is_paused,
+    Revision, RevisionState, RolloutState, Stall, Strategy, is_paused,
 };
-use crate::index::{SetKey, told_revision};
+use crate::index::SetKey;
 use crate::k8s::Condition;
 
 /// The word for a phase or a verdict that is not known.
@@ -43,6 +44,8 @@ pub(super) struct ReportedRollout {
     pub(super) revision: RevisionState,
     /// The conditions of the controller.
     pub(super) conditions: Vec<Condition>,
+    /// What the controller remembers.
+    pub(super) state: Arc<RolloutState>,
     /// What the guard remembers of the present revision.
     pub(super) record: Option<FailureRecord>,
     /// Since when it is paused, as the controller reported it.
@@ -110,6 +113,7 @@ impl ReportedRollout {
             strategy,
             invalid,
             conditions: set.conditions.clone(),
+            state: set.state.clone(),
             record: set.record_that_stands().filter(is_present),
             paused: set.last_pause(),
             pods,
@@ -165,8 +169,8 @@ impl ReportedRollout {
             let message = "no controller has reported on it yet";
             return ReportedPhase::of(UNKNOWN, Code::Progressing, &message, None);
         };
-        if told_revision(told) != Some(revision.as_str()) {
-            let message = match told_revision(told) {
+        if !self.state.is_about(&self.revision) {
+            let message = match &self.state.reported.revision {
                 Some(before) => format!(
                     "the controller has not reported on revision {revision} yet; its last report is about revision {before}"
                 ),

@@ -560,9 +560,9 @@ fn notes(snapshot: &RolloutSnapshot) -> Vec<String> {
 
 /// That its conditions are about another revision than the present one.
 fn outpaced(snapshot: &RolloutSnapshot) -> Option<String> {
-    let told = snapshot.told_revision()?;
+    let told = snapshot.state.reported.revision.as_ref()?;
     let present = snapshot.revision()?;
-    (told != present.as_str()).then(|| {
+    (told != present).then(|| {
         format!(
             "its conditions still tell of revision {told}; if that lasts, no controller is at work, or it cannot write them (its \
              Events WriteRefused and PermissionMissing say why): {LOOK_FOR_IT}"

@@ -11,13 +11,13 @@ use super::view::ClusterView;
 use crate::core::messages::rollout::{RolloutView, SetName};
 use crate::core::messages::{BLOCKED, RolloutStatus, StatusSentence, message};
 use crate::core::names::{
-    INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, ROLLOUT_COMPLETE, STALLED,
+    INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
 use crate::core::{
     Disruption, Fleet, Invalid, Mode, Node, Note, Offline, Pause, Phase, Plan, Reading, Refusals,
-    RefusedWrite, Revision, RevisionState, Stall, Strategy, Verdict, decide,
+    RefusedWrite, Revision, RolloutState, Stall, Strategy, Verdict, decide,
 };
-use crate::index::{Index, SetKey, told_revision, was_complete};
+use crate::index::{Index, SetKey};
 use crate::k8s::Condition;
 
 /// A DaemonSet as it is judged now.
@@ -37,6 +37,8 @@ pub(super) struct RolloutSnapshot {
     pub(super) plan: Plan,
     /// The conditions of the controller.
     pub(super) conditions: Vec<Condition>,
+    /// What the controller remembers.
+    pub(super) state: Arc<RolloutState>,
     /// What the Lease of the controller tells, where somebody asked.
     pub(super) liveness: ControllerLiveness,
     /// Whether Kruise's manager makes its pods, and ours leaves it alone.
@@ -73,9 +75,10 @@ impl RolloutSnapshot {
             Reading::Strategy { strategy, notes } => (strategy.clone(), None, notes.clone()),
         };
         let mut fleet = Arc::unwrap_or_clone(index.fleet(key, now)?);
-        let conditions = index.set(key)?.conditions.clone();
+        let set = index.set(key)?;
+        let (conditions, state) = (set.conditions.clone(), set.state.clone());
         let mut plan = decide(&strategy, &fleet, now);
-        while let Some(refusals) = refused_unnamed(&fleet, &plan, &conditions) {
+        while let Some(refusals) = refused_unnamed(&fleet, &plan, &state) {
             fleet.refusals = refusals;
             plan = decide(&strategy, &fleet, now);
         }
@@ -106,6 +109,7 @@ impl RolloutSnapshot {
             fleet,
             plan,
             conditions,
+            state,
             liveness: ControllerLiveness::default(),
             is_of_kruise: false,
             unread: None,
@@ -160,7 +164,7 @@ impl RolloutSnapshot {
 
     /// The phase, as the controller sees it.
     fn decided_phase(&self) -> Phase {
-        let was_complete = was_complete(&self.conditions, &self.fleet.revision);
+        let was_complete = self.state.was_complete(&self.fleet.revision);
         self.plan.standing(was_complete)
     }
 
@@ -232,8 +236,7 @@ impl RolloutSnapshot {
             Phase::AwaitingOwners | Phase::AwaitingDeletions => return self.others_since(),
         };
         // What was said of another revision tells nothing of this one.
-        let is_about = |revision: &Revision| self.told_revision() == Some(revision.as_str());
-        if !self.revision().is_some_and(is_about) && kind == ROLLOUT_COMPLETE {
+        if !self.state.is_about(&self.fleet.revision) && kind == ROLLOUT_COMPLETE {
             return None;
         }
         let condition = self.condition(kind)?;
@@ -288,15 +291,9 @@ impl RolloutSnapshot {
     /// Whether a disruption budget refused the controller the last time, and it has not asked again yet: it does within
     /// [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), whatever the budget allows now.
     fn asks_again(&self) -> bool {
-        let told = self.condition(ROLLOUT_COMPLETE);
-        let revision = self.revision().map(Revision::as_str);
         self.strategy.disruption == Disruption::Evict
-            && told.is_some_and(|told| told.reason == BLOCKED && told_revision(told) == revision)
-    }
-
-    /// The revision that the conditions are about, as far as a controller told.
-    pub(super) fn told_revision(&self) -> Option<&str> {
-        told_revision(self.condition(ROLLOUT_COMPLETE)?)
+            && *self.state.reported.reason == *BLOCKED
+            && self.state.is_about(&self.fleet.revision)
     }
 
     /// Whether any controller ever reported on this DaemonSet.
@@ -315,23 +312,18 @@ fn untouched() -> Strategy {
 
 /// Who is refused, with those whom the condition does not name, while the controller says that nothing else moves; `None`: they are
 /// known already.
-fn refused_unnamed(fleet: &Fleet, plan: &Plan, conditions: &[Condition]) -> Option<Refusals> {
-    let stands = |kind: &str| {
-        let mut told = conditions.iter();
-        told.find(|told| told.kind == kind && told.status == "True")
-    };
-    let stalled = stands(STALLED).filter(|told| told.reason == Stall::WritesRefused.reason())?;
-    let revision = told_revision(stalled)?;
-    let is_current = fleet.revision == RevisionState::Current(revision.into());
-    let told = stands(REFUSED).filter(|_| is_current)?;
+fn refused_unnamed(fleet: &Fleet, plan: &Plan, state: &RolloutState) -> Option<Refusals> {
+    state.stalled_since(Stall::WritesRefused.reason())?;
+    if !state.is_about(&fleet.revision) {
+        return None;
+    }
     let begun = plan.actions.iter().filter(|action| action.begins());
     let begun = begun.filter_map(|action| {
         let is_here = |node: &&Node| node.pods.iter().any(|pod| pod.uid == action.pod().uid);
         let node = fleet.nodes.iter().find(is_here)?;
         Some((&node.name, RefusedWrite::of(action)))
     });
-    let since = told.last_transition.as_ref()?.0;
-    fleet.refusals.with_unnamed(&told.message, since, begun)
+    state.with_unnamed(&fleet.refusals, begun)
 }
 
 fn by_word(verdicts: &[Verdict]) -> [usize; Verdict::WORDS.len()] {
@@ -346,6 +338,7 @@ fn by_word(verdicts: &[Verdict]) -> [usize; Verdict::WORDS.len()] {
 mod tests {
     use super::*;
     use crate::core::Share;
+    use crate::core::rollout_state::{Reported, ReportedRefusals, ReportedStall};
     use crate::core::testing::{at, current, fleet, node, old};
 
     /// Found by somebody who tried: of 59 nodes nine were told to be next, and the rollout to go on.
@@ -361,34 +354,28 @@ mod tests {
             let place = (&node.name, node.pods.first().map(|pod| &pod.uid));
             all.refuse(place, RefusedWrite::Delete, "kept by test", at(4_000));
         }
-        let condition = |kind: &str, reason: &str, message: String| Condition {
-            kind: kind.to_owned(),
-            status: "True".to_owned(),
-            reason: reason.to_owned(),
-            message,
-            last_transition: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(
-                4_000,
-            ))),
-            ..Condition::default()
+        let state = |reason: &str| RolloutState {
+            reported: Reported {
+                revision: Some("new".into()),
+                stalled: Some(ReportedStall {
+                    reason: reason.into(),
+                    since: at(4_000),
+                }),
+                ..Reported::default()
+            },
+            refused: ReportedRefusals::of(&all, None),
+            ..RolloutState::default()
         };
-        let stalled = "revision new: stalled: the API server refuses to delete pods".to_owned();
-        let conditions = [
-            condition(STALLED, "WritesRefused", stalled),
-            condition(REFUSED, "WritesRefused", all.to_string()),
-        ];
-        fleet.refusals = Refusals::read(&conditions[1].message, at(4_000));
+        let stalled = state("WritesRefused");
+        fleet.refusals = stalled.refusals().expect("refusals");
         let strategy = Strategy {
             max_unavailable: Share::Percent(50),
             ..Strategy::of(Mode::AdvancedRollingUpdate)
         };
         let mut plan = decide(&strategy, &fleet, now);
         assert_eq!(plan.phase, Phase::Progressing);
-        let goes_on = [
-            condition(STALLED, "WritesRefused", String::new()),
-            conditions[1].clone(),
-        ];
-        assert_eq!(refused_unnamed(&fleet, &plan, &goes_on), None);
-        while let Some(refusals) = refused_unnamed(&fleet, &plan, &conditions) {
+        assert_eq!(refused_unnamed(&fleet, &plan, &state("NoProgress")), None);
+        while let Some(refusals) = refused_unnamed(&fleet, &plan, &stalled) {
             fleet.refusals = refusals;
             plan = decide(&strategy, &fleet, now);
         }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{Access, CliError, Code, Context, Screen, perform};
 use crate::cli::{Cli, Command};
 use crate::clock::Clock;
-use crate::core::SetKind;
+use crate::core::{FailureRecord, NodeName, RolloutState, SetKind, Stopped};
 use crate::sim::cluster::faults::Fault;
 use crate::sim::cluster::{Cluster, ClusterOptions};
 use crate::sim::kubelet::{self, Behaviour, FakeNodeSpec, Kubelets, Outage};
@@ -726,14 +726,27 @@ async fn a_server_that_is_away_or_says_no_is_told_apart() {
 
 /// The guard stopped that revision.
 async fn stop(world: &CtlWorld, revision: &str) {
-    let message = format!("revision {revision}: failed: n1, n2");
-    guard(world, "True", "FailedByRevision", &message).await;
+    let record = FailureRecord {
+        stopped: Some(Stopped::FailedByRevision),
+        failed: ["n1", "n2"].map(NodeName::from).into(),
+        ..FailureRecord::of(revision.into())
+    };
+    guard(world, record).await;
 }
 
 /// The guard remembers that.
-async fn guard(world: &CtlWorld, status: &str, reason: &str, message: &str) {
-    let guard = json!({ "type": "Guard", "status": status, "reason": reason, "message": message });
-    let patch = Patch::Merge(json!({ "status": { "conditions": [guard] } }));
+async fn guard(world: &CtlWorld, record: FailureRecord) {
+    let state = RolloutState {
+        guard: Some(record),
+        ..RolloutState::default()
+    };
+    remember(world, &state).await;
+}
+
+/// The controller remembers that.
+pub(super) async fn remember(world: &CtlWorld, state: &RolloutState) {
+    let state = json!({ "type": "RolloutState", "status": "True", "reason": "Version1", "message": state.to_json() });
+    let patch = Patch::Merge(json!({ "status": { "conditions": [state] } }));
     let params = PatchParams::default();
     let sets = world.sets();
     sets.patch_status("web", &params, &patch).await.unwrap();
@@ -746,10 +759,12 @@ async fn why_knows_nodes_that_were_lost_and_whose_node_objects_are_gone() {
     let revision = world.json("status web").await["revision"].clone();
     let revision = text_of(&revision);
     let now = world.context.clock.now();
-    let message = format!(
-        "revision {revision}: failed: n8; being judged: n7 since {now}; lost: n8 since {now}"
-    );
-    guard(&world, "False", "Watching", &message).await;
+    let record = FailureRecord {
+        failed: [NodeName::from("n8")].into(),
+        judged: ["n7", "n8"].map(|name| (name.into(), now)).into(),
+        ..FailureRecord::of(revision.into())
+    };
+    guard(&world, record).await;
     let failed = world.text("why web n8").await;
     assert!(
         failed.starts_with(

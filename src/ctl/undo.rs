@@ -41,8 +41,7 @@ use crate::cli::ctl::UndoArgs;
 use crate::core::fleet::in_place::Shape;
 use crate::core::foreign::{WORD, one_line};
 use crate::core::messages::behind_remedy;
-use crate::core::names::{REVISION_HASH_LABEL, ROLLED_BACK_FROM, STALLED};
-use crate::core::remedy::advised;
+use crate::core::names::{REVISION_HASH_LABEL, ROLLED_BACK_FROM};
 use crate::core::revision::{
     RevisionFacts, RollbackCandidates, RollbackMark, TemplateFingerprint, TemplateWriter, adopted,
     current, hash_of, template_in,
@@ -52,7 +51,7 @@ use crate::core::settings::resume::RESUME;
 use crate::core::{
     FailureRecord, Mode, Pause, Revision, RevisionState, RevisionUnknown, SetKind, instant,
 };
-use crate::index::{SetKey, SetRecord, told_revision};
+use crate::index::{SetKey, SetRecord};
 
 /// How often it is looked at again when somebody changed the DaemonSet between the look and the write.
 const ATTEMPTS: usize = 5;
@@ -224,12 +223,8 @@ impl RevisionHistory {
             RevisionState::Unknown(_) => None,
         };
         // Right after a change the condition is still about another revision.
-        let stalled = known.and_then(|set| {
-            let mut conditions = set.conditions.iter();
-            let stalled = conditions.find(|told| told.kind == STALLED && told.status == "True")?;
-            let told = told_revision(stalled).map(Revision::from);
-            (told == current).then(|| stalled.message.clone())
-        });
+        let reported = known.map(|set| &set.state.reported);
+        let stalled = reported.filter(|told| told.stalled.is_some() && told.revision == current);
         let stopped = current
             .as_ref()
             .map(|current| FailureRecord::stopped_besides(record.as_ref(), current));
@@ -238,7 +233,7 @@ impl RevisionHistory {
         Ok(Self {
             key: key.clone(),
             is_under_way: !is_updated && stalled.is_none(),
-            advised: stalled.as_deref().and_then(advised),
+            advised: stalled.and_then(|told| told.advised),
             seen: set.metadata,
             template,
             revisions,

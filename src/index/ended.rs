@@ -13,9 +13,8 @@ use super::pod::PodRecord;
 use crate::core::engine::failing::{CRASHING_RESTARTS, PROVED_AFTER};
 use crate::core::foreign::{WORD, cut};
 use crate::core::instant::later;
-use crate::core::messages::{DO_NOT_START, FAILED_ON};
 use crate::core::words::line;
-use crate::core::{NodeName, PodProblem, PodUid, Revision};
+use crate::core::{NodeName, PodProblem, PodUid, Revision, RolloutState};
 use crate::k8s;
 
 /// Pods that end further apart have nothing to do with each other; the native controller waits a quarter of an hour at most before
@@ -25,32 +24,23 @@ const TOGETHER: SignedDuration = SignedDuration::from_hours(1);
 /// Beyond so many nodes, those are forgotten on which nothing ended for so long.
 const KEPT: usize = 1024;
 
-/// What a condition says of pods that ended.
+/// Pods that ended or did not start before this process looked.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct ReportedProblem {
+pub(super) struct RecalledProblem {
     /// Their revision.
     hash: Revision,
     reason: Arc<str>,
     said: Arc<str>,
 }
 
-impl ReportedProblem {
-    /// Reads from the message of a condition why the new pods on `node` end or do not start.
-    pub(super) fn read(message: &str, node: &NodeName) -> Option<Self> {
-        let (hash, rest) = message.strip_prefix("revision ")?.split_once(": ")?;
-        let mut before_nodes = FAILED_ON.into_iter().chain([DO_NOT_START]);
-        let (_, rest) = before_nodes.find_map(|words| rest.split_once(words))?;
-        let (nodes, rest) = rest
-            .split_once(" (")
-            .filter(|(nodes, _)| !nodes.contains(';'))?;
-        let mut names = nodes.split([',', ' ']);
-        names.find(|name| *name == node.as_str())?;
-        let (why, _) = rest.split_once(')')?;
-        let (reason, said) = why.split_once(": ").unwrap_or((why, ""));
+impl RecalledProblem {
+    /// Returns why the new pods on `node` end or do not start, as it was reported.
+    pub(super) fn of(state: &RolloutState, node: &NodeName) -> Option<Self> {
+        let failing = state.failing_on(node)?;
         Some(Self {
-            hash: hash.into(),
-            reason: reason.into(),
-            said: said.into(),
+            hash: state.reported.revision.clone()?,
+            reason: failing.reason.clone(),
+            said: failing.said.clone(),
         })
     }
 
@@ -94,7 +84,7 @@ impl Ended {
         node: &NodeName,
         (pod, record): (&k8s::Pod, &mut PodRecord),
         now: Timestamp,
-        recalled: impl FnOnce() -> Option<ReportedProblem>,
+        recalled: impl FnOnce() -> Option<RecalledProblem>,
     ) {
         if record.ready_since().is_none()
             && (record.pod.in_place.is_over || record.pod.problem.is_none())
@@ -120,7 +110,7 @@ impl Ended {
         node: &NodeName,
         hash: &Revision,
         now: Timestamp,
-        recalled: impl FnOnce() -> Option<ReportedProblem>,
+        recalled: impl FnOnce() -> Option<RecalledProblem>,
     ) -> Option<PodProblem> {
         self.recall(node, now, recalled);
         let series = self.0.get(node)?;
@@ -133,7 +123,7 @@ impl Ended {
         &mut self,
         node: &NodeName,
         now: Timestamp,
-        recalled: impl FnOnce() -> Option<ReportedProblem>,
+        recalled: impl FnOnce() -> Option<RecalledProblem>,
     ) {
         if !self.0.contains_key(node)
             && let Some(recalled) = recalled()

@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::last_reported::LastReported;
-use crate::core::names::GUARD;
-use crate::core::{FailureRecord, NodeName, PodUid, Revision, RevisionState};
-use crate::k8s::Condition;
+use crate::core::{FailureRecord, NodeName, PodUid, Revision, RevisionState, RolloutState};
 
 /// What is known beside the condition on the DaemonSet.
 #[derive(Debug, Default)]
@@ -30,10 +28,10 @@ impl GuardedRevision {
     /// What has to be remembered now.
     pub(super) fn record(
         &self,
-        conditions: &[Condition],
+        reported: &RolloutState,
         state: &RevisionState,
     ) -> Option<FailureRecord> {
-        let mut record = self.known(conditions);
+        let mut record = self.known(reported);
         let RevisionState::Current(revision) = state else {
             return record;
         };
@@ -48,15 +46,15 @@ impl GuardedRevision {
     }
 
     /// What was reported last.
-    pub(super) fn known(&self, conditions: &[Condition]) -> Option<FailureRecord> {
-        self.reported.or(|| on_daemonset(conditions))
+    pub(super) fn known(&self, reported: &RolloutState) -> Option<FailureRecord> {
+        self.reported.or(|| reported.guard.clone())
     }
 
     /// Whether it stands on the DaemonSet that the revision was stopped, and what it is taken back to.
-    pub(super) fn stands(&self, conditions: &[Condition]) -> bool {
+    pub(super) fn stands(&self, reported: &RolloutState) -> bool {
         let stop = |record: FailureRecord| (record.revision, record.stopped, record.before);
-        let seen = on_daemonset(conditions).map(stop);
-        seen.is_some() && seen == self.known(conditions).map(stop)
+        let seen = reported.guard.clone().map(stop);
+        seen.is_some() && seen == self.known(reported).map(stop)
     }
 
     pub(super) fn set_last_reported(&mut self, record: Option<FailureRecord>) {
@@ -91,11 +89,4 @@ impl GuardedRevision {
     pub(super) fn forget_replaced(&mut self) {
         self.replaced = Replaced::default();
     }
-}
-
-/// What stands on the DaemonSet.
-pub(super) fn on_daemonset(conditions: &[Condition]) -> Option<FailureRecord> {
-    let mut conditions = conditions.iter();
-    let told = conditions.find(|condition| condition.kind == GUARD)?;
-    FailureRecord::read(told.status == "True", &told.reason, &told.message)
 }

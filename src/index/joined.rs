@@ -47,7 +47,7 @@ pub(super) fn fleet(
         now,
         ..
     } = *around;
-    let record = set.guard.record(&set.conditions, &basis.state);
+    let record = set.guard.record(&set.state, &basis.state);
     set.cache
         .remember(lost_while_touched(record.as_ref(), &basis.state));
     let is_proven = is_proven(set, around);

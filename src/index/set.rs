@@ -9,25 +9,23 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::advanced::{AdvancedRecord, StatusNumbers};
 use super::disruptions::Disruptions;
-use super::ended::{Ended, ReportedProblem};
+use super::ended::{Ended, RecalledProblem};
 use super::fleet_cache::{Basis, FleetCache};
 use super::guarded::GuardedRevision;
 use super::key::{SetKey, SetKind};
 use super::last_reported::LastReported;
+use super::legacy;
 use super::node::NodeRecord;
 use super::pending::{PendingWrites, PodWrite, WriteAnswer};
 use super::pod::{PodRecord, SharedParts};
 use super::pod_index::PodIndex;
 use super::texts::Texts;
 use crate::core::eligibility::Scheduling;
-use crate::core::engine::patience::{BEHIND_PATIENCE, MISSING_GRACE};
+use crate::core::engine::patience::MISSING_GRACE;
 use crate::core::fleet::in_place::{InPlaceTransition, InPlaceTransitions};
 use crate::core::images::TemplateImage;
-use crate::core::messages::{BEHIND_SINCE, NATIVE_BEHIND};
-use crate::core::messages::{not_created, not_ready};
 use crate::core::names::{
-    OWN_CONDITIONS, PAUSED_CONDITION, PROGRESSING, REFUSED, REVISION_HASH_LABEL, ROLLOUT_COMPLETE,
-    STALLED, TEMPLATE_GENERATION_ANNOTATION,
+    OWN_CONDITIONS, REVISION_HASH_LABEL, ROLLOUT_STATE, TEMPLATE_GENERATION_ANNOTATION,
 };
 use crate::core::plan::Stall;
 use crate::core::revision::{
@@ -39,7 +37,7 @@ use crate::core::{
     Action, DaemonSetCounts, Evictions, FailureRecord, Invalid, Node, NodeName, OnFailure,
     PauseRecord, Pod, PodName, PodProblem, PodRef, PodRevision, PodUid, Pods, Predownloading,
     Reading, Refusal, Refusals, Revision, RevisionState, RollbackTarget, RollbackTargets,
-    RollingUpdateType, Targeting, instant,
+    RollingUpdateType, RolloutState, Targeting, instant,
 };
 use crate::k8s;
 
@@ -72,6 +70,10 @@ pub struct SetRecord {
     pub rollback_mark: RollbackMark,
     /// Our conditions as they stand on it.
     pub conditions: Vec<k8s::Condition>,
+    /// What they remember of the rollout.
+    pub state: Arc<RolloutState>,
+    /// Why that cannot be read; the rollout goes on as if nothing were remembered.
+    pub state_error: Option<Arc<str>>,
     /// The label selector of its pods, as a query.
     pub selector: String,
     /// Whether the pods are known completely.
@@ -186,6 +188,11 @@ impl SetRecord {
                 .and_then(|annotations| annotations.get(key))
                 .cloned()
         };
+        let conditions: Vec<_> = set.status.conditions.iter().filter(own).cloned().collect();
+        let (state, state_error) = match reported_state(&conditions) {
+            Ok(state) => (state, None),
+            Err(error) => (RolloutState::default(), Some(error.to_string().into())),
+        };
         Self {
             name: meta.name.as_deref().unwrap_or_default().into(),
             namespace: meta.namespace.as_deref().unwrap_or_default().into(),
@@ -195,7 +202,9 @@ impl SetRecord {
             reading,
             template: set.spec.template,
             rollback_mark: RollbackMark::of(meta),
-            conditions: set.status.conditions.iter().filter(own).cloned().collect(),
+            state: Arc::new(state),
+            state_error,
+            conditions,
             selector: Selector::from_json(&set.spec.selector)
                 .map(|selector| selector.to_query())
                 .unwrap_or_default(),
@@ -345,6 +354,8 @@ impl SetRecord {
         self.template = newer.template;
         self.rollback_mark = newer.rollback_mark;
         self.conditions = newer.conditions;
+        self.state = newer.state;
+        self.state_error = newer.state_error;
         self.min_ready = newer.min_ready;
         if self.scheduling != newer.scheduling {
             self.scheduling = newer.scheduling;
@@ -398,7 +409,7 @@ impl SetRecord {
         let node = texts.share(pod.spec.target_node().unwrap_or_default());
         let node = NodeName::from(node);
         let is_first_look = self.cache.is_first_look();
-        let recalled = || recalled(&self.conditions, &node).filter(|_| is_first_look);
+        let recalled = || RecalledProblem::of(&self.state, &node).filter(|_| is_first_look);
         if self.ended.end(&node, before.as_ref(), now) {
             self.cache.mark_dirty(&node);
         }
@@ -676,12 +687,7 @@ impl SetRecord {
     }
 
     fn known_refusals(&self) -> Refusals {
-        let stands = || {
-            let mut conditions = self.conditions.iter();
-            let told = conditions.find(|condition| condition.kind == REFUSED)?;
-            let since = told.last_transition.as_ref()?.0;
-            Some(Refusals::read(&told.message, since))
-        };
+        let stands = || self.state.refusals();
         self.refusals.or(stands).unwrap_or_default()
     }
 
@@ -750,7 +756,7 @@ impl SetRecord {
             return None;
         };
         let is_first_look = self.cache.is_first_look();
-        let recalled = || recalled(&self.conditions, node).filter(|_| is_first_look);
+        let recalled = || RecalledProblem::of(&self.state, node).filter(|_| is_first_look);
         self.ended.trouble(node, current, now, recalled)
     }
 
@@ -774,12 +780,12 @@ impl SetRecord {
 
     /// What the guard has to remember, as it was told last.
     pub fn last_record(&self) -> Option<FailureRecord> {
-        self.guard.known(&self.conditions)
+        self.guard.known(&self.state)
     }
 
     /// What the guard has to remember, as it stands on the DaemonSet.
     pub fn record_that_stands(&self) -> Option<FailureRecord> {
-        super::guarded::on_daemonset(&self.conditions)
+        self.state.guard.clone()
     }
 
     /// From now on that is what the guard remembers, whether it shows on the DaemonSet yet or not.
@@ -789,11 +795,7 @@ impl SetRecord {
 
     /// Why the native controller could not make a pod, as far as known.
     pub(super) fn not_created(&self) -> Option<Arc<str>> {
-        self.not_created.or(|| {
-            let mut conditions = self.conditions.iter();
-            let told = conditions.find(|told| told.kind == PROGRESSING)?;
-            not_created::read(&told.message).map(Arc::from)
-        })
+        self.not_created.or(|| self.state.not_created.clone())
     }
 
     /// From now on that is why.
@@ -803,10 +805,7 @@ impl SetRecord {
 
     /// Why pods do not become available, as far as known.
     pub(super) fn not_ready(&self) -> BTreeMap<PodName, Arc<str>> {
-        let stands = || {
-            let told = self.conditions.iter().map(|told| told.message.as_str());
-            Some(told.flat_map(not_ready::read).collect())
-        };
+        let stands = || Some(self.state.not_ready.clone());
         self.not_ready.or(stands).unwrap_or_default()
     }
 
@@ -817,12 +816,8 @@ impl SetRecord {
 
     /// What is remembered of its pause, as it was told last.
     pub fn last_pause(&self) -> Option<PauseRecord> {
-        self.pause.or(|| {
-            let mut conditions = self.conditions.iter();
-            let told = conditions.find(|condition| condition.kind == PAUSED_CONDITION)?;
-            let since = told.last_transition.as_ref()?.0;
-            (told.status == "True").then(|| PauseRecord::read(since, &told.message))
-        })
+        let stands = || Some(self.state.pause.as_ref()?.record);
+        self.pause.or(stands)
     }
 
     /// From now on that is remembered of its pause, whether it shows on the DaemonSet yet or not.
@@ -1065,7 +1060,7 @@ impl SetRecord {
             transition: InPlaceTransition::between(&current.shape, &old.shape, None),
         };
         RollbackTargets {
-            stands: self.guard.stands(&self.conditions),
+            stands: self.guard.stands(&self.state),
             revisions: older.map(|old| (old.hash.clone(), past(old))).collect(),
         }
     }
@@ -1075,7 +1070,7 @@ impl SetRecord {
         let stopped = self
             .last_record()
             .is_some_and(|record| record.stopped.is_some());
-        stopped && !self.guard.stands(&self.conditions)
+        stopped && !self.guard.stands(&self.state)
     }
 
     /// The images of the current revision, where it matters who has them.
@@ -1215,44 +1210,26 @@ impl SetRecord {
             (RevisionState::Current(_), _) => None,
             (RevisionState::Unknown(_), Some(since)) => Some(since),
             (RevisionState::Unknown(_), None) => {
-                let stalled = self.stalled_since(Stall::NativeControllerBehind);
-                let stalled = stalled.map(|since| instant::earlier(since, BEHIND_PATIENCE));
-                let since = stalled.or_else(|| self.behind_since_told());
+                let since = self.state.reported.behind_since;
                 Some(since.unwrap_or(now).min(now))
             }
         };
         self.behind_since
     }
 
-    /// Since when it waits for the native controller, as it stands on the DaemonSet.
-    fn behind_since_told(&self) -> Option<Timestamp> {
-        let says_so =
-            |told: &&k8s::Condition| told.kind == ROLLOUT_COMPLETE && told.reason == NATIVE_BEHIND;
-        let told = self.conditions.iter().find(says_so)?;
-        let (_, since) = told.message.split_once(BEHIND_SINCE)?;
-        since.split_once(": ")?.0.parse().ok()
-    }
-
-    /// Since when it is stalled for this reason, as it stands on the DaemonSet.
-    fn stalled_since(&self, stall: Stall) -> Option<Timestamp> {
-        let says_so = |told: &&k8s::Condition| {
-            told.kind == STALLED && told.status == "True" && told.reason == stall.reason()
-        };
-        let told = self.conditions.iter().find(says_so)?;
-        told.last_transition.as_ref().map(|at| at.0)
-    }
-
-    /// Since when pods are missing at the least, as far as it stands on the DaemonSet: whoever looks for the first time does not know.
+    /// Since when pods are missing at the least, as far as it stands on the DaemonSet: at a first look that is not known.
     fn missing_since(&self) -> Option<Timestamp> {
         let stalls = [Stall::PodsNotCreated, Stall::PodsKeptAway].into_iter();
-        let since = stalls.filter_map(|stall| self.stalled_since(stall)).min()?;
-        Some(instant::earlier(since, MISSING_GRACE))
+        let since = stalls.filter_map(|stall| self.state.stalled_since(stall.reason()));
+        Some(instant::earlier(since.min()?, MISSING_GRACE))
     }
 }
 
-/// What the condition `Stalled` says of the pods of `node`.
-fn recalled(conditions: &[k8s::Condition], node: &NodeName) -> Option<ReportedProblem> {
+/// Returns what these conditions remember of a rollout.
+fn reported_state(conditions: &[k8s::Condition]) -> serde_json::Result<RolloutState> {
     let mut told = conditions.iter();
-    let stalled = told.find(|told| told.kind == STALLED && told.status == "True")?;
-    ReportedProblem::read(&stalled.message, node)
+    match told.find(|told| told.kind == ROLLOUT_STATE) {
+        Some(told) => RolloutState::read(&told.message),
+        None => Ok(legacy::read(conditions).unwrap_or_default()),
+    }
 }

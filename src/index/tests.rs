@@ -10,11 +10,11 @@ mod pod_problem;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::core::messages::RolloutStatus;
 use crate::core::revision::TemplateFingerprint;
+use crate::core::rollout_state::{FailingPods, Reported, ReportedPause, ReportedRefusals};
 use crate::core::{
-    Action, Mode, PodRef, PodRevision, PodUid, Readiness, RevisionState, RevisionUnknown, SetKind,
-    decide,
+    Action, FailureRecord, PauseRecord, PodRef, PodRevision, PodUid, Readiness, Refusals,
+    RefusedWrite, RevisionState, RevisionUnknown, RolloutState, decide,
 };
 
 const CREATED: &str = "2026-01-01T00:00:00Z";
@@ -676,35 +676,65 @@ fn a_pod_that_is_over_is_not_ready_whatever_its_condition_says() {
 }
 
 #[test]
-fn what_refuses_the_revision_is_read_from_the_condition() {
+fn the_state_on_the_daemonset_tells_a_new_process_what_it_does_not_see() {
     let mut index = index();
-    let why = "denied by the policy (rule 7)";
-    let fleet_of = |index: &mut Index| fleet(index).not_created.clone();
-    assert_eq!(fleet_of(&mut index), None);
-    let told = |fleet: Fleet| {
-        let plan = decide(&Strategy::of(Mode::AdvancedRollingUpdate), &fleet, at(300));
-        let status = RolloutStatus {
-            set: &"edge/agent",
-            fleet: &fleet,
-            plan: &plan,
-            hook: None,
-        };
-        status.said(plan.phase).sentence()
+    let before = fleet(&mut index);
+    assert_eq!((&before.not_created, &before.pause), (&None, &None));
+    let since = at(50);
+    let pause = PauseRecord { since, reminded: 2 };
+    let failing = FailingPods {
+        reason: "Evicted".into(),
+        said: "low on memory".into(),
+        nodes: vec!["n1".into()],
     };
-    let behind = Fleet {
-        revision: RevisionState::Unknown(RevisionUnknown::NoRevision),
-        kind: SetKind::Advanced,
-        not_created: Some(why.into()),
-        ..Fleet::clone(&fleet(&mut index))
+    let mut refused = Refusals::default();
+    refused.keep_to(&"aaa".into());
+    refused.refuse((&"n2".into(), None), RefusedWrite::Delete, "no", at(60));
+    let state = RolloutState {
+        reported: Reported {
+            revision: Some("aaa".into()),
+            ..Reported::default()
+        },
+        guard: Some(FailureRecord {
+            failed: [NodeName::from("n1")].into(),
+            ..FailureRecord::of("aaa".into())
+        }),
+        pause: Some(ReportedPause::of(pause)),
+        refused: ReportedRefusals::of(&refused, None),
+        not_created: Some("quota".into()),
+        not_ready: [("agent-n1".into(), "probe fails".into())].into(),
+        failing: vec![failing],
+        ..RolloutState::default()
     };
     let mut changed = set("v1", 2, 2);
     changed.status.conditions = vec![k8s::Condition {
-        kind: "Progressing".to_owned(),
-        message: told(behind),
+        kind: "RolloutState".to_owned(),
+        status: "True".to_owned(),
+        message: state.to_json(),
         ..Default::default()
     }];
     index.apply_set(&changed);
-    assert_eq!(fleet_of(&mut index).as_deref(), Some(why));
+    let known = fleet(&mut index);
+    assert_eq!(known.record, state.guard);
+    assert_eq!(known.pause, Some(pause));
+    assert_eq!(known.not_created.as_deref(), Some("quota"));
+    assert_eq!(known.not_ready, state.not_ready);
+    let set = index.set(&key()).unwrap();
+    assert_eq!(*set.state, state);
+    // What this process reported counts before that.
+    let set = index.set_mut(&key()).unwrap();
+    set.set_last_pause(None);
+    set.set_not_created(None);
+    let known = fleet(&mut index);
+    assert_eq!((&known.not_created, known.pause), (&None, None));
+    for broken in ["", "{", "revision aaa: complete"] {
+        changed.status.conditions[0].message = broken.to_owned();
+        let mut index = Index::default();
+        index.apply_set(&changed);
+        let set = index.set(&key()).unwrap();
+        assert_eq!(*set.state, RolloutState::default(), "{broken}");
+        assert!(set.state_error.is_some(), "{broken}");
+    }
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::jiff::SignedDuration;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use yurt_ds::sim::kubelet::FakeNodeSpec;
 
 use crate::support::checks::*;
@@ -67,10 +67,13 @@ fn ages_by(story: Story, hours: i64) -> Story {
                 .conditions
                 .iter()
                 .flatten()
-                .find(|c| c.type_ == "Paused");
-            let since = condition.and_then(|c| c.last_transition_time.as_ref());
-            let since = since.context("since when")?.0 - SignedDuration::from_hours(hours);
-            let aged = json!({ "type": "Paused", "lastTransitionTime": since.to_string() });
+                .find(|c| c.type_ == "RolloutState");
+            let message = condition.and_then(|c| c.message.as_ref());
+            let mut state: Value = serde_json::from_str(message.context("a state")?)?;
+            let since = &mut state["pause"]["since"];
+            let began: Timestamp = since.as_str().context("since when")?.parse()?;
+            *since = json!((began - SignedDuration::from_hours(hours)).to_string());
+            let aged = json!({ "type": "RolloutState", "message": state.to_string() });
             let aged = json!({ "status": { "conditions": [aged] } });
             let patch = Patch::Strategic(aged);
             let patched = daemons
@@ -134,14 +137,14 @@ scenarios! {
         let first = told("for 1 day now (since ");
         let second = told("for 2 days now (since ");
         let story = ages_by(paused(2).delete_pod(1).until(came(&[1])), 25)
-            .until(first(1).and(condition("Paused", "True", ", reminded after 1 day; nodes that got it")))
+            .until(first(1).and(condition("Paused", "True", "; nodes that got it").and(condition("RolloutState", "True", "\"reminded\":1"))))
             // Another start finds what was said.
             .controller(false)
             .wait(1)
             .controller(true)
             .throughout(first(1), pace.pick(3600, 5));
         let story = ages_by(story, 24)
-            .until(second(2).and(condition("Paused", "True", ", reminded after 2 days; nodes that got it")))
+            .until(second(2).and(condition("Paused", "True", "; nodes that got it").and(condition("RolloutState", "True", "\"reminded\":2"))))
             .throughout(second(2).and(untouched([2])), pace.pick(3600, 5))
             .unannotate("paused")
             .until(converged().and(condition("Paused", "False", "")));

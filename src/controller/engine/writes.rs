@@ -141,7 +141,7 @@ impl Engine {
         let conditions = report.difference(&set.conditions, now);
         let uid = set.uid.clone();
         if conditions.is_empty() {
-            set.set_last_pause(report.pause);
+            set.set_last_pause(report.state.pause.as_ref().map(|pause| pause.record));
         }
         let is_sent = set.is_sent(&report.conditions);
         let is_pending = is_sent && set.is_report_unseen(now);
@@ -186,7 +186,7 @@ impl Engine {
         }
         if let Some(set) = self.index.set_mut(key) {
             // What is reported of a pause counts from now on, whether it shows yet or not.
-            set.set_last_pause(report.pause);
+            set.set_last_pause(report.state.pause.as_ref().map(|pause| pause.record));
             set.begin_report(report.conditions, now);
             if let (Some(advanced), Some((_, numbers))) = (&mut set.advanced, &whole) {
                 advanced.begin_numbers(numbers.clone(), now);

@@ -1,12 +1,11 @@
 //! How long a rollout counts as one that disruption budgets hold up.
 
 use crate::core::messages::BLOCKED;
-use crate::core::{Action, Plan, Progress, Verdict};
-use crate::k8s::Condition;
+use crate::core::{Action, Plan, Progress, RevisionState, RolloutState, Verdict};
 
 /// Whether a rollout that was blocked before still is, as far as known: it does nothing but ask for pods to be evicted, be
 /// it once more or after a restart.
-pub(super) fn stays_blocked(before: &Condition, plan: &Plan, revision: &str) -> bool {
+pub(super) fn stays_blocked(known: &RolloutState, state: &RevisionState, plan: &Plan) -> bool {
     let asks = |action: &Action| matches!(action, Action::Evict(_) | Action::Retire { .. });
     let is_blocked = |verdict: &Verdict| matches!(verdict, Verdict::BlockedByPdb { .. });
     let moves = |verdict: &Verdict| match verdict {
@@ -14,8 +13,8 @@ pub(super) fn stays_blocked(before: &Condition, plan: &Plan, revision: &str) -> 
         Verdict::HookPending { .. } => true,
         _ => false,
     };
-    before.reason == BLOCKED
-        && before.message.starts_with(&format!("{revision}:"))
+    *known.reported.reason == *BLOCKED
+        && known.is_about(state)
         && (plan.actions.iter().any(asks) || plan.verdicts.iter().any(is_blocked))
         && !plan.verdicts.iter().any(moves)
 }

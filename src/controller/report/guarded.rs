@@ -1,7 +1,8 @@
-//! What is told of a stop by the guard, and the condition in which it remembers.
+//! What is told of a stop by the guard.
 
 use super::conditions::condition;
 use crate::core::names::GUARD;
+use crate::core::rollout_state::Reported;
 use crate::core::{FailureRecord, Guarded, Plan};
 use crate::k8s::Condition;
 
@@ -14,14 +15,14 @@ pub(super) fn is_stopped(told: Option<&FailureRecord>, plan: &Plan) -> bool {
     })
 }
 
-/// Whether the same stall was told of the same revision, and not that the guard stopped it.
-pub(super) fn same_stall(
-    stall: Option<&Condition>,
-    plan: &Plan,
-    reason: &str,
-    same_revision: bool,
-) -> bool {
-    !stops(plan) && same_revision && stall.is_some_and(|stall| stall.reason == reason)
+/// Returns true if the same stall was told of the same revision, and not that the guard stopped it.
+pub(super) fn same_stall(known: Option<&Reported>, reported: &Reported, plan: &Plan) -> bool {
+    let is_same = |known: &Reported| {
+        let stalled = known.stalled.as_ref();
+        known.revision == reported.revision
+            && stalled.is_some_and(|stalled| stalled.reason == reported.reason)
+    };
+    !stops(plan) && reported.revision.is_some() && known.is_some_and(is_same)
 }
 
 /// What makes two tellings of a stall the same, whoever is named in them.
@@ -34,7 +35,7 @@ fn stops(plan: &Plan) -> bool {
     matches!(plan.guarded, Some(Guarded::Stopped(_)))
 }
 
-/// The condition in which the guard remembers.
+/// The condition about the guard.
 pub(super) fn sheet(record: &FailureRecord) -> Condition {
     let stopped = record.stopped.is_some();
     condition(GUARD, stopped, record.reason(), &record.to_string())

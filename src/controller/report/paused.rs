@@ -1,60 +1,75 @@
-//! What is said of a pause: in the condition that remembers it, and once a day in an Event, so that nobody forgets it.
+//! What is said of a pause: in the condition about it, and once a day in an Event, so that it is not forgotten.
 
 use super::conditions::condition;
 use super::notice::Notice;
-use crate::core::messages::{MEANWHILE, paused_words, still_paused};
+use crate::core::messages::{paused_words, still_paused};
 use crate::core::names::PAUSED_CONDITION;
+use crate::core::rollout_state::ReportedPause;
 use crate::core::words::NAMED;
-use crate::core::{NodeName, Plan, RevisionState};
+use crate::core::{NodeName, Plan, RevisionState, instant};
 use crate::k8s::Condition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// Reason of the Event that reminds.
 const REMINDER: &str = "StillPaused";
 
-/// Stands for those who are not named there.
-const OTHERS: &str = " and others";
-
-/// The condition in which a pause is remembered; `before` is how it stands.
+/// Returns what has to be remembered of a pause; `known` is what is.
 ///
-/// What it says changes with the settings, the revision and each reminder, and when a node that it does not name has come.
-/// A node whose pod is away for a moment stays in it.
+/// It changes with the revision and each reminder, and when a node that it does not name has come. A node whose pod is away for a
+/// moment stays in it.
+pub(super) fn memory(
+    plan: &Plan,
+    state: &RevisionState,
+    known: Option<&ReportedPause>,
+) -> Option<ReportedPause> {
+    let stand = plan.pause.as_ref()?;
+    let record = stand.record;
+    // While the revision is not known, no node can be said to have it.
+    let is_behind = matches!(state, RevisionState::Unknown(_)) && !stand.reminds;
+    let covers = |known: &ReportedPause| {
+        let mut newcomers = stand.newcomers.iter();
+        known.more || newcomers.all(|name| known.newcomers.contains(name))
+    };
+    let same = known.filter(|known| known.record == record);
+    match same.filter(|known| is_behind || covers(known)) {
+        Some(known) => Some(known.clone()),
+        None => Some(ReportedPause {
+            record,
+            newcomers: stand.newcomers.iter().take(NAMED).cloned().collect(),
+            more: stand.newcomers.len() > NAMED,
+        }),
+    }
+}
+
+/// The condition about a pause; `known` is how it stands, and counts while it is not known what is rolled out.
 pub(super) fn sheet(
     plan: &Plan,
-    revision: &str,
     state: &RevisionState,
-    before: Option<&Condition>,
+    memory: Option<&ReportedPause>,
+    known: Option<&Condition>,
 ) -> Condition {
-    let Some(stand) = &plan.pause else {
+    let (Some(stand), Some(memory)) = (&plan.pause, memory) else {
         return condition(PAUSED_CONDITION, false, "NotPaused", "");
     };
-    let head = format!(
-        "{revision}: {}; {}",
+    let revision = match (state, known.filter(|known| known.status == "True")) {
+        (RevisionState::Current(revision), _) => format!("revision {revision}"),
+        (RevisionState::Unknown(_), Some(known)) if !stand.reminds => return known.clone(),
+        (RevisionState::Unknown(_), _) => "the new revision".to_owned(),
+    };
+    let names: Vec<&str> = memory.newcomers.iter().map(NodeName::as_str).collect();
+    let meanwhile = match names.is_empty() {
+        true => String::new(),
+        false => format!(
+            "; nodes that got it meanwhile: {}{}",
+            names.join(", "),
+            if memory.more { " and others" } else { "" }
+        ),
+    };
+    let message = format!(
+        "{revision}: {}; since {}{meanwhile}",
         paused_words(stand.until),
-        stand.record
+        instant::words(stand.record.since)
     );
-    let names: Vec<&str> = stand.newcomers.iter().map(NodeName::as_str).collect();
-    let covers = |rest: &str| match rest.strip_prefix(MEANWHILE) {
-        None => rest.is_empty() && names.is_empty(),
-        Some(told) => {
-            let is_told = |name: &&str| told.split(", ").any(|known| known == *name);
-            told.ends_with(OTHERS) || names.iter().all(is_told)
-        }
-    };
-    let told = before.filter(|before| before.status == "True");
-    let told = told.map(|before| before.message.as_str());
-    let holds = |message: &&str| message.strip_prefix(&head).is_some_and(covers);
-    // While the revision is not known, nobody can be said to have it.
-    let is_behind = matches!(state, RevisionState::Unknown(_)) && !stand.reminds;
-    let message = match told.filter(|message| is_behind || holds(message)) {
-        Some(message) => message.to_owned(),
-        None if names.is_empty() => head,
-        None => {
-            let others = if names.len() > NAMED { OTHERS } else { "" };
-            let names = &names[..names.len().min(NAMED)];
-            format!("{head}{MEANWHILE}{}{others}", names.join(", "))
-        }
-    };
     Condition {
         last_transition: Some(Time(stand.record.since)),
         ..condition(PAUSED_CONDITION, true, "Paused", &message)

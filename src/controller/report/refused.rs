@@ -1,35 +1,48 @@
-//! What is said of writes that the API server refuses: in the condition that remembers them, and once in an Event.
+//! What is said of writes that the API server refuses: in the condition about them, and once in an Event.
 
 use super::{Notice, condition};
 use crate::core::messages::refusals::Group;
 use crate::core::names::REFUSED;
-use crate::core::{Plan, Refusals};
+use crate::core::rollout_state::ReportedRefusals;
+use crate::core::{Plan, Refusals, RevisionState};
 use crate::k8s::Condition;
 
 /// Reason of the Event, and of the condition.
 pub(in crate::controller) const WRITE_REFUSED: &str = "WriteRefused";
 
-/// The condition in which it is remembered, while there is something to remember; `known` is how it stands, and counts while it
-/// is not known what is rolled out.
-pub(super) fn sheet(plan: &Plan, known: Option<&Condition>) -> Option<Condition> {
+/// The condition about it, while there is something to say; `known` is how it stands, and counts while it is not known what is
+/// rolled out.
+pub(super) fn sheet(plan: &Plan, revision: &str, known: Option<&Condition>) -> Option<Condition> {
     if plan.phase.is_behind() {
         return known.cloned();
     }
-    let sheet = || condition(REFUSED, true, WRITE_REFUSED, &plan.refused.to_string());
+    let message = format!("{revision}: {}", plan.refused.words());
+    let sheet = || condition(REFUSED, true, WRITE_REFUSED, &message);
     (!plan.refused.is_nobody_refused()).then(sheet)
 }
 
-/// The Event for a sentence that the condition did not have before. A missing permission has an Event of its own.
-pub(super) fn notice(plan: &Plan, revision: &str, known: Option<&Condition>) -> Option<Notice> {
-    let about = |known: &&Condition| known.message.starts_with(&format!("{revision}: "));
-    news(&plan.refused, revision, known.filter(about))
+/// The Event for a sentence that was not reported before. A missing permission has an Event of its own.
+pub(super) fn notice(
+    plan: &Plan,
+    state: &RevisionState,
+    known: Option<&ReportedRefusals>,
+) -> Option<Notice> {
+    let revision = state.current();
+    let about = |known: &&ReportedRefusals| known.revision.as_ref() == revision;
+    let subject = revision.map_or_else(
+        || "the new revision".to_owned(),
+        |revision| format!("revision {revision}"),
+    );
+    news(&plan.refused, &subject, known.filter(about))
 }
 
-/// The same; `about` is how the sentence begins, and `known` that condition as far as it is about the same.
-pub(super) fn news(refused: &Refusals, about: &str, known: Option<&Condition>) -> Option<Notice> {
-    let is_told = |sentence: &str| {
-        known.is_some_and(|known| known.message.contains(&format!(": {sentence}")))
-    };
+/// The same; `about` is how the sentence begins, and `known` what was reported about the same.
+pub(super) fn news(
+    refused: &Refusals,
+    about: &str,
+    known: Option<&ReportedRefusals>,
+) -> Option<Notice> {
+    let is_told = |sentence: &str| known.is_some_and(|known| known.says(sentence));
     let groups = refused.groups();
     let is_fresh = |group: &&Group<'_>| !is_told(group.sentence) && !group.lacks_permission();
     let group = groups.iter().find(is_fresh)?;

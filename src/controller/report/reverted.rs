@@ -5,26 +5,24 @@ use std::fmt::Display;
 use super::Notice;
 use crate::core::messages::NOT_REVERTED;
 use crate::core::remedy::way_on;
+use crate::core::rollout_state::Reported;
 use crate::core::words::named;
-use crate::core::{Fleet, NodeName, Phase, Plan};
-use crate::k8s::Condition;
+use crate::core::{Fleet, NodeName, Phase, Plan, ReversalStage};
 
-/// The Event for what is new in it since `before`, with the names of nodes.
+/// The Event for what is new in it since the report that is `known`, with the names of nodes.
 pub(super) fn reversal(
-    before: Option<&Condition>,
+    known: &Reported,
     (fleet, set): (&Fleet, &dyn Display),
     plan: &Plan,
 ) -> Option<Notice> {
     if !matches!(plan.phase, Phase::Stalled(_)) {
         return None;
     }
-    let (reason, words, nodes) = plan.reversal.as_ref()?.told()?;
+    let reversal = plan.reversal.as_ref()?;
+    let (reason, words, nodes) = reversal.told()?;
     let revision = &plan.record.as_ref()?.revision;
-    let is_told = |before: &Condition| {
-        before.message.starts_with(&format!("revision {revision}:"))
-            && before.message.contains(&words)
-    };
-    if before.is_some_and(is_told) {
+    let stage = reversal.stage().map(ReversalStage::word);
+    if known.revision.as_ref() == Some(revision) && known.reversal.as_deref() == stage {
         return None;
     }
     let names = named(nodes.iter().map(NodeName::as_str), 0);

@@ -6,9 +6,9 @@ use super::*;
 use crate::core::fleet::in_place::Recreate;
 use crate::core::testing::{self, current};
 use crate::core::{
-    Action, Cause, Counts, FailureRecord, Guarded, Node, NodeName, Obstruction, PauseStand, Pod,
-    PodProblem, PodRef, Progress, PullStage, Readiness, Refusal, Reversal, Revision,
-    RevisionUnknown, Stopped, Verdict, WaveShut, WaveStand, WaveState,
+    Action, Cause, Counts, FailureRecord, Guarded, Node, NodeName, Obstruction, PauseRecord,
+    PauseStand, Pod, PodProblem, PodRef, Progress, PullStage, Readiness, Refusal, Reversal,
+    Revision, RevisionUnknown, Stopped, Verdict, WaveShut, WaveStand, WaveState,
 };
 use crate::index::{Index, SetKey};
 use crate::k8s;
@@ -87,9 +87,9 @@ fn report(before: Vec<Condition>, fleet: &Fleet, plan: &Plan) -> Report {
     let index = with(before);
     Report::of_plan(
         index.set(&SetKey::new("edge", "agent")).unwrap(),
-        fleet,
-        plan,
+        (fleet, plan),
         false,
+        at(0),
     )
 }
 
@@ -339,7 +339,7 @@ fn a_rollout_that_waits_in_between_began_once() {
         told = report(told.conditions.clone(), &fleet, &pulls());
         assert_eq!(events(&told), []);
         let index = index(&told);
-        told = Report::of_plan(index.set(&key).unwrap(), &unknown, &behind, true);
+        told = Report::of_plan(index.set(&key).unwrap(), (&unknown, &behind), true, at(0));
         assert_eq!(
             said(&told, PROGRESSING),
             "True NativeControllerBehind after revision abc: waiting: a pod carries a revision that has to be looked up"
@@ -658,9 +658,8 @@ fn a_pause_is_remembered_with_its_beginning_and_reminded_of_once() {
          outdated; go on with: yurt-ds ctl resume; nodes that got it meanwhile: n1, n2"
     );
     assert_eq!(due.notices[0].mark.as_deref(), Some("paused-6553f100-2"));
-    assert!(said(&due, PAUSED_CONDITION).ends_with(
-        "; since 2023-11-14T22:13:20Z, reminded after 2 days; nodes that got it meanwhile: n1, n2"
-    ));
+    assert!(said(&due, PAUSED_CONDITION).ends_with("; nodes that got it meanwhile: n1, n2"));
+    assert_eq!(due.state.pause.as_ref().unwrap().record, record);
     let again = report(written(&due), &none, &paused(record, false, &names));
     assert!(again.notices.is_empty());
     assert_eq!(again.difference(&written(&due), at(9)), Vec::<Value>::new());
@@ -688,7 +687,8 @@ fn who_came_during_a_pause_stays_named_while_its_pod_is_away_for_a_moment() {
     let none_is_left = after(&two, &[]);
     assert_eq!(changes(&two, &none_is_left), 0);
     let another = after(&two, &names[1..3]);
-    assert_eq!(changes(&two, &another), 1);
+    // The condition, and the state beside it.
+    assert_eq!(changes(&two, &another), 2);
     let many = after(&two, &names[..11]);
     assert!(said(&many, PAUSED_CONDITION).ends_with("n18, n19 and others"));
     let more = after(&many, &names);
@@ -720,7 +720,7 @@ fn a_pause_outlasts_settings_that_cannot_be_read_and_a_native_controller_that_is
     let index = with(written(&first));
     let set = index.set(&SetKey::new("edge", "agent")).unwrap();
     let unreadable = Report::of_invalid(set, &invalid);
-    assert_eq!(unreadable.pause, Some(record));
+    assert_eq!(unreadable.state.pause.as_ref().unwrap().record, record);
     assert_eq!(
         said(&unreadable, PAUSED_CONDITION),
         said(&first, PAUSED_CONDITION)

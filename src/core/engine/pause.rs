@@ -128,19 +128,4 @@ mod tests {
         let stand = plan(told(100, 0), 600).pause.expect("a pause");
         assert_eq!(stand.newcomers, ["b".into()]);
     }
-
-    #[test]
-    fn what_is_remembered_survives_being_written_down() {
-        for reminded in [0, 1, 2, 31] {
-            let record = PauseRecord {
-                since: at(1_800_000_000),
-                reminded,
-            };
-            let message =
-                format!("revision x: paused; {record}; nodes that got it meanwhile: a, b");
-            assert_eq!(PauseRecord::read(record.since, &message), record);
-        }
-        let older = PauseRecord::read(at(5), "revision x: paused until somebody resumes it");
-        assert_eq!(Some(older), told(5, 0));
-    }
 }

@@ -1,23 +1,22 @@
-//! What the guard has to remember, in the form in which it stands on the DaemonSet: a condition of its own.
+//! Memory of the guard: a part of the [`RolloutState`](crate::core::RolloutState).
 //!
 //! Most of a judgement follows from nodes and pods as they are. This is the rest: who was charged before its Node was
 //! deleted, its pod was deleted or it came back; whose old pod was broken before it was replaced; who was lost while its pod
 //! was removed, or is being judged; in which waves nodes failed; that the revision was stopped. It is about one revision, and
 //! another one begins with an empty record, on which stands only which ones were stopped before: nobody is to be led back to
 //! them.
-//!
-//! ```text
-//! revision 5d4f8: back to: 8c1a2; failed: edge-1, edge-2 and 3 more; broken before: edge-7; replaced twice: edge-9
-//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::core::id::{NodeName, Revision};
+use crate::core::lenient::{dated, grouped, list, stop, value};
 use crate::core::verdict::Stopped;
+use crate::core::words::named;
 
 /// Failed nodes that are named; a condition has to stay small, so the others are only counted.
 pub(in crate::core) const FAILED_NAMED: usize = 200;
@@ -26,52 +25,96 @@ pub(in crate::core) const BROKEN_NAMED: usize = 1000;
 /// Revisions of [`FailureRecord::stopped_before`] that are remembered: ten times what a DaemonSet keeps by default.
 const STOPPED_KEPT: usize = 100;
 
-const EXCEEDED: &str = "more nodes failed than may";
-const BACK: &str = "back to: ";
-const FAILED: &str = "failed: ";
-const BROKEN: &str = "broken before: ";
-const TWICE: &str = "replaced twice: ";
-const TOUCHED: &str = "lost while touched: ";
-const JUDGED: &str = "being judged: ";
-const LOST: &str = "lost: ";
-const BESIDE: &str = "lost beside: ";
-const SINCE: &str = " since ";
-const STOPPED: &str = "stopped before: ";
-const WAVE: &str = "in wave ";
-
 /// What the guard remembers about a revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct FailureRecord {
     /// The revision.
     pub revision: Revision,
     /// Why it was stopped, if it was. Only another revision or `resume` ends that.
+    #[serde(
+        default,
+        deserialize_with = "stop",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub stopped: Option<Stopped>,
     /// Whether more nodes failed than may, also where nobody was left to be saved by a stop.
+    #[serde(
+        default,
+        deserialize_with = "value",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
     pub exceeded: bool,
     /// The revision that its pods are taken back to, chosen when it was stopped (`on-failure: RevertInPlace`).
+    #[serde(
+        default,
+        deserialize_with = "value",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub before: Option<Revision>,
     /// Nodes that were charged to it and have not proved since that they run it.
+    #[serde(
+        default,
+        deserialize_with = "list",
+        skip_serializing_if = "BTreeSet::is_empty"
+    )]
     pub failed: BTreeSet<NodeName>,
     /// More of these, whose names are not kept.
+    #[serde(default, deserialize_with = "value", skip_serializing_if = "is_zero")]
     pub more: usize,
     /// Nodes whose old pod had been broken for longer than the failure window before it was replaced.
+    #[serde(
+        default,
+        deserialize_with = "list",
+        skip_serializing_if = "BTreeSet::is_empty"
+    )]
     pub broken_before: BTreeSet<NodeName>,
     /// Nodes whose pod we replaced twice for this revision.
+    #[serde(
+        default,
+        deserialize_with = "list",
+        skip_serializing_if = "BTreeSet::is_empty"
+    )]
     pub replaced_twice: BTreeSet<NodeName>,
     /// Nodes that were lost after the removal of their old pod and are not judged yet, where nothing else shows any more that
     /// there was such a removal.
+    #[serde(
+        default,
+        deserialize_with = "list",
+        skip_serializing_if = "BTreeSet::is_empty"
+    )]
     pub touched: BTreeSet<NodeName>,
     /// Nodes that were lost after the rollout touched them, and since when they are NotReady. Who is not judged yet is judged
     /// all the same when its Node is deleted meanwhile, and who failed stays a loss beside the others then.
+    #[serde(
+        default,
+        deserialize_with = "dated",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub judged: BTreeMap<NodeName, Timestamp>,
     /// Nodes that the rollout had not touched and that were lost at about the same time, and since when: as long as somebody of
     /// [`Self::judged`] or a node that was let off is away, they stay a proof for the network, also when they are back.
+    #[serde(
+        default,
+        deserialize_with = "dated",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub beside: BTreeMap<NodeName, Timestamp>,
     /// By wave, those of the nodes that were in it when they were last seen: once failed, they hold the later waves shut also
     /// when their Node is deleted.
+    #[serde(
+        default,
+        deserialize_with = "grouped",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub waves: BTreeMap<Arc<str>, BTreeSet<NodeName>>,
     /// Other revisions that were stopped before this one came, or with which more nodes failed than may, the last one last; of
     /// more than a hundred the first are forgotten.
+    #[serde(
+        default,
+        deserialize_with = "list",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub stopped_before: Vec<Revision>,
 }
 
@@ -160,127 +203,42 @@ impl FailureRecord {
     pub fn reason(&self) -> &'static str {
         self.stopped.map_or("Watching", Stopped::word)
     }
-
-    /// Reads a condition back: status `True`?, reason and message. `None`: it is none of ours.
-    pub fn read(status: bool, reason: &str, message: &str) -> Option<Self> {
-        let (revision, parts) = message.strip_prefix("revision ")?.split_once(": ")?;
-        let mut record = Self::of(revision.into());
-        record.stopped = match status {
-            true => Some(Stopped::from_word(reason)?),
-            false => None,
-        };
-        for part in parts.split("; ") {
-            if part == EXCEEDED {
-                record.exceeded = true;
-            } else if let Some(before) = part.strip_prefix(BACK) {
-                record.before = Some(before.into());
-            } else if let Some(names) = part.strip_prefix(FAILED) {
-                (record.failed, record.more) = read_names(names);
-            } else if let Some(names) = part.strip_prefix(BROKEN) {
-                record.broken_before = read_names(names).0;
-            } else if let Some(names) = part.strip_prefix(TWICE) {
-                record.replaced_twice = read_names(names).0;
-            } else if let Some(names) = part.strip_prefix(TOUCHED) {
-                record.touched = read_names(names).0;
-            } else if let Some((wave, names)) =
-                (part.strip_prefix(WAVE)).and_then(|part| part.split_once(": "))
-            {
-                record.waves.insert(wave.into(), read_names(names).0);
-            } else if let Some(revisions) = part.strip_prefix(STOPPED) {
-                record.stopped_before = revisions.split(", ").map(Revision::from).collect();
-            } else if let Some(names) = part.strip_prefix(BESIDE) {
-                record.beside = read_dated(names);
-            } else if let Some(names) = part
-                .strip_prefix(JUDGED)
-                .or_else(|| part.strip_prefix(LOST))
-            {
-                record.judged.extend(read_dated(names));
-            }
-        }
-        Some(record)
-    }
 }
 
-/// Names of nodes have neither spaces nor commas in them.
-fn read_names(text: &str) -> (BTreeSet<NodeName>, usize) {
-    let (names, more) = match text.rsplit_once(" and ") {
-        Some((names, more)) => (names, more.strip_suffix(" more")),
-        None => match text.strip_suffix(" more") {
-            Some(more) => ("", Some(more)),
-            None => (text, None),
-        },
-    };
-    let names = names.split(", ").filter(|name| !name.is_empty());
-    let more = more.and_then(|more| more.parse().ok()).unwrap_or(0);
-    (names.map(NodeName::from).collect(), more)
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
-/// Names with instants; what has none is left out.
-fn read_dated(text: &str) -> BTreeMap<NodeName, Timestamp> {
-    let dated = |part: &str| {
-        let (name, since) = part.split_once(SINCE)?;
-        Some((NodeName::from(name), since.parse().ok()?))
-    };
-    text.split(", ").filter_map(dated).collect()
-}
-
-/// The message of the condition.
+/// The message of the condition `Guard`.
 impl fmt::Display for FailureRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "revision {}: ", self.revision)?;
+        let names = |names: &mut dyn Iterator<Item = &NodeName>, more| {
+            named(names.map(NodeName::as_str), more)
+        };
+        let exceeded = self.exceeded.then_some("more nodes failed than may");
+        let before = self.before.as_ref().map_or("", Revision::as_str);
+        let stopped = self.stopped_before.iter().rev().map(Revision::as_str);
         let parts = [
-            (FAILED, &self.failed, self.more),
-            (BROKEN, &self.broken_before, 0),
-            (TWICE, &self.replaced_twice, 0),
-            (TOUCHED, &self.touched, 0),
+            ("", exceeded.unwrap_or_default().to_owned()),
+            ("back to: ", before.to_owned()),
+            ("failed: ", names(&mut self.failed.iter(), self.more)),
+            ("broken before: ", names(&mut self.broken_before.iter(), 0)),
+            (
+                "replaced twice: ",
+                names(&mut self.replaced_twice.iter(), 0),
+            ),
+            (
+                "being judged: ",
+                names(&mut self.losses(false).map(|(name, _)| name), 0),
+            ),
+            ("stopped before: ", named(stopped, 0)),
         ];
-        let mut separator = "";
-        if self.exceeded {
-            write!(f, "{EXCEEDED}")?;
-            separator = "; ";
-        }
-        if let Some(before) = &self.before {
-            write!(f, "{separator}{BACK}{before}")?;
-            separator = "; ";
-        }
-        for (title, names, more) in parts {
-            if names.is_empty() && more == 0 {
-                continue;
-            }
-            let names: Vec<&str> = names.iter().map(NodeName::as_str).collect();
-            write!(f, "{separator}{title}{}", names.join(", "))?;
-            match (names.is_empty(), more) {
-                (_, 0) => {}
-                (true, more) => write!(f, "{more} more")?,
-                (false, more) => write!(f, " and {more} more")?,
-            }
-            separator = "; ";
-        }
-        let dated = [
-            (JUDGED, self.losses(false).collect()),
-            (LOST, self.losses(true).collect()),
-            (BESIDE, self.beside.iter().collect::<Vec<_>>()),
-        ];
-        for (title, lost) in dated {
-            let lost = lost.iter();
-            let lost: Vec<String> = lost
-                .map(|(name, since)| format!("{name}{SINCE}{since}"))
-                .collect();
-            if !lost.is_empty() {
-                write!(f, "{separator}{title}{}", lost.join(", "))?;
-                separator = "; ";
-            }
-        }
-        for (wave, failed) in &self.waves {
-            let failed: Vec<&str> = failed.iter().map(NodeName::as_str).collect();
-            write!(f, "{separator}{WAVE}{wave}: {}", failed.join(", "))?;
-            separator = "; ";
-        }
-        if !self.stopped_before.is_empty() {
-            let stopped: Vec<&str> = self.stopped_before.iter().map(Revision::as_str).collect();
-            write!(f, "{separator}{STOPPED}{}", stopped.join(", "))?;
-        }
-        Ok(())
+        let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
+        let parts: Vec<String> = parts
+            .map(|(title, names)| title.to_owned() + &names)
+            .collect();
+        f.write_str(&parts.join("; "))
     }
 }
 
@@ -290,74 +248,6 @@ mod tests {
 
     fn names(names: &[&str]) -> BTreeSet<NodeName> {
         names.iter().map(|name| NodeName::from(*name)).collect()
-    }
-
-    #[test]
-    fn what_is_written_can_be_read_back() {
-        let empty = FailureRecord::of("5d4f8".into());
-        let some = FailureRecord {
-            failed: names(&["edge-1", "edge-2.and.more"]),
-            broken_before: names(&["edge-7"]),
-            replaced_twice: names(&["edge-9", "edge-8"]),
-            touched: names(&["edge-5"]),
-            judged: [("edge-3".into(), Timestamp::from_second(90).unwrap())].into(),
-            beside: [("edge-4".into(), Timestamp::from_second(60).unwrap())].into(),
-            waves: [("canary".into(), names(&["edge-1"]))].into(),
-            stopped_before: vec!["77aa1".into(), "0b2c3".into()],
-            ..empty.clone()
-        };
-        let many = FailureRecord {
-            stopped: Some(Stopped::FailedByRevision),
-            more: 3,
-            ..some.clone()
-        };
-        let nameless = FailureRecord {
-            stopped: Some(Stopped::ReplacedTwice),
-            more: 7,
-            ..empty.clone()
-        };
-        let judged = FailureRecord {
-            judged: some.judged.clone(),
-            ..empty.clone()
-        };
-        let gone = FailureRecord {
-            failed: names(&["edge-3"]),
-            ..judged.clone()
-        };
-        let exceeded = FailureRecord {
-            exceeded: true,
-            failed: names(&["edge-1"]),
-            ..empty.clone()
-        };
-        let bare = FailureRecord {
-            stopped: Some(Stopped::FailedByRevision),
-            before: Some("8c1a2".into()),
-            ..empty.clone()
-        };
-        let back = FailureRecord {
-            before: bare.before.clone(),
-            ..many.clone()
-        };
-        for record in [
-            &empty, &some, &many, &nameless, &judged, &gone, &bare, &back, &exceeded,
-        ] {
-            let message = record.to_string();
-            let read = FailureRecord::read(record.stopped.is_some(), record.reason(), &message);
-            assert_eq!(read.as_ref(), Some(record), "{message}");
-        }
-        assert!(empty.is_empty() && !nameless.is_empty());
-        assert_eq!(many.failures(), 5);
-        assert_eq!(
-            gone.to_string(),
-            "revision 5d4f8: failed: edge-3; lost: edge-3 since 1970-01-01T00:01:30Z"
-        );
-        assert_eq!(
-            many.to_string(),
-            "revision 5d4f8: failed: edge-1, edge-2.and.more and 3 more; broken before: edge-7; \
-             replaced twice: edge-8, edge-9; lost while touched: edge-5; being judged: edge-3 since 1970-01-01T00:01:30Z; \
-             lost beside: edge-4 since 1970-01-01T00:01:00Z; \
-             in wave canary: edge-1; stopped before: 77aa1, 0b2c3"
-        );
     }
 
     #[test]
@@ -392,16 +282,5 @@ mod tests {
         }
         assert_eq!(many.stopped_before.len(), STOPPED_KEPT);
         assert_eq!(many.stopped_before.last(), Some(&"bad-298".into()));
-    }
-
-    #[test]
-    fn what_others_wrote_is_no_record() {
-        for (status, reason, message) in [
-            (true, "FailedByRevision", "something else"),
-            (true, "Unknown", "revision 5d4f8: failed: edge-1"),
-            (false, "", ""),
-        ] {
-            assert_eq!(FailureRecord::read(status, reason, message), None);
-        }
     }
 }

@@ -10,8 +10,8 @@
 //! refused: left out ──pause is over──► tried again ──accepted──► forgotten, and its equals
 //! ```
 //!
-//! What is remembered is about one revision, and goes with it, with the pod, and with the node. It stands in the condition
-//! `Refused` of the DaemonSet: a restart forgets nothing of it, and `ctl`, which asks nobody to go, reads it there.
+//! What is remembered is about one revision, and goes with it, with the pod, and with the node. It is a part of the
+//! [`RolloutState`](crate::core::RolloutState), so a restart forgets nothing of it, and `ctl` reads it there.
 
 mod plan;
 #[cfg(test)]
@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::{Node, Readiness, Targeting, by_name};
 use crate::core::action::Action;
@@ -50,7 +51,8 @@ const CONTENDED: u32 = 3;
 const SENTENCES: usize = 16;
 
 /// What was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum RefusedWrite {
     /// The deletion of a pod.
     Delete,
@@ -239,12 +241,12 @@ impl Refusals {
 
     /// Takes in what a condition remembers of `revision`: since then, and nobody is known to have been asked again.
     pub(in crate::core) fn remember(
-        revision: Revision,
+        revision: Option<Revision>,
         refused: impl IntoIterator<Item = (NodeName, RefusedWrite, Arc<str>)>,
         since: Timestamp,
     ) -> Self {
         let mut refusals = Self {
-            revision: Some(revision),
+            revision,
             ..Self::default()
         };
         for (node, write, sentence) in refused {

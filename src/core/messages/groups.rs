@@ -36,6 +36,17 @@ impl Plan {
         }
     }
 
+    /// Returns what a wave waits for, without times: an Event is told once for each.
+    pub fn awaited_subject(&self, why: WaveShut) -> String {
+        let name = |wave: usize| self.waves.get(wave).map_or("", |stand| &stand.name);
+        match why {
+            WaveShut::Approval { wave } => format!("approval of {}", name(wave)),
+            WaveShut::Soaking { wave, .. } => format!("soak of {}", name(wave)),
+            WaveShut::Unfinished { wave } => format!("end of {}", name(wave)),
+            WaveShut::Charged { wave } => format!("failure in {}", wave.map_or("", name)),
+        }
+    }
+
     /// What a complete rollout leaves out, in words; empty when nothing. Nodes that nobody kept on purpose are named.
     pub fn exceptions(&self, fleet: &Fleet) -> String {
         let unreadable = self.unreadable_holds(fleet);

@@ -8,9 +8,6 @@ use crate::core::instant;
 use crate::core::plan::{PauseStand, Phase, Plan};
 use crate::core::words::named;
 
-/// What stands before names in the condition.
-pub const MEANWHILE: &str = "; nodes that got it meanwhile: ";
-
 /// Until when it is paused.
 pub fn paused_words(until: Option<Timestamp>) -> String {
     match until {
@@ -30,7 +27,7 @@ pub fn still_paused(plan: &Plan, stand: &PauseStand) -> String {
     let newcomers = match stand.newcomers.is_empty() {
         true => String::new(),
         false => format!(
-            "{MEANWHILE}{}",
+            "; nodes that got it meanwhile: {}",
             named(stand.newcomers.iter().map(NodeName::as_str), 0)
         ),
     };

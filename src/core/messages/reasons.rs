@@ -16,15 +16,6 @@ pub const BLOCKED: &str = "BlockedByPDB";
 /// Reason while it waits for the native controller.
 pub const NATIVE_BEHIND: &str = "NativeControllerBehind";
 
-/// Before the nodes on which new pods do not start.
-pub(crate) const DO_NOT_START: &str = "the new pods do not start on ";
-
-/// Before the nodes that failed, whose number may be exceeded.
-pub(crate) const FAILED_ON: [&str; 2] = [" may): ", " may by now): "];
-
-/// Before the time since when it waits for the native controller.
-pub(crate) const BEHIND_SINCE: &str = " since ";
-
 /// Reason while nothing else is left than what the API server refuses.
 pub const WRITES_REFUSED: &str = "WritesRefused";
 

@@ -2,7 +2,7 @@
 
 use crate::core::fleet::in_place::Recreate;
 use crate::core::id::NodeName;
-use crate::core::plan::Reversal;
+use crate::core::plan::{Reversal, ReversalStage};
 
 impl Reversal {
     /// Why nodes keep the stopped revision, as the end of a sentence.
@@ -23,27 +23,32 @@ impl Reversal {
     /// change when it begins and ends, not with every node.
     pub fn told(&self) -> Option<(&'static str, String, &[NodeName])> {
         let to = self.to.as_ref().map_or("an older one", |to| to.as_str());
-        if !self.under_way.is_empty() {
-            let words = format!("RevertInPlace: pods that have it are taken back in place to {to}");
-            return Some(("Reverting", words, &self.under_way));
-        }
-        if !self.stuck.is_empty() {
-            let words = format!(
-                "RevertInPlace is not possible, nodes keep the failed revision: {}",
-                self.why_words()
-            );
-            return Some((NOT_REVERTED, words, &self.stuck));
-        }
-        if self.done.is_empty() && !self.away.is_empty() {
-            let words = format!(
-                "RevertInPlace: all nodes that have it are away; their pods are taken back in place to {to} when they return"
-            );
-            return Some(("Reverting", words, &self.away));
-        }
-        let words = format!(
-            "RevertInPlace: no node that answers has it any more; taken back in place to {to}"
-        );
-        (!self.done.is_empty()).then_some(("Reverted", words, &self.done))
+        Some(match self.stage()? {
+            ReversalStage::UnderWay => {
+                let words =
+                    format!("RevertInPlace: pods that have it are taken back in place to {to}");
+                ("Reverting", words, &self.under_way)
+            }
+            ReversalStage::Stuck => {
+                let words = format!(
+                    "RevertInPlace is not possible, nodes keep the failed revision: {}",
+                    self.why_words()
+                );
+                (NOT_REVERTED, words, &self.stuck)
+            }
+            ReversalStage::Away => {
+                let words = format!(
+                    "RevertInPlace: all nodes that have it are away; their pods are taken back in place to {to} when they return"
+                );
+                ("Reverting", words, &self.away)
+            }
+            ReversalStage::Done => {
+                let words = format!(
+                    "RevertInPlace: no node that answers has it any more; taken back in place to {to}"
+                );
+                ("Reverted", words, &self.done)
+            }
+        })
     }
 }
 

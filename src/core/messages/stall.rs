@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::RolloutStatus;
-use super::reasons::{DO_NOT_START, behind_remedy, behind_words, unrevised};
+use super::reasons::{behind_remedy, behind_words, unrevised};
 use crate::core::engine::deadline::{is_unscheduled, rejects};
 use crate::core::engine::patience::{BEHIND_PATIENCE, HOOK_PATIENCE};
 use crate::core::fleet::{Node, PodProblem};
@@ -41,7 +41,7 @@ impl RolloutStatus<'_> {
                 self.waiting()
             ),
             Stall::PodsDoNotStart => format!(
-                "stopped: {DO_NOT_START}{}{}; {}",
+                "stopped: the new pods do not start on {}{}; {}",
                 self.waiting(),
                 self.troubles(),
                 self.way_to_start()
@@ -236,7 +236,9 @@ impl RolloutStatus<'_> {
 fn in_brackets<'a>(problems: impl Iterator<Item = &'a PodProblem>) -> String {
     let mut reasons = BTreeMap::new();
     for problem in problems {
-        let said = reasons.entry(steady(problem.word())).or_insert("");
+        let said = reasons
+            .entry(PodProblem::steady(problem.word()))
+            .or_insert("");
         if said.is_empty() {
             *said = &problem.said;
         }
@@ -248,13 +250,5 @@ fn in_brackets<'a>(problems: impl Iterator<Item = &'a PodProblem>) -> String {
     match told.is_empty() {
         true => String::new(),
         false => format!(" ({})", told.join(", ")),
-    }
-}
-
-/// A container that crashes is in turn the one and the other; what is told must not flap.
-fn steady(reason: &str) -> &str {
-    match reason {
-        "Error" => "CrashLoopBackOff",
-        other => other,
     }
 }

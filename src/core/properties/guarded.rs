@@ -185,10 +185,27 @@ proptest! {
         let again = decide(&strategy, &told, now());
         prop_assert_eq!(&again, &plan);
         if let Some(record) = &plan.record {
-            let stopped = record.stopped.is_some();
-            let read = FailureRecord::read(stopped, record.reason(), &record.to_string());
-            prop_assert_eq!(read.as_ref(), Some(record));
+            let state = RolloutState { guard: Some(record.clone()), ..RolloutState::default() };
+            let read = RolloutState::read(&state.to_json()).unwrap();
+            prop_assert_eq!(read.guard.as_ref(), Some(record));
         }
+    }
+
+    /// Names that do not fit into the state are left out of it.
+    #[test]
+    fn what_is_left_out_of_the_memory_begins_nothing(
+        strategy in strategies(), fleet in fleets(), limit in 150..500_usize,
+    ) {
+        let Some(record) = &fleet.record else { return Ok(()) };
+        let state = RolloutState { guard: Some(record.clone()), ..RolloutState::default() };
+        let read = RolloutState::read(&state.to_json_within(limit)).unwrap().guard;
+        let cut = read.expect("the record");
+        prop_assert!(cut.failures() >= record.failures(), "{cut:?}");
+        prop_assert_eq!((cut.stopped, &cut.stopped_before), (record.stopped, &record.stopped_before));
+        let whole = decide(&strategy, &fleet, now());
+        let careful = decide(&strategy, &Fleet { record: Some(cut), ..fleet.clone() }, now());
+        let begun = |plan: &Plan| plan.actions.iter().filter(|action| action.begins()).count();
+        prop_assert!(begun(&careful) <= begun(&whole), "{:?}\n{:?}", careful.actions, whole.actions);
     }
 
     #[test]

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
 use super::{Random, after, config, fleets, is_upkeep, now, strategies};
-use crate::core::{Fleet, Pause, PauseRecord, Strategy, decide};
+use crate::core::rollout_state::ReportedPause;
+use crate::core::{Fleet, Pause, PauseRecord, RolloutState, Strategy, decide};
 
 const DAY: i64 = 24 * 60 * 60;
 
@@ -39,8 +40,9 @@ proptest! {
                     reminders.push(stand.record.days(after(now(), time)));
                 }
                 // A restart reads what is written on the DaemonSet.
-                let written = format!("revision x: paused; {}", stand.record);
-                told = Some(PauseRecord::read(stand.record.since, &written));
+                let pause = Some(ReportedPause::of(stand.record));
+                let written = RolloutState { pause, ..RolloutState::default() }.to_json();
+                told = RolloutState::read(&written).unwrap().pause.map(|pause| pause.record);
                 prop_assert_eq!(told, Some(stand.record));
                 let wake = plan.next_wake.expect("the next reminder");
                 prop_assert!(wake > after(now(), time), "{wake}");

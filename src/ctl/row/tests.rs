@@ -108,6 +108,7 @@ fn snapshot(nodes: Vec<Node>, pause: Option<Pause>) -> RolloutSnapshot {
         fleet,
         plan,
         conditions: Vec::new(),
+        state: Default::default(),
         liveness: Default::default(),
         is_of_kruise: false,
         unread: None,

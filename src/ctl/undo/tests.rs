@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::core::SetKind;
+use crate::core::rollout_state::{Reported, ReportedStall};
+use crate::core::{RolloutState, SetKind};
 use crate::ctl::Code;
-use crate::ctl::tests::CtlWorld;
+use crate::ctl::tests::{CtlWorld, remember};
 use crate::k8s::client::Role;
 use crate::sim::cluster::faults::Fault;
 use crate::sim::kubelet::Behaviour;
@@ -176,18 +177,19 @@ async fn a_pause_is_not_taken_for_a_rollback() {
 async fn a_stall_of_another_revision_lets_no_second_undo_through() {
     let world = three_revisions().await;
     let left = world.json("undo web --dry-run").await["from"]["hash"].clone();
-    let stalled = |hash: &Value| {
-        let message = format!("revision {}: stopped", hash.as_str().unwrap());
-        let condition = json!({ "type": "Stalled", "status": "True", "reason": "PodsDoNotStart", "message": message });
-        json!({ "status": { "conditions": [condition] } })
-    };
     let tell = async |hash: &Value| {
-        let patch = kube::api::Patch::Merge(stalled(hash));
-        let told = world
-            .sets()
-            .patch_status("web", &Default::default(), &patch)
-            .await;
-        told.unwrap();
+        let state = RolloutState {
+            reported: Reported {
+                revision: Some(hash.as_str().unwrap().into()),
+                stalled: Some(ReportedStall {
+                    reason: "PodsDoNotStart".into(),
+                    since: world.context.clock.now(),
+                }),
+                ..Reported::default()
+            },
+            ..RolloutState::default()
+        };
+        remember(&world, &state).await;
     };
     tell(&left).await;
     world.text("undo web").await;

@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::core::plan::{Phase, Plan, Stall};
+use crate::core::rollout_state::ReportedRefusals;
 use crate::core::settings::{Mode, Share, Strategy};
 use crate::core::testing::{self, at, current, fleet, node, old};
 use crate::core::verdict::Verdict;
-use crate::core::{Fleet, NodeWindow, Pod, Windows, decide};
+use crate::core::{Fleet, NodeWindow, Pod, RolloutState, Windows, decide};
 
 const NO: &str = "policy keep denied request: stay";
 
@@ -238,14 +239,14 @@ fn words_that_differ_by_numbers_are_the_same_words() {
 }
 
 #[test]
-fn the_condition_is_read_as_it_was_written() {
+fn what_is_remembered_is_read_as_it_was_written() {
     let mut refusals = refused(three(), &["a", "c"], 100).refusals;
     let said = "admission webhook \"w\" denied the request: on monday: no";
     refusals.refuse((&"b".into(), None), RefusedWrite::Create, said, at(101));
-    let told = refusals.to_string();
-    let read = Refusals::read(&told, at(50));
-    assert_eq!(read.to_string(), told);
+    let read = reread(&refusals);
     assert_eq!(read.words(), refusals.words());
+    let since: Vec<Timestamp> = read.denials().map(|(_, denial)| denial.since).collect();
+    assert_eq!(since, [at(100); 3]);
     let mut fleet = fleet(three());
     fleet.refusals = read;
     // Who was refused before a restart is tried at once.
@@ -253,7 +254,6 @@ fn the_condition_is_read_as_it_was_written() {
         deleted(&decide(&rolling(3), &fleet, at(200))),
         ["a", "b", "c"]
     );
-    assert!(Refusals::read("something else", at(1)).is_nobody_refused());
 }
 
 #[test]
@@ -277,24 +277,37 @@ fn a_pod_that_may_not_be_changed_in_place_is_made_anew() {
 }
 
 /// As another replica, or `ctl`, reads it: the pod is not known.
-fn read(fleet: &mut Fleet, message: &str) {
-    fleet.refusals = Refusals::read(&format!("revision new: {message}: {NO}"), at(100));
+fn read(fleet: &mut Fleet, write: RefusedWrite) {
+    let mut refusals = Refusals::default();
+    refusals.keep_to(&"new".into());
+    refusals.refuse((&"a".into(), None), write, NO, at(100));
+    fleet.refusals = reread(&refusals);
     fleet.refusals.tidy(&fleet.nodes);
+}
+
+/// What a restarted controller knows of it.
+fn reread(refusals: &Refusals) -> Refusals {
+    let state = RolloutState {
+        refused: ReportedRefusals::of(refusals, None),
+        ..RolloutState::default()
+    };
+    let read = RolloutState::read(&state.to_json()).expect("JSON");
+    read.refusals().expect("refusals")
 }
 
 #[test]
 fn what_is_refused_to_pods_of_the_current_revision_is_remembered_by_who_reads_it() {
-    for message in [
-        "update pods in place on a",
-        "take marks off pods on a",
-        "patch the conditions of pods on a",
+    for write in [
+        RefusedWrite::Renew,
+        RefusedWrite::Unmark,
+        RefusedWrite::Tell,
     ] {
         let mut fleet = fleet(vec![node("a", current(2))]);
-        read(&mut fleet, message);
-        assert!(!fleet.refusals.is_nobody_refused(), "{message}");
+        read(&mut fleet, write);
+        assert!(!fleet.refusals.is_nobody_refused(), "{write:?}");
         fleet.nodes[0].pods.clear();
         fleet.refusals.tidy(&fleet.nodes);
-        assert!(fleet.refusals.is_nobody_refused(), "{message}");
+        assert!(fleet.refusals.is_nobody_refused(), "{write:?}");
     }
 }
 
@@ -302,7 +315,7 @@ fn what_is_refused_to_pods_of_the_current_revision_is_remembered_by_who_reads_it
 fn a_mark_that_may_not_be_taken_off_keeps_nobody_from_being_done_and_is_told() {
     let mut fleet = fleet(vec![node("a", current(2))]);
     fleet.nodes[0].pods[0].exit.preparing = Some(crate::core::Preparing { since: None });
-    read(&mut fleet, "take marks off pods on a");
+    read(&mut fleet, RefusedWrite::Unmark);
     let plan = decide(&rolling(1), &fleet, at(200));
     assert_eq!(words(&plan), ["Done"]);
     assert!(matches!(plan.phase, Phase::Complete { .. }));
@@ -319,7 +332,7 @@ fn a_pod_whose_gate_we_shut_and_may_not_open_is_refused_and_not_late() {
     pod.ready_since = None;
     let shut = r#"[{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
     pod.exit.gate = Some(crate::core::Gate::read(Some((false, shut))).into());
-    read(&mut fleet, "patch the conditions of pods on a");
+    read(&mut fleet, RefusedWrite::Tell);
     let plan = decide(&rolling(1), &fleet, at(200));
     assert_eq!(words(&plan), ["Refused"]);
     assert_eq!(plan.phase, Phase::Stalled(Stall::WritesRefused));

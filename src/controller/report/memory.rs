@@ -1,0 +1,154 @@
+//! What a report leaves in the condition `RolloutState` for a controller that starts.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::conditions::{condition, find};
+use crate::core::messages::WAVE_NOT_OPEN;
+use crate::core::names::ROLLOUT_STATE;
+use crate::core::remedy::way_back;
+use crate::core::rollout_state::{FailingPods, Reported, ReportedPause, ReportedStall};
+use crate::core::{
+    Fleet, Guarded, Phase, Plan, PodProblem, RevisionState, RolloutState, SetKind, Stall, Verdict,
+};
+use crate::index::SetRecord;
+use crate::k8s::Condition;
+
+/// Nodes that are named for each cause for which pods fail.
+const NAMED: usize = 50;
+
+/// Returns what is known already, with what was reported last.
+pub(super) fn kept(set: &SetRecord) -> RolloutState {
+    let known = &*set.state;
+    let pause = set.last_pause().map(|record| {
+        let shown = known.pause.as_ref().filter(|pause| pause.record == record);
+        shown.cloned().unwrap_or_else(|| ReportedPause::of(record))
+    });
+    RolloutState {
+        guard: set.last_record(),
+        pause,
+        ..known.clone()
+    }
+}
+
+/// Returns what a report of that reason remembers, but for guard, pause and refusals.
+pub(super) fn of(
+    known: &RolloutState,
+    (fleet, plan): (&Fleet, &Plan),
+    reason: &str,
+    now: Timestamp,
+) -> RolloutState {
+    let before = &known.reported;
+    let is_unknown = fleet.revision_is_unknown();
+    let revision = match &fleet.revision {
+        RevisionState::Current(revision) => Some(revision.clone()),
+        RevisionState::Unknown(_) => before.revision.clone(),
+    };
+    let stall = match plan.phase {
+        Phase::Stalled(stall) => Some(stall),
+        _ => None,
+    };
+    let began = before.stalled.as_ref().map_or(now, |stalled| stalled.since);
+    let waits_for_creation =
+        stall == Some(Stall::PodsNotCreated) || is_unknown && fleet.kind == SetKind::Advanced;
+    let reversal = plan.reversal.as_ref().filter(|_| stall.is_some());
+    RolloutState {
+        reported: Reported {
+            revision,
+            complete: matches!(plan.phase, Phase::Complete { .. }),
+            reason: reason.into(),
+            subject: (plan.awaited().filter(|_| reason == WAVE_NOT_OPEN))
+                .map(|why| plan.awaited_subject(why).into()),
+            stalled: stall.map(|_| ReportedStall {
+                reason: reason.into(),
+                since: whole(began),
+            }),
+            behind_since: fleet.behind_since.filter(|_| is_unknown).map(whole),
+            advised: stall
+                .filter(|stall| leads_back(*stall))
+                .and_then(|_| way_back(fleet)?.number),
+            reversal: reversal
+                .and_then(|reversal| reversal.stage())
+                .map(|stage| stage.word().into()),
+        },
+        not_created: fleet.not_created.clone().filter(|_| waits_for_creation),
+        not_ready: match plan.overdue.is_empty() {
+            true => BTreeMap::new(),
+            false => fleet.not_ready.clone(),
+        },
+        failing: stall.map_or_else(Vec::new, |stall| failing(fleet, plan, stall)),
+        unknown: known.unknown.clone(),
+        ..RolloutState::default()
+    }
+}
+
+/// Returns the condition with that state. A state that a later release wrote stays as it is.
+pub(super) fn sheet(set: &SetRecord, state: &mut RolloutState) -> Condition {
+    let known = find(&set.conditions, ROLLOUT_STATE).filter(|_| set.state.is_newer());
+    match known {
+        Some(known) => {
+            *state = RolloutState::clone(&set.state);
+            known.clone()
+        }
+        None => Condition {
+            message: state.to_json(),
+            ..condition(ROLLOUT_STATE, true, "Version1", "")
+        },
+    }
+}
+
+/// Returns true if a stall of this kind advises to go back to an earlier revision.
+fn leads_back(stall: Stall) -> bool {
+    match stall {
+        Stall::FailedByRevision
+        | Stall::ReplacedTwice
+        | Stall::PodsDoNotStart
+        | Stall::ImagesNotPulled
+        | Stall::PodsNotCreated
+        | Stall::NoProgress => true,
+        Stall::WindowNeverOpens
+        | Stall::PodsKeptAway
+        | Stall::WritesRefused
+        | Stall::HookPending
+        | Stall::BlockedByPdb
+        | Stall::NativeControllerBehind => false,
+    }
+}
+
+/// Returns the nodes on which new pods end or do not start, by cause: other nodes say the same, in other numbers.
+fn failing(fleet: &Fleet, plan: &Plan, stall: Stall) -> Vec<FailingPods> {
+    let is_stopped = matches!(plan.guarded, Some(Guarded::Stopped(_)));
+    let starts = stall == Stall::PodsDoNotStart && !is_stopped;
+    let mut causes: BTreeMap<&str, FailingPods> = BTreeMap::new();
+    for (node, verdict) in fleet.nodes.iter().zip(&plan.verdicts) {
+        let failed = matches!(verdict, Verdict::FailedByRevision { .. });
+        let is_meant = starts && verdict.is_begun() || is_stopped && failed;
+        let of_pods = node.pods.iter().filter_map(|pod| pod.problem.as_deref());
+        let of_pods = of_pods.filter(|_| starts);
+        let problem = of_pods.chain(node.trouble.as_deref()).next();
+        let Some(problem) = problem.filter(|_| is_meant) else {
+            continue;
+        };
+        let cause = causes
+            .entry(PodProblem::steady(problem.word()))
+            .or_insert_with(|| FailingPods {
+                reason: problem.word().into(),
+                said: problem.said.clone(),
+                nodes: Vec::new(),
+            });
+        if cause.nodes.len() < NAMED {
+            cause.nodes.push(node.name.clone());
+        }
+    }
+    let named = |(reason, failing): (&str, FailingPods)| FailingPods {
+        reason: reason.into(),
+        ..failing
+    };
+    causes.into_iter().map(named).collect()
+}
+
+/// Whole seconds, as in every other time of a status.
+fn whole(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second()).unwrap_or(at)
+}

@@ -1,0 +1,168 @@
+//! The JSON of a state, cut until it fits.
+
+use std::collections::BTreeSet;
+
+use super::{LIMIT, RolloutState};
+use crate::core::fleet::record::FailureRecord;
+use crate::core::foreign::cut;
+use crate::core::id::NodeName;
+
+/// What is kept of a state that is too large.
+#[derive(Clone, Copy)]
+struct Room {
+    /// Names in a list whose loss only makes the guard more careful.
+    spared: usize,
+    /// Names in every other list.
+    names: usize,
+    /// Characters of a foreign sentence.
+    letters: usize,
+}
+
+/// From the most to the least.
+const ROOM: [Room; 7] = [
+    Room::of(200, 200, 240),
+    Room::of(50, 200, 240),
+    Room::of(0, 200, 120),
+    Room::of(0, 100, 120),
+    Room::of(0, 30, 60),
+    Room::of(0, 10, 30),
+    Room::of(0, 0, 0),
+];
+
+impl Room {
+    const fn of(spared: usize, names: usize, letters: usize) -> Self {
+        Self {
+            spared,
+            names,
+            letters,
+        }
+    }
+}
+
+impl RolloutState {
+    /// Returns it as compact JSON of at most [`LIMIT`] bytes.
+    ///
+    /// Names that do not fit are left out, and a number or a mark says so. Nodes whose loss is not judged yet count as failed then,
+    /// and nodes that were found broken before are judged like all others.
+    pub fn to_json(&self) -> String {
+        self.to_json_within(LIMIT)
+    }
+
+    /// Returns it as JSON of at most so many bytes, as far as that is possible.
+    pub(in crate::core) fn to_json_within(&self, limit: usize) -> String {
+        let whole = self.encode();
+        if whole.len() <= limit {
+            return whole;
+        }
+        let cut = ROOM.iter().map(|room| self.cut(*room));
+        // Hashes of any length, which another writer of the status may have put there.
+        let stop = self.guard.as_ref().map(|record| FailureRecord {
+            stopped: record.stopped,
+            ..FailureRecord::of(record.revision.clone())
+        });
+        let least = Self {
+            guard: stop,
+            ..Self::default()
+        };
+        let mut all = cut.chain([least]).map(|state| state.encode());
+        let fitting = all.find(|json| json.len() <= limit);
+        fitting.unwrap_or_else(|| Self::default().encode())
+    }
+
+    fn encode(&self) -> String {
+        ascii(serde_json::to_string(self).unwrap_or_default())
+    }
+
+    fn cut(&self, room: Room) -> Self {
+        let (names, letters) = (room.names, room.letters);
+        let mut state = self.clone();
+        state.unknown.clear();
+        state.guard = state.guard.map(|record| record.cut(room));
+        if let Some(pause) = &mut state.pause {
+            pause.more |= pause.newcomers.len() > names;
+            pause.newcomers.truncate(names);
+        }
+        if let Some(refused) = &mut state.refused {
+            // A group without a name says nothing.
+            refused.writes.truncate(names);
+            for group in &mut refused.writes {
+                group.more |= group.nodes.len() > names;
+                group.nodes.truncate(names);
+                group.said = cut(&group.said, letters).into();
+            }
+        }
+        for said in [&mut state.not_created, &mut state.invalid] {
+            *said = said.as_deref().map(|said| cut(said, letters).into());
+        }
+        let known = state.not_ready.into_iter().take(names);
+        state.not_ready = known
+            .map(|(pod, why)| (pod, cut(&why, letters).into()))
+            .collect();
+        state.failing.truncate(names);
+        for failing in &mut state.failing {
+            failing.nodes.truncate(names);
+            failing.said = cut(&failing.said, letters).into();
+        }
+        state
+    }
+}
+
+impl FailureRecord {
+    /// Keeps at most so many names in each list. The rest makes the guard more careful: nodes that failed or were lost are
+    /// counted as failed. Where names in waves are left out, one failed node that does not exist keeps the later waves shut.
+    fn cut(self, room: Room) -> Self {
+        let lost = self.judged.keys().chain(&self.touched);
+        let lost: BTreeSet<NodeName> = lost.cloned().collect();
+        let all: BTreeSet<&NodeName> = self.failed.union(&lost).collect();
+        let mut failed = first(&self.failed, room.names);
+        let open = lost.difference(&self.failed).take(room.names);
+        let mut kept: BTreeSet<NodeName> = failed.iter().chain(open).cloned().collect();
+        let mut waves = self.waves;
+        for (position, names) in waves.values_mut().enumerate() {
+            let all = names.len();
+            names.retain(|name| kept.contains(name));
+            if names.len() < all {
+                let nameless = NodeName::from(format!("/{position}"));
+                names.insert(nameless.clone());
+                failed.insert(nameless.clone());
+                kept.insert(nameless);
+            }
+        }
+        let mut judged = self.judged;
+        judged.retain(|name, _| kept.contains(name));
+        Self {
+            more: self.more + all.len().saturating_sub(kept.len()),
+            failed,
+            touched: self.touched.intersection(&kept).cloned().collect(),
+            judged,
+            waves,
+            broken_before: first(&self.broken_before, room.spared),
+            replaced_twice: first(&self.replaced_twice, room.names.max(1)),
+            beside: self.beside.into_iter().take(room.spared).collect(),
+            ..self
+        }
+    }
+}
+
+/// Returns the JSON with escapes for all that is not ASCII: what others say may steer terminals.
+fn ascii(json: String) -> String {
+    if json.is_ascii() {
+        return json;
+    }
+    let mut escaped = String::with_capacity(json.len() * 2);
+    for letter in json.chars() {
+        if letter.is_ascii() {
+            escaped.push(letter);
+            continue;
+        }
+        let mut units = [0; 2];
+        for unit in letter.encode_utf16(&mut units) {
+            escaped.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    escaped
+}
+
+fn first(names: &BTreeSet<NodeName>, most: usize) -> BTreeSet<NodeName> {
+    names.iter().take(most).cloned().collect()
+}

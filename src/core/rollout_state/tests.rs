@@ -1,0 +1,217 @@
+//! How a state is written, and what is read of one that is foreign, broken or too large.
+
+use serde_json::json;
+
+use super::*;
+use crate::core::testing::at;
+use crate::core::verdict::Stopped;
+
+fn names(names: &[&str]) -> Vec<NodeName> {
+    names.iter().map(|name| NodeName::from(*name)).collect()
+}
+
+/// Everything at once.
+fn full() -> RolloutState {
+    RolloutState {
+        reported: Reported {
+            revision: Some("5d4f8".into()),
+            complete: false,
+            reason: "FailedByRevision".into(),
+            subject: Some("end of canary".into()),
+            stalled: Some(ReportedStall {
+                reason: "FailedByRevision".into(),
+                since: at(100),
+            }),
+            behind_since: Some(at(40)),
+            advised: Some(3),
+            reversal: Some("UnderWay".into()),
+        },
+        guard: Some(FailureRecord {
+            stopped: Some(Stopped::FailedByRevision),
+            exceeded: true,
+            before: Some("8c1a2".into()),
+            failed: names(&["edge-1", "edge-2"]).into_iter().collect(),
+            more: 3,
+            broken_before: names(&["edge-7"]).into_iter().collect(),
+            replaced_twice: names(&["edge-9"]).into_iter().collect(),
+            touched: names(&["edge-5"]).into_iter().collect(),
+            judged: [("edge-3".into(), at(90))].into(),
+            beside: [("edge-4".into(), at(60))].into(),
+            waves: [("canary".into(), [NodeName::from("edge-1")].into())].into(),
+            stopped_before: vec!["77aa1".into()],
+            ..FailureRecord::of("5d4f8".into())
+        }),
+        pause: Some(ReportedPause {
+            record: PauseRecord {
+                since: at(10),
+                reminded: 2,
+            },
+            newcomers: names(&["edge-6"]),
+            more: true,
+        }),
+        refused: Some(ReportedRefusals {
+            revision: Some("5d4f8".into()),
+            since: at(50),
+            writes: vec![RefusedGroup {
+                write: RefusedWrite::HandOver,
+                said: "policy: no".into(),
+                nodes: names(&["edge-8"]),
+                more: true,
+            }],
+        }),
+        not_created: Some("quota".into()),
+        not_ready: [("agent-x".into(), "probe fails".into())].into(),
+        failing: vec![FailingPods {
+            reason: "Evicted".into(),
+            said: "low on memory".into(),
+            nodes: names(&["edge-1"]),
+        }],
+        invalid: Some("k: v".into()),
+        ..RolloutState::default()
+    }
+}
+
+fn reread(state: &RolloutState) -> RolloutState {
+    RolloutState::read(&state.to_json()).expect("JSON")
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    assert_eq!(reread(&full()), full());
+    let empty = RolloutState::default();
+    assert_eq!(reread(&empty), empty);
+    assert_eq!(
+        empty.to_json(),
+        r#"{"version":1,"reported":{"complete":false,"reason":""}}"#
+    );
+}
+
+#[test]
+fn what_others_say_is_kept_and_steers_no_terminal() {
+    let mut state = full();
+    let said = "no \u{1b}[31m \u{202e} \u{7f} 停 \u{1f6d1} \"\\";
+    state.refused.as_mut().unwrap().writes[0].said = said.into();
+    let json = state.to_json();
+    assert!(
+        json.chars()
+            .all(|letter| (' '..='\u{7f}').contains(&letter)),
+        "{json}"
+    );
+    assert_eq!(reread(&state), state);
+}
+
+#[test]
+fn what_is_not_understood_spoils_nothing_else() {
+    let whole = serde_json::to_value(full()).unwrap();
+    let strange = [
+        json!(null),
+        json!(7),
+        json!("x"),
+        json!([{}]),
+        json!({"a": 1}),
+    ];
+    for key in whole.as_object().unwrap().keys() {
+        for strange in &strange {
+            let mut broken = whole.clone();
+            broken[key] = strange.clone();
+            let read = RolloutState::read(&broken.to_string()).expect("still a state");
+            let mut left = serde_json::to_value(&read).unwrap();
+            for other in whole
+                .as_object()
+                .unwrap()
+                .keys()
+                .filter(|other| *other != key)
+            {
+                assert_eq!(
+                    left[other].take(),
+                    whole[other],
+                    "{other} beside {key}: {strange}"
+                );
+            }
+        }
+    }
+    let guard = json!({"guard": {"revision": "a", "stopped": "BySunspots", "failed": ["n1", 7, "n2"], "more": -1}});
+    let read = RolloutState::read(&guard.to_string()).unwrap();
+    let guard = read.guard.expect("a record");
+    // A later release may know more reasons to stop a revision.
+    assert_eq!(guard.stopped, Some(Stopped::FailedByRevision));
+    assert_eq!(guard.failed.len(), 2);
+    for broken in ["", "null", "[]", "7", "{", "\"\"", "{}x"] {
+        assert!(RolloutState::read(broken).is_err(), "{broken}");
+    }
+    let deep = "[".repeat(10_000) + &"]".repeat(10_000);
+    assert!(RolloutState::read(&format!(r#"{{"guard": {deep}}}"#)).is_err());
+}
+
+#[test]
+fn fields_of_a_later_release_are_kept_and_its_version_is_known() {
+    let mut later = serde_json::to_value(full()).unwrap();
+    later["moonPhase"] = json!({"full": true});
+    let read = RolloutState::read(&later.to_string()).unwrap();
+    assert!(!read.is_newer());
+    assert_eq!(serde_json::to_value(&read).unwrap(), later);
+    later["version"] = json!(VERSION + 1);
+    let read = RolloutState::read(&later.to_string()).unwrap();
+    assert!(read.is_newer());
+    assert_eq!(read.guard, full().guard);
+}
+
+#[test]
+fn however_many_nodes_there_are_it_stays_small_and_becomes_more_careful() {
+    let name = |kind: &str, number: usize| NodeName::from(format!("{kind}-{number:0>240}"));
+    let many = |kind: &str| {
+        (0..100_000)
+            .map(|number| name(kind, number))
+            .collect::<Vec<_>>()
+    };
+    let dated = |kind: &str| many(kind).into_iter().map(|name| (name, at(1))).collect();
+    let mut state = full();
+    let guard = state.guard.as_mut().unwrap();
+    guard.failed = many("failed").into_iter().collect();
+    guard.more = 0;
+    guard.broken_before = many("broken").into_iter().collect();
+    guard.replaced_twice = many("twice").into_iter().collect();
+    guard.touched = many("touched").into_iter().collect();
+    guard.judged = dated("judged");
+    guard.beside = dated("beside");
+    let in_wave: std::collections::BTreeSet<NodeName> =
+        guard.failed.iter().take(1000).cloned().collect();
+    let wave = |number: usize| (format!("{number:0>63}").into(), in_wave.clone());
+    guard.waves = (0..50).map(wave).collect();
+    guard.stopped_before = (0..100)
+        .map(|number| format!("{number:0>63}").into())
+        .collect();
+    let guard = guard.clone();
+    state.pause.as_mut().unwrap().newcomers = many("new");
+    state.refused.as_mut().unwrap().writes[0].nodes = many("refused");
+    state.refused.as_mut().unwrap().writes[0].said = "no ".repeat(100_000).into();
+    state.not_created = Some("no ".repeat(100_000).into());
+    state.failing[0].nodes = many("failing");
+    state
+        .unknown
+        .insert("later".to_owned(), json!("x".repeat(100_000)));
+    assert!(state.to_json().len() <= LIMIT, "{}", state.to_json().len());
+    let read = reread(&state).guard.expect("a record");
+    assert_eq!(
+        (read.stopped, read.exceeded),
+        (guard.stopped, guard.exceeded)
+    );
+    assert_eq!(
+        (&read.before, &read.stopped_before),
+        (&guard.before, &guard.stopped_before)
+    );
+    assert_eq!(read.failures(), 300_000, "failed, touched or lost");
+    assert!(!read.replaced_twice.is_empty() && read.beside.is_empty());
+    assert_eq!(read.waves.len(), 50);
+    let mut charged = read.waves.values().flatten();
+    assert!(charged.all(|node| read.failed.contains(node)));
+    // What another writer put there, and no release of ours.
+    let mut hostile = full();
+    let guard = hostile.guard.as_mut().unwrap();
+    guard.stopped_before = vec!["x".repeat(1_000_000).into()];
+    assert!(hostile.to_json().len() <= LIMIT);
+    assert_eq!(
+        reread(&hostile).guard.unwrap().stopped,
+        Some(Stopped::FailedByRevision)
+    );
+}
