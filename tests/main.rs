@@ -17,6 +17,7 @@
 //!   `asking` the steps of a story in which they are asked, `forged` pods that only look as if they could be upgraded;
 //!   `typed` is what a person types after `yurt-ds ctl` in the middle of a story; `agreement` compares what conditions,
 //!   Events, metrics and `ctl` say after every step of a story that waits.
+//!   `golden` compares what the controller writes in each story with `tests/golden/writes.txt`.
 //!   `machine` is how far all of them search (`YURT_DS_DEEP`), and how long a busy one may take.
 
 mod support {
@@ -28,6 +29,7 @@ mod support {
     pub(crate) mod embedded;
     pub(crate) mod faulty;
     pub(crate) mod forged;
+    pub(crate) mod golden;
     pub(crate) mod link;
     pub(crate) mod machine;
     pub(crate) mod monitor;

@@ -26,6 +26,7 @@ use yurt_ds::sim::{daemonset, gc, job, scheduler};
 use yurt_ds::task::Task;
 
 use super::agents::{Agent, Setup, Stream};
+use super::golden;
 use super::link::{self, Asked};
 use super::machine;
 use super::player::play;
@@ -127,14 +128,18 @@ pub(crate) fn run(all: &[Entry], name: &str, older: Option<u32>) {
         eprintln!("SKIPPED on the embedded cluster: {why}");
         return;
     }
-    let mut failures = Vec::new();
+    let (mut failures, mut writes) = (Vec::new(), Vec::new());
     for (number, story) in scenario.stories.iter().enumerate() {
         let name = entry.short(number + 1);
         for setting in settings(&name, story.nodes, older) {
-            if let Err(failure) = run_story(&name, story, setting) {
-                failures.push(format!("{setting}: {failure}"));
+            match run_story(&name, story, setting) {
+                Ok(written) => writes.extend(written),
+                Err(failure) => failures.push(format!("{setting}: {failure}")),
             }
         }
+    }
+    if failures.is_empty() {
+        failures.extend(golden::check(entry.name, &writes).err());
     }
     assert!(
         failures.is_empty(),
@@ -144,7 +149,8 @@ pub(crate) fn run(all: &[Entry], name: &str, older: Option<u32>) {
     );
 }
 
-fn run_story(name: &str, story: &Story, setting: Setting) -> Result<(), String> {
+/// Returns what the controller wrote.
+fn run_story(name: &str, story: &Story, setting: Setting) -> Result<Vec<String>, String> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime
         .enable_all()
@@ -156,7 +162,8 @@ fn run_story(name: &str, story: &Story, setting: Setting) -> Result<(), String> 
             advanced: story.daemon.is_advanced(),
             ..setting
         });
-        play(&world, name, story).await
+        play(&world, name, story).await?;
+        Ok(world.backend.writes())
     })
 }
 
@@ -261,6 +268,8 @@ struct Embedded {
     native: Mutex<Option<Task>>,
     replicas: Arc<Mutex<BTreeMap<String, Replica>>>,
     counted: Arc<Mutex<BTreeMap<String, usize>>>,
+    /// The controller's writes, in their order, but for Events and the Lease.
+    written: Arc<Mutex<Vec<String>>>,
     /// What agents asked, by user agent.
     asked: Arc<Mutex<BTreeMap<String, Asked>>>,
     guards: Mutex<Vec<FaultGuard>>,
@@ -286,8 +295,17 @@ impl Embedded {
     fn start(cluster: Cluster, clock: Clock, minor: u32) -> Self {
         let counted: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
         let asked: Arc<Mutex<BTreeMap<String, Asked>>> = Arc::default();
-        let (counts, asks) = (counted.clone(), asked.clone());
+        let written: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (counts, asks, writes) = (counted.clone(), asked.clone(), written.clone());
         let counting = cluster.faults().add(move |request| {
+            if is_ours(&request.user_agent)
+                && !is_read(&request.verb)
+                && !["leases", "events"].contains(&request.resource.as_str())
+            {
+                let (what, part) = (&request.resource, &request.subresource);
+                let write = format!("{} {what} {part} {}", request.verb, request.name);
+                lock(&writes).push(write);
+            }
             if is_ours(&request.user_agent)
                 && request.verb != "watch"
                 && request.resource != "leases"
@@ -324,6 +342,7 @@ impl Embedded {
             clock,
             counted,
             asked,
+            written,
         }
     }
 }
@@ -356,6 +375,10 @@ impl Backend for Embedded {
             }
         }
         Ok(writes)
+    }
+
+    fn writes(&self) -> Vec<String> {
+        lock(&self.written).clone()
     }
 
     fn requests(&self, namespace: &str) -> anyhow::Result<usize> {

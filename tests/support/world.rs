@@ -63,6 +63,10 @@ pub(crate) enum Moment {
 pub(crate) trait Backend: Send + Sync {
     /// What the controller wrote to pods of a namespace so far, as the API server recorded it.
     fn pod_writes(&self, namespace: &str) -> anyhow::Result<PodWrites>;
+    /// The controller's writes so far, in their order, but for Events and the Lease; empty where they cannot be seen in order.
+    fn writes(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Requests of the controller for objects of a namespace so far, except watches and those for Leases.
     fn requests(&self, namespace: &str) -> anyhow::Result<usize>;
     /// Stops the native DaemonSet controller, or lets it go on.

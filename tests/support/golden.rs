@@ -1,0 +1,68 @@
+//! A golden corpus of writes: what the controller writes in each scenario on the embedded cluster, as a number and a hash.
+//!
+//! A change that is to keep the behaviour leaves `tests/golden/writes.txt` alone. One that changes it shows as changed lines.
+//! Only the verb, the resource and the name of each write count, in their order: messages are output and may be reworded.
+//!
+//! `YURT_DS_GOLDEN=1 cargo test --test main scenarios` replaces the lines of the scenarios that it plays.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use super::machine;
+
+/// Path of the corpus, relative to the root of the repository.
+const FILE: &str = "tests/golden/writes.txt";
+
+/// Guards the file while it is replaced.
+static REPLACED: Mutex<()> = Mutex::new(());
+
+fn path() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(FILE)
+}
+
+/// The corpus, by the name of the scenario.
+fn corpus() -> BTreeMap<String, String> {
+    let text = std::fs::read_to_string(path()).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines
+        .map(|(name, writes)| (name.to_owned(), writes.to_owned()))
+        .collect()
+}
+
+/// FNV-1a, which is the same in every version and on every machine.
+fn hash(writes: &[String]) -> u64 {
+    let bytes = writes.iter().flat_map(|write| write.bytes().chain([b'\n']));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Compares the writes of a scenario with the corpus. Where all settings are played, there are others than those of the corpus.
+///
+/// # Errors
+/// Says what differs.
+pub(crate) fn check(name: &str, writes: &[String]) -> Result<(), String> {
+    if machine::is_deep() {
+        return Ok(());
+    }
+    let found = format!("{} {:016x}", writes.len(), hash(writes));
+    if machine::is_set("YURT_DS_GOLDEN") {
+        let _replaced = REPLACED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = corpus();
+        all.insert(name.to_owned(), found);
+        let lines = all
+            .iter()
+            .map(|(name, writes)| format!("{name} {writes}\n"));
+        return std::fs::write(path(), lines.collect::<String>())
+            .map_err(|error| error.to_string());
+    }
+    match corpus().get(name) {
+        Some(known) if *known == found => Ok(()),
+        known => Err(format!(
+            "the controller writes otherwise than {FILE} says: {found}, and not {}:\n  {}",
+            known.map_or("nothing", String::as_str),
+            writes.join("\n  ")
+        )),
+    }
+}
