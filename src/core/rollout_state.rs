@@ -81,7 +81,7 @@ pub struct RolloutState {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub not_ready: BTreeMap<PodName, Arc<str>>,
-    /// Nodes on which new pods end or do not start, by cause.
+    /// Nodes on which one pod after another ends, by cause.
     #[serde(
         default,
         deserialize_with = "list",
@@ -225,7 +225,7 @@ pub struct RefusedGroup {
     pub more: bool,
 }
 
-/// Nodes on which new pods end or do not start for the same cause.
+/// Nodes on which one pod after another ends for the same cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailingPods {
     /// One word: the kubelet's reason.
@@ -325,7 +325,7 @@ impl RolloutState {
             .then(|| Refusals::remember(revision, known_ones.chain(begun), reported.since))
     }
 
-    /// Returns the cause for which new pods end or do not start on `node`.
+    /// Returns the cause for which pods keep ending on `node`.
     pub fn failing_on(&self, node: &NodeName) -> Option<&FailingPods> {
         let mut failing = self.failing.iter();
         failing.find(|failing| failing.nodes.contains(node))

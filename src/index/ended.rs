@@ -24,7 +24,7 @@ const TOGETHER: SignedDuration = SignedDuration::from_hours(1);
 /// Beyond so many nodes, those are forgotten on which nothing ended for so long.
 const KEPT: usize = 1024;
 
-/// Pods that ended or did not start before this process looked.
+/// Pods that ended before this process looked.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RecalledProblem {
     /// Their revision.
@@ -34,7 +34,7 @@ pub(super) struct RecalledProblem {
 }
 
 impl RecalledProblem {
-    /// Returns why the new pods on `node` end or do not start, as it was reported.
+    /// Returns why pods keep ending on `node`, as it was reported.
     pub(super) fn of(state: &RolloutState, node: &NodeName) -> Option<Self> {
         let failing = state.failing_on(node)?;
         Some(Self {

@@ -9,9 +9,7 @@ use crate::core::messages::WAVE_NOT_OPEN;
 use crate::core::names::ROLLOUT_STATE;
 use crate::core::remedy::way_back;
 use crate::core::rollout_state::{FailingPods, Reported, ReportedPause, ReportedStall};
-use crate::core::{
-    Fleet, Guarded, Phase, Plan, PodProblem, RevisionState, RolloutState, SetKind, Stall, Verdict,
-};
+use crate::core::{Fleet, Phase, Plan, PodProblem, RevisionState, RolloutState, SetKind, Stall};
 use crate::index::SetRecord;
 use crate::k8s::Condition;
 
@@ -77,7 +75,7 @@ pub(super) fn of(
             true => BTreeMap::new(),
             false => fleet.not_ready.clone(),
         },
-        failing: stall.map_or_else(Vec::new, |stall| failing(fleet, plan, stall)),
+        failing: stall.map_or_else(Vec::new, |_| failing(fleet)),
         unknown: known.unknown.clone(),
         ..RolloutState::default()
     }
@@ -116,36 +114,25 @@ fn leads_back(stall: Stall) -> bool {
     }
 }
 
-/// Returns the nodes on which new pods end or do not start, by cause: other nodes say the same, in other numbers.
-fn failing(fleet: &Fleet, plan: &Plan, stall: Stall) -> Vec<FailingPods> {
-    let is_stopped = matches!(plan.guarded, Some(Guarded::Stopped(_)));
-    let starts = stall == Stall::PodsDoNotStart && !is_stopped;
+/// Returns the nodes on which pods keep ending, by cause: other nodes say the same, in other numbers. A pod that is there tells of
+/// itself after a restart.
+fn failing(fleet: &Fleet) -> Vec<FailingPods> {
     let mut causes: BTreeMap<&str, FailingPods> = BTreeMap::new();
-    for (node, verdict) in fleet.nodes.iter().zip(&plan.verdicts) {
-        let failed = matches!(verdict, Verdict::FailedByRevision { .. });
-        let is_meant = starts && verdict.is_begun() || is_stopped && failed;
-        let of_pods = node.pods.iter().filter_map(|pod| pod.problem.as_deref());
-        let of_pods = of_pods.filter(|_| starts);
-        let problem = of_pods.chain(node.trouble.as_deref()).next();
-        let Some(problem) = problem.filter(|_| is_meant) else {
+    for node in &fleet.nodes {
+        let Some(trouble) = &node.trouble else {
             continue;
         };
-        let cause = causes
-            .entry(PodProblem::steady(problem.word()))
-            .or_insert_with(|| FailingPods {
-                reason: problem.word().into(),
-                said: problem.said.clone(),
-                nodes: Vec::new(),
-            });
+        let reason = PodProblem::steady(trouble.word());
+        let cause = causes.entry(reason).or_insert_with(|| FailingPods {
+            reason: reason.into(),
+            said: trouble.said.clone(),
+            nodes: Vec::new(),
+        });
         if cause.nodes.len() < NAMED {
             cause.nodes.push(node.name.clone());
         }
     }
-    let named = |(reason, failing): (&str, FailingPods)| FailingPods {
-        reason: reason.into(),
-        ..failing
-    };
-    causes.into_iter().map(named).collect()
+    causes.into_values().collect()
 }
 
 /// Whole seconds, as in every other time of a status.
