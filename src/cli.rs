@@ -35,14 +35,14 @@ pub enum Command {
     Controller(ControllerArgs),
     /// Run the agent of one node: its owner asks what is new, has images pulled, and confirms upgrades
     OtaServer(ota_server::OtaServerArgs),
-    /// Ask about rollouts: how they stand, why a node is (not) updated; pause and resume them; on a node: upgrade its pods
+    /// Inspect and control rollouts in a cluster, and pods on a node
     Ctl(ctl::CtlArgs),
     /// Play rollouts on an embedded cluster, with the real controller: needs nothing but this program
     ///
     /// Without flags: the story of three nodes of which two go offline while the image changes, that of the owner of a
     /// node who confirms an upgrade (OTA), then a fleet of 200; ends by itself within a minute, with a report.
     Sim(sim::SimArgs),
-    /// Print manifests that this program writes itself
+    /// Print what this program writes itself: a manifest, manual pages
     Manifests(manifests::ManifestsArgs),
 }
 
@@ -91,6 +91,7 @@ pub struct LogArgs {
         default_value = LEVELS,
         value_parser = levels,
         value_name = "LEVELS",
+        hide_short_help = true,
         help_heading = "Log"
     )]
     pub log_level: Targets,
@@ -100,6 +101,7 @@ pub struct LogArgs {
         global = true,
         env = "YURT_DS_LOG_FORMAT",
         default_value = "text",
+        hide_short_help = true,
         help_heading = "Log"
     )]
     pub log_format: Format,

@@ -58,17 +58,23 @@ async fn dispatch(command: Command, gathering: Gathering) -> Result<ExitCode> {
             return Ok(ended.into());
         }
         Command::Sim(args) => return demo::run(args, shutdown).await,
-        Command::Manifests(args) => match args.verb {
-            ManifestsVerb::Crd => {
-                let text = manifests::crd().context("cannot write it as YAML")?;
-                let printed = std::io::stdout().write_all(text.as_bytes());
-                match printed {
-                    // Whoever reads the beginning only wants no more.
-                    Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-                    printed => printed.context("cannot print it")?,
+        Command::Manifests(args) => {
+            let text = match args.verb {
+                ManifestsVerb::Crd => manifests::crd()
+                    .context("cannot write it as YAML")?
+                    .into_bytes(),
+                ManifestsVerb::Man(man) => {
+                    let mut page = Vec::new();
+                    ctl::manual(man.verb.as_deref(), &mut page)?;
+                    page
                 }
+            };
+            match std::io::stdout().write_all(&text) {
+                // A reader that stops early wants no more.
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+                printed => printed.context("cannot print it")?,
             }
-        },
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -27,13 +27,13 @@ const CLUSTER: &str = "Cluster";
 /// Flags that say which cluster is meant.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AccessArgs {
-    /// Kubeconfig of the cluster [default: $KUBECONFIG, then ~/.kube/config, then the pod this runs in]
+    /// Kubeconfig [default: $KUBECONFIG, ~/.kube/config, in-cluster]
     #[arg(long, global = true, env = "YURT_DS_KUBECONFIG", value_name = "FILE", help_heading = CLUSTER)]
     pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig other than its current one
+    /// Context [default: the current one of the kubeconfig]
     #[arg(long, global = true, env = "YURT_DS_CONTEXT", value_name = "NAME", help_heading = CLUSTER)]
     pub context: Option<String>,
-    /// Namespace of names without one, and of the list [default: the context's; the list shows all]
+    /// Namespace [default: that of the context]
     #[arg(
         short,
         long,
@@ -48,37 +48,39 @@ pub struct AccessArgs {
 /// A verb of `yurt-ds ctl`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Verb {
-    /// Show how rollouts stand: one line per DaemonSet, or the nodes of one
+    /// Show the state of all rollouts, or of one with its nodes
     Status(StatusArgs),
-    /// Say why a node is (not) updated, since when, and what would change that
+    /// Explain why a node is updated or not, and what would change that
     Why(WhyArgs),
-    /// Go back to the template before, or to that of an older revision
+    /// Roll back to an earlier revision
     ///
     /// Writes the template, and removes the annotation resume and approvals of waves where they name another revision. Waves, budgets
     /// and windows apply to the rollback as to every rollout. Says which images it restores. Without --to-revision it rolls back to
     /// the previous revision that the guard did not stop. A second undo goes back one more revision, and is refused (exit code 9)
     /// while the first is in progress or when no older revision is kept.
     Undo(UndoArgs),
-    /// Stop a rollout: no pod is replaced until it is resumed
+    /// Pause a rollout: no pod is replaced until it is resumed
     Pause(PauseArgs),
-    /// End a pause, or let a revision go on nevertheless that the guard stopped (to go back instead: undo)
+    /// End a pause, or let a revision continue that the guard stopped
+    ///
+    /// To go back to an earlier revision instead, use `ctl undo`.
     Resume(ResumeArgs),
-    /// Say what a rollout would do on the live fleet: which nodes, in which order, how long, what blocks
+    /// Predict a rollout: order of nodes, duration, what blocks it
     ///
     /// Reads the fleet, and plays the real controller on a copy of it in memory, in virtual time. Nothing is written to
     /// the cluster. Offline nodes stay offline. The exit code is that of the state in which the plan ends.
     Plan(PlanArgs),
-    /// List all settings; of one DaemonSet with their values, and what has no effect or cannot be used
+    /// List all settings, or those of a DaemonSet
     ///
     /// Without a DaemonSet no cluster is asked. Of one, each setting is judged by itself, so that everything that has to be
     /// corrected shows at once (exit code 6). Nodes are not looked at: whether a selector matches any says `ctl status`.
     Settings(SettingsArgs),
-    /// Let a wave open, for the revision that is being rolled out
+    /// Approve a wave for the revision that is being rolled out
     ///
     /// Writes the annotation approved-waves: WAVE@HASH. An approval counts for one revision; the next one has to be approved
     /// anew.
     Approve(ApproveArgs),
-    /// Hand a DaemonSet back to Kubernetes' own RollingUpdate; no pod is restarted
+    /// Hand a DaemonSet back to Kubernetes' RollingUpdate
     ///
     /// An Advanced DaemonSet is made a native one first, as by `migrate`.
     ///
@@ -86,7 +88,7 @@ pub enum Verb {
     /// write, then the conditions. While a node runs an old revision this is refused (exit code 9), because the native
     /// controller would replace its pod at once.
     Eject(EjectArgs),
-    /// Make of a native DaemonSet an Advanced one (apps.kruise.io), or the other way round; no pod is restarted
+    /// Convert a native DaemonSet to an Advanced one, or back
     ///
     /// Deletes the DaemonSet without its pods, and makes one of the other kind with the same name, which adopts pods and revisions.
     /// Settings move between annotations and fields; what has no counterpart is named. All of it is tried on the API server
@@ -97,7 +99,7 @@ pub enum Verb {
     /// What asks the node itself.
     #[command(flatten)]
     Edge(EdgeVerb),
-    /// Print a completion script, e.g. `source <(yurt-ds ctl completions bash)`
+    /// Print a completion script for a shell
     Completions(CompletionsArgs),
 }
 
@@ -121,13 +123,13 @@ impl Verb {
 /// Flags of `yurt-ds ctl status`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct StatusArgs {
-    /// One DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too [default: all that are managed]
+    /// DaemonSet; ads/NAME is an Advanced one [default: all that are managed]
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: Option<String>,
-    /// How to show it
+    /// Output format
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
     pub output: Output,
-    /// Show it again whenever it changes, until interrupted; with -o json one document per change of the numbers
+    /// Show each change until interrupted; with -o json one document each
     #[arg(
         short,
         long,
@@ -136,19 +138,21 @@ pub struct StatusArgs {
         conflicts_with = "wait"
     )]
     pub watch: bool,
-    /// Wait until the rollout is complete, stalled or paused, or its settings are invalid, or the controller stops responding.
-    /// Pending approvals of waves and owners of nodes do not end the wait; --timeout limits it. Waits for the revision that is current when the
-    /// command starts; exits with code 13 if the revision changes, or if the DaemonSet is deleted or recreated
+    /// Wait until the rollout is complete or cannot continue without a person
+    ///
+    /// The rollout is complete, stalled or paused, its settings are invalid, or the controller stops responding. Pending
+    /// approvals of waves and owners of nodes do not end the wait; --timeout limits it. Waits for the revision that is current
+    /// when the command starts. Exits with code 13 if the revision changes, or if the DaemonSet is deleted or recreated.
     #[arg(long, env = "YURT_DS_WAIT", hide_env = true)]
     pub wait: bool,
-    /// How long to wait in all, as 10m or 90s [default: for ever]
+    /// Longest wait, such as 10m [default: no limit]
     #[arg(long, env = "YURT_DS_TIMEOUT", hide_env = true, requires = "wait",
         value_parser = crate::clock::duration, value_name = "DURATION")]
     pub timeout: Option<Duration>,
-    /// Wait for this revision; exit with code 13 if another one is current
+    /// Revision to wait for; exit code 13 if another one is current
     #[arg(long, env = "YURT_DS_REVISION", hide_env = true, requires_all = ["wait", "daemonset"], value_name = "HASH")]
     pub revision: Option<String>,
-    /// Not complete as long as offline nodes run an old revision
+    /// Incomplete while offline nodes run an old revision
     #[arg(long, env = "YURT_DS_STRICT", hide_env = true)]
     pub strict: bool,
 }
@@ -156,13 +160,13 @@ pub struct StatusArgs {
 /// Flags of `yurt-ds ctl why`.
 #[derive(Clone, Debug, Args)]
 pub struct WhyArgs {
-    /// The DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too
+    /// DaemonSet; ads/NAME is an Advanced one
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
-    /// The node
+    /// Node
     #[arg(value_name = "NODE")]
     pub node: String,
-    /// How to show it
+    /// Output format
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
     pub output: Output,
 }
@@ -170,10 +174,10 @@ pub struct WhyArgs {
 /// Flags of `yurt-ds ctl undo`.
 #[derive(Clone, Debug, Args)]
 pub struct UndoArgs {
-    /// The DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too
+    /// DaemonSet; ads/NAME is an Advanced one
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
-    /// The number of the revision, as kubectl rollout history shows it [default: the previous one that the guard did not stop]
+    /// Number of the revision, as in kubectl rollout history [default: the previous one that the guard did not stop]
     #[arg(
         long,
         env = "YURT_DS_TO_REVISION",
@@ -181,10 +185,10 @@ pub struct UndoArgs {
         value_name = "NUMBER"
     )]
     pub to_revision: Option<i64>,
-    /// Say what would be restored, and write nothing
+    /// Show what would be restored; write nothing
     #[arg(long, env = "YURT_DS_DRY_RUN", hide_env = true)]
     pub dry_run: bool,
-    /// How to show it
+    /// Output format
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
     pub output: Output,
 }
@@ -192,14 +196,14 @@ pub struct UndoArgs {
 /// Flags of `yurt-ds ctl pause`.
 #[derive(Clone, Debug, Args)]
 pub struct PauseArgs {
-    /// The DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too
+    /// DaemonSet; ads/NAME is an Advanced one
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
-    /// Resume by itself after that long, as 2h or 30m
+    /// Resume automatically after this time, such as 2h
     #[arg(long = "for", env = "YURT_DS_FOR", hide_env = true, conflicts_with = "until",
         value_parser = crate::clock::duration, value_name = "DURATION")]
     pub for_: Option<Duration>,
-    /// Resume by itself at that time, as 2030-01-31T18:00:00Z
+    /// Resume automatically at this time, such as 2030-01-31T18:00:00Z
     #[arg(long, env = "YURT_DS_UNTIL", hide_env = true, value_name = "RFC3339")]
     pub until: Option<Timestamp>,
     /// Replace an existing pause even if the new one ends sooner
@@ -210,7 +214,7 @@ pub struct PauseArgs {
 /// Flags of `yurt-ds ctl resume`.
 #[derive(Clone, Debug, Args)]
 pub struct ResumeArgs {
-    /// The DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too
+    /// DaemonSet; ads/NAME is an Advanced one
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
 }
@@ -218,27 +222,22 @@ pub struct ResumeArgs {
 /// Flags of `yurt-ds ctl plan`.
 #[derive(Clone, Debug, Args)]
 pub struct PlanArgs {
-    /// The DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too
+    /// DaemonSet; ads/NAME is an Advanced one
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
-    /// With this setting, as max-unavailable=20%; may be repeated
+    /// Setting to add or change; can be repeated
     #[arg(long, env = "YURT_DS_SET", hide_env = true, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Without this setting; may be repeated
+    /// Setting to remove; can be repeated
     #[arg(long, env = "YURT_DS_UNSET", hide_env = true, value_name = "KEY")]
     pub unset: Vec<String>,
-    /// With this image; may be repeated
-    #[arg(
-        long,
-        env = "YURT_DS_IMAGE",
-        hide_env = true,
-        value_name = "[CONTAINER=]IMAGE"
-    )]
+    /// New image, or CONTAINER=IMAGE; can be repeated
+    #[arg(long, env = "YURT_DS_IMAGE", hide_env = true, value_name = "IMAGE")]
     pub image: Vec<String>,
-    /// With another template of the same images, as after kubectl rollout restart
+    /// New template with the same images
     #[arg(long, env = "YURT_DS_RESTART", hide_env = true)]
     pub restart: bool,
-    /// As if the first K nodes that get the new revision were lost with it
+    /// Nodes that fail with the new revision
     #[arg(
         long = "break",
         env = "YURT_DS_BREAK",
@@ -247,11 +246,13 @@ pub struct PlanArgs {
         value_name = "K"
     )]
     pub break_: usize,
-    /// How long a pod takes to end [default: as in the last rollout, or its grace period]
+    /// Time that a pod takes to end [default: as measured]
+    ///
+    /// By default, the time in the last rollout, else the grace period of the pod.
     #[arg(long, env = "YURT_DS_ENDS_IN", hide_env = true, value_name = "DURATION",
         value_parser = crate::clock::duration)]
     pub ends_in: Option<Duration>,
-    /// How far to look ahead
+    /// Longest time to predict
     #[arg(
         long,
         env = "YURT_DS_HORIZON",
@@ -260,7 +261,7 @@ pub struct PlanArgs {
         value_name = "DURATION"
     )]
     pub horizon: humantime::Duration,
-    /// How to show it
+    /// Output format
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
     pub output: Output,
 }
@@ -268,10 +269,10 @@ pub struct PlanArgs {
 /// Flags of `yurt-ds ctl settings`.
 #[derive(Clone, Debug, Args)]
 pub struct SettingsArgs {
-    /// One DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too [default: none, only what can be set]
+    /// DaemonSet; ads/NAME is an Advanced one [default: none]
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: Option<String>,
-    /// How to show it
+    /// Output format
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
     pub output: Output,
 }
@@ -279,10 +280,10 @@ pub struct SettingsArgs {
 /// Flags of `yurt-ds ctl approve`.
 #[derive(Clone, Debug, Args)]
 pub struct ApproveArgs {
-    /// The DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too
+    /// DaemonSet; ads/NAME is an Advanced one
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
-    /// The wave, as it is called in the annotation waves
+    /// Name of the wave in the annotation waves
     #[arg(value_name = "WAVE")]
     pub wave: String,
 }
@@ -290,13 +291,13 @@ pub struct ApproveArgs {
 /// Flags of `yurt-ds ctl eject`.
 #[derive(Clone, Debug, Args)]
 pub struct EjectArgs {
-    /// The DaemonSet; ads/[NAMESPACE/]NAME is an Advanced one, where a native one has that name too
+    /// DaemonSet; ads/NAME is an Advanced one
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
-    /// Also while nodes run an old revision: Kubernetes then replaces their pods at once
+    /// Accept that Kubernetes replaces outdated pods at once
     #[arg(long, env = "YURT_DS_NOW", hide_env = true)]
     pub now: bool,
-    /// Say what would be done, and write nothing
+    /// Show what would be done; write nothing
     #[arg(long, env = "YURT_DS_DRY_RUN", hide_env = true)]
     pub dry_run: bool,
 }
@@ -304,13 +305,13 @@ pub struct EjectArgs {
 /// Flags of `yurt-ds ctl migrate`.
 #[derive(Clone, Debug, Args)]
 pub struct MigrateArgs {
-    /// The DaemonSet; eds/NAME is an ExtendedDaemonSet
+    /// DaemonSet; eds/NAME is an ExtendedDaemonSet of Datadog
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
-    /// The kind that it becomes
+    /// Kind that it becomes
     #[arg(long, env = "YURT_DS_TO", hide_env = true)]
     pub to: KindName,
-    /// Say what would be done, print the manifest, and write nothing
+    /// Show what would be done and the manifest; write nothing
     #[arg(long, env = "YURT_DS_DRY_RUN", hide_env = true)]
     pub dry_run: bool,
 }
@@ -318,6 +319,6 @@ pub struct MigrateArgs {
 /// Flags of `yurt-ds ctl completions`.
 #[derive(Clone, Debug, Args)]
 pub struct CompletionsArgs {
-    /// The shell
+    /// Shell
     pub shell: Shell,
 }

@@ -9,11 +9,18 @@ use super::Output;
 /// A verb that asks the server of a node.
 #[derive(Clone, Debug, Subcommand)]
 pub enum EdgeVerb {
-    /// On a node: show its pods, which of them have something new, and what is pulled
+    /// On a node: list its pods, with available updates
+    ///
+    /// Asks the server on the node where it runs. It needs no kubeconfig, and works while the cloud is unreachable.
     Pods(PodsArgs),
-    /// On a node: replace a pod by its new version; without a pod, show what would change
+    /// On a node: replace a pod by its new version
+    ///
+    /// Without a pod, shows what would change. Asks the server on the node where it runs; no kubeconfig is needed.
     Upgrade(UpgradeArgs),
-    /// On a node: pull the images of a pod's new version ahead of its upgrade
+    /// On a node: pull the images of a new version ahead of the upgrade
+    ///
+    /// Without a pod, shows what could be pulled. Once a pull is requested, an upgrade is refused until the images are there, except with
+    /// --force.
     Imagepull(ImagepullArgs),
 }
 
@@ -37,7 +44,7 @@ pub const SOCKET: &str = "/run/yurt-ds/ota.sock";
 /// Flags that say which node is meant.
 #[derive(Clone, Debug, Args)]
 pub struct EdgeArgs {
-    /// The node's own server (yurt-ds ota-server, or YurtHub), as http://HOST:PORT or unix://PATH [default:
+    /// Server of the node (yurt-ds ota-server or YurtHub) [default:
     /// unix:///run/yurt-ds/ota.sock if it answers, else http://127.0.0.1:10267]
     #[arg(
         long,
@@ -54,10 +61,10 @@ pub struct PodsArgs {
     /// Which node.
     #[command(flatten)]
     pub edge: EdgeArgs,
-    /// Pods of every namespace, whatever -n says [default without -n]
+    /// Pods of all namespaces [default without -n]
     #[arg(short = 'A', long, env = "YURT_DS_ALL_NAMESPACES", hide_env = true)]
     pub all_namespaces: bool,
-    /// How to show it
+    /// Output format
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
     pub output: Output,
 }
@@ -68,11 +75,13 @@ pub struct UpgradeArgs {
     /// Which node.
     #[command(flatten)]
     pub edge: EdgeArgs,
-    /// The pod, or the DaemonSet of which there is one pod on this node
+    /// Pod, or DaemonSet with one pod on this node
     #[arg(value_name = "[NAMESPACE/]POD")]
     pub pod: Option<String>,
-    /// Also when its images could not be pulled ahead, or are being pulled; and when a taint of the node (NoSchedule) repels every
-    /// new pod, which leaves the node without one
+    /// Upgrade although images are missing, or a taint repels new pods
+    ///
+    /// Images could not be pulled ahead, or are being pulled. A taint (NoSchedule) of the node that repels new pods leaves the node
+    /// without a pod.
     #[arg(long, env = "YURT_DS_FORCE", hide_env = true, requires = "pod")]
     pub force: bool,
     /// How long to wait, and how to show it.
@@ -86,7 +95,7 @@ pub struct ImagepullArgs {
     /// Which node.
     #[command(flatten)]
     pub edge: EdgeArgs,
-    /// The pod, or the DaemonSet of which there is one pod on this node
+    /// Pod, or DaemonSet with one pod on this node
     #[arg(value_name = "[NAMESPACE/]POD")]
     pub pod: Option<String>,
     /// How long to wait, and how to show it.
@@ -100,11 +109,11 @@ pub struct WaitArgs {
     /// Wait for the result: the new pod is Ready, or the images are pulled
     #[arg(long, env = "YURT_DS_WAIT", hide_env = true, requires = "pod")]
     pub wait: bool,
-    /// How long to wait, as 10m or 90s [default: for ever]
+    /// Longest wait, such as 10m [default: no limit]
     #[arg(long, env = "YURT_DS_TIMEOUT", hide_env = true, requires = "wait",
         value_parser = crate::clock::duration, value_name = "DURATION")]
     pub timeout: Option<Duration>,
-    /// How to show it
+    /// Output format
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
     pub output: Output,
 }

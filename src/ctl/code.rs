@@ -1,6 +1,4 @@
-//! How `yurt-ds ctl` ends: one number per outcome, for scripts. This table is what `--help` prints.
-
-use std::fmt::Write as _;
+//! How `yurt-ds ctl` ends: one number per outcome, for scripts. The reference has this table.
 
 use crate::core::Phase;
 
@@ -92,39 +90,37 @@ impl Code {
         }
     }
 
-    /// Its line in `--help`.
+    /// Its meaning, for the reference.
     fn meaning(self) -> &'static str {
         match self {
             Self::Complete => {
-                "done; of status: complete, also when only offline nodes are left (see --strict)"
+                "Done. Of status: complete; with --strict, no offline node is outdated"
             }
-            Self::Failed => "anything else that went wrong, such as a refused change",
-            Self::Usage => "the command line cannot be used",
+            Self::Failed => "Another error",
+            Self::Usage => "Invalid command line",
             Self::Progressing => {
-                "progressing, or waiting for owners of nodes (OTA) or for Kubernetes; also at the end of --timeout, as \
-                 4, 5 and 6 are; where you may not list nodes, also a revision on which no controller has reported"
+                "In progress, or waiting for node owners (OTA) or for Kubernetes. Also at the end of --timeout, and for a revision \
+                 that the controller has not reported on to a caller who may not list nodes"
             }
-            Self::Stalled => "stalled: stopped by itself, somebody has to act",
-            Self::Paused => "paused",
-            Self::Invalid => "the settings of the DaemonSet cannot be used",
+            Self::Stalled => "Stalled: the rollout stopped and needs a person",
+            Self::Paused => "Paused",
+            Self::Invalid => "The settings of the DaemonSet are invalid",
             Self::Unreachable => {
-                "no API server: unreachable, no kubeconfig, or access denied; on a node: no answer from its server"
+                "No API server: unreachable, no kubeconfig, or access denied. On a node: its server does not answer"
             }
-            Self::NotFound => {
-                "no such namespace, DaemonSet, node or pod, or one that is not managed"
-            }
+            Self::NotFound => "No such namespace, DaemonSet, node or pod, or it is not managed",
             Self::Refused => {
-                "refused: by the server of the node, which says why; by eject, because nodes run an old revision; by undo, \
-                 because there is nothing to go back to; by pause, because another pause lasts longer; by migrate, for the reason that it names"
+                "Refused, with the reason. undo: no revision to go back to; eject: nodes run an old revision; pause: another pause \
+                 lasts longer"
             }
-            Self::Disconnected => "on a node: it has no contact with the cloud, nothing was done",
-            Self::PullFailed => "on a node: the images could not be pulled",
+            Self::Disconnected => "On a node: no contact with the cloud. Nothing was done",
+            Self::PullFailed => "On a node: the images cannot be pulled",
             Self::Silent => {
-                "not complete, and no controller has spoken for three minutes (its Lease), or, where none has a Lease, done \
-                 for three minutes of --wait what is to be done: nothing goes on by itself"
+                "Not complete, and the controller has not renewed its Lease for three minutes (or, without a Lease, has not acted \
+                 during three minutes of --wait)"
             }
             Self::Superseded => {
-                "of status --wait: the revision has changed, or the DaemonSet was deleted or recreated"
+                "status --wait: the revision changed, or the DaemonSet was deleted or recreated"
             }
         }
     }
@@ -151,14 +147,11 @@ impl Code {
             .unwrap_or(Self::Complete)
     }
 
-    /// The table for `-h`.
-    pub fn help() -> String {
-        let mut help = String::from("Exit codes (of a list: that of the worst DaemonSet):");
-        for code in Self::ALL {
-            // Writing to a String cannot fail.
-            let _ = write!(help, "\n  {:<2} {}", code.number(), code.meaning());
-        }
-        help
+    /// Returns each code with its meaning.
+    pub fn meanings() -> impl Iterator<Item = (u8, &'static str)> {
+        Self::ALL
+            .into_iter()
+            .map(|code| (code.number(), code.meaning()))
     }
 }
 
@@ -180,16 +173,5 @@ mod tests {
             Code::worst([Code::Progressing, Code::Stalled, Code::Paused]),
             Code::Stalled
         );
-    }
-
-    #[test]
-    fn help_tells_every_number_once() {
-        let help = Code::help();
-        for code in Code::ALL {
-            assert_eq!(
-                help.matches(&format!("\n  {:<2} ", code.number())).count(),
-                1
-            );
-        }
     }
 }

@@ -16,7 +16,6 @@ mod client;
 mod connect;
 mod find;
 mod follow;
-pub(super) mod help;
 mod imagepull;
 mod list;
 mod pod;
@@ -31,6 +30,7 @@ mod upgrades;
 
 pub use client::Edge;
 pub use connect::{Connector, Stream};
+pub(super) use row::FIELDS;
 pub use row::{ActRow, ContainerRow, NodePodRow};
 
 use super::code::Code;

@@ -1,6 +1,6 @@
-//! What whoever types a command has to be allowed to do, for `--help`. The roles in the manifests grant it.
+//! What whoever types a command has to be allowed to do, for the reference. The roles in the manifests grant it.
 
-/// For `--help`.
+/// For the reference.
 pub(super) const RIGHTS: &str = "\
 Rights (manifests/base/rbac/people.yaml has them as the ClusterRoles yurt-ds-viewer and yurt-ds-operator; Kubernetes'
 own ClusterRole view lacks the nodes). A RoleBinding in one namespace is enough there: without nodes, status and why

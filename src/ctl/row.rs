@@ -21,7 +21,7 @@ use crate::core::{
     instant,
 };
 
-/// What `-o json` and `-o yaml` contain, for `--help`.
+/// What `-o json` and `-o yaml` contain, for the reference.
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
   of a DaemonSet  kind (its API version: apps/v1, or apps.kruise.io/v1beta1 of an Advanced DaemonSet), namespace,

@@ -19,7 +19,7 @@ use crate::core::settings::{
 use crate::index::SetKey;
 use crate::k8s::DaemonSet;
 
-/// What a program finds in an answer, for `--help`.
+/// What a program finds in an answer, for the reference.
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
   of a setting    name, annotation, summary, syntax, default, modes; of one of a DaemonSet also value (null when it is not

@@ -9,7 +9,7 @@ use super::pod::{LocalPod, Problem, PulledImages};
 use super::upgrades::{PodUpgrade, Upgrades};
 use crate::core::instant;
 
-/// What `-o json` and `-o yaml` contain, for `--help`.
+/// What `-o json` and `-o yaml` contain, for the reference.
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
   of a pod        namespace, name, node, daemonSet, ready, readyContainers, problem, terminating, created, revision,

@@ -9,7 +9,7 @@ use crate::core::{Phase, SetKind, Verdict, instant};
 use crate::ctl::code::Code;
 use crate::ctl::row::{NodeRow, SetRow, api_version};
 
-/// What `-o json` and `-o yaml` contain, for `--help`.
+/// What `-o json` and `-o yaml` contain, for the reference.
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
   of a plan       kind, namespace, name, change (what was asked for), from and to (revisions; null for one that does

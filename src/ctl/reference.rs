@@ -1,0 +1,55 @@
+//! The reference of `yurt-ds ctl`: manual pages, written by the program from its own flags. `docs/reference/cli.md` is the same as
+//! one page.
+
+use std::io;
+
+use super::code::Code;
+use super::command_line::described;
+use super::{edge, plan, rights, row, settings};
+
+/// What is said of exit codes, before the table.
+const CODES: &str = "Of a list, the code of the worst DaemonSet.";
+
+/// Headings of what follows the exit codes, with their text.
+fn texts() -> [(&'static str, &'static str); 5] {
+    [
+        ("Fields of status, why, undo", row::FIELDS),
+        ("Fields of plan", plan::FIELDS),
+        ("Fields of settings", settings::FIELDS),
+        ("Fields of pods, upgrade, imagepull", edge::FIELDS),
+        ("Rights", rights::RIGHTS),
+    ]
+}
+
+/// Writes the manual page of `yurt-ds ctl`, or of one of its verbs.
+///
+/// # Errors
+/// If there is no such verb, or if it cannot be written.
+pub fn manual(verb: Option<&str>, out: &mut dyn io::Write) -> io::Result<()> {
+    let all = described();
+    let ctl = all.find_subcommand("ctl");
+    let found = match verb {
+        None => ctl,
+        Some(verb) => ctl.and_then(|ctl| ctl.find_subcommand(verb)),
+    };
+    let Some(found) = found else {
+        let text = format!("yurt-ds ctl has no verb {:?}", verb.unwrap_or_default());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    };
+    let name = match verb {
+        None => "yurt-ds-ctl".to_owned(),
+        Some(verb) => format!("yurt-ds-ctl-{verb}"),
+    };
+    let codes: String = Code::meanings()
+        .map(|(code, meaning)| format!("\n  {code:<2} {meaning}"))
+        .collect();
+    let texts = texts().map(|(title, text)| format!("\n\n{title}\n\n{text}"));
+    let page = found
+        .clone()
+        .display_name(name)
+        .after_long_help(format!("Exit codes\n\n{CODES}{codes}{}", texts.concat()));
+    clap_mangen::Man::new(page).render(out)
+}
+
+#[cfg(test)]
+mod tests;

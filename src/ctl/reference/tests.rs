@@ -1,0 +1,142 @@
+//! The page of the documentation, and what both have to contain.
+
+use std::fmt::Write as _;
+
+use clap::{Arg, Command};
+
+use super::*;
+use crate::ctl::examples;
+
+/// Returns the page `docs/reference/cli.md`.
+fn page() -> String {
+    let mut page = String::from(
+        "# Command line\n\n\
+        Generated from the program: `YURT_DS_GOLDEN=1 cargo test --lib reference` writes this page. `yurt-ds manifests man` prints the same as\n\
+        manual pages. Every flag has an environment variable.\n",
+    );
+    let all = described();
+    let ctl = all.find_subcommand("ctl");
+    for verb in ctl.iter().flat_map(|ctl| ctl.get_subcommands()) {
+        // Writing to a String cannot fail.
+        let _ = write!(page, "\n{}", section(verb));
+    }
+    let _ = write!(
+        page,
+        "\n## Exit codes\n\n{CODES}\n\n| code | meaning |\n| --- | --- |\n"
+    );
+    for (code, meaning) in Code::meanings() {
+        let _ = writeln!(page, "| {code} | {meaning} |");
+    }
+    for (title, text) in texts() {
+        let _ = write!(page, "\n## {title}\n\n```text\n{text}\n```\n");
+    }
+    page
+}
+
+/// Returns what the page says of a verb.
+fn section(verb: &Command) -> String {
+    let name = verb.get_name();
+    let about = verb.get_long_about().or(verb.get_about());
+    let about = about.map_or_else(String::new, ToString::to_string);
+    let positionals = verb
+        .get_positionals()
+        .map(|arg| match arg.is_required_set() {
+            true => format!(" {}", value(arg)),
+            false => format!(" [{}]", value(arg)),
+        });
+    let positionals: String = positionals.collect();
+    let mut text = format!(
+        "## `ctl {name}`\n\n{about}\n\n```text\nyurt-ds ctl {name} [OPTIONS]{positionals}\n```\n\n```sh\n"
+    );
+    for example in examples::of(name).into_iter().flat_map(str::lines) {
+        let (typed, comment) = example.split_once("  ").unwrap_or((example, ""));
+        let comment = match comment.trim() {
+            "" => String::new(),
+            comment => format!("  # {comment}"),
+        };
+        let _ = writeln!(text, "{typed}{comment}");
+    }
+    text.push_str("```\n");
+    let arguments: Vec<&Arg> = (verb.get_arguments())
+        .filter(|arg| !["help", "version"].contains(&arg.get_id().as_str()))
+        .collect();
+    if !arguments.is_empty() {
+        text.push_str("\n| argument | meaning | variable |\n| --- | --- | --- |\n");
+    }
+    for argument in arguments {
+        let help = argument.get_long_help().or(argument.get_help());
+        let help = help.map_or_else(String::new, ToString::to_string);
+        let help = help
+            .replace("\n\n", ". ")
+            .replace('\n', " ")
+            .replace('|', "\\|");
+        let default: Vec<_> = argument
+            .get_default_values()
+            .iter()
+            .map(|one| one.to_string_lossy())
+            .collect();
+        let default = match default.is_empty() || !argument.get_action().takes_values() {
+            true => String::new(),
+            false => format!(" [default: {}]", default.join(",")),
+        };
+        let variable = argument.get_env().filter(|_| !argument.is_positional());
+        let variable =
+            variable.map_or_else(String::new, |name| format!("`{}`", name.to_string_lossy()));
+        let _ = writeln!(
+            text,
+            "| `{}` | {help}{default} | {variable} |",
+            shown(argument)
+        );
+    }
+    text
+}
+
+/// Returns an argument as it is typed.
+fn shown(argument: &Arg) -> String {
+    let short = argument.get_short().map(|short| format!("-{short}"));
+    let long = argument.get_long().map(|long| format!("--{long}"));
+    let names: Vec<String> = short.into_iter().chain(long).collect();
+    match (names.is_empty(), argument.get_action().takes_values()) {
+        (true, _) => value(argument),
+        (false, true) => format!("{} {}", names.join(", "), value(argument)),
+        (false, false) => names.join(", "),
+    }
+}
+
+fn value(argument: &Arg) -> String {
+    let names = argument.get_value_names().unwrap_or_default();
+    names.first().map_or_else(
+        || argument.get_id().to_string().to_uppercase(),
+        ToString::to_string,
+    )
+}
+
+#[test]
+fn the_page_says_what_the_program_does() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/cli.md");
+    if crate::machine::is_set("YURT_DS_GOLDEN") {
+        std::fs::write(file, page()).unwrap();
+    }
+    let known = std::fs::read_to_string(file).unwrap_or_default();
+    assert!(
+        known == page(),
+        "write it anew: YURT_DS_GOLDEN=1 cargo test --lib reference"
+    );
+}
+
+#[test]
+fn there_is_a_manual_page_of_every_verb() {
+    let all = described();
+    let ctl = all.find_subcommand("ctl").unwrap();
+    let verbs = ctl.get_subcommands().map(|verb| Some(verb.get_name()));
+    for verb in verbs.chain([None]) {
+        let mut text = Vec::new();
+        manual(verb, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(
+            text.contains(".SH NAME") && text.contains("Exit codes"),
+            "{verb:?}: {text}"
+        );
+    }
+    assert!(manual(Some("fly"), &mut Vec::new()).is_err());
+}
