@@ -18,7 +18,8 @@ const INTERRUPTED: u8 = 130;
 fn main() -> ExitCode {
     // A shell may only want to know what could be typed.
     ctl::command_line::answer_shell();
-    let typed = ctl::command_line::described().get_matches();
+    let typed = ctl::command_line::described().try_get_matches();
+    let typed = typed.unwrap_or_else(|error| wrong(&error));
     let cli = Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
     log::init(cli.log_levels(), cli.log.log_format);
     match run(cli.command) {
@@ -28,6 +29,20 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says what is wrong with the command line, and what was probably meant.
+fn wrong(error: &clap::Error) -> ! {
+    let words: Vec<String> = std::env::args_os()
+        .skip(1)
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    // A closed pipe is no reason to say more.
+    let _ = error.print();
+    if let Some(line) = ctl::command_line::meant(error, &words) {
+        eprintln!("\n  tip: {line}");
+    }
+    std::process::exit(error.exit_code())
 }
 
 fn run(command: Command) -> Result<ExitCode> {

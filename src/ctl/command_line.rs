@@ -1,7 +1,8 @@
 //! The command line as a person meets it: the types of [`crate::cli`], with what only `ctl` knows laid over them, the
 //! examples below `--help` and the names that a shell offers.
 
-use clap::{Arg, ArgAction, Command, CommandFactory as _};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, Command, CommandFactory as _, Error};
 use clap_complete::engine::ArgValueCompleter;
 use clap_complete::env::CompleteEnv;
 
@@ -49,4 +50,65 @@ fn with_names(argument: Arg) -> Arg {
         _ => return argument,
     };
     argument.add(ArgValueCompleter::new(names))
+}
+
+/// Returns what was probably meant by a command line that cannot be understood.
+///
+/// `typed` are its words, without the program.
+pub fn meant(error: &Error, typed: &[String]) -> Option<String> {
+    let all = described();
+    let ctl = all.find_subcommand("ctl")?;
+    let words: Vec<&str> = typed.iter().map(String::as_str).collect();
+    match (error.kind(), words.as_slice()) {
+        (ErrorKind::InvalidSubcommand, [verb, rest @ ..])
+            if ctl.find_subcommand(verb).is_some() =>
+        {
+            Some(format!("yurt-ds ctl {verb} {}", rest.join(" ")))
+        }
+        (ErrorKind::UnknownArgument, ["ctl", verb, kind, name, rest @ ..])
+            if is_daemonset(kind) =>
+        {
+            Some(format!("yurt-ds ctl {verb} {name} {}", rest.join(" ")))
+        }
+        _ => None,
+    }
+    .map(|line| line.trim_end().to_owned())
+}
+
+/// Returns true for the words by which kubectl knows DaemonSets.
+fn is_daemonset(kind: &str) -> bool {
+    ["daemonset", "daemonsets", "daemonsets.apps", "ds"].contains(&kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn habits_of_kubectl_are_understood() {
+        let meant = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let parsed =
+                described().try_get_matches_from(["yurt-ds"].into_iter().chain(line.split(' ')));
+            super::meant(&parsed.unwrap_err(), &words)
+        };
+        let cases = [
+            ("status", Some("yurt-ds ctl status")),
+            (
+                "undo shop/web --dry-run",
+                Some("yurt-ds ctl undo shop/web --dry-run"),
+            ),
+            (
+                "ctl status daemonset web -n shop",
+                Some("yurt-ds ctl status web -n shop"),
+            ),
+            ("ctl undo ds web", Some("yurt-ds ctl undo web")),
+            ("fly", None),
+            ("ctl fly", None),
+            ("ctl status web other", None),
+        ];
+        for (typed, expected) in cases {
+            assert_eq!(meant(typed).as_deref(), expected, "{typed}");
+        }
+    }
 }

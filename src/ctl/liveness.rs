@@ -115,12 +115,11 @@ impl ControllerLiveness {
             Self::Silent {
                 passed, namespace, ..
             } => Some(format!(
-                "no controller has spoken for {} (Lease {namespace}/{LEASE}): nothing goes on by itself, and the conditions are \
-                 as old as that",
+                "the yurt-ds controller has not renewed its Lease for {}: rollouts are stopped. Check: kubectl -n {namespace} get pods",
                 instant::seconds(passed.as_secs().unsigned_abs())
             )),
             Self::Idle { passed, .. } => Some(format!(
-                "for {} nobody has done what is to be done now: no controller is at work, or it lacks a right; {LOOK_FOR_IT}",
+                "no controller has acted for {}: none is at work, or it lacks a right; {LOOK_FOR_IT}",
                 instant::seconds(passed.as_secs().unsigned_abs())
             )),
             Self::Partly(kinds) => Some(format!(
@@ -395,7 +394,8 @@ mod tests {
         assert_eq!(silent.silent_since(), "2026-01-01T00:00:00Z".parse().ok());
         let words = silent.words().unwrap();
         assert!(
-            words.starts_with("no controller has spoken for 3m (Lease a/yurt-ds-controller)"),
+            words.contains("has not renewed its Lease for 3m")
+                && words.ends_with("kubectl -n a get pods"),
             "{words}"
         );
     }

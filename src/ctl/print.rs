@@ -125,7 +125,8 @@ pub(super) fn list(
     if rows.len() > limit {
         text.push_str(&format!("… and {} more\n", rows.len() - limit));
     }
-    text + &warnings(rows)
+    let is_shown = |row: &SetRow, note: &String| wide && *note == row.message;
+    text + &warnings(rows, is_shown)
 }
 
 /// A number, as far as it is known.
@@ -133,11 +134,15 @@ fn number(known: Option<usize>) -> String {
     known.map_or_else(|| "-".to_owned(), |number| number.to_string())
 }
 
-/// What a list warns of, each thing once, with whom it is about.
-pub(super) fn warnings(rows: &[SetRow]) -> String {
-    let notes: BTreeSet<&String> = rows.iter().flat_map(|row| &row.warnings).collect();
+/// What a list warns of, each thing once, with whom it is about; without what `is_shown` in the row itself.
+pub(super) fn warnings(rows: &[SetRow], is_shown: impl Fn(&SetRow, &String) -> bool) -> String {
+    let warns = |row: &SetRow, note: &String| row.warnings.contains(note) && !is_shown(row, note);
+    let all = rows.iter().flat_map(|row| &row.warnings);
+    let notes: BTreeSet<&String> = all
+        .filter(|note| rows.iter().any(|row| warns(row, note)))
+        .collect();
     let line = |note: &String| {
-        let about = rows.iter().filter(|row| row.warnings.contains(note));
+        let about = rows.iter().filter(|row| warns(row, note));
         let about: Vec<String> = about.map(SetRow::title).collect();
         let about = match about.len() == rows.len() && rows.len() > 1 {
             true => "all of them".to_owned(),
@@ -205,7 +210,7 @@ pub(super) fn report(
             text.push_str(&format!("… and {more} more: -o wide shows every node\n"));
         }
     }
-    for note in &row.notes {
+    for note in row.notes.iter().filter(|note| **note != row.message) {
         text.push_str(&format!("\nNote: {note}\n"));
     }
     text

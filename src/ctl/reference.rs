@@ -36,17 +36,15 @@ pub fn manual(verb: Option<&str>, out: &mut dyn io::Write) -> io::Result<()> {
         let text = format!("yurt-ds ctl has no verb {:?}", verb.unwrap_or_default());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     };
-    let name = match verb {
-        None => "yurt-ds-ctl".to_owned(),
-        Some(verb) => format!("yurt-ds-ctl-{verb}"),
-    };
+    let words: Vec<&str> = ["yurt-ds", "ctl"].into_iter().chain(verb).collect();
     let codes: String = Code::meanings()
         .map(|(code, meaning)| format!("\n  {code:<2} {meaning}"))
         .collect();
     let texts = texts().map(|(title, text)| format!("\n\n{title}\n\n{text}"));
     let page = found
         .clone()
-        .display_name(name)
+        .display_name(words.join("-"))
+        .bin_name(words.join(" "))
         .after_long_help(format!("Exit codes\n\n{CODES}{codes}{}", texts.concat()));
     clap_mangen::Man::new(page).render(out)
 }

@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::iter;
 
+use super::code::Code;
 use super::groups::{self, DomainRow, WaveRow};
 use super::liveness::ControllerLiveness;
 use super::look::Look;
@@ -52,11 +53,14 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of a pod        name, revision (current, outdated or unknown), ready, terminating
   of why          those of a node, and kind, namespace, name, phase, phaseMessage, reversal, next, unknown, notes
   phase           Complete, Progressing, AwaitingOwners, AwaitingDeletions, NativeControllerBehind,
-                  Stalled, Paused, Invalid, Unknown (without nodes: not reported yet)
+                  Stalled, Paused, Invalid, NoController (exit code 12), Unknown (without nodes: not reported yet)
   verdict         Done, InProgress, Budget, AwaitingDomain, Offline, FailedByRevision, Paused, Partition,
                   NotSelected, Held, Guarded, Revert, WaveNotOpen, OutOfWindow, PullPending, HookPending,
                   BlockedByPDB, Refused, AwaitingOwner, AwaitingDeletion, NativeControllerBehind, Invalid,
                   NotTargeted, UntoleratedTaint, Unknown (without nodes)";
+
+/// Phase of a rollout that does not continue because no controller is at work.
+pub(super) const NO_CONTROLLER: &str = "NoController";
 
 /// One DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -284,6 +288,8 @@ impl SetRow {
             .chain(unknown(&reported.liveness, reported.unread.as_ref()))
             .collect();
         let rows = reported.pods.iter();
+        let is_silent = reported.code(false) == Code::Silent;
+        let silence = reported.liveness.words().filter(|_| is_silent);
         Self {
             kind: reported.key.kind,
             namespace: reported.key.namespace.to_string(),
@@ -293,8 +299,8 @@ impl SetRow {
             max_surge: rolling
                 .filter(|all| !all.max_surge.is_zero())
                 .map(|all| all.max_surge.to_string()),
-            phase: phase.word,
-            message: phase.message,
+            phase: silence.as_ref().map_or(phase.word, |_| NO_CONTROLLER),
+            message: silence.unwrap_or(phase.message),
             since: phase.since.map(instant::words),
             revision: reported.revision().map(ToString::to_string),
             unknown,
@@ -350,6 +356,8 @@ impl SetRow {
             .into_iter()
             .zip(counts.by_word)
             .filter(|(_, nodes)| *nodes > 0);
+        let is_silent = snapshot.code(false) == Code::Silent;
+        let silence = snapshot.liveness.words().filter(|_| is_silent);
         Self {
             kind: snapshot.key.kind,
             namespace: snapshot.key.namespace.to_string(),
@@ -357,8 +365,10 @@ impl SetRow {
             strategy: usable.then(|| snapshot.strategy.mode.to_string()),
             max_unavailable: rolls.then(|| snapshot.strategy.max_unavailable.to_string()),
             max_surge: surges.then(|| snapshot.strategy.max_surge.to_string()),
-            phase: rollout.phase.word(),
-            message: snapshot.message(),
+            phase: silence
+                .as_ref()
+                .map_or(rollout.phase.word(), |_| NO_CONTROLLER),
+            message: silence.unwrap_or_else(|| snapshot.message()),
             since: rollout.phase_since.map(instant::words),
             revision: snapshot.revision().map(ToString::to_string),
             unknown: unknown(&snapshot.liveness, snapshot.unread.as_ref()),
@@ -555,6 +565,9 @@ fn notes(snapshot: &RolloutSnapshot) -> Vec<String> {
     notes.extend(quietly_paused(&snapshot.rollout()));
     notes.extend(newcomers(&snapshot.rollout()));
     notes.extend(liveness_notes(snapshot));
+    if snapshot.code(false) == Code::Silent {
+        notes.push(format!("before that: {}", snapshot.message()));
+    }
     notes
 }
 

@@ -426,7 +426,10 @@ impl StatusScreen<'_> {
         let is_partial = snapshots.iter().any(Look::is_reported);
         let in_vain = code == Code::Silent || is_partial || waited.is_some();
         if in_vain && !self.is_document() {
-            let _ = screen.print(&print::warnings(&self.rows(snapshots, false)));
+            let _ = screen.print(&print::warnings(
+                &self.rows(snapshots, false),
+                |row, note| *note == row.message,
+            ));
         }
         Ok(match code {
             // What was waited for did not come.

@@ -838,11 +838,11 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
     world.set_image("web:2").await;
     // No Lease: one that runs without an election has none.
     assert_eq!(world.code("status web").await, Code::Progressing);
-    assert!(!world.text("status web").await.contains("has spoken"));
+    assert!(!world.text("status web").await.contains("its Lease"));
     renewed(&world, 60).await;
     assert_eq!(world.code("status web").await, Code::Progressing);
     renewed(&world, 200).await;
-    let words = "no controller has spoken for 3m (Lease yurt-ds/yurt-ds-controller)";
+    let words = "the yurt-ds controller has not renewed its Lease for 3m";
     for line in [
         "status web",
         "why web n1",
@@ -855,7 +855,11 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
         assert_eq!(ended, Ok(Code::Silent), "{line}");
         assert_eq!(text.matches(words).count(), 1, "{line}: {text}");
     }
-    assert_ne!(world.json("status web").await["silentSince"], Value::Null);
+    let row = world.json("status web").await;
+    assert_ne!(row["silentSince"], Value::Null);
+    assert_eq!(row["phase"], "NoController");
+    assert!(text_of(&row["message"]).starts_with(words), "{row}");
+    assert!(world.text("status").await.contains("NoController"));
     // Nobody may read it: then nothing is known, and nothing guessed.
     let forbidden = world
         .cluster

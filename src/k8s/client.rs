@@ -13,7 +13,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use http::HeaderValue;
 use http::header::USER_AGENT;
 use kube::client::ClientBuilder;
@@ -23,6 +23,7 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use crate::core::foreign::{SENTENCE, one_line};
 use crate::core::messages::refusals::lacks_permission;
+use crate::core::words::named;
 
 /// What the API server is asked to end a watch after, for `watcher::Config::timeout`.
 ///
@@ -134,6 +135,7 @@ pub async fn config(source: &Source) -> Result<Config> {
         let file = Kubeconfig::read_from(path)
             .map_err(without_content)
             .with_context(what)?;
+        check_context(&file, source).with_context(what)?;
         return Config::from_custom_kubeconfig(file, &options)
             .await
             .map_err(without_content)
@@ -146,6 +148,9 @@ pub async fn config(source: &Source) -> Result<Config> {
             )
         });
     }
+    if let (Some(_), Ok(file)) = (&source.context, Kubeconfig::read()) {
+        check_context(&file, source).context("cannot use the kubeconfig")?;
+    }
     match Config::from_kubeconfig(&options).await {
         Ok(config) => Ok(config),
         Err(error) => Config::incluster().map_err(|_| {
@@ -153,6 +158,26 @@ pub async fn config(source: &Source) -> Result<Config> {
                 "no usable kubeconfig: name one by --kubeconfig or $KUBECONFIG, or have ~/.kube/config",
             )
         }),
+    }
+}
+
+/// Checks that the context which was asked for exists.
+fn check_context(file: &Kubeconfig, source: &Source) -> Result<()> {
+    let Some(context) = &source.context else {
+        return Ok(());
+    };
+    let names: Vec<&str> = file
+        .contexts
+        .iter()
+        .map(|known| known.name.as_str())
+        .collect();
+    match (names.contains(&context.as_str()), names.is_empty()) {
+        (true, _) => Ok(()),
+        (false, true) => bail!("it has no context {context:?}, and no other one"),
+        (false, false) => bail!(
+            "it has no context {context:?}; there are {}",
+            named(names, 0)
+        ),
     }
 }
 
