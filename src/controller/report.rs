@@ -15,7 +15,7 @@ mod reverted;
 use serde_json::{Value, json};
 
 use self::blocked::stays_blocked;
-use self::conditions::{condition, find, or_not, says_the_same};
+use self::conditions::{LONGEST, condition, find, or_not, says_the_same};
 use self::guarded::{is_stopped, same_stall, sheet, stall_news};
 pub(super) use self::notice::Notice;
 use self::reverted::reversal;
@@ -193,7 +193,9 @@ impl Report {
         let known = &set.state.reported;
         let revision = about(fleet, known.revision.as_ref());
         let said = saying(set, fleet, plan);
-        let (reason, note) = (said.reason, format!("{revision}: {}", said.sentence()));
+        let reason = said.reason;
+        let room = LONGEST.saturating_sub(revision.chars().count() + ": ".len());
+        let note = format!("{revision}: {}", said.short(room));
         let complete = matches!(plan.phase, Phase::Complete { .. });
         let stays = || {
             stays(set, &fleet.revision, plan, lasting)

@@ -16,6 +16,7 @@ mod budgets;
 mod deletion;
 mod groups;
 mod guarded;
+mod headline;
 pub mod next;
 pub mod node;
 pub mod not_created;

@@ -55,7 +55,7 @@ fn three_of_six_crash() -> Story {
 }
 
 pub(crate) fn is_stopped() -> Check {
-    condition("Stalled", "True", "stopped by the guard").and(condition("Guard", "True", "failed: "))
+    condition("Stalled", "True", "rollout stopped").and(condition("Guard", "True", "failed: "))
 }
 
 pub(crate) fn is_free() -> Check {
@@ -123,7 +123,7 @@ fn opened() -> serde_json::Value {
 scenarios! {
     fn w02_given_an_image_that_crashes_then_the_rollout_stops_by_itself_and_another_template_releases_it(pace) {
         three_of_six_crash()
-            .until(one_event("Warning", "stopped by the guard"))
+            .until(one_event("Warning", "rollout stopped: the new version failed"))
             .throughout(deletions(3).and(untouched(4..=6)), pace.pick(3600, 8))
             .image(OLD)
             .until(converged().and(is_free()))
@@ -132,8 +132,8 @@ scenarios! {
 
     fn w02_given_a_stopped_rollout_then_ctl_undo_takes_back_who_has_it_and_never_brings_it_again(pace) {
         three_of_six_crash()
-            .until(condition("Stalled", "True", " with: yurt-ds ctl undo "))
-            .until(event("Warning", " with: yurt-ds ctl undo "))
+            .until(condition("Stalled", "True", ": yurt-ds ctl undo "))
+            .until(event("Warning", ": yurt-ds ctl undo "))
             .does("ctl undo", undo)
             .until(converged().and(is_free()))
             .expect(deletions(6).and(untouched(4..=6)))
@@ -149,11 +149,11 @@ scenarios! {
             .behave(NEW, late)
             .image(NEW)
             .until(condition("RolloutComplete", "True", ": complete"))
-            .until(condition("Stalled", "True", "got this revision"))
+            .until(condition("Stalled", "True", "the new version failed on"))
             .throughout(
-                condition("Stalled", "True", "got this revision")
-                    .and(condition("RolloutComplete", "False", "got this revision"))
-                    .and(at_most_events("Warning", "got this revision", 1)),
+                condition("Stalled", "True", "the new version failed on")
+                    .and(condition("RolloutComplete", "False", "the new version failed on"))
+                    .and(at_most_events("Warning", "the new version failed on", 1)),
                 pace.pick(280, 20),
             )
             .image(OLD)
@@ -173,10 +173,10 @@ scenarios! {
             .behave(NEW, crashing())
             .behave(NEWER, crashing())
             .image(NEW)
-            .until(condition("Stalled", "True", "got this revision"))
+            .until(condition("Stalled", "True", "the new version failed on"))
             .image(NEWER)
-            .until(condition("Guard", "False", "stopped before: ").and(condition("Stalled", "True", "got this revision")))
-            .throughout(condition("Stalled", "True", " with: yurt-ds ctl undo "), pace.pick(120, 5))
+            .until(condition("Guard", "False", "stopped before: ").and(condition("Stalled", "True", "the new version failed on")))
+            .throughout(condition("Stalled", "True", ": yurt-ds ctl undo "), pace.pick(120, 5))
             .does("ctl undo", |stage| undo_from(stage, NEWER))
             .until(converged())
     }

@@ -85,7 +85,7 @@ scenarios! {
             .with(daemon())
             .behave(NEW, crashing())
             .image(NEW)
-            .until(condition("Stalled", "True", "1 node failed after it got this revision"))
+            .until(condition("Stalled", "True", "the new version failed on 1 node"))
             .expect(deletions(1))
             .image(OLD)
             .until(converged().and(is_free()))

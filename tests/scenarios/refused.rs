@@ -124,7 +124,7 @@ scenarios! {
             .until(remembered().and(condition("RolloutComplete", "False", "refuses to delete pods on")))
             .until(condition("Stalled", "True", DENIED).and(one_event("Warning", TOLD)))
             .throughout(untouched([1]).and(condition("Stalled", "True", DENIED)), pace.pick(300, 40))
-            .expect(one_event("Warning", TOLD).and(one_event("Warning", "stopped: the API server refuses")))
+            .expect(one_event("Warning", TOLD).and(events_because("RolloutStalled", 1)))
             .allow("delete")
             .until_within(converged(), 60)
             .until(complete())
@@ -138,11 +138,11 @@ scenarios! {
             .deny("delete", 1)
             .image(NEW)
             .until_within(replaced(2..=5).and(condition("Stalled", "True", DENIED)), 180)
-            .until(one_event("Warning", "stopped: the API server refuses"))
+            .until(events_because("RolloutStalled", 1))
             .allow("delete")
             .until_within(converged(), 60)
             .until(complete())
-            .expect(one_event("Warning", "stopped: the API server refuses").and(deletions(5)).and(peak(1)));
+            .expect(events_because("RolloutStalled", 1).and(deletions(5)).and(peak(1)));
         Scenario::from(story).since(POLICIES)
     }
 
@@ -158,7 +158,7 @@ scenarios! {
             .until_within(condition("RolloutComplete", "False", "no answer within 4s"), 300)
             .until_within(condition("Stalled", "True", "no answer within 4s"), 900)
             .throughout(untouched(1..=3), 60)
-            .expect(one_event("Warning", TOLD).and(one_event("Warning", "stopped: the API server refuses")))
+            .expect(one_event("Warning", TOLD).and(events_because("RolloutStalled", 1)))
             .does("answer them", mend)
             .until_within(converged(), 90)
             .until(complete())
@@ -181,7 +181,7 @@ scenarios! {
             .until_within(replaced(2..=4), 600)
             .until_within(condition("Stalled", "True", "refuses to delete pods on"), 600)
             .throughout(condition("Stalled", "True", "refuses to delete pods on"), 120)
-            .expect(one_event("Warning", TOLD).and(one_event("Warning", "stopped: the API server refuses")))
+            .expect(one_event("Warning", TOLD).and(events_because("RolloutStalled", 1)))
             .does("answer it", mend)
             .until_within(converged(), 90)
             .until(complete())
@@ -265,7 +265,7 @@ scenarios! {
     }
 
     fn rw04_given_a_restart_while_a_write_is_refused_then_nothing_is_told_twice(pace) {
-        let told = || one_event("Warning", TOLD).and(one_event("Warning", "stopped: the API server refuses"));
+        let told = || one_event("Warning", TOLD).and(events_because("RolloutStalled", 1));
         let story = fleet(3)
             .deny("delete", 2)
             .image(NEW)
@@ -287,11 +287,11 @@ scenarios! {
         let story = fleet(2)
             .deny("delete", 0)
             .image(NEW)
-            .until(stalled().and(one_event("Warning", "stopped: the API server refuses")))
+            .until(stalled().and(events_because("RolloutStalled", 1)))
             .image(OLD)
             .until(complete().and(events_at_least("Normal", ": complete", 1)))
             .image(NEW)
-            .until(stalled().and(events("Warning", "stopped: the API server refuses", 2)))
+            .until(stalled().and(events_because("RolloutStalled", 2)))
             .expect(events("Warning", TOLD, 2))
             .image(OLD)
             .until(complete().and(events_at_least("Normal", ": complete", 2)))
@@ -363,7 +363,7 @@ scenarios! {
         fleet(3)
             .step(Step::RefusePods(true))
             .image(NEW)
-            .until(words().and(event("Warning", "stopped: the native DaemonSet controller cannot create pods on")))
+            .until(words().and(event("Warning", "the native DaemonSet controller cannot create pods on")))
             .throughout(untouched(2..=3).and(words()), pace.pick(3600, 20))
             .controller(false)
             .controller(true)

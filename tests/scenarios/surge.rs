@@ -499,7 +499,7 @@ scenarios! {
         Story { daemon, ..fleet(4, "2") }
             .behave(NEW, crashing)
             .image(NEW)
-            .until(condition("Stalled", "True", "stopped by the guard").and(condition("Guard", "True", "failed: ")))
+            .until(condition("Stalled", "True", "rollout stopped: the new version failed").and(condition("Guard", "True", "failed: ")))
             .throughout(untouched(1..=4).and(spares(2)), pace.pick(300, 5))
             .image(OLD)
             .until(spares(0).and(not_condition("Stalled")).and(condition("RolloutComplete", "True", ": complete")))
@@ -595,7 +595,7 @@ scenarios! {
                 .until(terminating(1))
                 .step(Step::Offline(vec![1], HUNG))
                 .until(condition("Stalled", "True", "is still terminating since").and(event("Warning", "its kubelet has not ended it")))
-                .expect(untouched(2..=3).and(condition("Stalled", "True", "when its grace period of 30 s was over")));
+                .expect(untouched(2..=3).and(condition("Stalled", "True", "past its grace period of 30 s")));
             story.online([1])
         };
         let beside = fleet(3, "1").step(Step::TerminateIn(1, secs(25))).image(NEW);

@@ -320,7 +320,7 @@ scenarios! {
             .image(NEWER)
             .until(converged().and(not_condition("Guard")))
             .expect(replaced(1..=4));
-        let stalled = || condition("Stalled", "True", "stopped before wave rest: 1 node failed after it got this revision (2 may): ");
+        let stalled = || condition("Stalled", "True", "rollout stopped before wave rest: the new version failed on 1 node (limit 2): ");
         let lost = charged(panics.clone(), pace.pick(30, 8))
             .until(stalled())
             .image(NEWER)

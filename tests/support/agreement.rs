@@ -239,9 +239,10 @@ impl Said {
             revision.is_empty() || about == format!("revision {revision}"),
             || format!("the condition is about {about}, ctl about {revision}"),
         )?;
-        // These two are the phase itself, in which `ctl` counts nodes.
+        // These two are the phase itself, in which `ctl` counts nodes. A condition ends where there is no more room.
         let is_phase = |clause: &&str| !["complete", "being rolled out"].contains(clause);
-        for clause in sentence.split("; ").filter(is_phase) {
+        let is_whole = |clause: &&str| is_phase(clause) && !clause.ends_with('…');
+        for clause in sentence.split("; ").filter(is_whole) {
             demand(message.contains(clause), || {
                 format!("ctl does not say {clause:?}")
             })?;

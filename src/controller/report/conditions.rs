@@ -1,6 +1,6 @@
 //! Conditions as they stand and as they should be.
 
-use crate::core::foreign::shown;
+use crate::core::foreign::{cut, shown};
 use crate::k8s::Condition;
 
 /// The condition of that type.
@@ -20,6 +20,14 @@ pub(super) fn or_not(kind: &str, holds: bool, reason: &str, not: &str, message: 
     } else {
         condition(kind, false, not, "")
     }
+}
+
+/// Most characters of a condition. What is longer is shown by `ctl status`.
+pub(super) const LONGEST: usize = 200;
+
+/// Returns as much of a message as a condition has.
+pub(super) fn short(message: &str) -> String {
+    cut(message, LONGEST - 1).into_owned()
 }
 
 /// A condition as it should be; when it changed is found out where it is written.

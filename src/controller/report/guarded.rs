@@ -1,6 +1,6 @@
 //! What is told of a stop by the guard.
 
-use super::conditions::condition;
+use super::conditions::{condition, short};
 use crate::core::names::GUARD;
 use crate::core::rollout_state::Reported;
 use crate::core::{FailureRecord, Guarded, Plan};
@@ -38,5 +38,5 @@ fn stops(plan: &Plan) -> bool {
 /// The condition about the guard.
 pub(super) fn sheet(record: &FailureRecord) -> Condition {
     let stopped = record.stopped.is_some();
-    condition(GUARD, stopped, record.reason(), &record.to_string())
+    condition(GUARD, stopped, record.reason(), &short(&record.to_string()))
 }

@@ -1,6 +1,7 @@
 //! What is said of writes that the API server refuses: in the condition about them, and once in an Event.
 
-use super::{Notice, condition};
+use super::conditions::{condition, short};
+use super::notice::Notice;
 use crate::core::messages::refusals::Group;
 use crate::core::names::REFUSED;
 use crate::core::rollout_state::ReportedRefusals;
@@ -16,7 +17,7 @@ pub(super) fn sheet(plan: &Plan, revision: &str, known: Option<&Condition>) -> O
     if plan.phase.is_behind() {
         return known.cloned();
     }
-    let message = format!("{revision}: {}", plan.refused.words());
+    let message = short(&format!("{revision}: {}", plan.refused.sentence()));
     let sheet = || condition(REFUSED, true, WRITE_REFUSED, &message);
     (!plan.refused.is_nobody_refused()).then(sheet)
 }

@@ -222,7 +222,11 @@ fn a_stalled_rollout_names_nodes_reasons_and_a_cure() {
         Stall::FailedByRevision,
         failed,
         None,
-        &["True FailedByRevision", "n1, n2", "go back to revision"],
+        &[
+            "True FailedByRevision",
+            "n1, n2",
+            "roll back: yurt-ds ctl undo edge/agent",
+        ],
     );
     case(
         Stall::PodsDoNotStart,
@@ -231,25 +235,20 @@ fn a_stalled_rollout_names_nodes_reasons_and_a_cure() {
         &[
             "ErrImagePull",
             "n1, n2",
-            "go back to revision",
-            "yurt-ds ctl undo edge/agent",
+            "roll back: yurt-ds ctl undo edge/agent",
         ],
     );
     case(
         Stall::PodsDoNotStart,
         starting,
         Some("Unschedulable"),
-        &[
-            "make room on n1, n2",
-            "priorityClassName",
-            "If this revision requests more than the one before, go back to revision",
-        ],
+        &["n1, n2", "make room there, or set a priorityClassName"],
     );
     case(
         Stall::PodsNotCreated,
         missing,
         None,
-        &["create pods on n1, n2", "quota", "FailedCreate"],
+        &["creates no pods on n1, n2", "check quotas"],
     );
     case(
         Stall::NoProgress,
@@ -272,7 +271,7 @@ fn long_lists_of_names_are_cut() {
     ];
     let plan = plan(Phase::Stalled(Stall::FailedByRevision), verdicts, 1);
     let told = said(&report(Vec::new(), &fleet(&names, None), &plan), STALLED);
-    assert!(told.contains("n09 and 15 more"), "{told}");
+    assert!(told.contains("n00, n01, n02 and 22 more"), "{told}");
 }
 
 #[test]

@@ -35,7 +35,8 @@ impl Plan {
         let why = [
             (
                 Obstruction::NotComputed,
-                "because Kubernetes cannot count for it: for a DaemonSet, set minAvailable to a number, and nothing else",
+                "because Kubernetes cannot count for it: maxUnavailable and percentages do not work for DaemonSets, set minAvailable \
+                 to a number",
             ),
             (
                 Obstruction::NotProcessed,

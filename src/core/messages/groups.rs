@@ -61,14 +61,20 @@ impl Plan {
         }
     }
 
-    /// Who failed on the current revision's account, and how many may.
-    pub fn failed_words(&self, fleet: &Fleet) -> String {
+    /// Returns the nodes that failed on the current revision's account, as far as they have names, and how many they are.
+    pub(super) fn failed<'a>(&'a self, fleet: &'a Fleet) -> (BTreeSet<&'a NodeName>, usize) {
         let told = fleet.nodes.iter().zip(&self.verdicts);
         let told = told.filter(|(_, told)| matches!(told, Verdict::FailedByRevision { .. }));
         let remembered = self.record.iter().flat_map(|record| &record.failed);
         let names: BTreeSet<&NodeName> =
             told.map(|(node, _)| &node.name).chain(remembered).collect();
         let failures = self.counts.failures.max(names.len());
+        (names, failures)
+    }
+
+    /// Who failed on the current revision's account, and how many may.
+    pub fn failed_words(&self, fleet: &Fleet) -> String {
+        let (names, failures) = self.failed(fleet);
         let nameless = failures - names.len();
         format!(
             "{}: {}",
@@ -124,28 +130,16 @@ impl Plan {
         )
     }
 
-    /// Why images cannot be pulled ahead, and what ends that: the first reason that is known of a node.
-    pub fn pulls_words(&self, fleet: &Fleet) -> String {
+    /// Returns the nodes whose images cannot be pulled ahead, the first reason that is known of one, and true if that is about Jobs.
+    pub(super) fn failed_pulls(&self, fleet: &Fleet) -> (Vec<String>, String, bool) {
         let nodes = fleet.nodes.iter().zip(&self.verdicts);
-        let waiting = || {
-            let pulls = |verdict: &Verdict| matches!(verdict, Verdict::PullPending(_));
-            nodes.clone().filter(move |(_, verdict)| pulls(verdict))
-        };
-        let names = named(waiting().map(|(node, _)| node.name.as_str()), 0);
-        let pods = waiting().flat_map(|(node, _)| &node.pods);
+        let waiting = nodes.filter(|(_, told)| matches!(told, Verdict::PullPending(_)));
+        let names = waiting.clone().map(|(node, _)| node.name.to_string());
+        let pods = waiting.clone().flat_map(|(node, _)| &node.pods);
         let images = pods.filter_map(|pod| pod.image_ready.as_ref()?.failure.as_ref());
         let mut reasons = images.map(|failure| &*failure.why);
-        let best_effort = "or set predownload: best-effort";
-        match reasons.find(|why| !why.is_empty()) {
-            Some(why) if is_about_jobs(why) => {
-                format!("no Job can pull its images on {names}: {why}; mend that, {best_effort}")
-            }
-            why => format!(
-                "its images cannot be pulled on {names}{}; correct the image, the pull secret or the registry (the pods' \
-                 condition PodImageReady says why), {best_effort}",
-                why.map(|why| format!(": {why}")).unwrap_or_default()
-            ),
-        }
+        let why = reasons.find(|why| !why.is_empty()).unwrap_or_default();
+        (names.collect(), why.to_owned(), is_about_jobs(why))
     }
 }
 

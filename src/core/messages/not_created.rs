@@ -1,6 +1,5 @@
 //! Sentences for pods, and ControllerRevisions, that cannot be created: the words of the Events with reason `FailedCreate`.
 
-use crate::core::kind::SetKind;
 use crate::core::words::{line, of_event};
 
 /// What the native controller puts before the answer of the API server.
@@ -29,14 +28,6 @@ pub fn said(message: &str, set: &str) -> String {
     }
     said.push_str(rest);
     line(&said)
-}
-
-/// That pods cannot be made on these nodes, and why.
-pub(super) fn sentence(kind: SetKind, nodes: &str, why: &str) -> String {
-    format!(
-        "stopped: {} cannot create pods on {nodes}: {why} (Events with reason FailedCreate)",
-        kind.controller()
-    )
 }
 
 /// That the template is in no ControllerRevision because the API server refuses it; to follow what is waited for.

@@ -58,7 +58,7 @@ impl Plan {
         let is_more = rest.peek().is_some();
         let rest = is_more.then(|| format!("also {}", named(rest, 0)));
         let all: Vec<String> = explained.chain(rest).collect();
-        format!("held up for too long: {}; see ctl why", all.join("; "))
+        format!("{}; see ctl why", all.join("; "))
     }
 
     /// The same, to follow a sentence; empty when there are none.
@@ -74,7 +74,7 @@ impl Plan {
 fn does_not_end(pod: &Pod) -> String {
     let since = match pod.leaving.as_deref() {
         Some(Leaving { stamped, grace, .. }) if !grace.is_zero() => format!(
-            " since {}, when its grace period of {} s was over",
+            " since {}, past its grace period of {} s",
             instant::words(*stamped),
             grace.as_secs()
         ),
@@ -83,7 +83,7 @@ fn does_not_end(pod: &Pod) -> String {
     };
     let finalizers: Vec<&str> = pod.exit.finalizers.iter().map(|name| &**name).collect();
     let held = match finalizers.as_slice() {
-        [] => "its kubelet has not ended it (a hung volume, process or runtime)".to_owned(),
+        [] => "its kubelet has not ended it".to_owned(),
         [one] => format!("finalizer {one} holds it"),
         many => format!("finalizers {} hold it", many.join(", ")),
     };

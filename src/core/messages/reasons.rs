@@ -2,6 +2,7 @@
 
 use super::not_created;
 use crate::core::fleet::Fleet;
+use crate::core::foreign::cut;
 use crate::core::id::RevisionUnknown;
 use crate::core::kind::SetKind;
 use crate::core::names::PROGRESSING;
@@ -45,6 +46,15 @@ impl StatusSentence {
     /// One sentence, without the revision that it is about.
     pub fn sentence(&self) -> String {
         format!("{}{}", self.head, self.asides)
+    }
+
+    /// Returns what fits into so many characters: the sentence, or else its beginning.
+    pub fn short(&self, room: usize) -> String {
+        let whole = self.sentence();
+        match whole.chars().count() <= room {
+            true => whole,
+            false => cut(&whole, room - 1).into_owned(),
+        }
     }
 }
 
@@ -144,13 +154,10 @@ pub fn behind_remedy(kind: SetKind, behind: RevisionUnknown) -> &'static str {
             "see in the log of the yurt-ds controller why it cannot read that revision"
         }
         (_, SetKind::Advanced) => {
-            "see whether the yurt-ds controller runs and serves Advanced DaemonSets (flag --controllers), and in its log what refuses \
-             its writes (a right that it lacks, an admission policy or webhook on controllerrevisions.apps or \
-             daemonsets.apps.kruise.io/status)"
+            "see whether the yurt-ds controller serves Advanced DaemonSets, and in its log what refuses its writes"
         }
         (_, SetKind::Native) => {
-            "see whether kube-controller-manager runs, and in its log what refuses its writes (an admission policy or webhook on \
-             controllerrevisions.apps or daemonsets.apps/status)"
+            "see whether kube-controller-manager runs, and in its log what refuses its writes"
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::headline::Headline;
 use crate::core::fleet::refusals::{Refusals, RefusedWrite};
 use crate::core::id::NodeName;
 
@@ -50,7 +51,30 @@ pub fn lacks_permission(sentence: &str) -> bool {
     says("User \"") && says(" cannot ") && says(" resource ")
 }
 
+/// Returns what the API server refuses, the first of several.
+pub(super) fn headline(refused: &Refusals) -> Headline {
+    let groups = refused.groups();
+    let Some(first) = groups.first() else {
+        return Headline::default();
+    };
+    Headline {
+        fact: format!("the API server refuses to {}", first.write.words()),
+        nodes: first.nodes.iter().map(ToString::to_string).collect(),
+        cause: first.sentence.to_owned(),
+        or: match groups.len() {
+            1 => "retried automatically".to_owned(),
+            _ => "and more".to_owned(),
+        },
+        ..Headline::on_nodes()
+    }
+}
+
 impl Refusals {
+    /// Returns what is refused in one sentence, as for a condition.
+    pub fn sentence(&self) -> String {
+        headline(self).sentence()
+    }
+
     /// By what was refused and in which words.
     pub fn groups(&self) -> Vec<Group<'_>> {
         let mut groups: BTreeMap<(RefusedWrite, &str), Vec<&NodeName>> = BTreeMap::new();

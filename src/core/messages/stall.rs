@@ -3,139 +3,243 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::RolloutStatus;
-use super::reasons::{behind_remedy, behind_words, unrevised};
+use super::headline::Headline;
+use super::node::kept_away_words;
+use super::overdue::words as overdue_words;
+use super::reasons::{behind_remedy, behind_words};
+use super::refusals::headline as refused;
 use crate::core::engine::deadline::{is_unscheduled, rejects};
 use crate::core::engine::patience::{BEHIND_PATIENCE, HOOK_PATIENCE};
-use crate::core::fleet::{Node, PodProblem};
-
-use super::node::kept_away_words;
-use super::not_created;
+use crate::core::fleet::PodProblem;
 use crate::core::fleet::record::FailureRecord;
 use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::lifecycle::PreDelete;
-use crate::core::plan::{Stall, WaveState};
-use crate::core::remedy::{back, make_room, mend_nodes, nevertheless, way_on};
+use crate::core::plan::{ReversalStage, Stall, WaveState};
+use crate::core::remedy::{WayBack, way_back};
 use crate::core::verdict::{Guarded, Verdict, WaveShut};
-use crate::core::words::named;
+use crate::core::words::{named, plural};
 
 impl RolloutStatus<'_> {
-    /// Why it stopped.
+    /// Why it stopped, and what to do.
     pub(super) fn stalled(&self, stall: Stall) -> String {
+        self.headline(stall).sentence()
+    }
+
+    fn headline(&self, stall: Stall) -> Headline {
         let (fleet, plan) = (self.fleet, self.plan);
         if let (Some(Guarded::Stopped(_)), Some(record)) = (plan.guarded, &plan.record) {
             return self.stopped(stall, record);
         }
+        let waiting = || self.named(Verdict::is_begun);
         match stall {
-            Stall::FailedByRevision => {
-                let before = self.before_wave();
-                let failed = plan.failed_words(fleet);
-                let ways_on = match before.is_empty() || plan.pause.is_some() {
-                    true => self.way_on(),
-                    false => format!("{}; {}", self.way_on(), nevertheless(self.set)),
-                };
-                format!("stopped{before}: {failed}; {ways_on}")
-            }
+            Stall::FailedByRevision => Headline {
+                next: self.roll_back(),
+                ..self.failed(&format!("rollout stopped{}", self.before_wave()))
+            },
             // The guard alone says that.
-            Stall::ReplacedTwice => format!(
-                "stopped: replacing the pods on {} does not help",
-                self.waiting()
-            ),
-            Stall::PodsDoNotStart => format!(
-                "stopped: the new pods do not start on {}{}; {}",
-                self.waiting(),
-                self.troubles(),
-                self.way_to_start()
-            ),
-            Stall::ImagesNotPulled => format!(
-                "stopped: {}{}",
-                plan.pulls_words(fleet),
-                self.way_back("; or ")
-            ),
-            Stall::WindowNeverOpens => format!("stopped: {}", plan.shut_words(fleet)),
-            Stall::PodsNotCreated if let Some(why) = &fleet.not_created => {
-                let refused = not_created::sentence(fleet.kind, &self.waiting(), why);
-                format!(
-                    "{refused}; mend what refuses them{}",
-                    self.way_back("; if it refuses only this revision, ")
-                )
+            Stall::ReplacedTwice => Headline {
+                fact: "replacing the pods does not help".to_owned(),
+                nodes: waiting(),
+                ..Headline::on_nodes()
+            },
+            Stall::PodsDoNotStart => Headline {
+                fact: "the new pods do not start".to_owned(),
+                nodes: waiting(),
+                cause: self.troubles(),
+                next: self.way_to_start().0,
+                or: self.way_to_start().1,
+                ..Headline::on_nodes()
+            },
+            Stall::ImagesNotPulled => {
+                let (nodes, why, is_about_jobs) = plan.failed_pulls(fleet);
+                let (fact, next) = match is_about_jobs {
+                    true => ("no Job can pull its images", "change what refuses the Job"),
+                    false => (
+                        "its images cannot be pulled",
+                        "correct the image, the pull secret or the registry",
+                    ),
+                };
+                Headline {
+                    fact: fact.to_owned(),
+                    nodes,
+                    cause: why,
+                    next: format!("{next}, or set predownload: best-effort"),
+                    or: self.roll_back(),
+                    ..Headline::on_nodes()
+                }
             }
-            Stall::PodsNotCreated => format!(
-                "stopped: waiting for {} to create pods on {}; look for a quota or an admission webhook that refuses them \
-                 (Events with reason FailedCreate; where there are none, see whether {} runs)",
-                fleet.kind.controller(),
-                self.waiting(),
-                fleet.kind.process()
-            ),
-            Stall::PodsKeptAway => format!(
-                "stopped: no new pod can be created on {}; the rollout continues when a pod may run there again",
-                self.kept_away()
-            ),
-            Stall::HookPending => format!("stopped{}", self.hooks_aside()),
-            Stall::BlockedByPdb => format!(
-                "stopped: {}; {} cannot go",
-                plan.blocked_words(fleet),
-                self.names_with(|verdict| matches!(verdict, Verdict::BlockedByPdb { .. }))
-            ),
+            Stall::WindowNeverOpens => Headline {
+                fact: plan.shut_words(fleet),
+                ..Headline::default()
+            },
+            Stall::PodsNotCreated if let Some(why) = &fleet.not_created => Headline {
+                fact: format!("{} cannot create pods", fleet.kind.controller()),
+                nodes: waiting(),
+                cause: why.to_string(),
+                next: "change what refuses them".to_owned(),
+                or: self.roll_back(),
+                ..Headline::on_nodes()
+            },
+            Stall::PodsNotCreated => Headline {
+                fact: format!("{} creates no pods", fleet.kind.controller()),
+                nodes: waiting(),
+                next: format!(
+                    "check quotas, admission webhooks and whether {} runs",
+                    fleet.kind.process()
+                ),
+                ..Headline::on_nodes()
+            },
+            Stall::PodsKeptAway => {
+                let barred = fleet.nodes.iter().filter(|node| node.is_barred());
+                let mut why = barred.clone().map(kept_away_words);
+                Headline {
+                    fact: "no new pod can be created".to_owned(),
+                    cause: why.next().unwrap_or_default().to_owned(),
+                    nodes: barred.map(|node| node.name.to_string()).collect(),
+                    next: "the rollout continues when a pod may run there again".to_owned(),
+                    ..Headline::on_nodes()
+                }
+            }
+            Stall::HookPending => {
+                let (nodes, awaited) = self.overdue_hooks();
+                Headline {
+                    fact: format!(
+                        "preDelete hooks take longer than {}",
+                        humantime::format_duration(HOOK_PATIENCE)
+                    ),
+                    nodes,
+                    next: format!("check what has to remove {awaited}"),
+                    ..Headline::on_nodes()
+                }
+            }
+            Stall::BlockedByPdb => Headline {
+                fact: plan.blocked_words(fleet),
+                of: "; waiting: ",
+                nodes: self.named(|verdict| matches!(verdict, Verdict::BlockedByPdb { .. })),
+                ..Headline::default()
+            },
             Stall::NativeControllerBehind => {
                 let behind = match fleet.revision {
                     RevisionState::Unknown(behind) => behind,
                     RevisionState::Current(_) => RevisionUnknown::UnknownRevision,
                 };
-                format!(
-                    "stopped: for more than {} {}{}; {}",
-                    humantime::format_duration(BEHIND_PATIENCE),
-                    behind_words(fleet.kind, behind),
-                    unrevised(fleet),
-                    behind_remedy(fleet.kind, behind)
-                )
+                let why = fleet.not_created.as_deref().unwrap_or_default();
+                Headline {
+                    fact: format!(
+                        "for more than {} {}",
+                        humantime::format_duration(BEHIND_PATIENCE),
+                        behind_words(fleet.kind, behind)
+                    ),
+                    cause: why.to_owned(),
+                    next: behind_remedy(fleet.kind, behind).to_owned(),
+                    ..Headline::default()
+                }
             }
-            Stall::WritesRefused => format!(
-                "stopped: {}; it is tried again, and goes on by itself when the API server allows it",
-                plan.refused.words()
-            ),
-            Stall::NoProgress if plan.overdue.is_empty() => format!(
-                "stopped: the new pods do not become available on {}; look at their readiness",
-                self.waiting()
-            ),
+            Stall::WritesRefused => refused(&plan.refused),
+            Stall::NoProgress if plan.overdue.is_empty() => Headline {
+                fact: "the new pods do not become available".to_owned(),
+                nodes: waiting(),
+                next: "check their readiness".to_owned(),
+                ..Headline::on_nodes()
+            },
             // Another revision would wait for those pods as well.
-            Stall::NoProgress if plan.awaits_ends(fleet) => {
-                format!("stopped: {}", plan.overdue_words(fleet))
-            }
-            Stall::NoProgress => format!(
-                "stopped: {}; or {}",
-                plan.overdue_words(fleet),
-                self.way_on()
-            ),
+            Stall::NoProgress if plan.awaits_ends(fleet) => self.overdue(),
+            Stall::NoProgress => Headline {
+                next: self.roll_back(),
+                ..self.overdue()
+            },
         }
     }
 
     /// What the guard says of a revision that it stopped, and how far pods are taken back.
-    fn stopped(&self, stall: Stall, record: &FailureRecord) -> String {
-        let ways_on = match self.plan.pause {
-            // A first `resume` would end the pause alone.
-            Some(_) => self.way_on(),
-            None => format!(
-                "{}; {} (annotation resume: {})",
-                self.way_on(),
-                nevertheless(self.set),
-                record.revision
-            ),
-        };
-        let stopped = match stall {
-            Stall::ReplacedTwice => format!(
-                "stopped by the guard: {}; something else makes pods of another revision there. Find it; then {ways_on}",
-                self.plan.replaced_twice_words()
-            ),
-            _ => format!(
-                "stopped by the guard: {}{}; {ways_on}",
-                self.plan.failed_words(self.fleet),
-                self.endings()
-            ),
-        };
+    fn stopped(&self, stall: Stall, record: &FailureRecord) -> Headline {
         let reversal = self.plan.reversal.as_ref();
-        match reversal.and_then(|reversal| reversal.told()) {
-            Some((_, words, _)) => format!("{stopped}. {words}"),
-            None => stopped,
+        let next = match reversal.and_then(|reversal| Some((reversal.stage()?, reversal.told()?))) {
+            None => self.roll_back(),
+            Some((ReversalStage::Stuck, _)) => {
+                format!("RevertInPlace is not possible; {}", self.roll_back())
+            }
+            Some((_, (_, words, _))) => words,
+        };
+        match stall {
+            Stall::ReplacedTwice => Headline {
+                fact: "rollout stopped: pods were replaced twice and are outdated again".to_owned(),
+                nodes: record
+                    .replaced_twice
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect(),
+                next: format!("find what creates them; {next}"),
+                ..Headline::on_nodes()
+            },
+            _ => Headline {
+                cause: self.endings(),
+                next,
+                or: match self.plan.pause {
+                    // A first `resume` would end the pause alone.
+                    Some(_) => String::new(),
+                    None => format!("to continue: yurt-ds ctl resume {}", self.set),
+                },
+                ..self.failed("rollout stopped")
+            },
+        }
+    }
+
+    /// That nodes failed with the revision, how many, and the limit.
+    fn failed(&self, before: &str) -> Headline {
+        let (names, failures) = self.plan.failed(self.fleet);
+        let limit = self.plan.counts.threshold;
+        Headline {
+            fact: format!(
+                "{before}: the new version failed on {failures} {} (limit {limit})",
+                plural(failures, "node", "nodes")
+            ),
+            of: ": ",
+            more: failures - names.len(),
+            nodes: names.into_iter().map(ToString::to_string).collect(),
+            ..Headline::default()
+        }
+    }
+
+    /// What holds the nodes that are past their deadline, told of the first of them.
+    fn overdue(&self) -> Headline {
+        let (fleet, plan) = (self.fleet, self.plan);
+        let mut overdue = plan
+            .overdue
+            .iter()
+            .map(|position| (&fleet.nodes[*position], &plan.verdicts[*position]));
+        let Some((node, verdict)) = overdue.next() else {
+            return Headline::default();
+        };
+        Headline {
+            fact: format!("{}: {}", node.name, overdue_words(fleet, node, verdict)),
+            of: "; also waiting: ",
+            nodes: overdue.map(|(node, _)| node.name.to_string()).collect(),
+            next: format!("see yurt-ds ctl why {}", self.set),
+            ..Headline::default()
+        }
+    }
+
+    fn named(&self, wanted: impl Fn(&Verdict) -> bool) -> Vec<String> {
+        let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
+        let meant = nodes.filter(|(_, verdict)| wanted(verdict));
+        meant.map(|(node, _)| node.name.to_string()).collect()
+    }
+
+    /// Returns the command that rolls back, or what else there is to do.
+    fn roll_back(&self) -> String {
+        match way_back(self.fleet) {
+            Some(WayBack {
+                number: Some(number),
+                ..
+            }) => {
+                format!(
+                    "roll back: yurt-ds ctl undo {} --to-revision {number}",
+                    self.set
+                )
+            }
+            Some(_) => format!("roll back: yurt-ds ctl undo {}", self.set),
+            None => "repair the nodes, or roll out another template".to_owned(),
         }
     }
 
@@ -147,60 +251,43 @@ impl RolloutStatus<'_> {
         first.map_or_else(String::new, |stand| format!(" before wave {}", stand.name))
     }
 
-    fn way_on(&self) -> String {
-        way_on(self.fleet, self.set)
-    }
-
-    /// Returns the way back to an earlier revision after `conjunction`; empty when there is none.
-    fn way_back(&self, conjunction: &str) -> String {
-        let back = back(self.fleet, self.set);
-        back.map_or_else(String::new, |back| format!("{conjunction}{back}"))
-    }
-
     /// Returns the remedy for pods that do not start. Another revision does not help unschedulable pods, unless it requests less.
-    fn way_to_start(&self) -> String {
+    fn way_to_start(&self) -> (String, String) {
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
-        let waiting = nodes.filter(|(_, verdict)| verdict.is_begun());
-        let (lacking, others): (Vec<&Node>, Vec<&Node>) = waiting
-            .map(|(node, _)| node)
-            .partition(|node| is_unscheduled(node));
-        let (rejecting, others): (Vec<&Node>, Vec<&Node>) =
-            others.into_iter().partition(|node| rejects(node));
-        let names = |nodes: &[&Node]| named(nodes.iter().map(|node| node.name.as_str()), 0);
-        let room = || make_room(&names(&lacking), self.fleet, self.set);
-        let mended = || mend_nodes(&names(&rejecting), self.fleet, self.set);
-        let parts = [
-            (!lacking.is_empty()).then(room),
-            (!rejecting.is_empty()).then(mended),
-        ];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
-        match (parts.join("; "), others.is_empty()) {
-            (parts, _) if parts.is_empty() => self.way_on(),
-            (parts, true) => parts,
-            (parts, false) => format!("{parts}; for the other nodes, {}", self.way_on()),
+        let begun = nodes.filter(|(_, verdict)| verdict.is_begun());
+        let (mut lacking, mut rejecting, mut others) = (false, false, false);
+        for (node, _) in begun {
+            let kind = match (is_unscheduled(node), rejects(node)) {
+                (true, _) => &mut lacking,
+                (false, true) => &mut rejecting,
+                (false, false) => &mut others,
+            };
+            *kind = true;
+        }
+        let other_version = match self.fleet.undone {
+            None => format!(
+                "if this version needs more than the one before, {}",
+                self.roll_back()
+            ),
+            Some(_) => String::new(),
+        };
+        match (lacking, rejecting, others) {
+            (true, false, false) => (
+                "make room there, or set a priorityClassName in the template".to_owned(),
+                other_version,
+            ),
+            (false, true, false) => (
+                "repair what the kubelet names; the rollout then continues".to_owned(),
+                other_version,
+            ),
+            _ => (self.roll_back(), String::new()),
         }
     }
 
-    /// The nodes that hold the budget.
-    fn waiting(&self) -> String {
-        self.names_with(Verdict::is_begun)
-    }
-
-    /// Returns the barred nodes, each with the reason.
-    fn kept_away(&self) -> String {
-        let nodes = self.fleet.nodes.iter().filter(|node| node.is_barred());
-        let told = nodes.map(|node| format!("{} ({})", node.name, kept_away_words(node)));
-        named(told.collect::<Vec<_>>().iter().map(String::as_str), 0)
-    }
-
-    /// Whose hooks take too long, and what is awaited there, to follow a sentence; empty when there are none.
-    pub(super) fn hooks_aside(&self) -> String {
+    /// Nodes whose hooks take too long, and what is awaited there.
+    fn overdue_hooks(&self) -> (Vec<String>, String) {
         let is_overdue =
             |verdict: &Verdict| matches!(verdict, Verdict::HookPending { overdue: true, .. });
-        let names = self.names_with(is_overdue);
-        if names.is_empty() {
-            return names;
-        }
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let waiting = nodes.filter(|(_, verdict)| is_overdue(verdict));
         let pods = waiting.flat_map(|(node, _)| &node.pods);
@@ -209,31 +296,40 @@ impl RolloutStatus<'_> {
             hook.flat_map(move |hook: &PreDelete| hook.awaited(pod))
         };
         let awaited: BTreeSet<String> = pods.flat_map(|pod| awaited(&pod.exit)).collect();
-        format!(
-            "; preDelete hooks take longer than {} on {names}: look at whoever has to take away {}",
-            humantime::format_duration(HOOK_PATIENCE),
-            Vec::from_iter(awaited).join(", ")
-        )
+        (self.named(is_overdue), Vec::from_iter(awaited).join(", "))
     }
 
-    /// Returns why pods do not start, in brackets; empty when nothing says so.
+    /// Whose hooks take too long, and what is awaited there, to follow a sentence; empty when there are none.
+    pub(super) fn hooks_aside(&self) -> String {
+        let (nodes, awaited) = self.overdue_hooks();
+        match nodes.is_empty() {
+            true => String::new(),
+            false => format!(
+                "; preDelete hooks take longer than {} on {}: check what has to remove {awaited}",
+                humantime::format_duration(HOOK_PATIENCE),
+                named(nodes.iter().map(String::as_str), 0)
+            ),
+        }
+    }
+
+    /// Returns why pods do not start; empty when nothing says so.
     fn troubles(&self) -> String {
         let problems = self.fleet.nodes.iter().flat_map(|node| {
             let of_pods = node.pods.iter().filter_map(|pod| pod.problem.as_deref());
             of_pods.chain(node.trouble.as_deref())
         });
-        in_brackets(problems)
+        causes(problems)
     }
 
-    /// Returns why pods end one after another, in brackets; empty when none do.
+    /// Returns why pods end one after another; empty when none do.
     fn endings(&self) -> String {
         let nodes = self.fleet.nodes.iter();
-        in_brackets(nodes.filter_map(|node| node.trouble.as_deref()))
+        causes(nodes.filter_map(|node| node.trouble.as_deref()))
     }
 }
 
 /// Returns each kind of problem with what is said of it first: other nodes say the same, in other numbers.
-fn in_brackets<'a>(problems: impl Iterator<Item = &'a PodProblem>) -> String {
+fn causes<'a>(problems: impl Iterator<Item = &'a PodProblem>) -> String {
     let mut reasons = BTreeMap::new();
     for problem in problems {
         let said = reasons
@@ -247,8 +343,5 @@ fn in_brackets<'a>(problems: impl Iterator<Item = &'a PodProblem>) -> String {
     let told: Vec<String> = told
         .map(|(word, said)| PodProblem::phrase(word, said))
         .collect();
-    match told.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", told.join(", ")),
-    }
+    told.join(", ")
 }

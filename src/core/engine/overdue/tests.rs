@@ -60,7 +60,7 @@ fn a_pod_that_does_not_end_is_named_a_minute_after_its_grace_period_with_what_ho
     assert_eq!(
         words(&fleet(nodes()), &nodes()[0], &after.verdicts[0]),
         format!(
-            "pod a is still terminating since {}, when its grace period of 30 s was over: finalizer example.io/lb holds it",
+            "pod a is still terminating since {}, past its grace period of 30 s: finalizer example.io/lb holds it",
             at(1030)
         )
     );

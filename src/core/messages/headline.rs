@@ -1,0 +1,124 @@
+//! One sentence of a condition or an Event: fact, nodes, cause, next step, in that order and within a limit.
+
+use crate::core::foreign::cut;
+
+/// Most characters of a headline. With the revision before it, a condition has at most 200.
+pub(super) const ROOM: usize = 178;
+
+/// Most nodes that are named.
+const NAMED: usize = 3;
+
+/// Fewest characters of a cause that still say something.
+const LEAST: usize = 32;
+
+/// What is to be said.
+#[derive(Debug, Default)]
+pub(super) struct Headline {
+    /// The fact.
+    pub(super) fact: String,
+    /// Stands between fact and nodes.
+    pub(super) of: &'static str,
+    /// The nodes, in order.
+    pub(super) nodes: Vec<String>,
+    /// Further nodes without a name here.
+    pub(super) more: usize,
+    /// The cause, in the words of others.
+    pub(super) cause: String,
+    /// What to do.
+    pub(super) next: String,
+    /// What else helps; said where there is room.
+    pub(super) or: String,
+}
+
+impl Headline {
+    /// Returns an empty one whose nodes follow "on".
+    pub(super) fn on_nodes() -> Self {
+        Self {
+            of: " on ",
+            ..Self::default()
+        }
+    }
+
+    /// Returns the sentence. The next step is kept whole, and so is one name; other names are left out first, and then the cause is
+    /// cut.
+    pub(super) fn sentence(&self) -> String {
+        let fits = |text: &String| text.chars().count() <= ROOM;
+        let longest = format!("{}; {}", self.with(NAMED, &self.cause), self.or);
+        if !self.or.is_empty() && fits(&longest) {
+            return longest;
+        }
+        let whole = [NAMED, 1].map(|names| self.with(names, &self.cause));
+        let cut_to_fit = [NAMED, 1, 0].into_iter().filter_map(|names| {
+            let bare = self.with(names, "").chars().count();
+            let left = ROOM.checked_sub(bare + " (…)".chars().count());
+            let left = left.filter(|left| *left >= LEAST)?;
+            Some(self.with(names, &cut(&self.cause, left)))
+        });
+        let bare = [1, 0].map(|names| self.with(names, ""));
+        let mut all = whole.into_iter().chain(cut_to_fit).chain(bare);
+        let found = all.find(fits);
+        found.unwrap_or_else(|| cut(&self.with(0, ""), ROOM - 1).into_owned())
+    }
+
+    fn with(&self, names: usize, cause: &str) -> String {
+        let named: Vec<&str> = self.nodes.iter().take(names).map(String::as_str).collect();
+        let more = self.more + self.nodes.len() - named.len();
+        let nodes = match (named.is_empty(), more) {
+            (true, 0) => String::new(),
+            (true, 1) => format!("{}1 node", self.of),
+            (true, more) => format!("{}{more} nodes", self.of),
+            (false, 0) => format!("{}{}", self.of, named.join(", ")),
+            (false, more) => format!("{}{} and {more} more", self.of, named.join(", ")),
+        };
+        let cause = match cause.is_empty() {
+            true => String::new(),
+            false => format!(" ({cause})"),
+        };
+        let next = match self.next.is_empty() {
+            true => String::new(),
+            false => format!("; {}", self.next),
+        };
+        format!("{}{nodes}{cause}{next}", self.fact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failing(nodes: usize, cause: &str) -> Headline {
+        Headline {
+            fact: "the new pods do not start".to_owned(),
+            of: " on ",
+            nodes: (0..nodes)
+                .map(|number| format!("edge-{number:0>20}"))
+                .collect(),
+            more: 0,
+            cause: cause.to_owned(),
+            next: "roll back: yurt-ds ctl undo shop/agent".to_owned(),
+            or: String::new(),
+        }
+    }
+
+    #[test]
+    fn few_words_are_said_whole() {
+        assert_eq!(
+            failing(1, "ErrImagePull: not found").sentence(),
+            "the new pods do not start on edge-00000000000000000000 (ErrImagePull: not found); roll back: yurt-ds ctl undo shop/agent"
+        );
+    }
+
+    #[test]
+    fn many_words_are_cut_and_the_next_step_stays() {
+        for nodes in [0, 1, 3, 4, 1000] {
+            for cause in ["", "no", &"no ".repeat(500)] {
+                let said = failing(nodes, cause).sentence();
+                assert!(said.chars().count() <= ROOM, "{said}");
+                assert!(
+                    said.ends_with("; roll back: yurt-ds ctl undo shop/agent"),
+                    "{said}"
+                );
+            }
+        }
+    }
+}
