@@ -168,7 +168,7 @@ impl Report {
 
     /// Adds the condition with what it remembers.
     fn with_state(mut self, set: &SetRecord) -> Self {
-        self.conditions.push(memory::sheet(set, &mut self.state));
+        self.conditions.push(memory::sheet(set, &self.state));
         let unreadable = set.state_error.as_ref().map(|error| Notice {
             warning: true,
             reason: "StateUnreadable",

@@ -82,13 +82,10 @@ pub(super) fn of(
 }
 
 /// Returns the condition with that state. A state that a later release wrote stays as it is.
-pub(super) fn sheet(set: &SetRecord, state: &mut RolloutState) -> Condition {
+pub(super) fn sheet(set: &SetRecord, state: &RolloutState) -> Condition {
     let known = find(&set.conditions, ROLLOUT_STATE).filter(|_| set.state.is_newer());
     match known {
-        Some(known) => {
-            *state = RolloutState::clone(&set.state);
-            known.clone()
-        }
+        Some(known) => known.clone(),
         None => Condition {
             message: state.to_json(),
             ..condition(ROLLOUT_STATE, true, "Version1", "")

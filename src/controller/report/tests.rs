@@ -780,3 +780,34 @@ fn a_rollout_that_budgets_hold_up_says_so_once_and_keeps_saying_it_while_it_asks
     assert!(said(&moved, PROGRESSING).contains("being rolled out"));
     assert_eq!(events(&moved), []);
 }
+
+#[test]
+fn a_state_of_a_later_release_is_used_and_stays_as_it_is() {
+    let later = r#"{"version":2,"guard":{"revision":"abc","stopped":"BySunspots"},"moon":1}"#;
+    let known = Condition {
+        message: later.to_owned(),
+        ..condition(ROLLOUT_STATE, true, "Version2", "")
+    };
+    let index = with(vec![known]);
+    let set = index.set(&SetKey::new("edge", "agent")).unwrap();
+    assert!(
+        set.last_record()
+            .is_some_and(|record| record.stopped.is_some())
+    );
+    let record = PauseRecord {
+        since: at(0),
+        reminded: 1,
+    };
+    let told = Report::of_plan(
+        set,
+        (&fleet(&[], None), &paused(record, false, &["n1"])),
+        false,
+        at(9),
+    );
+    assert_eq!(
+        find(&told.conditions, ROLLOUT_STATE).unwrap().message,
+        later
+    );
+    // The running controller knows what it found.
+    assert_eq!(told.state.pause.unwrap().record, record);
+}

@@ -56,8 +56,23 @@ impl Headline {
         });
         let bare = [1, 0].map(|names| self.with(names, ""));
         let mut all = whole.into_iter().chain(cut_to_fit).chain(bare);
-        let found = all.find(fits);
-        found.unwrap_or_else(|| cut(&self.with(0, ""), ROOM - 1).into_owned())
+        // Half a command is worse than none.
+        let shorter = || match self.next.is_empty() {
+            true => cut(&self.with(0, ""), ROOM - 1).into_owned(),
+            false => self.without_next().sentence(),
+        };
+        all.find(fits).unwrap_or_else(shorter)
+    }
+
+    fn without_next(&self) -> Self {
+        Self {
+            fact: self.fact.clone(),
+            of: self.of,
+            nodes: self.nodes.clone(),
+            more: self.more,
+            cause: self.cause.clone(),
+            ..Self::default()
+        }
     }
 
     fn with(&self, names: usize, cause: &str) -> String {
@@ -105,6 +120,27 @@ mod tests {
         assert_eq!(
             failing(1, "ErrImagePull: not found").sentence(),
             "the new pods do not start on edge-00000000000000000000 (ErrImagePull: not found); roll back: yurt-ds ctl undo shop/agent"
+        );
+    }
+
+    #[test]
+    fn no_command_is_cut() {
+        let long = Headline {
+            next: format!(
+                "roll back: yurt-ds ctl undo {}/{}",
+                "s".repeat(63),
+                "a".repeat(63)
+            ),
+            ..failing(3, "no")
+        };
+        let said = long.sentence();
+        assert!(
+            said.starts_with("the new pods do not start on edge-"),
+            "{said}"
+        );
+        assert!(
+            !said.contains("undo") && said.chars().count() <= ROOM,
+            "{said}"
         );
     }
 

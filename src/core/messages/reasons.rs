@@ -23,6 +23,9 @@ pub const WRITES_REFUSED: &str = "WritesRefused";
 /// Said of a rollout that is complete without exception.
 pub(super) const COMPLETE: &str = "complete";
 
+/// Fewest characters of a clause that still say something.
+const LEAST: usize = 32;
+
 /// What is said of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusSentence {
@@ -48,13 +51,21 @@ impl StatusSentence {
         format!("{}{}", self.head, self.asides)
     }
 
-    /// Returns what fits into so many characters: the sentence, or else its beginning.
+    /// Returns what fits into so many characters: the head, and as much of the rest as has room. No command is cut.
     pub fn short(&self, room: usize) -> String {
-        let whole = self.sentence();
-        match whole.chars().count() <= room {
-            true => whole,
-            false => cut(&whole, room - 1).into_owned(),
+        let mut text = cut(&self.head, room.saturating_sub(1)).into_owned();
+        for clause in self.asides.split("; ").filter(|clause| !clause.is_empty()) {
+            let left = room.saturating_sub(text.chars().count() + "; ".len());
+            let is_command = clause.contains("yurt-ds ") || clause.contains("kubectl ");
+            if clause.chars().count() <= left {
+                text = format!("{text}; {clause}");
+            } else if is_command || left < LEAST {
+                break;
+            } else {
+                return format!("{text}; {}", cut(clause, left - 1));
+            }
         }
+        text
     }
 }
 
