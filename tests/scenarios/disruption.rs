@@ -287,7 +287,7 @@ scenarios! {
         let uncounted = |spec: Value| fleet(2)
             .budget(spec)
             .image(NEW)
-            .until(condition("RolloutComplete", "False", "PodDisruptionBudget web lets no pod go because Kubernetes cannot count"))
+            .until(condition("RolloutComplete", "False", "PodDisruptionBudget web blocks all evictions"))
             .until(event("Warning", "set minAvailable to a number"))
             .throughout(untouched(1..=2), pace.pick(60, 5))
             .loosened(json!({ "minAvailable": 1, "maxUnavailable": null }))

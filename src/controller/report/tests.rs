@@ -242,7 +242,7 @@ fn a_stalled_rollout_names_nodes_reasons_and_a_cure() {
         Stall::PodsDoNotStart,
         starting,
         Some("Unschedulable"),
-        &["n1, n2", "make room there, or set a priorityClassName"],
+        &["n1, n2", "free resources there, or set a priorityClassName"],
     );
     case(
         Stall::PodsNotCreated,

@@ -35,25 +35,22 @@ impl Plan {
         let why = [
             (
                 Obstruction::NotComputed,
-                "because Kubernetes cannot count for it: maxUnavailable and percentages do not work for DaemonSets, set minAvailable \
-                 to a number",
+                "blocks all evictions: maxUnavailable and percentages do not work for DaemonSets; set minAvailable to a number",
             ),
             (
                 Obstruction::NotProcessed,
-                "before Kubernetes has counted for it; it is asked again",
+                "lets no pod go before Kubernetes has counted for it; it is asked again",
             ),
             (
                 Obstruction::Exhausted,
-                "now (disruption: evict); it is asked again",
+                "lets no pod go now (disruption: evict); it is asked again",
             ),
         ];
         for (obstruction, why) in why {
             let budgets = Vec::from_iter(of(obstruction));
             if !budgets.is_empty() {
                 let budgets = budgets.join(", ");
-                sentences.push(format!(
-                    "PodDisruptionBudget {budgets} lets no pod go {why}"
-                ));
+                sentences.push(format!("PodDisruptionBudget {budgets} {why}"));
             }
         }
         match sentences.is_empty() {

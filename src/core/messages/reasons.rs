@@ -165,10 +165,10 @@ pub fn behind_remedy(kind: SetKind, behind: RevisionUnknown) -> &'static str {
             "see in the log of the yurt-ds controller why it cannot read that revision"
         }
         (_, SetKind::Advanced) => {
-            "see whether the yurt-ds controller serves Advanced DaemonSets, and in its log what refuses its writes"
+            "see whether the yurt-ds controller serves Advanced DaemonSets, and its log for rejected writes"
         }
         (_, SetKind::Native) => {
-            "see whether kube-controller-manager runs, and in its log what refuses its writes"
+            "see whether kube-controller-manager runs, and its log for rejected writes"
         }
     }
 }

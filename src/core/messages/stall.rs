@@ -76,7 +76,7 @@ impl RolloutStatus<'_> {
                 fact: format!("{} cannot create pods", fleet.kind.controller()),
                 nodes: waiting(),
                 cause: why.to_string(),
-                next: "change what refuses them".to_owned(),
+                next: "raise the quota, or change the policy that refuses them".to_owned(),
                 or: self.roll_back(),
                 ..Headline::on_nodes()
             },
@@ -96,7 +96,7 @@ impl RolloutStatus<'_> {
                     fact: "no new pod can be created".to_owned(),
                     cause: why.next().unwrap_or_default().to_owned(),
                     nodes: barred.map(|node| node.name.to_string()).collect(),
-                    next: "the rollout continues when a pod may run there again".to_owned(),
+                    next: "the rollout continues when a pod can run there again".to_owned(),
                     ..Headline::on_nodes()
                 }
             }
@@ -108,7 +108,7 @@ impl RolloutStatus<'_> {
                         humantime::format_duration(HOOK_PATIENCE)
                     ),
                     nodes,
-                    next: format!("check what has to remove {awaited}"),
+                    next: format!("check the component that has to remove {awaited} from the pod"),
                     ..Headline::on_nodes()
                 }
             }
@@ -163,13 +163,13 @@ impl RolloutStatus<'_> {
         };
         match stall {
             Stall::ReplacedTwice => Headline {
-                fact: "rollout stopped: pods were replaced twice and are outdated again".to_owned(),
+                fact: "rollout stopped: pods were replaced twice and came back outdated".to_owned(),
                 nodes: record
                     .replaced_twice
                     .iter()
                     .map(ToString::to_string)
                     .collect(),
-                next: format!("find what creates them; {next}"),
+                next: format!("check what else creates or changes them; {next}"),
                 ..Headline::on_nodes()
             },
             _ => Headline {
@@ -273,7 +273,7 @@ impl RolloutStatus<'_> {
         };
         match (lacking, rejecting, others) {
             (true, false, false) => (
-                "make room there, or set a priorityClassName in the template".to_owned(),
+                "free resources there, or set a priorityClassName in the template".to_owned(),
                 other_version,
             ),
             (false, true, false) => (
@@ -305,7 +305,7 @@ impl RolloutStatus<'_> {
         match nodes.is_empty() {
             true => String::new(),
             false => format!(
-                "; preDelete hooks take longer than {} on {}: check what has to remove {awaited}",
+                "; preDelete hooks take longer than {} on {}: check the component that has to remove {awaited} from the pod",
                 humantime::format_duration(HOOK_PATIENCE),
                 named(nodes.iter().map(String::as_str), 0)
             ),
