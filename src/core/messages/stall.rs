@@ -75,8 +75,12 @@ impl RolloutStatus<'_> {
             Stall::PodsNotCreated if let Some(why) = &fleet.not_created => Headline {
                 fact: format!("{} cannot create pods", fleet.kind.controller()),
                 nodes: waiting(),
-                cause: why.to_string(),
-                next: "raise the quota, or change the policy that refuses them".to_owned(),
+                // The name of the pod says nothing.
+                cause: (why
+                    .split_once(" is forbidden: ")
+                    .map_or(&**why, |(_, why)| why))
+                .to_owned(),
+                next: "raise the quota or change the policy".to_owned(),
                 or: self.roll_back(),
                 ..Headline::on_nodes()
             },
