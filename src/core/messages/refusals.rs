@@ -60,13 +60,23 @@ pub(super) fn headline(refused: &Refusals) -> Headline {
     Headline {
         fact: format!("the API server refuses to {}", first.write.words()),
         nodes: first.nodes.iter().map(ToString::to_string).collect(),
-        cause: first.sentence.to_owned(),
+        cause: without_binding(first.sentence),
         or: match groups.len() {
             1 => "retried automatically".to_owned(),
             _ => "and more".to_owned(),
         },
         ..Headline::on_nodes()
     }
+}
+
+/// Returns what an admission policy said without the name of its binding, which most of the time repeats that of the policy.
+fn without_binding(sentence: &str) -> String {
+    let parts = sentence.split_once(" with binding '");
+    let parts = parts.and_then(|(policy, rest)| Some((policy, rest.split_once("' ")?.1)));
+    parts.map_or_else(
+        || sentence.to_owned(),
+        |(policy, said)| format!("{policy} {said}"),
+    )
 }
 
 impl Refusals {
