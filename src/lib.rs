@@ -61,5 +61,8 @@ mod documents;
 #[cfg(test)]
 mod floors;
 #[cfg(test)]
+#[path = "../tests/support/fnv.rs"]
+mod fnv;
+#[cfg(test)]
 #[path = "../tests/support/machine.rs"]
 mod machine;

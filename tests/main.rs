@@ -28,6 +28,7 @@ mod support {
     pub(crate) mod checks;
     pub(crate) mod embedded;
     pub(crate) mod faulty;
+    pub(crate) mod fnv;
     pub(crate) mod forged;
     pub(crate) mod golden;
     pub(crate) mod link;

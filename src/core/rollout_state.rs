@@ -38,62 +38,34 @@ pub const LIMIT: usize = 16 * 1024;
 
 /// What a restarted controller has to know of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct RolloutState {
     /// [`VERSION`] of the program that wrote it.
-    #[serde(default, deserialize_with = "value")]
+    #[serde(deserialize_with = "value")]
     pub version: u32,
     /// What the conditions for people say.
-    #[serde(default, deserialize_with = "value")]
+    #[serde(deserialize_with = "value")]
     pub reported: Reported,
     /// What the guard remembers of a revision.
-    #[serde(
-        default,
-        deserialize_with = "value",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub guard: Option<FailureRecord>,
     /// The pause that holds.
-    #[serde(
-        default,
-        deserialize_with = "value",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub pause: Option<ReportedPause>,
     /// Writes that the API server refuses.
-    #[serde(
-        default,
-        deserialize_with = "value",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub refused: Option<ReportedRefusals>,
     /// Why pods, or the ControllerRevision, cannot be created.
-    #[serde(
-        default,
-        deserialize_with = "value",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub not_created: Option<Arc<str>>,
     /// Why pods do not become available.
-    #[serde(
-        default,
-        deserialize_with = "value",
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
+    #[serde(deserialize_with = "value", skip_serializing_if = "BTreeMap::is_empty")]
     pub not_ready: BTreeMap<PodName, Arc<str>>,
     /// Nodes on which one pod after another ends, by cause.
-    #[serde(
-        default,
-        deserialize_with = "list",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub failing: Vec<FailingPods>,
     /// The setting that cannot be used, as its Event named it.
-    #[serde(
-        default,
-        deserialize_with = "value",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub invalid: Option<Arc<str>>,
     /// Fields that a later release wrote.
     #[serde(flatten)]
@@ -102,65 +74,32 @@ pub struct RolloutState {
 
 /// What the conditions for people say.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct Reported {
     /// The revision that they are about; while the current one is not known, the one before.
-    #[serde(
-        default,
-        deserialize_with = "value",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub revision: Option<Revision>,
     /// The rollout of it is complete.
-    #[serde(default, deserialize_with = "value")]
+    #[serde(deserialize_with = "value")]
     pub complete: bool,
     /// Reason of `RolloutComplete`, from a closed list; empty before the first report.
-    #[serde(default, deserialize_with = "value")]
+    #[serde(deserialize_with = "value")]
     pub reason: Arc<str>,
     /// What an Event of that reason was about, where one reason has several: the wave that is awaited.
-    #[serde(
-        default,
-        deserialize_with = "value",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub subject: Option<Arc<str>>,
-    /// Why and since when the rollout is stalled, if it is.
-    #[serde(
-        default,
-        deserialize_with = "value",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub stalled: Option<ReportedStall>,
+    /// When the rollout stalled, if it did. Another reason does not change that.
+    #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
+    pub stalled_since: Option<Timestamp>,
     /// Since when the current revision is not known, if that was reported.
-    #[serde(
-        default,
-        deserialize_with = "value",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub behind_since: Option<Timestamp>,
     /// Number of the revision that a stalled rollout advises to go back to, where that is not the one before.
-    #[serde(
-        default,
-        deserialize_with = "value",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub advised: Option<i64>,
     /// How far a stopped revision is taken back in place, as the last Event said.
-    #[serde(
-        default,
-        deserialize_with = "value",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub reversal: Option<Arc<str>>,
-}
-
-/// A rollout that is stalled.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReportedStall {
-    /// Reason of the condition `Stalled`.
-    pub reason: Arc<str>,
-    /// When it stalled. Another reason does not change that.
-    pub since: Timestamp,
 }
 
 /// A pause that holds.
@@ -284,8 +223,8 @@ impl RolloutState {
 
     /// Returns the time since when the rollout is stalled for this reason.
     pub fn stalled_since(&self, reason: &str) -> Option<Timestamp> {
-        let stalled = self.reported.stalled.as_ref()?;
-        (*stalled.reason == *reason).then_some(stalled.since)
+        let since = self.reported.stalled_since?;
+        (*self.reported.reason == *reason).then_some(since)
     }
 
     /// Returns the writes that were refused.

@@ -338,7 +338,7 @@ fn by_word(verdicts: &[Verdict]) -> [usize; Verdict::WORDS.len()] {
 mod tests {
     use super::*;
     use crate::core::Share;
-    use crate::core::rollout_state::{Reported, ReportedRefusals, ReportedStall};
+    use crate::core::rollout_state::{Reported, ReportedRefusals};
     use crate::core::testing::{at, current, fleet, node, old};
 
     /// Found by somebody who tried: of 59 nodes nine were told to be next, and the rollout to go on.
@@ -357,10 +357,8 @@ mod tests {
         let state = |reason: &str| RolloutState {
             reported: Reported {
                 revision: Some("new".into()),
-                stalled: Some(ReportedStall {
-                    reason: reason.into(),
-                    since: at(4_000),
-                }),
+                reason: reason.into(),
+                stalled_since: Some(at(4_000)),
                 ..Reported::default()
             },
             refused: ReportedRefusals::of(&all, None),

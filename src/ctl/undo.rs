@@ -224,7 +224,8 @@ impl RevisionHistory {
         };
         // Right after a change the condition is still about another revision.
         let reported = known.map(|set| &set.state.reported);
-        let stalled = reported.filter(|told| told.stalled.is_some() && told.revision == current);
+        let stalled =
+            reported.filter(|told| told.stalled_since.is_some() && told.revision == current);
         let stopped = current
             .as_ref()
             .map(|current| FailureRecord::stopped_besides(record.as_ref(), current));

@@ -14,7 +14,7 @@ use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, ROLLOUT_COMPLETE, STALLED,
 };
 use crate::core::rollout_state::{
-    FailingPods, RefusedGroup, Reported, ReportedPause, ReportedRefusals, ReportedStall,
+    FailingPods, RefusedGroup, Reported, ReportedPause, ReportedRefusals,
 };
 use crate::core::{
     FailureRecord, NodeName, PauseRecord, PodName, RefusedWrite, Revision, RolloutState, Stopped,
@@ -35,25 +35,20 @@ pub(super) fn read(conditions: &[Condition]) -> Option<RolloutState> {
     let holding = |kind: &str| find(kind).filter(|told| told.status == "True");
     let said = |kind: &str| find(kind).map_or("", |told| told.message.as_str());
     let complete = find(ROLLOUT_COMPLETE);
-    let reason = complete.map_or("", |told| told.reason.as_str());
     let stalled = holding(STALLED);
+    // Both have the same.
+    let reason = complete.or(stalled).map_or("", |told| told.reason.as_str());
     // Nothing of ours, or nothing yet.
     find(GUARD)
         .or(complete)
         .or(stalled)
         .or(find(PAUSED_CONDITION))
         .or(find(REFUSED))?;
-    let stall = stalled.and_then(|told| {
-        let since = told.last_transition.as_ref()?.0;
-        let reason = told.reason.as_str().into();
-        Some(ReportedStall { reason, since })
-    });
-    let behind_since = match &stall {
-        Some(stall) if *stall.reason == *NATIVE_BEHIND => {
-            Some(instant::earlier(stall.since, BEHIND_PATIENCE))
-        }
-        _ if reason == NATIVE_BEHIND => behind_since(said(ROLLOUT_COMPLETE)),
-        _ => None,
+    let stalled_since = stalled.and_then(|told| Some(told.last_transition.as_ref()?.0));
+    let behind_since = match (reason == NATIVE_BEHIND, stalled_since) {
+        (false, _) => None,
+        (true, Some(since)) => Some(instant::earlier(since, BEHIND_PATIENCE)),
+        (true, None) => behind_since(said(ROLLOUT_COMPLETE)),
     };
     let messages = conditions.iter().map(|told| told.message.as_str());
     Some(RolloutState {
@@ -61,7 +56,7 @@ pub(super) fn read(conditions: &[Condition]) -> Option<RolloutState> {
             revision: about(said(ROLLOUT_COMPLETE)).or_else(|| about(said(STALLED))),
             complete: holding(ROLLOUT_COMPLETE).is_some(),
             reason: reason.into(),
-            stalled: stall,
+            stalled_since,
             behind_since,
             advised: stalled.and_then(|told| advised(&told.message)),
             ..Reported::default()

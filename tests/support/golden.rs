@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use super::fnv::fnv1a;
 use super::machine;
 
 /// Path of the corpus, relative to the root of the repository.
@@ -35,14 +36,6 @@ fn corpus() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// FNV-1a, which is the same in every version and on every machine.
-fn hash(writes: &[String]) -> u64 {
-    let bytes = writes.iter().flat_map(|write| write.bytes().chain([b'\n']));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
 /// Compares the writes of a scenario with the corpus. Where all settings are played, there are others than those of the corpus.
 ///
 /// # Errors
@@ -51,7 +44,8 @@ pub(crate) fn check(name: &str, writes: &[String]) -> Result<(), String> {
     if machine::is_deep() || UNSTEADY.contains(&name) {
         return Ok(());
     }
-    let found = format!("{} {:016x}", writes.len(), hash(writes));
+    let bytes = writes.iter().flat_map(|write| write.bytes().chain([b'\n']));
+    let found = format!("{} {:016x}", writes.len(), fnv1a(bytes));
     if machine::is_set("YURT_DS_GOLDEN") {
         let _replaced = REPLACED.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = corpus();

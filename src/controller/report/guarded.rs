@@ -18,9 +18,9 @@ pub(super) fn is_stopped(told: Option<&FailureRecord>, plan: &Plan) -> bool {
 /// Returns true if the same stall was told of the same revision, and not that the guard stopped it.
 pub(super) fn same_stall(known: Option<&Reported>, reported: &Reported, plan: &Plan) -> bool {
     let is_same = |known: &Reported| {
-        let stalled = known.stalled.as_ref();
-        known.revision == reported.revision
-            && stalled.is_some_and(|stalled| stalled.reason == reported.reason)
+        known.stalled_since.is_some()
+            && known.revision == reported.revision
+            && known.reason == reported.reason
     };
     !stops(plan) && reported.revision.is_some() && known.is_some_and(is_same)
 }

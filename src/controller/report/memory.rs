@@ -8,7 +8,7 @@ use super::conditions::{condition, find};
 use crate::core::messages::WAVE_NOT_OPEN;
 use crate::core::names::ROLLOUT_STATE;
 use crate::core::remedy::way_back;
-use crate::core::rollout_state::{FailingPods, Reported, ReportedPause, ReportedStall};
+use crate::core::rollout_state::{FailingPods, Reported, ReportedPause};
 use crate::core::{Fleet, Phase, Plan, PodProblem, RevisionState, RolloutState, SetKind, Stall};
 use crate::index::SetRecord;
 use crate::k8s::Condition;
@@ -47,7 +47,6 @@ pub(super) fn of(
         Phase::Stalled(stall) => Some(stall),
         _ => None,
     };
-    let began = before.stalled.as_ref().map_or(now, |stalled| stalled.since);
     let waits_for_creation =
         stall == Some(Stall::PodsNotCreated) || is_unknown && fleet.kind == SetKind::Advanced;
     let reversal = plan.reversal.as_ref().filter(|_| stall.is_some());
@@ -58,10 +57,7 @@ pub(super) fn of(
             reason: reason.into(),
             subject: (plan.awaited().filter(|_| reason == WAVE_NOT_OPEN))
                 .map(|why| plan.awaited_subject(why).into()),
-            stalled: stall.map(|_| ReportedStall {
-                reason: reason.into(),
-                since: whole(began),
-            }),
+            stalled_since: stall.map(|_| whole(before.stalled_since.unwrap_or(now))),
             behind_since: fleet.behind_since.filter(|_| is_unknown).map(whole),
             advised: stall
                 .filter(|stall| leads_back(*stall))

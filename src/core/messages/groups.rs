@@ -13,7 +13,7 @@ use crate::core::words::named;
 impl Plan {
     /// What a wave waits for, in words that follow "waiting".
     pub fn awaited_words(&self, why: WaveShut) -> String {
-        let name = |wave: usize| self.waves.get(wave).map_or("", |stand| &stand.name);
+        let name = |wave| self.wave_name(wave);
         match why {
             WaveShut::Approval { wave } => format!("for the approval of wave {}", name(wave)),
             WaveShut::Soaking { wave, until } => {
@@ -38,13 +38,17 @@ impl Plan {
 
     /// Returns what a wave waits for, without times: an Event is told once for each.
     pub fn awaited_subject(&self, why: WaveShut) -> String {
-        let name = |wave: usize| self.waves.get(wave).map_or("", |stand| &stand.name);
+        let name = |wave| self.wave_name(wave);
         match why {
             WaveShut::Approval { wave } => format!("approval of {}", name(wave)),
             WaveShut::Soaking { wave, .. } => format!("soak of {}", name(wave)),
             WaveShut::Unfinished { wave } => format!("end of {}", name(wave)),
             WaveShut::Charged { wave } => format!("failure in {}", wave.map_or("", name)),
         }
+    }
+
+    fn wave_name(&self, wave: usize) -> &str {
+        self.waves.get(wave).map_or("", |stand| &stand.name)
     }
 
     /// What a complete rollout leaves out, in words; empty when nothing. Nodes that nobody kept on purpose are named.

@@ -12,7 +12,7 @@ const NAMED: usize = 3;
 const LEAST: usize = 32;
 
 /// What is to be said.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Headline {
     /// The fact.
     pub(super) fact: String,
@@ -59,20 +59,16 @@ impl Headline {
         // Half a command is worse than none.
         let shorter = || match self.next.is_empty() {
             true => cut(&self.with(0, ""), ROOM - 1).into_owned(),
-            false => self.without_next().sentence(),
+            false => {
+                let without_next = Self {
+                    next: String::new(),
+                    or: String::new(),
+                    ..self.clone()
+                };
+                without_next.sentence()
+            }
         };
         all.find(fits).unwrap_or_else(shorter)
-    }
-
-    fn without_next(&self) -> Self {
-        Self {
-            fact: self.fact.clone(),
-            of: self.of,
-            nodes: self.nodes.clone(),
-            more: self.more,
-            cause: self.cause.clone(),
-            ..Self::default()
-        }
     }
 
     fn with(&self, names: usize, cause: &str) -> String {

@@ -15,6 +15,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use super::guarded::outages;
 use super::{Random, fleets, now, strategies};
 use crate::core::{Action, Fleet, Phase, Plan, PodRef, Strategy, decide};
+use crate::fnv::fnv1a;
 use crate::machine;
 
 /// Path of the corpus, relative to the root of the repository.
@@ -95,14 +96,6 @@ fn phase(phase: Phase) -> &'static str {
     }
 }
 
-/// FNV-1a, which is the same in every version and on every machine.
-fn hash(texts: &[String]) -> u64 {
-    let bytes = texts.iter().flat_map(|text| text.bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
 /// Decides random cases, always the same ones, and returns a line for each group of them.
 fn corpus(kind: &str, cases: impl Random<(Strategy, Fleet)>) -> Vec<String> {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
@@ -116,7 +109,8 @@ fn corpus(kind: &str, cases: impl Random<(Strategy, Fleet)>) -> Vec<String> {
     let groups = decided.chunks(TOGETHER).enumerate();
     let line = |(number, group): (usize, &[String])| {
         let first = number * TOGETHER;
-        format!("{kind} {first:04} {:016x}", hash(group))
+        let bytes = group.iter().flat_map(|text| text.bytes());
+        format!("{kind} {first:04} {:016x}", fnv1a(bytes))
     };
     groups.map(line).collect()
 }

@@ -18,10 +18,7 @@ fn full() -> RolloutState {
             complete: false,
             reason: "FailedByRevision".into(),
             subject: Some("end of canary".into()),
-            stalled: Some(ReportedStall {
-                reason: "FailedByRevision".into(),
-                since: at(100),
-            }),
+            stalled_since: Some(at(100)),
             behind_since: Some(at(40)),
             advised: Some(3),
             reversal: Some("UnderWay".into()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::core::rollout_state::{Reported, ReportedStall};
+use crate::core::rollout_state::Reported;
 use crate::core::{RolloutState, SetKind};
 use crate::ctl::Code;
 use crate::ctl::tests::{CtlWorld, remember};
@@ -181,10 +181,8 @@ async fn a_stall_of_another_revision_lets_no_second_undo_through() {
         let state = RolloutState {
             reported: Reported {
                 revision: Some(hash.as_str().unwrap().into()),
-                stalled: Some(ReportedStall {
-                    reason: "PodsDoNotStart".into(),
-                    since: world.context.clock.now(),
-                }),
+                reason: "PodsDoNotStart".into(),
+                stalled_since: Some(world.context.clock.now()),
                 ..Reported::default()
             },
             ..RolloutState::default()
