@@ -61,7 +61,7 @@ pub enum Verb {
     Undo(UndoArgs),
     /// Pause a rollout: no pod is replaced until it is resumed
     Pause(PauseArgs),
-    /// End a pause, or let a revision continue that the guard stopped
+    /// Resume a paused rollout, or continue a revision stopped by the guard
     ///
     /// To go back to an earlier revision instead, use `ctl undo`.
     Resume(ResumeArgs),
@@ -294,7 +294,7 @@ pub struct EjectArgs {
     /// DaemonSet; ads/NAME is an Advanced one
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
-    /// Accept that Kubernetes replaces outdated pods at once
+    /// Eject even if Kubernetes then starts to replace outdated pods
     #[arg(long, env = "YURT_DS_NOW", hide_env = true)]
     pub now: bool,
     /// Show what would be done; write nothing

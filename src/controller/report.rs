@@ -15,7 +15,7 @@ mod reverted;
 use serde_json::{Value, json};
 
 use self::blocked::stays_blocked;
-use self::conditions::{LONGEST, condition, find, or_not, says_the_same};
+use self::conditions::{LONGEST, condition, find, or_not, says_the_same, short};
 use self::guarded::{is_stopped, same_stall, sheet, stall_news};
 pub(super) use self::notice::Notice;
 use self::reverted::reversal;
@@ -49,7 +49,7 @@ pub(super) struct Report {
     pub(super) conditions: Vec<Condition>,
     /// What to tell in Events, if `conditions` differ from the present ones in status or reason.
     pub(super) notices: Vec<Notice>,
-    /// What has to survive a restart, once these are written.
+    /// State that survives a restart, once the conditions are written.
     pub(super) state: RolloutState,
 }
 
@@ -112,7 +112,7 @@ impl Report {
             conditions: vec![
                 condition(PROGRESSING, false, reason, &note),
                 condition(STALLED, true, reason, &note),
-                condition(REFUSED, true, reason, &refused.words()),
+                condition(REFUSED, true, reason, &short(&refused.sentence())),
             ],
             notices: notices.into_iter().collect(),
             state: RolloutState {
@@ -173,8 +173,8 @@ impl Report {
             warning: true,
             reason: "StateUnreadable",
             note: format!(
-                "the condition {ROLLOUT_STATE} cannot be read ({error}): the rollout continues without its memory, and a stopped \
-                 revision is judged again; check what writes to the status of DaemonSet {}",
+                "condition {ROLLOUT_STATE} is no valid JSON ({error}): the rollout continues without the saved state, and the guard \
+                 judges a stopped revision again; find out which other client writes to the status of DaemonSet {}",
                 set.key()
             ),
             ..Notice::default()
@@ -302,7 +302,7 @@ fn stays(set: &SetRecord, state: &RevisionState, plan: &Plan, lasting: bool) -> 
     }
 }
 
-/// The revision that all this is about. While it is not known, it is told after which one.
+/// Returns the subject of a message: the current revision, or the one before while it is not known.
 fn about(fleet: &Fleet, before: Option<&Revision>) -> String {
     match (&fleet.revision, before) {
         (RevisionState::Current(revision), _) => format!("revision {revision}"),
@@ -311,7 +311,7 @@ fn about(fleet: &Fleet, before: Option<&Revision>) -> String {
     }
 }
 
-/// What is new in a report.
+/// Difference between two reports.
 struct News<'a> {
     /// The report before; `None`: there was none.
     known: Option<&'a Reported>,

@@ -42,14 +42,17 @@ impl RolloutStatus<'_> {
                 nodes: waiting(),
                 ..Headline::on_nodes()
             },
-            Stall::PodsDoNotStart => Headline {
-                fact: "the new pods do not start".to_owned(),
-                nodes: waiting(),
-                cause: self.troubles(),
-                next: self.way_to_start().0,
-                or: self.way_to_start().1,
-                ..Headline::on_nodes()
-            },
+            Stall::PodsDoNotStart => {
+                let (next, or) = self.way_to_start();
+                Headline {
+                    fact: "the new pods do not start".to_owned(),
+                    nodes: waiting(),
+                    cause: self.troubles(),
+                    next,
+                    or,
+                    ..Headline::on_nodes()
+                }
+            }
             Stall::ImagesNotPulled => {
                 let (nodes, why, is_about_jobs) = plan.failed_pulls(fleet);
                 let (fact, next) = match is_about_jobs {
@@ -112,7 +115,7 @@ impl RolloutStatus<'_> {
                         humantime::format_duration(HOOK_PATIENCE)
                     ),
                     nodes,
-                    next: format!("check the component that has to remove {awaited} from the pod"),
+                    next: format!("check the component that removes {awaited} from the pod"),
                     ..Headline::on_nodes()
                 }
             }
@@ -167,7 +170,9 @@ impl RolloutStatus<'_> {
         };
         match stall {
             Stall::ReplacedTwice => Headline {
-                fact: "rollout stopped: pods were replaced twice and came back outdated".to_owned(),
+                fact:
+                    "rollout stopped: pods were replaced twice, and the new ones are outdated again"
+                        .to_owned(),
                 nodes: record
                     .replaced_twice
                     .iter()
@@ -309,7 +314,7 @@ impl RolloutStatus<'_> {
         match nodes.is_empty() {
             true => String::new(),
             false => format!(
-                "; preDelete hooks take longer than {} on {}: check the component that has to remove {awaited} from the pod",
+                "; preDelete hooks take longer than {} on {}: check the component that removes {awaited} from the pod",
                 humantime::format_duration(HOOK_PATIENCE),
                 named(nodes.iter().map(String::as_str), 0)
             ),
