@@ -3,23 +3,27 @@
 //! Four situations of a fleet, each with 1,000, 10,000 and 100,000 nodes of which a fifth is offline: in the middle of a
 //! rollout, at its start, done, and OTA at its start; then the first two with every setting there is, on nodes with labels,
 //! some with a hold or a window of their own, one in a hundred with a new pod that fails. Those are full passes. Then what the
-//! controller does after one event in the middle of a rollout, when it looks at what changed. Prints the median and the best of many
+//! controller does after one event in the middle of a rollout, when it looks at what changed; and a whole rollout, as `ctl plan`
+//! forecasts it. Prints the median and the best of many
 //! runs: on a busy machine the median tells more about the neighbours.
 
 #[path = "decide/event.rs"]
 mod event;
 
+use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use event::Rollout;
 use k8s_openapi::jiff::Timestamp;
+use yurt_ds::core::forecast::{ForecastTerms, NodePace, forecast};
+use yurt_ds::core::messages::StatusSentence;
 use yurt_ds::core::names::{ANNOTATION_PREFIX, ON_DELETE};
 use yurt_ds::core::settings::{SettingsSource, read};
 use yurt_ds::core::{
-    Fleet, Hold, Labels, Mode, Node, NodeWindow, Pod, PodProblem, PodRevision, Readiness, Reading,
-    RevisionState, Share, Strategy, Targeting, Windows, decide,
+    Fleet, Hold, Labels, Mode, Node, NodeName, NodeWindow, Pod, PodProblem, PodRevision, Readiness,
+    Reading, RevisionState, Share, Strategy, Targeting, Windows, decide,
 };
 
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
@@ -93,6 +97,46 @@ fn main() {
         times.sort();
         print("after one event", size, &times);
     }
+    for size in [1_000, 10_000] {
+        let (took, steps) = whole_rollout(size);
+        assert_eq!(steps, size * 4 / 5, "the nodes that are online");
+        print("whole rollout", size, &[took; RUNS]);
+    }
+}
+
+/// Forecasts a rollout from its start to its end, as `ctl plan` does: the time that it takes, and the number of its steps.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+fn whole_rollout(size: usize) -> (Duration, usize) {
+    let (strategy, fleet) = (strategy(Mode::AdvancedRollingUpdate), fleet(size, 0));
+    let new_pod = fleet
+        .nodes
+        .iter()
+        .find_map(|node| node.pods.first().cloned());
+    // Nodes differ, so that their pods are not Ready at the same moments.
+    let pace = |name: &NodeName| NodePace {
+        end: Duration::from_millis(2_000),
+        start: Duration::from_millis(2_000 + 10 * (name.as_str().len() as u64 % 7)),
+        change: Duration::from_millis(2_000),
+    };
+    let terms = ForecastTerms {
+        strategy: &strategy,
+        pace: &pace,
+        pull: Duration::ZERO,
+        new_pod: Pod {
+            revision: PodRevision::Current,
+            ready_since: None,
+            started: None,
+            ..new_pod.expect("a pod")
+        },
+        broken: BTreeSet::new(),
+        breaks: 0,
+        refusal: &|_, _| None,
+        scaling: None,
+        horizon: at(NOW + 86_400),
+    };
+    let start = Instant::now();
+    let forecast = forecast(fleet, &terms, at(NOW), |_, _| StatusSentence::default());
+    (start.elapsed(), forecast.steps.len())
 }
 
 fn print(name: &str, size: usize, times: &[Duration]) {
@@ -148,7 +192,7 @@ fn every_setting(and: (&str, &str)) -> Strategy {
         fields: None,
     });
     match reading {
-        Reading::Strategy { strategy, .. } => strategy,
+        Reading::Strategy { strategy, .. } => *strategy,
         other => panic!("{other:?}"),
     }
 }

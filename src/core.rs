@@ -35,6 +35,7 @@ pub mod action;
 pub mod eligibility;
 pub mod engine;
 pub mod fleet;
+pub mod forecast;
 pub mod foreign;
 pub mod id;
 pub mod images;

@@ -12,6 +12,7 @@
 
 mod access;
 mod approve;
+mod brief;
 mod budgets;
 mod code;
 pub mod command_line;
@@ -40,6 +41,7 @@ mod row;
 mod screen;
 mod settings;
 mod snapshot;
+mod start_now;
 mod status;
 mod table;
 #[cfg(test)]
@@ -140,6 +142,9 @@ async fn do_it(context: &Context, verb: &Verb, screen: &mut Screen<'_>) -> Resul
         Verb::Pause(args) => Box::pin(pause::pause(context, args, screen)).await?,
         Verb::Resume(args) => Box::pin(pause::resume(context, args, screen)).await?,
         Verb::Undo(args) => Box::pin(undo::undo(context, args, screen)).await?,
+        Verb::StartNow(args) => {
+            Box::pin(start_now::start_now(context, args, screen)).await?;
+        }
         Verb::Approve(args) => Box::pin(approve::approve(context, args, screen)).await?,
         Verb::Eject(args) => Box::pin(eject::eject(context, args, screen)).await?,
         Verb::Migrate(args) => Box::pin(migrate::migrate(context, args, screen)).await?,

@@ -19,8 +19,7 @@ mod revision;
 mod text;
 pub(crate) mod time;
 
-pub(crate) use meta::{dated, is_known, nullable};
-pub(crate) use resource::resource;
+pub(crate) use meta::nullable;
 
 pub use condition::Condition;
 pub use daemonset::{

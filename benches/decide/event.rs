@@ -55,7 +55,7 @@ impl Rollout {
         let mut rollout = Self {
             index,
             key,
-            strategy,
+            strategy: *strategy,
             starting,
             clock: BEGINNING,
         };

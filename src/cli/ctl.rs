@@ -67,8 +67,8 @@ pub enum Verb {
     Resume(ResumeArgs),
     /// Predict a rollout: order of nodes, duration, what blocks it
     ///
-    /// Reads the fleet, and plays the real controller on a copy of it in memory, in virtual time. Nothing is written to
-    /// the cluster. Offline nodes stay offline. The exit code is that of the state in which the plan ends.
+    /// Reads the fleet, and replays the decisions of the controller in virtual time. Nothing is written to the cluster. Offline
+    /// nodes stay offline. The exit code is that of the state in which the plan ends.
     Plan(PlanArgs),
     /// List all settings, or those of a DaemonSet
     ///
@@ -80,6 +80,11 @@ pub enum Verb {
     /// Writes the annotation approved-waves: WAVE@HASH. An approval counts for one revision; the next one has to be approved
     /// anew.
     Approve(ApproveArgs),
+    /// Start a rollout before its maintenance window opens
+    ///
+    /// Writes the annotation start-now with the hash of the current revision. Maintenance window and min-interval of the DaemonSet
+    /// don't hold that revision back; they apply again to the next one. Windows of Nodes and all other settings stay in effect.
+    StartNow(StartNowArgs),
     /// Hand a DaemonSet back to Kubernetes' RollingUpdate
     ///
     /// An Advanced DaemonSet is made a native one first, as by `migrate`.
@@ -115,6 +120,7 @@ impl Verb {
             Self::Resume(args) => Some(&args.daemonset),
             Self::Plan(args) => Some(&args.daemonset),
             Self::Approve(args) => Some(&args.daemonset),
+            Self::StartNow(args) => Some(&args.daemonset),
             Self::Eject(_) | Self::Migrate(_) | Self::Edge(_) | Self::Completions(_) => None,
         }
     }
@@ -272,6 +278,9 @@ pub struct SettingsArgs {
     /// DaemonSet; ads/NAME is an Advanced one [default: none]
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: Option<String>,
+    /// Also show settings that have their defaults
+    #[arg(long, env = "YURT_DS_ALL", hide_env = true)]
+    pub all: bool,
     /// Output format
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
     pub output: Output,
@@ -286,6 +295,14 @@ pub struct ApproveArgs {
     /// Name of the wave in the annotation waves
     #[arg(value_name = "WAVE")]
     pub wave: String,
+}
+
+/// Flags of `yurt-ds ctl start-now`.
+#[derive(Clone, Debug, Args)]
+pub struct StartNowArgs {
+    /// DaemonSet; ads/NAME is an Advanced one
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    pub daemonset: String,
 }
 
 /// Flags of `yurt-ds ctl eject`.

@@ -20,6 +20,7 @@ use self::guarded::{is_stopped, same_stall, sheet, stall_news};
 pub(super) use self::notice::Notice;
 use self::reverted::reversal;
 use super::apply::on_the_wire;
+use crate::core::messages::rollout::SetName;
 use crate::core::messages::{
     BLOCKED, RolloutStatus, STALE_DATA, StatusSentence, UNDER_WAY, WAVE_NOT_OPEN,
 };
@@ -29,7 +30,8 @@ use crate::core::names::{
 };
 use crate::core::rollout_state::{Reported, ReportedRefusals};
 use crate::core::{
-    Fleet, Invalid, Phase, Plan, Refusals, Revision, RevisionState, RolloutState, Stall,
+    Fleet, Invalid, Mode, Phase, Plan, Refusals, Revision, RevisionState, RolloutState, Stall,
+    Strategy,
 };
 use crate::index::{OWN_CONDITIONS, SetRecord};
 use crate::k8s::Condition;
@@ -277,13 +279,16 @@ impl Report {
 
 /// What is said of a rollout, the revision aside.
 fn saying(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> StatusSentence {
-    let hook = set.reading.usable();
-    let hook = hook.and_then(|strategy| strategy.pre_delete.as_deref());
+    let key = set.key();
+    let default = Strategy::of(Mode::AdvancedRollingUpdate);
     let about = RolloutStatus {
-        set: &set.key(),
+        set: SetName {
+            namespace: &key.namespace,
+            name: &key.name,
+        },
         fleet,
         plan,
-        hook,
+        strategy: set.reading.usable().unwrap_or(&default),
     };
     about.said(plan.phase)
 }

@@ -61,6 +61,14 @@ impl SetKind {
         }
     }
 
+    /// Short name of the resource for kubectl.
+    pub fn short_name(self) -> &'static str {
+        match self {
+            Self::Native => "ds",
+            Self::Advanced => "ads",
+        }
+    }
+
     /// How kubectl names the resource so that the other one is not meant.
     pub fn resource(self) -> &'static str {
         match self {

@@ -38,12 +38,12 @@ mod surging;
 pub mod verdict;
 
 use std::collections::BTreeSet;
-use std::fmt::Display;
 
 pub use deletion::undeletable;
 pub use groups::is_about_jobs;
+use groups::opening_words;
 pub use guarded::{DeletedNode, gone, reversal_words};
-pub use numbers::message;
+pub use numbers::{fact, message, next_steps};
 pub use pause::{newcomers, paused_words, quietly_paused, still_paused};
 pub use pods::revision_word;
 pub use reasons::{
@@ -54,29 +54,31 @@ pub use reversal::NOT_REVERTED;
 pub use slots::about_to_be;
 pub use surging::kept_words;
 
-use reasons::{COMPLETE, unrevised};
+use reasons::{COMPLETE, OUT_OF_WINDOW, unrevised};
+use rollout::SetName;
 
 use super::fleet::{Fleet, Readiness, by_name};
 use super::id::NodeName;
 use super::instant;
-use super::lifecycle::PreDelete;
 use super::names::{INVALID_SETTINGS, PROGRESSING};
 use super::plan::{Phase, Plan, PullsAwait, StaleData, Stall};
 use super::remedy::way_on;
+use super::settings::Strategy;
+use super::settings::partition::PARTITION;
 use super::verdict::{Guarded, Stopped, Verdict};
 use super::words::named;
 
 /// A rollout of which something is said.
 #[derive(Clone, Copy)]
 pub struct RolloutStatus<'a> {
-    /// The DaemonSet, as `NAMESPACE/NAME`.
-    pub set: &'a dyn Display,
+    /// Name of the DaemonSet.
+    pub set: SetName<'a>,
     /// What is true.
     pub fleet: &'a Fleet,
     /// What was decided.
     pub plan: &'a Plan,
-    /// Its preDelete hook, if it has one.
-    pub hook: Option<&'a PreDelete>,
+    /// Its settings; defaults where they cannot be used.
+    pub strategy: &'a Strategy,
 }
 
 impl Plan {
@@ -182,7 +184,7 @@ impl RolloutStatus<'_> {
                 StatusSentence::of(NATIVE_BEHIND, head)
             }
             Phase::Stale(stale) => StatusSentence::of(STALE_DATA, stale_words(stale)),
-            Phase::Stalled(stall) => StatusSentence::of(stall.reason(), self.stalled(stall)),
+            Phase::Stalled(stall) => self.stalled(stall),
             Phase::Paused { until } => StatusSentence {
                 asides: self.stopped_aside(),
                 ..StatusSentence::of("Paused", paused_words(until))
@@ -201,39 +203,49 @@ impl RolloutStatus<'_> {
     }
 
     fn complete(&self, offline: usize, kept: usize) -> StatusSentence {
-        let exceptions = self.plan.exceptions(self.fleet);
+        let exceptions = self.plan.exceptions(self.fleet, self.strategy);
         let gone = self.gone_aside();
+        let of = |reason| {
+            let head = match exceptions.is_empty() {
+                true => COMPLETE.to_owned(),
+                false => format!("{COMPLETE}; {}", exceptions.join("; ")),
+            };
+            StatusSentence::of(reason, head)
+        };
         match (offline, kept) {
             _ if !gone.is_empty() => StatusSentence {
                 asides: gone,
-                ..StatusSentence::of(
-                    "CompleteExceptFailed",
-                    match exceptions.is_empty() {
-                        true => COMPLETE.to_owned(),
-                        false => format!("complete except {exceptions}"),
-                    },
-                )
+                ..of("CompleteExceptFailed")
             },
             _ if self.plan.counts.lost > 0 => StatusSentence {
                 asides: format!("{}; repair them", self.failed_aside()),
-                ..StatusSentence::of(
-                    "CompleteExceptFailed",
-                    format!("complete except {exceptions}"),
-                )
+                ..of("CompleteExceptFailed")
             },
             (0, 0) if self.plan.counts.targeted == 0 => {
                 StatusSentence::of("Complete", "complete: the template matches no node")
             }
-            (0, 0) => StatusSentence::of("Complete", COMPLETE),
-            (offline, 0) => StatusSentence::of(
-                "CompleteExceptOffline",
-                format!("complete except offline: {offline}; they are updated when they return"),
-            ),
-            _ => StatusSentence::of(
-                "CompleteExceptKept",
-                format!("complete except {exceptions}"),
-            ),
+            (0, 0) => of("Complete"),
+            (_, 0) => StatusSentence {
+                asides: "; no action needed".to_owned(),
+                ..of("CompleteExceptOffline")
+            },
+            _ => of("CompleteExceptKept").with_next(self.past_partition()),
         }
+    }
+
+    /// Returns the step that lets the nodes continue that only `partition` keeps; `None`: it keeps no node.
+    fn past_partition(&self) -> Option<String> {
+        if self.plan.counts.by_word[Verdict::Partition.index()] == 0 {
+            return None;
+        }
+        let SetName { namespace, name } = self.set;
+        Some(match self.strategy.name_of(PARTITION) {
+            PARTITION => format!(
+                "to continue: kubectl -n {namespace} annotate {} {name} {PARTITION}-",
+                self.fleet.kind.short_name()
+            ),
+            field => format!("to continue, lower {field}"),
+        })
     }
 
     fn progressing(&self) -> StatusSentence {
@@ -246,10 +258,9 @@ impl RolloutStatus<'_> {
             );
             return StatusSentence::of(guarded.word(), words);
         }
-        if let Some(opens) = plan.next_opening().filter(|_| plan.is_out_of_window()) {
-            let opens = instant::words(opens);
-            let words = format!("waiting for the maintenance window, which opens at {opens}");
-            return StatusSentence::of("OutOfWindow", words);
+        if let Some(opens) = self.opening().filter(|_| plan.is_out_of_window()) {
+            let words = format!("maintenance window closed; opens {opens}");
+            return StatusSentence::of(OUT_OF_WINDOW, words).with_next(self.past_window());
         }
         if plan.is_pull_pending() {
             let words = "waiting for nodes to pull its images (predownload: required)";
@@ -301,7 +312,7 @@ impl RolloutStatus<'_> {
         format!(
             "; the guard stopped this revision: {}{reverts}; {}: either begins when it is resumed",
             plan.failed_words(self.fleet),
-            way_on(self.fleet, self.set)
+            way_on(self.fleet, &self.set)
         )
     }
 
@@ -348,18 +359,31 @@ impl RolloutStatus<'_> {
             _ => String::new(),
         };
         let opens = match phase {
-            Phase::Stalled(Stall::WritesRefused | Stall::BlockedByPdb) => plan.next_opening(),
-            Phase::Progressing if plan.blocked => plan.next_opening(),
+            Phase::Stalled(Stall::WritesRefused | Stall::BlockedByPdb) => self.opening(),
+            Phase::Progressing if plan.blocked => self.opening(),
             _ => None,
         };
-        let opens = opens.map(|at| {
-            let at = instant::words(at);
-            format!("others wait for their maintenance window, which opens at {at}")
-        });
+        let opens = opens
+            .map(|at| format!("other nodes wait for their maintenance window, which opens {at}"));
         let parts = opens
             .into_iter()
             .chain(Some(shut).filter(|shut| !shut.is_empty()));
         parts.map(|part| format!("; {part}")).collect()
+    }
+
+    /// Returns when the next maintenance window opens, in its own time zone; `None`: no node waits for one.
+    fn opening(&self) -> Option<String> {
+        let at = self.plan.next_opening()?;
+        Some(opening_words(self.fleet, self.plan, self.strategy, at))
+    }
+
+    /// Returns the step that starts a rollout before its window opens; `None`: windows of Nodes keep all that wait.
+    fn past_window(&self) -> Option<String> {
+        let mut waiting = self.fleet.nodes.iter().zip(&self.plan.verdicts);
+        let of_set = waiting.any(|(node, verdict)| {
+            matches!(verdict, Verdict::OutOfWindow { .. }) && node.window.is_none()
+        });
+        of_set.then(|| format!("to start now: yurt-ds ctl start-now {}", self.set))
     }
 
     /// Who failed by this revision and was deleted since, to follow a sentence; empty when nobody was.

@@ -844,7 +844,7 @@ proptest! {
         prop_assert_eq!(plan.counts.repelled, count);
         if let Phase::Complete { kept, .. } = plan.phase {
             prop_assert_eq!(kept, count + plan.counts.kept);
-            let named = plan.exceptions(&fleet).contains("untolerated taint: ");
+            let named = plan.exceptions(&fleet, &strategy).join("; ").contains("untolerated taint: ");
             prop_assert_eq!(named, count > 0);
         }
     }

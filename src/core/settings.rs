@@ -38,6 +38,7 @@ pub mod resume;
 pub mod rolling_update_type;
 pub mod selector;
 mod setting;
+pub mod start_now;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,7 @@ pub mod update_strategy;
 mod value;
 pub mod waves;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,6 +94,7 @@ pub const SETTINGS: &[Setting] = &[
     ramp_up::SETTING,
     waves::SETTING,
     approved_waves::SETTING,
+    start_now::SETTING,
     topology_key::SETTING,
     max_domains::SETTING,
     failure_threshold::SETTING,
@@ -169,6 +172,8 @@ pub struct Strategy {
     pub failure_threshold: Option<Share>,
     /// What happens to nodes that have a revision when it is stopped.
     pub on_failure: OnFailure,
+    /// The revision that does not wait for [`window`](Self::window) and [`min_interval`](Self::min_interval).
+    pub start_now: Option<Revision>,
     /// The revision that goes on although nodes failed after they got it.
     pub resume: Option<Revision>,
     /// Who has to agree before a pod is deleted; `None`: nobody.
@@ -212,6 +217,7 @@ impl Strategy {
             failure_window: None,
             failure_threshold: None,
             on_failure: OnFailure::Stop,
+            start_now: None,
             resume: None,
             pre_delete: None,
             disruption: Disruption::Delete,
@@ -238,10 +244,24 @@ impl Strategy {
     }
 
     /// What the owner should know about settings that are about one revision, now that the current one is known.
-    pub fn notes_on(&self, state: &RevisionState) -> Option<Note> {
-        match (&self.resume, state) {
-            (Some(resume), RevisionState::Current(current)) => Some(resume::note(resume, current)),
-            _ => None,
+    pub fn notes_on(&self, state: &RevisionState) -> impl Iterator<Item = Note> {
+        let current = state.current();
+        let resume = self.resume.as_ref().zip(current);
+        let start_now = self.start_now.as_ref().zip(current);
+        let resume = resume.map(|(resume, current)| resume::note(resume, current));
+        let start_now = start_now.map(|(named, current)| start_now::note(named, current));
+        resume.into_iter().chain(start_now)
+    }
+
+    /// Returns the settings that count for a revision: without window and interval if it is to start now.
+    pub fn on(&self, state: &RevisionState) -> Cow<'_, Self> {
+        match (&self.start_now, state.current()) {
+            (Some(named), Some(current)) if named == current => Cow::Owned(Self {
+                window: None,
+                min_interval: Duration::ZERO,
+                ..self.clone()
+            }),
+            _ => Cow::Borrowed(self),
         }
     }
 }
@@ -276,7 +296,7 @@ pub enum Reading {
     /// Ours.
     Strategy {
         /// The settings.
-        strategy: Strategy,
+        strategy: Box<Strategy>,
         /// What the owner should know about them (an old key, a contradiction, an unused value).
         notes: Vec<Note>,
     },
@@ -330,7 +350,10 @@ pub fn read(source: &SettingsSource<'_>) -> Reading {
             if source.fields.is_none() {
                 notes.extend(kruise::advice(source.annotations));
             }
-            Reading::Strategy { strategy, notes }
+            Reading::Strategy {
+                strategy: strategy.into(),
+                notes,
+            }
         }
     }
 }
@@ -371,6 +394,7 @@ fn strategy(reader: &mut Reader<'_>) -> Strategy {
             default.failure_window,
         ),
         on_failure: on_failure::SETTING.read(reader, on_failure::read, default.on_failure),
+        start_now: start_now::SETTING.read(reader, start_now::read, default.start_now),
         resume: resume::SETTING.read(reader, resume::read, default.resume),
         broken_unlimited: replace_broken_first::SETTING.read(
             reader,

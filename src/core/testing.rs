@@ -6,10 +6,11 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::fleet::in_place::{InPlaceTransition, RunningContainer, Shape};
+use super::messages::rollout::SetName;
 use super::messages::{RolloutStatus, StatusSentence};
 use super::{
-    Fleet, Labels, Node, Plan, Pod, PodRevision, Readiness, RevisionState, RollbackTarget,
-    RollbackTargets, Targeting,
+    Fleet, Labels, Mode, Node, Plan, Pod, PodRevision, Readiness, RevisionState, RollbackTarget,
+    RollbackTargets, Strategy, Targeting,
 };
 
 /// So many seconds after the beginning of time.
@@ -20,10 +21,13 @@ pub(crate) fn at(second: i64) -> Timestamp {
 /// What is told of a rollout.
 pub(crate) fn said(fleet: &Fleet, plan: &Plan) -> StatusSentence {
     let about = RolloutStatus {
-        set: &"default/agent",
+        set: SetName {
+            namespace: "default",
+            name: "agent",
+        },
         fleet,
         plan,
-        hook: None,
+        strategy: &Strategy::of(Mode::AdvancedRollingUpdate),
     };
     about.said(plan.phase)
 }

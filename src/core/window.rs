@@ -11,6 +11,8 @@ use k8s_openapi::jiff::civil::{Date, DateTime, Time, Weekday};
 use k8s_openapi::jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 
+use crate::core::instant;
+
 /// Minutes of a day.
 const DAY: u16 = 24 * 60;
 /// Most windows of one annotation.
@@ -70,6 +72,25 @@ impl Windows {
             text: text.into(),
             windows,
         })
+    }
+
+    /// Returns an instant at which one of them opens in the time zone of that window, such as `Mon 2026-11-30 02:00 Europe/Berlin`.
+    pub fn words(&self, at: Timestamp) -> String {
+        let opens = |window: &&Window| {
+            let mut spans = Vec::new();
+            window.spans_around(at, &mut spans);
+            spans.iter().any(|(start, _)| *start == at)
+        };
+        let mut windows = self.windows.iter();
+        let window = windows.find(opens).or(self.windows.first());
+        window.map_or_else(
+            || instant::words(at),
+            |window| {
+                let zoned = at.to_zoned(window.zone.clone());
+                let zone = window.zone.iana_name().unwrap_or("UTC");
+                format!("{} {zone}", zoned.strftime("%a %Y-%m-%d %H:%M"))
+            },
+        )
     }
 
     /// The annotation's value.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Api;
 use kube::api::ListParams;
@@ -16,7 +17,7 @@ use super::error::CliError;
 use super::list::list;
 use crate::core::engine::patience::BUDGET_PATIENCE;
 use crate::core::selector::Selector;
-use crate::core::{Evictions, Obstruction, Pod, Refusal};
+use crate::core::{Evictions, Fleet, Obstruction, Pod, Refusal};
 use crate::index::SetRecord;
 
 /// Type of the condition that says whether a budget lets a pod go (Kubernetes).
@@ -85,14 +86,61 @@ impl Budgets {
         set.set_evictions(evictions);
     }
 
-    /// Why a pod of a namespace would not be evicted now, and since when, as far as known.
-    fn refusal(&self, namespace: &str, pod: &Pod) -> Option<(Refusal, Option<Timestamp>)> {
-        let selects = |known: &&KnownBudget| {
+    /// Returns why a pod would not be evicted from a fleet that is not the live one; `None`: it would.
+    ///
+    /// Kubernetes counts the Ready pods that the budget selects. Pods of others that it selects are not known here.
+    pub(super) fn foreseen(&self, namespace: &str, fleet: &Fleet, pod: &Pod) -> Option<Refusal> {
+        let selecting: Vec<&KnownBudget> = self.selecting(namespace, pod).collect();
+        let known = match selecting.as_slice() {
+            [] => return None,
+            [known] => known,
+            _ => {
+                return Some(Refusal {
+                    budget: None,
+                    obstruction: Obstruction::Several,
+                });
+            }
+        };
+        let spec = known.budget.spec.as_ref();
+        let least = match spec.and_then(|spec| spec.min_available.as_ref()) {
+            Some(IntOrString::Int(least)) => Some(usize::try_from(*least).unwrap_or_default()),
+            _ => None,
+        };
+        let counts = |pod: &&Pod| {
+            let selector = known.selector.as_ref();
+            let is_selected =
+                selector.is_some_and(|all| all.matches(|key| pod.exit.labels.get(key)));
+            is_selected && pod.ready_since.is_some() && !pod.terminating
+        };
+        let obstruction = match least {
+            _ if pod.ready_since.is_none() => return None,
+            None => Obstruction::NotComputed,
+            Some(least) => {
+                let pods = fleet.nodes.iter().flat_map(|node| node.pods.iter());
+                match pods.filter(counts).count() > least {
+                    true => return None,
+                    false => Obstruction::Exhausted,
+                }
+            }
+        };
+        Some(Refusal {
+            budget: known.budget.metadata.name.as_deref().map(Into::into),
+            obstruction,
+        })
+    }
+
+    /// Returns the budgets that select a pod.
+    fn selecting(&self, namespace: &str, pod: &Pod) -> impl Iterator<Item = &KnownBudget> {
+        self.0.values().filter(move |known| {
             let selector = known.selector.as_ref();
             known.budget.metadata.namespace.as_deref() == Some(namespace)
                 && selector.is_some_and(|selector| selector.matches(|key| pod.exit.labels.get(key)))
-        };
-        let found = self.0.values().filter(selects).map(|known| &known.budget);
+        })
+    }
+
+    /// Why a pod of a namespace would not be evicted now, and since when, as far as known.
+    fn refusal(&self, namespace: &str, pod: &Pod) -> Option<(Refusal, Option<Timestamp>)> {
+        let found = self.selecting(namespace, pod).map(|known| &known.budget);
         let found: Vec<&PodDisruptionBudget> = found.collect();
         match found.as_slice() {
             [] => None,

@@ -36,6 +36,7 @@ yurt-ds ctl plan shop/web --set max-unavailable=20% --break 2"
 yurt-ds ctl settings                        all settings, without a cluster
 yurt-ds ctl settings shop/web               those of one DaemonSet"
         }
+        "start-now" => "yurt-ds ctl start-now shop/web",
         "approve" => "yurt-ds ctl approve shop/web field",
         "eject" => {
             "\

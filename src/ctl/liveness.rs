@@ -135,6 +135,21 @@ impl ControllerLiveness {
     }
 }
 
+impl ControllerLiveness {
+    /// Returns what to do about a controller that is not at work.
+    pub(super) fn next(&self) -> Option<String> {
+        match self {
+            Self::Silent { namespace, .. } => {
+                Some(format!("to check it: kubectl -n {namespace} get pods"))
+            }
+            Self::Idle { .. } => Some(
+                "to check it: kubectl get pods -A -l app.kubernetes.io/name=yurt-ds".to_owned(),
+            ),
+            _ => None,
+        }
+    }
+}
+
 /// Looks at the Lease; `now` is what our clock says, in case the API server does not tell the time.
 pub(super) async fn liveness_of(access: &Access, now: Timestamp) -> ControllerLiveness {
     let everywhere = leases(access, None, LEASE).await;

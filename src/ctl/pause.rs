@@ -328,6 +328,14 @@ fn after_pause_reported(reported: &ReportedRollout) -> String {
     })
 }
 
+/// What a complete rollout leaves out.
+fn exceptions(snapshot: &RolloutSnapshot, between: &str) -> String {
+    let clauses = snapshot
+        .plan
+        .exceptions(&snapshot.fleet, &snapshot.strategy);
+    clauses.join(between)
+}
+
 fn after_pause(snapshot: &RolloutSnapshot) -> String {
     let mode = Some(snapshot.strategy.mode);
     if let Some(text) = after_pause_by_settings(snapshot.invalid.as_ref(), mode) {
@@ -337,8 +345,8 @@ fn after_pause(snapshot: &RolloutSnapshot) -> String {
     let under_way = counts.by_word[Verdict::InProgress(Progress::Replacing).index()];
     let mut text = match counts.outdated {
         0 if counts.kept > 0 => format!(
-            " No node would be replaced now ({}); a new revision will wait.",
-            snapshot.plan.exceptions(&snapshot.fleet)
+            " No node would be replaced now: {}. A new revision will wait.",
+            exceptions(snapshot, ", ")
         ),
         0 => " No node that is online is outdated now; a new revision will wait.".to_owned(),
         left => format!(
@@ -427,10 +435,7 @@ fn after_resume(snapshot: &RolloutSnapshot) -> String {
                 format!(" But its settings cannot be used: {invalid}.")
             }),
         (Phase::Complete { .. }, _) if counts.kept + counts.repelled > 0 => {
-            format!(
-                " Complete except {}.",
-                snapshot.plan.exceptions(&snapshot.fleet)
-            )
+            format!(" Complete; {}.", exceptions(snapshot, "; "))
         }
         (Phase::Complete { offline: 0, .. }, _) => {
             " Every node runs the current revision.".to_owned()

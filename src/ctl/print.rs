@@ -7,15 +7,15 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_saphyr::DoubleQuoted;
 
+use super::brief;
 use super::code::Code;
 use super::error::CliError;
 use super::groups::{domain_table, wave_table};
 use super::row::{NodeRow, PodCountsRow, PodRow, SetRow};
 use super::table::{CellStyle, Table};
 use crate::cli::Output;
-use crate::core::messages::verdict::meaning;
 use crate::core::words::plural;
-use crate::core::{SetKind, Verdict, foreign, instant};
+use crate::core::{SetKind, foreign, instant};
 use k8s_openapi::jiff::Timestamp;
 
 /// Nodes that a table names before it refers to `-o wide`.
@@ -74,15 +74,13 @@ pub(super) fn list(
         "UPDATED",
         "UNAVAILABLE",
         "OFFLINE",
-        "REVISION",
-        "STRATEGY",
     ];
     let kinds = rows.iter().any(|row| row.kind == SetKind::Advanced);
     if kinds {
         heading.insert(1, "KIND");
     }
     if wide {
-        heading.push("MESSAGE");
+        heading.extend(["REVISION", "STRATEGY", "MESSAGE"]);
     }
     let mut table = Table::new(&heading);
     // Twice the lines of a report: there is nothing else on the screen.
@@ -106,8 +104,6 @@ pub(super) fn list(
                 _ => number(row.unavailable),
             }),
             plain(number(row.offline)),
-            plain(row.revision.clone().unwrap_or_else(|| "-".into())),
-            plain(row.strategy.clone().unwrap_or_else(|| "-".into())),
         ];
         if kinds {
             let kind = match row.kind {
@@ -117,6 +113,9 @@ pub(super) fn list(
             cells.insert(1, plain(kind.to_owned()));
         }
         if wide {
+            let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
+            cells.push(plain(or_none(&row.revision)));
+            cells.push(plain(or_none(&row.strategy)));
             cells.push(plain(row.message.clone()));
         }
         table.row(cells);
@@ -158,7 +157,7 @@ fn since(row: &SetRow, now: Timestamp) -> Option<String> {
     Some(instant::between(since, now))
 }
 
-/// One DaemonSet: how it stands, how its nodes stand, and those that somebody should look at.
+/// One DaemonSet: how it stands, and how its nodes stand. `wide`: every node, and all that is known.
 pub(super) fn report(
     row: &SetRow,
     wide: bool,
@@ -166,12 +165,17 @@ pub(super) fn report(
     now: Timestamp,
     limit: usize,
 ) -> String {
-    let mut text = head(row, colour, now);
-    text.push('\n');
-    text.push_str(&match &row.pod_counts {
-        None => classes(row, colour),
-        Some(counts) => pods(row, counts, wide, colour, limit),
-    });
+    let (title, phase) = (title(row), phase(row, colour, now));
+    let pods = row.pod_counts.as_ref();
+    if let (None, false) = (pods, wide) {
+        return brief::report(row, &title, &phase, colour);
+    }
+    let title = CellStyle::Bold.on(&title, colour);
+    let mut text = format!("{title}\n{phase}\n  {}\n", row.message);
+    if let Some(counts) = pods {
+        text.push('\n');
+        text.push_str(&self::pods(row, counts, wide, colour, limit));
+    }
     if !row.waves.is_empty() {
         text.push_str(&format!(
             "\n{}\n{}",
@@ -188,26 +192,13 @@ pub(super) fn report(
     }
     // Without verdicts the pods say all there is.
     let nodes = row.nodes.as_deref().filter(|_| row.pod_counts.is_none());
-    let nodes = nodes.unwrap_or_default();
-    let mut shown: Vec<&NodeRow> = nodes
-        .iter()
-        .filter(|node| wide || node.needs_attention)
-        .collect();
-    if !wide {
-        shown.sort_by_key(|node| (node.urgency, &node.node));
-    }
+    let shown: Vec<&NodeRow> = nodes.unwrap_or_default().iter().collect();
     if !shown.is_empty() {
-        let title = if wide {
-            "Nodes"
-        } else {
-            "Nodes that need attention"
-        };
-        text.push_str(&format!("\n{}\n", CellStyle::Bold.on(title, colour)));
-        let limit = limit.min(if wide { shown.len() } else { NAMED });
-        text.push_str(&table_of(&shown[..shown.len().min(limit)], colour));
+        text.push_str(&format!("\n{}\n", CellStyle::Bold.on("Nodes", colour)));
+        let limit = limit.min(shown.len());
+        text.push_str(&table_of(&shown[..limit], colour));
         if shown.len() > limit {
-            let more = shown.len() - limit;
-            text.push_str(&format!("… and {more} more: -o wide shows every node\n"));
+            text.push_str(&format!("… and {} more\n", shown.len() - limit));
         }
     }
     for note in row.notes.iter().filter(|note| **note != row.message) {
@@ -216,7 +207,8 @@ pub(super) fn report(
     text
 }
 
-fn head(row: &SetRow, colour: bool, now: Timestamp) -> String {
+/// Returns the name of a DaemonSet and its strategy.
+fn title(row: &SetRow) -> String {
     let strategy = match (&row.strategy, &row.max_unavailable) {
         (Some(strategy), Some(share)) => {
             let of_base = |number: Option<usize>| match (number, row.base) {
@@ -233,42 +225,18 @@ fn head(row: &SetRow, colour: bool, now: Timestamp) -> String {
         (Some(strategy), None) => format!("  {strategy}"),
         (None, _) => String::new(),
     };
+    format!("{}{strategy}", row.title())
+}
+
+/// Returns the phase, since when it lasts, and the revision.
+fn phase(row: &SetRow, colour: bool, now: Timestamp) -> String {
     let since = since(row, now).map_or_else(String::new, |age| format!(" for {age}"));
     let revision = row
         .revision
         .as_ref()
         .map_or_else(String::new, |revision| format!(", revision {revision}"));
-    format!(
-        "{}{strategy}\n{}{since}{revision}:\n  {}\n",
-        CellStyle::Bold.on(&row.title(), colour),
-        CellStyle::of(row.phase).on(row.phase, colour),
-        row.message
-    )
-}
-
-fn classes(row: &SetRow, colour: bool) -> String {
-    let mut text = String::new();
-    let width = row.verdicts.keys().map(|word| word.len()).max();
-    let width = width.unwrap_or_default();
-    let digits = row
-        .verdicts
-        .values()
-        .max()
-        .map(|most| most.to_string().len());
-    let digits = digits.unwrap_or_default().max(3);
-    for (position, word) in Verdict::WORDS.into_iter().enumerate() {
-        let Some(nodes) = row.verdicts.get(word) else {
-            continue;
-        };
-        let padding = " ".repeat(width - word.len());
-        let meaning = meaning(row.kind, position);
-        let word = CellStyle::of(word).on(word, colour);
-        text.push_str(&format!("  {nodes:>digits$}  {word}{padding}  {meaning}\n"));
-    }
-    if text.is_empty() {
-        text.push_str("  no node is targeted: the template matches none\n");
-    }
-    text
+    let word = CellStyle::of(row.phase).on(row.phase, colour);
+    format!("{word}{since}{revision}:")
 }
 
 /// The pods, where nodes are not known: how many, and those that are outdated or not Ready.

@@ -96,7 +96,9 @@ impl ReportedRollout {
         let (strategy, invalid, notes) = match view.index.reading(key).as_deref()? {
             Reading::NotOurs => return None,
             Reading::Invalid(invalid, _) => (None, Some(invalid.clone()), Vec::new()),
-            Reading::Strategy { strategy, notes } => (Some(strategy.clone()), None, notes.clone()),
+            Reading::Strategy { strategy, notes } => {
+                (Some(Strategy::clone(strategy)), None, notes.clone())
+            }
         };
         // The fleet tells the revision of every pod. Its nodes are not known, and nothing else of it is used.
         let revision = view.index.fleet(key, now)?.revision.clone();

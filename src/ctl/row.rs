@@ -14,8 +14,8 @@ use super::reported::{NODES_UNKNOWN, PodCounts, ReportedRollout, UNKNOWN};
 use super::snapshot::RolloutSnapshot;
 use crate::core::messages::node::urgency;
 use crate::core::messages::rollout::RolloutView;
-use crate::core::messages::verdict::explain;
-use crate::core::messages::{newcomers, quietly_paused, revision_word};
+use crate::core::messages::verdict::{cause, explain};
+use crate::core::messages::{fact, message, newcomers, next_steps, quietly_paused, revision_word};
 use crate::core::remedy::{KRUISE_RUNS, LOOK_FOR_IT};
 use crate::core::{
     FailureRecord, Guarded, Mode, NodeName, Note, Offline, Pause, Phase, Pod, SetKind, Verdict,
@@ -26,7 +26,7 @@ use crate::core::{
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
   of a DaemonSet  kind (its API version: apps/v1, or apps.kruise.io/v1beta1 of an Advanced DaemonSet), namespace,
-                  name, strategy, maxUnavailable, maxSurge, phase, message, since, revision,
+                  name, strategy, maxUnavailable, maxSurge, phase, message, next (what to do: commands), since, revision,
                   unknown (resources that you may not read: nodes, leases, poddisruptionbudgets; without nodes the
                   phase is the reported one, numbers are null, and nodes lists only those with a pod),
                   podCounts (null where nodes are known), targeted,
@@ -84,6 +84,11 @@ pub struct SetRow {
     pub phase: &'static str,
     /// A sentence about the phase.
     pub message: String,
+    /// The same without what to do.
+    #[serde(skip)]
+    pub fact: String,
+    /// What to do about it, the best first: commands with what they are for.
+    pub next: Vec<String>,
     /// Since when it is in this phase; `null` when no controller has told.
     pub since: Option<String>,
     /// Hash of the revision that nodes should run; `null` while it is not known.
@@ -248,6 +253,9 @@ pub struct NodeRow {
     pub pods: Vec<PodRow>,
     /// Whether a person should look at it.
     pub needs_attention: bool,
+    /// For tables: why, in words that are the same for all nodes in this situation.
+    #[serde(skip)]
+    pub cause: String,
     /// For tables: how long.
     #[serde(skip)]
     pub age: Option<String>,
@@ -300,6 +308,11 @@ impl SetRow {
                 .filter(|all| !all.max_surge.is_zero())
                 .map(|all| all.max_surge.to_string()),
             phase: silence.as_ref().map_or(phase.word, |_| NO_CONTROLLER),
+            next: match is_silent {
+                true => reported.liveness.next().into_iter().collect(),
+                false => Vec::new(),
+            },
+            fact: silence.clone().unwrap_or_else(|| phase.message.clone()),
             message: silence.unwrap_or(phase.message),
             since: phase.since.map(instant::words),
             revision: reported.revision().map(ToString::to_string),
@@ -358,6 +371,7 @@ impl SetRow {
             .filter(|(_, nodes)| *nodes > 0);
         let is_silent = snapshot.code(false) == Code::Silent;
         let silence = snapshot.liveness.words().filter(|_| is_silent);
+        let said = snapshot.said();
         Self {
             kind: snapshot.key.kind,
             namespace: snapshot.key.namespace.to_string(),
@@ -368,7 +382,12 @@ impl SetRow {
             phase: silence
                 .as_ref()
                 .map_or(rollout.phase.word(), |_| NO_CONTROLLER),
-            message: silence.unwrap_or_else(|| snapshot.message()),
+            next: match is_silent {
+                true => snapshot.liveness.next().into_iter().collect(),
+                false => next_steps(&rollout, &said),
+            },
+            fact: silence.clone().unwrap_or_else(|| fact(&rollout, &said)),
+            message: silence.unwrap_or_else(|| message(&rollout, &said)),
             since: rollout.phase_since.map(instant::words),
             revision: snapshot.revision().map(ToString::to_string),
             unknown: unknown(&snapshot.liveness, snapshot.unread.as_ref()),
@@ -400,7 +419,10 @@ impl SetRow {
             silent_since: snapshot.liveness.silent_since().map(instant::words),
             nodes: nodes.then(|| {
                 (0..snapshot.fleet.nodes.len())
-                    .map(|position| NodeRow::of(&rollout, position))
+                    .map(|position| NodeRow {
+                        cause: cause(&rollout, position, is_silent),
+                        ..NodeRow::of(&rollout, position)
+                    })
                     .collect()
             }),
         }
@@ -410,6 +432,7 @@ impl SetRow {
     pub(super) fn summary(&self) -> Self {
         Self {
             message: String::new(),
+            fact: String::new(),
             notes: Vec::new(),
             warnings: Vec::new(),
             next_wake: None,
@@ -443,6 +466,7 @@ impl NodeRow {
             message,
             pods: Vec::new(),
             needs_attention: false,
+            cause: String::new(),
             age: None,
             urgency: None,
         }
@@ -478,6 +502,7 @@ impl NodeRow {
             message: explanation.because,
             pods: pods.collect(),
             needs_attention: urgency.is_some(),
+            cause: cause(rollout, position, false),
             age: explanation
                 .since
                 .map(|since| instant::between(since, rollout.now)),

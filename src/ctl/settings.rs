@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::brief::{COLUMNS, wrapped};
 use super::code::Code;
 use super::error::CliError;
 use super::kinds::list_one;
@@ -78,7 +79,8 @@ pub(super) fn list(args: &SettingsArgs, colour: bool) -> Result<String, CliError
     let rows: Vec<SettingRow> = SETTINGS.iter().map(SettingRow::of).collect();
     match args.output {
         Output::Json | Output::Yaml => print::document(&rows, args.output),
-        Output::Table | Output::Wide => Ok(table_of_all(&rows, colour)),
+        Output::Table => Ok(rows.iter().map(|row| row.paragraph(colour)).collect()),
+        Output::Wide => Ok(table_of_all(&rows, colour)),
     }
 }
 
@@ -97,8 +99,8 @@ pub(super) async fn settings(
     let answer = answer(&key, &managed(context, &key).await?);
     let text = match args.output {
         Output::Json | Output::Yaml => print::document(&answer, args.output)?,
-        Output::Table => report(&answer, false, screen.colour),
-        Output::Wide => report(&answer, true, screen.colour),
+        Output::Table => report(&answer, args.all, screen.colour),
+        Output::Wide => wide(&answer, screen.colour),
     };
     let _ = screen.print(&text);
     Ok(match answer.invalid {
@@ -175,6 +177,17 @@ impl SettingRow {
         }
     }
 
+    /// The setting without a DaemonSet, in 80 columns.
+    fn paragraph(&self, colour: bool) -> String {
+        let name = CellStyle::Bold.on(self.name, colour);
+        let written = format!("{}; default: {}", self.syntax, self.default);
+        format!(
+            "{name}\n{}{}",
+            wrapped(&written, 4, usize::MAX),
+            wrapped(&self.summary, 4, usize::MAX)
+        )
+    }
+
     /// Whether OTA heeds it; the other mode heeds everything.
     fn ota(&self) -> &'static str {
         match self.modes.contains(&Mode::Ota.to_string()) {
@@ -198,13 +211,53 @@ fn table_of_all(rows: &[SettingRow], colour: bool) -> String {
     table.print(colour)
 }
 
-fn report(answer: &SettingsAnswer, wide: bool, colour: bool) -> String {
-    let mut heading = vec!["SETTING", "VALUE", "STATE"];
-    if wide {
-        heading.extend(["WRITTEN AS", "DEFAULT", "OTA"]);
-        if answer.kind == SetKind::Advanced {
-            heading.push("PLACE");
+/// Settings that are written, with what is wrong with them, in 80 columns; `all` adds those that have their default.
+fn report(answer: &SettingsAnswer, all: bool, colour: bool) -> String {
+    let is_default = |on: &ValueRow| on.state == SettingState::Default.word();
+    let rows = answer
+        .settings
+        .iter()
+        .filter_map(|row| Some((row, row.on.as_ref()?)));
+    let shown: Vec<_> = rows
+        .clone()
+        .filter(|(_, on)| all || !is_default(on))
+        .collect();
+    let name = shown.iter().map(|(row, _)| row.name.len()).max();
+    // Two gaps, and the longest state.
+    let room = COLUMNS.saturating_sub(name.unwrap_or_default() + 4 + "NoEffect".len());
+    let mut table = Table::new(&["SETTING", "VALUE", "STATE"]);
+    for (row, on) in &shown {
+        let value = on.value.as_deref().unwrap_or(&row.default);
+        table.row(vec![
+            (row.name.to_owned(), CellStyle::Plain),
+            (
+                one_line(value, room.min(SHOWN) - 1),
+                paint(on.state, CellStyle::Plain),
+            ),
+            (on.state.to_owned(), paint(on.state, CellStyle::Good)),
+        ]);
+    }
+    let mut text = table.print(colour);
+    for (row, on) in &shown {
+        if let Some(message) = &on.message {
+            let line = format!("{}: {message}", row.name);
+            text.push_str(&format!("\n{}", wrapped(&line, 0, usize::MAX)));
         }
+    }
+    text.push_str(&notes(answer));
+    match rows.count() - shown.len() {
+        0 => text,
+        left => format!(
+            "{text}\n{left} more have their defaults: --all shows them, -o wide explains them.\n"
+        ),
+    }
+}
+
+/// All settings, explained.
+fn wide(answer: &SettingsAnswer, colour: bool) -> String {
+    let mut heading = vec!["SETTING", "VALUE", "STATE", "WRITTEN AS", "DEFAULT", "OTA"];
+    if answer.kind == SetKind::Advanced {
+        heading.push("PLACE");
     }
     heading.push("WHAT IT DOES, OR WHAT IS WRONG");
     let mut table = Table::new(&heading);
@@ -219,16 +272,14 @@ fn report(answer: &SettingsAnswer, wide: bool, colour: bool) -> String {
             (value, paint(on.state, CellStyle::Plain)),
             (on.state.to_owned(), paint(on.state, CellStyle::Good)),
         ];
-        if wide {
-            let more = [
-                row.syntax.clone(),
-                row.default.clone(),
-                row.ota().to_owned(),
-            ];
-            cells.extend(more.map(|text| (text, CellStyle::Plain)));
-            if answer.kind == SetKind::Advanced {
-                cells.push((on.place.clone(), CellStyle::Plain));
-            }
+        let more = [
+            row.syntax.clone(),
+            row.default.clone(),
+            row.ota().to_owned(),
+        ];
+        cells.extend(more.map(|text| (text, CellStyle::Plain)));
+        if answer.kind == SetKind::Advanced {
+            cells.push((on.place.clone(), CellStyle::Plain));
         }
         let message = on.message.clone();
         cells.push((
@@ -237,12 +288,21 @@ fn report(answer: &SettingsAnswer, wide: bool, colour: bool) -> String {
         ));
         table.row(cells);
     }
-    let mut text = table.print(colour);
+    table.print(colour) + &notes(answer)
+}
+
+/// What else is to be known, and why nothing is replaced.
+fn notes(answer: &SettingsAnswer) -> String {
+    let mut text = String::new();
     if let Some(invalid) = &answer.invalid {
-        text.push_str(&format!("\nNote: {invalid}; {}\n", answer.consequence));
+        let line = format!("Note: {invalid}; {}", answer.consequence);
+        text.push_str(&format!("\n{}", wrapped(&line, 0, usize::MAX)));
     }
     for note in &answer.notes {
-        text.push_str(&format!("\nNote: {note}\n"));
+        text.push_str(&format!(
+            "\n{}",
+            wrapped(&format!("Note: {note}"), 0, usize::MAX)
+        ));
     }
     text
 }

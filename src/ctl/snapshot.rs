@@ -72,11 +72,15 @@ impl RolloutSnapshot {
         let (strategy, invalid, notes) = match index.reading(key).as_deref()? {
             Reading::NotOurs => return None,
             Reading::Invalid(invalid, _) => (untouched(), Some(invalid.clone()), Vec::new()),
-            Reading::Strategy { strategy, notes } => (strategy.clone(), None, notes.clone()),
+            Reading::Strategy { strategy, notes } => {
+                (Strategy::clone(strategy), None, notes.clone())
+            }
         };
         let mut fleet = Arc::unwrap_or_clone(index.fleet(key, now)?);
         let set = index.set(key)?;
         let (conditions, state) = (set.conditions.clone(), set.state.clone());
+        // Sentences speak of what counts for this revision.
+        let strategy = strategy.on(&fleet.revision).into_owned();
         let mut plan = decide(&strategy, &fleet, now);
         while let Some(refusals) = refused_unnamed(&fleet, &plan, &state) {
             fleet.refusals = refusals;
@@ -129,13 +133,17 @@ impl RolloutSnapshot {
         self.fleet.revision.current()
     }
 
+    fn name(&self) -> SetName<'_> {
+        SetName {
+            namespace: &self.key.namespace,
+            name: &self.key.name,
+        }
+    }
+
     /// What sentences are made of.
     pub(super) fn rollout(&self) -> RolloutView<'_> {
         RolloutView {
-            key: SetName {
-                namespace: &self.key.namespace,
-                name: &self.key.name,
-            },
+            key: self.name(),
             strategy: &self.strategy,
             invalid: self.invalid.as_ref(),
             fleet: &self.fleet,
@@ -176,15 +184,28 @@ impl RolloutSnapshot {
                 reason: BLOCKED,
                 head: told.to_owned(),
                 asides: String::new(),
+                fact: told.to_owned(),
+                next: Vec::new(),
             };
         }
         let about = RolloutStatus {
-            set: &self.key,
+            set: self.name(),
             fleet: &self.fleet,
             plan: &self.plan,
-            hook: self.strategy.pre_delete.as_deref(),
+            strategy: &self.strategy,
         };
         about.said(self.decided_phase())
+    }
+
+    /// What conditions would say of another plan for this DaemonSet.
+    pub(super) fn said_of(&self, fleet: &Fleet, plan: &Plan) -> StatusSentence {
+        let about = RolloutStatus {
+            set: self.name(),
+            fleet,
+            plan,
+            strategy: &self.strategy,
+        };
+        about.said(plan.phase)
     }
 
     /// A sentence about the phase, with the numbers of this moment.

@@ -2,6 +2,7 @@
 
 mod foreign;
 mod people;
+mod situations;
 
 use std::time::Duration;
 
@@ -31,6 +32,18 @@ pub(super) struct CtlWorld {
     pub(super) kubelets: Kubelets,
     pub(super) context: Context,
     _tasks: Vec<Task>,
+}
+
+/// Returns the same text on one line.
+pub(super) fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Asserts that no line is longer than a screen is wide.
+#[track_caller]
+pub(super) fn assert_fits(text: &str) {
+    let fits = |line: &str| line.chars().count() <= 80;
+    assert!(text.lines().all(fits), "{text}");
 }
 
 impl CtlWorld {
@@ -241,7 +254,7 @@ async fn offline_nodes_do_not_keep_a_rollout_from_being_complete() {
     assert_eq!(world.code("status web").await, Code::Progressing);
     let report = world.text("status web").await;
     assert!(report.contains("1 to be replaced now"), "{report}");
-    assert!(report.contains("n3    Offline(NotReady)"), "{report}");
+    assert!(report.contains("Offline(NotReady)  n3"), "{report}");
     world.replace("n1").await;
     world.replace("n2").await;
     assert_eq!(world.code("status web").await, Code::Complete);
@@ -249,7 +262,7 @@ async fn offline_nodes_do_not_keep_a_rollout_from_being_complete() {
     let (text, ended) = world.run("status web --wait").await;
     assert_eq!(ended, Ok(Code::Complete));
     assert!(
-        text.contains("complete except offline: 1; they are updated when they return"),
+        text.contains("2 of 3 nodes updated; 1 node is offline and will be updated when it reconnects; no action needed"),
         "{text}"
     );
 }
@@ -528,7 +541,7 @@ async fn a_selector_of_nobody_and_a_taint_are_told_and_end_as_they_should() {
     world.replace("n1").await;
     let text = world.text("status web").await;
     assert!(
-        text.contains("complete except untolerated taint: 1 (n2)"),
+        text.contains("1 node updated; 1 node has an untolerated taint: n2"),
         "{text}"
     );
     let answer = world.json("why web n2").await;
@@ -602,7 +615,7 @@ async fn waiting_ends_when_the_last_pod_is_available_or_at_its_timeout() {
     };
     let ((text, ended), ()) = tokio::join!(world.run("status web --wait --timeout 10m"), replacing);
     assert_eq!(ended, Ok(Code::Complete), "{text}");
-    assert!(text.ends_with("all 2 nodes run it\n"), "{text}");
+    assert!(text.ends_with("all 2 nodes updated\n"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -665,9 +678,7 @@ async fn waiting_goes_on_while_nodes_lack_a_pod_also_where_it_was_called_complet
     let (text, ended) = world.run("status web").await;
     assert_eq!(ended, Ok(Code::Complete));
     assert!(
-        text.contains(
-            "it was rolled out to all 2 nodes; 1 node has no available pod at the moment"
-        ),
+        text.contains("1 of 2 nodes updated; 1 node has no available pod now"),
         "{text}"
     );
     let (text, ended) = world.run("status web --wait --timeout 30s").await;
@@ -676,7 +687,7 @@ async fn waiting_goes_on_while_nodes_lack_a_pod_also_where_it_was_called_complet
     assert!(text.ends_with(words), "{text}");
     let (text, ended) = world.run("status web --wait").await;
     assert_eq!(ended, Ok(Code::Complete));
-    assert!(text.ends_with("all 2 nodes run it\n"), "{text}");
+    assert!(text.ends_with("all 2 nodes updated\n"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -1003,7 +1014,9 @@ async fn pause_and_resume_say_what_really_follows() {
     world.set_image("web:2").await;
     let said = world.text("pause web").await;
     assert!(
-        said.contains("No node would be replaced now (held by partition: 4)"),
+        said.contains(
+            "No node would be replaced now: 4 nodes stay on the old version (partition 4)."
+        ),
         "{said}"
     );
     world.patch(hold(Value::Null)).await;

@@ -72,7 +72,8 @@ pub(super) struct ClusterView {
     pub(super) unlisted_advanced: Option<String>,
     /// Whether Kruise's manager was at work then, as far as its Lease may be read; asked only where there are Advanced DaemonSets.
     kruise_runs: bool,
-    budgets: Budgets,
+    /// The disruption budgets of the namespaces where pods are evicted.
+    pub(super) budgets: Budgets,
     /// Why the budgets of a namespace are not known.
     unread: BTreeMap<String, String>,
     versions: ListVersions,
@@ -317,7 +318,7 @@ impl ClusterView {
     }
 
     /// Lists the budgets of the namespaces where pods are evicted. Not everybody may: then less is known.
-    async fn load_budgets(&mut self, access: &Access) {
+    pub(super) async fn load_budgets(&mut self, access: &Access) {
         let evicts = |key: &&SetKey| match self.index.reading(key).as_deref() {
             Some(Reading::Strategy { strategy, .. }) => strategy.disruption == Disruption::Evict,
             _ => false,

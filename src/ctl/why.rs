@@ -7,6 +7,7 @@ use kube::api::ListParams;
 use serde::Serialize;
 
 use super::access::Access;
+use super::brief::COLUMNS;
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
@@ -23,6 +24,7 @@ use super::view::ClusterView;
 use super::{lookup, print};
 use crate::cli::Output;
 use crate::cli::ctl::WhyArgs;
+use crate::core::foreign::cut;
 use crate::core::messages::gone;
 use crate::core::messages::next::{not_targeted, remedy_repelled};
 use crate::core::messages::node::repelled;
@@ -31,6 +33,9 @@ use crate::core::messages::verdict::{refused_aside, remedy};
 use crate::core::names::PRE_PULL_POD;
 use crate::core::verdict::PullStage;
 use crate::core::{NodeName, Pod, SetKind, Verdict, instant};
+
+/// Columns before what is said, and one to spare.
+const LABEL: usize = 11;
 
 /// The answer. Field names are a promise to scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -215,11 +220,12 @@ fn reported_answer(
     })
 }
 
+/// The answer in at most 12 lines of a screen; `-o json` has all of it. The next step is never cut: it may be a command.
 fn sentences(answer: &WhyAnswer, colour: bool) -> String {
     let node = &answer.node;
     let since = match (&node.since, &node.age) {
-        (Some(since), Some(age)) => format!("{since} ({age})"),
-        _ => "not known".to_owned(),
+        (Some(since), Some(age)) => format!("for {age} (since {since})"),
+        _ => String::new(),
     };
     let pods: Vec<String> = node.pods.iter().map(PodRow::words).collect();
     let pods = match pods.is_empty() {
@@ -228,24 +234,29 @@ fn sentences(answer: &WhyAnswer, colour: bool) -> String {
     };
     let verdict = CellStyle::of(node.verdict).on(node.verdict, colour);
     let label = |name: &str| CellStyle::Bold.on(&format!("{name:<8}"), colour);
-    let note = |note: &String| format!("{}  {note}\n", label("Note"));
-    let notes: String = answer.notes.iter().map(note).collect();
-    format!(
-        "Node {} {}.\n\n{}  {verdict}\n{}  {since}\n{}  {pods}\n{}  {}/{} {}: {}\n{}  {}\n{notes}",
-        node.node,
-        node.message,
-        label("Verdict"),
-        label("Since"),
-        label("Pod"),
-        label("Rollout"),
+    let rollout = format!(
+        "{}/{} {}: {}",
         answer.namespace,
         answer.name,
         answer.phase,
         match answer.phase {
             "Invalid" => "yurt-ds touches nothing",
             _ => &answer.phase_message,
-        },
+        }
+    );
+    let notes = answer.notes.iter();
+    let notes = notes.map(|note| format!("{}  {note}\n", label("Note")));
+    let lines = |text: &str, lines: usize| cut(text, lines * COLUMNS - LABEL).into_owned();
+    format!(
+        "{}\n\n{}  {verdict} {since}\n{}  {}\n{}  {}\n{}  {}\n{}",
+        lines(&format!("Node {} {}.", node.node, node.message), 3),
+        label("Verdict"),
+        label("Pod"),
+        lines(&pods, 1),
+        label("Rollout"),
+        lines(&rollout, 2),
         label("Next"),
         answer.next,
+        notes.collect::<String>(),
     )
 }

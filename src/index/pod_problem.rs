@@ -13,6 +13,12 @@ use crate::k8s;
 /// With these a kubelet tells in turn that it cannot pull, and that it waits before it tries again.
 const PULLS: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
+/// What containerd puts before the error of a pull, with the name of the image in quotes.
+const WRAPPERS: [&str; 2] = [
+    "failed to pull and unpack image \"",
+    "failed to resolve reference \"",
+];
+
 /// What keeps a container from coming up: a reason to wait, or that it ended. How the container ended that ran before an
 /// update in place is none.
 pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<PodProblem> {
@@ -120,18 +126,41 @@ pub(super) fn as_before(problem: PodProblem, before: Option<&PodProblem>) -> Pod
     }
 }
 
+/// Returns the error of a pull with the name of the image once, without the words that gRPC and containerd put before it.
+fn pull_error(message: &str) -> String {
+    let is_grpc = message.starts_with("rpc error: code = ");
+    let grpc = message.split_once(" desc = ").filter(|_| is_grpc);
+    let mut error = grpc.map_or(message, |(_, error)| error);
+    let mut image = None;
+    let wrapped = |error: &'_ str| {
+        let named = WRAPPERS
+            .iter()
+            .find_map(|before| error.strip_prefix(before));
+        let (name, error) = named?.split_once("\": ")?;
+        Some((name.len(), error.len()))
+    };
+    while let Some((name, rest)) = wrapped(error) {
+        let end = error.len() - rest - "\": ".len();
+        image = error.get(end - name..end);
+        error = &error[error.len() - rest..];
+    }
+    match image.filter(|image| !error.contains(image)) {
+        Some(image) => format!("{image}: {error}"),
+        None => error.to_owned(),
+    }
+}
+
 /// What a kubelet says of a container that waits, without what changes from one try to the next.
 fn said(detail: &k8s::StateDetail) -> Arc<str> {
     let message = detail.message.as_str();
     match detail.reason.as_str() {
         "CrashLoopBackOff" => Arc::default(),
         // Since Kubernetes 1.31 the error follows.
-        "ImagePullBackOff" => line(
-            message
-                .split_once("ErrImagePull: ")
-                .map_or("", |(_, why)| why),
-        )
-        .into(),
+        "ImagePullBackOff" => {
+            let why = message.split_once("ErrImagePull: ");
+            line(&pull_error(why.map_or("", |(_, why)| why))).into()
+        }
+        "ErrImagePull" => line(&pull_error(message)).into(),
         _ => line(message).into(),
     }
 }

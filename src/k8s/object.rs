@@ -282,7 +282,6 @@ macro_rules! readable {
         })*
     };
 }
-pub(crate) use readable;
 
 readable!(
     Node,

@@ -67,7 +67,7 @@ pub use self::faults::{Fault, FaultGuard, Faults, RequestInfo};
 use self::http::ApiServer;
 pub use self::http::Body;
 use self::resources::Storage;
-use self::store::{Filter, Store};
+use self::store::Store;
 use crate::clock::Clock;
 
 /// How a cluster starts.
@@ -168,6 +168,7 @@ impl Cluster {
 
     /// Puts objects there as if they had always been: names, UIDs, times and status stay what they are. Nothing is
     /// checked; what the API server would have filled in is filled in.
+    #[cfg(test)]
     pub(crate) fn restore(&self, storage: Storage, objects: impl IntoIterator<Item = Value>) {
         let mut store = lock(&self.server.store);
         for mut object in objects {
@@ -176,26 +177,8 @@ impl Cluster {
         }
     }
 
-    /// From now on a watch can be resumed over so many events of each kind only: what is remembered costs memory.
-    pub(crate) fn remember(&self, events: usize) {
-        lock(&self.server.store).remember(events);
-    }
-
-    /// From now on what is created of this kind is answered as ever and gone at once, as if its time were over: for kinds
-    /// that nobody will ask for.
-    pub(crate) fn keep_none(&self, storage: Storage) {
-        lock(&self.server.store).keep_none(storage);
-    }
-
-    /// All objects of a kind, as a list would show them.
-    pub(crate) fn objects(&self, storage: Storage) -> Vec<Value> {
-        let store = lock(&self.server.store);
-        let everything = Filter::default();
-        let found = store.select(storage, &everything, None);
-        found.map(|(_, stored)| stored.value.clone()).collect()
-    }
-
     /// Fills in what the API server fills in when such an object is written.
+    #[cfg(test)]
     pub(crate) fn complete(storage: Storage, object: &mut Value) {
         defaults::fill(storage, object);
     }

@@ -67,11 +67,6 @@ impl Kubelets {
         self.ask(KubeletCommand::Add(nodes)).await
     }
 
-    /// Takes over nodes whose objects are there already: nothing is written. Kubelets that are not `online` are silent.
-    pub(crate) async fn adopt(&self, nodes: Vec<FakeNodeSpec>, online: bool) -> anyhow::Result<()> {
-        self.ask(KubeletCommand::Adopt(nodes, online)).await
-    }
-
     /// Stops a node's kubelet: from now on nothing happens there.
     pub async fn set_offline(&self, name: &str, how: Outage) -> anyhow::Result<()> {
         self.ask(KubeletCommand::Offline(name.to_owned(), how))

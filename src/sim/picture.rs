@@ -65,11 +65,6 @@ impl ClusterPicture {
         }
     }
 
-    /// All that is known, for whoever judges by itself.
-    pub(crate) fn index(&self) -> MutexGuard<'_, Index> {
-        lock(&self.index)
-    }
-
     /// What is thought of every node now; `None` while too little is known, or when the DaemonSet is not ours.
     pub(crate) fn look(&self) -> Option<ClusterLook> {
         let now = self.clock.now();

@@ -681,7 +681,7 @@ scenarios! {
         fleet(5, 2)
             .offline([1, 2, 3])
             .image(NEW)
-            .until(replaced([4, 5]).and(condition("RolloutComplete", "True", "offline: 3")))
+            .until(replaced([4, 5]).and(condition("RolloutComplete", "True", "3 nodes are offline")))
             .throughout(untouched(1..=3), pace.pick(600, 5))
             .online([1, 2, 3])
             .until(converged().and(counted(5)))
@@ -763,7 +763,7 @@ scenarios! {
             .expect(deletions(3).and(in_order([2, 3, 1])));
         let one_kept = mixed(3, 1)
             .patch(chosen_by(1, None))
-            .until(replaced([1, 3]).and(held("held by partition: 1")))
+            .until(replaced([1, 3]).and(held("1 node stays on the old version")))
             .throughout(untouched([2]).and(deletions(2)), pace.pick(600, 4));
         let selected = mixed(4, 2)
             .patch_node(3, pool("next"))
@@ -772,7 +772,7 @@ scenarios! {
             .throughout(untouched([1, 4]).and(deletions(2)), pace.pick(600, 4));
         let two_kept = mixed(4, 2)
             .patch(chosen_by(2, Some(("NotIn", "first"))))
-            .until(replaced([2, 4]).and(held("held by partition: 2")))
+            .until(replaced([2, 4]).and(held("2 nodes stay on the old version")))
             .throughout(untouched([1, 3]).and(deletions(2)), pace.pick(600, 4));
         let one_terminating = mixed(3, 2)
             .step(Step::TerminateIn(3, secs(20)))
@@ -790,11 +790,11 @@ scenarios! {
         let story = fleet(5, 1);
         Story { daemon: story.daemon.clone().rolling("partition", 3), ..story }
             .image(NEW)
-            .until(replaced([4, 5]).and(condition("RolloutComplete", "True", "held by partition: 3")))
+            .until(replaced([4, 5]).and(condition("RolloutComplete", "True", "3 nodes stay on the old version")))
             .throughout(untouched(1..=3).and(deletions(2)), pace.pick(600, 4))
             // Rounded down: one node of five.
             .patch(rolling_patch(json!({ "partition": "39%" })))
-            .until(replaced(2..=5).and(condition("RolloutComplete", "True", "held by partition: 1")))
+            .until(replaced(2..=5).and(condition("RolloutComplete", "True", "1 node stays on the old version")))
             .throughout(untouched([1]), pace.pick(600, 4))
             // Raising it takes nobody back.
             .patch(rolling_patch(json!({ "partition": "100%" })))
@@ -825,7 +825,7 @@ scenarios! {
         let story = fleet(5, 1);
         Story { daemon: story.daemon.clone().rolling("partition", 3), ..story }
             .image(NEW)
-            .until(replaced([4, 5]).and(condition("RolloutComplete", "True", "held by partition: 3")))
+            .until(replaced([4, 5]).and(condition("RolloutComplete", "True", "3 nodes stay on the old version")))
             .delete_pod(2)
             .until(replaced([2]).and(all_available(5)))
             .throughout(untouched([1, 3]).and(deletions(2)), pace.pick(600, 4))
@@ -842,7 +842,7 @@ scenarios! {
         Story { daemon: daemon.rolling("partition", 0), ..story }
             .patch(rolling_patch(json!({ "partition": "50%" })))
             .image(NEW)
-            .until(replaced([3, 4]).and(condition("RolloutComplete", "True", "held by partition: 2")))
+            .until(replaced([3, 4]).and(condition("RolloutComplete", "True", "2 nodes stay on the old version")))
             .delete_pod(1)
             .until(occupied([2, 3, 4]))
             .throughout(occupied([2, 3, 4]).and(untouched([2])), pace.pick(600, 5))
@@ -867,7 +867,7 @@ scenarios! {
                 }
             }))
             .patch(rolling_patch(json!({ "partition": "100%" })))
-            .until(occupied([1, 2, 3, 4, 5, 6]).and(condition("RolloutComplete", "True", "held by partition")))
+            .until(occupied([1, 2, 3, 4, 5, 6]).and(condition("RolloutComplete", "True", "on the old version (partition")))
             .throughout(occupied([1, 2, 3, 4, 5, 6]).and(condition("Stalled", "False", "")), pace.pick(1200, 5))
             .expect(untouched(1..=3))
     }
@@ -989,7 +989,7 @@ scenarios! {
         let made = Story { daemon, ..story }
             .patch(rolling_patch(json!({ "partition": 2 })))
             .image(NEW)
-            .until(replaced([3, 4]).and(condition("RolloutComplete", "True", "held by partition: 2")))
+            .until(replaced([3, 4]).and(condition("RolloutComplete", "True", "2 nodes stay on the old version")))
             .annotate("waves", "first the canary")
             .until(condition("InvalidSettings", "True", "waves"))
             .delete_pod(1)
@@ -1048,7 +1048,7 @@ scenarios! {
         let story = fleet(2, 1);
         let live = Story { daemon: story.daemon.clone().history_limit(0).rolling("partition", 1), ..story }
             .image(NEW)
-            .until(replaced([2]).and(condition("RolloutComplete", "True", "held by partition: 1")))
+            .until(replaced([2]).and(condition("RolloutComplete", "True", "1 node stays on the old version")))
             .remember()
             .image(NEWER)
             .until(replaced([2]).and(revisions([1, 3])))

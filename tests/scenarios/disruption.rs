@@ -209,7 +209,7 @@ scenarios! {
         let kept = Story { daemon: evicting().annotate("partition", "1"), ..fleet(3) }
             .at_least(2)
             .image(NEW)
-            .until(replaced(1..=2).and(condition("RolloutComplete", "True", "held by partition: 1")))
+            .until(replaced(1..=2).and(condition("RolloutComplete", "True", "1 node stays on the old version")))
             .throughout(untouched([3]), pace.pick(60, 5));
         let pool = json!({ "metadata": { "labels": { "pool": "canary" } } });
         let selected = Story { daemon: evicting().annotate("selector", "pool=canary"), ..fleet(3) }

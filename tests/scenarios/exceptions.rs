@@ -44,7 +44,7 @@ scenarios! {
         Story::on(3)
             .patch_node(2, cut_off)
             .image(NEW)
-            .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "complete except offline: 1")))
+            .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "complete; 1 node is offline")))
             .throughout(untouched([2]), pace.pick(300, 3))
             .patch_node(2, untainted())
             .until(replaced(1..=3).and(condition("RolloutComplete", "True", ": complete")))
@@ -55,24 +55,24 @@ scenarios! {
         let named = Story::on(3)
             .patch_node(2, tainted("NoSchedule"))
             .image(NEW)
-            .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "complete except untolerated taint: 1 (")))
+            .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "complete; 1 node has an untolerated taint: ")))
             .throughout(untouched([2]).and(deletions(2)), pace.pick(3600, 5))
             // Of the current revision it is no exception.
             .image(OLD)
             .until(converged().and(condition("RolloutComplete", "True", ": complete")))
             .until(never_says("RolloutComplete", "untolerated"))
             .image(NEW)
-            .until(condition("RolloutComplete", "True", "untolerated taint: 1 ("))
+            .until(condition("RolloutComplete", "True", "1 node has an untolerated taint: "))
             .expect(untouched([2]))
             .patch_node(2, untainted())
-            .until(converged().and(never_says("RolloutComplete", "except")));
+            .until(converged().and(never_says("RolloutComplete", "untolerated")));
         // A node that is tainted in the middle leaves nobody waiting.
         let halfway = Story::on(3)
             .offline([3])
             .image(NEW)
-            .until(replaced([1, 2]).and(condition("RolloutComplete", "True", "offline: 1")))
+            .until(replaced([1, 2]).and(condition("RolloutComplete", "True", "1 node is offline")))
             .patch_node(3, tainted("NoSchedule"))
-            .until(condition("RolloutComplete", "True", "complete except untolerated taint: 1 ("));
+            .until(condition("RolloutComplete", "True", "complete; 1 node has an untolerated taint: "));
         // A cordon keeps no pod of a DaemonSet away.
         let cordoned = Story::on(2)
             .patch_node(1, json!({ "spec": { "unschedulable": true } }))
@@ -123,7 +123,7 @@ scenarios! {
             .throughout(untouched(1..=3).and(one_event("Warning", "matches none of")), pace.pick(3600, 5))
             .pod_writes(0)
             .patch_node(2, pool("canray"))
-            .until(replaced([2]).and(condition("RolloutComplete", "True", "not selected: 2")))
+            .until(replaced([2]).and(condition("RolloutComplete", "True", "2 nodes are not selected")))
             .until(not_condition("InvalidSettings"))
             .expect(untouched([1, 3]))
     }

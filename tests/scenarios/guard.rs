@@ -390,7 +390,7 @@ scenarios! {
             .with(guarded(1, 1).min_ready(pace.pick(45, 10)))
             .behave_on(1, NEW, panics)
             .image(NEW)
-            .until(replaced(2..=4).and(condition("RolloutComplete", "True", "of these failed by this revision: 1")))
+            .until(replaced(2..=4).and(condition("RolloutComplete", "True", "1 of them failed with this version")))
             .expect(not_condition("Stalled"))
     }
 
@@ -426,7 +426,7 @@ scenarios! {
                 .with(guarded(2, 0).annotate("partition", "4").annotate("failure-window", "45s"))
                 .allowed(2)
                 .image(NEW)
-                .until(replaced(1..=4).and(condition("RolloutComplete", "True", "held by partition")))
+                .until(replaced(1..=4).and(condition("RolloutComplete", "True", "on the old version (partition")))
                 .offline([3, 4, 7, 8])
                 .annotate("partition", "0")
                 .until(condition("RolloutComplete", "False", "it is open whether this revision or the network"))
@@ -454,7 +454,7 @@ scenarios! {
             .with(guarded(3, 2).annotate("partition", "6").annotate("failure-window", "60s"))
             .allowed(3)
             .image(NEW)
-            .until(replaced(1..=3).and(condition("RolloutComplete", "True", "held by partition")))
+            .until(replaced(1..=3).and(condition("RolloutComplete", "True", "on the old version (partition")))
             .offline(lost)
             .annotate("partition", "0")
             .until(condition("RolloutComplete", "False", "it is open whether this revision or the network"))

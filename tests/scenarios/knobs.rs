@@ -19,7 +19,7 @@ fn kept(nodes: usize, partition: &str, keeps: usize) -> Story {
         .until(replaced(1..=nodes - keeps).and(condition(
             "RolloutComplete",
             "True",
-            "held by partition: ",
+            "on the old version (partition ",
         )))
         .expect(untouched(nodes - keeps + 1..=nodes))
 }
@@ -63,7 +63,7 @@ scenarios! {
         let all = Story::on(3)
             .with(Daemon::new().annotate("partition", "7"))
             .image(NEW)
-            .until(condition("RolloutComplete", "True", "held by partition: 3"))
+            .until(condition("RolloutComplete", "True", "3 nodes stay on the old version"))
             .throughout(untouched(1..=3), pace.pick(3600, 5))
             .pod_writes(0);
         // Who is kept does not depend on who is there.
@@ -93,7 +93,7 @@ scenarios! {
         let disliked = Story::on(4)
             .with(daemon())
             .image(NEW)
-            .until(replaced([1]).and(condition("RolloutComplete", "True", "held by partition: 3")))
+            .until(replaced([1]).and(condition("RolloutComplete", "True", "3 nodes stay on the old version")))
             .image(OLD)
             .until(converged().and(condition("RolloutComplete", "True", ": complete")))
             .expect(untouched(2..=4).and(deletions(2)));
@@ -106,7 +106,7 @@ scenarios! {
             .patch_node(3, pool("canary"))
             .with(Daemon::new().annotate("selector", "pool=canary"))
             .image(NEW)
-            .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "not selected: 2")))
+            .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "2 nodes are not selected")))
             .throughout(untouched([2, 4]), pace.pick(3600, 5))
             .patch_node(2, pool("canary"))
             .until(replaced(1..=3))
@@ -127,7 +127,7 @@ scenarios! {
             .until(made_anew([3]))
             .remember()
             .image(NEW)
-            .until(replaced([1]).and(condition("RolloutComplete", "True", "not selected: 2")))
+            .until(replaced([1]).and(condition("RolloutComplete", "True", "2 nodes are not selected")))
             .throughout(untouched(2..=3).and(deletions(1)), pace.pick(3600, 5))
             .unannotate("selector")
             .until(converged())
@@ -146,7 +146,7 @@ scenarios! {
             .throughout(untouched(1..=3).and(one_event("Warning", "progressive-create-pod")), pace.pick(600, 5))
             .pod_writes(0)
             .patch(annotation(None))
-            .until(replaced([1]).and(condition("RolloutComplete", "True", "held by partition: 2")))
+            .until(replaced([1]).and(condition("RolloutComplete", "True", "2 nodes stay on the old version")))
     }
 
     /// strimzi/proposals#229.
@@ -160,7 +160,7 @@ scenarios! {
                 stage.patch_node(2, &hold(&stage.name, json!({ "reason": "calibration" }))).await
             })
             .image(NEW)
-            .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "on hold: 1")))
+            .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "1 node is on hold")))
             .throughout(untouched([2]), pace.pick(3600, 5))
             .does("end the hold", end)
             .until(converged().and(condition("RolloutComplete", "True", ": complete")));
@@ -177,7 +177,7 @@ scenarios! {
         let unreadable = Story::on(2)
             .patch_node(1, json!({ "metadata": { "annotations": { format!("{FAMILY}/hold"): "please" } } }))
             .image(NEW)
-            .until(replaced([2]).and(condition("RolloutComplete", "True", "on hold: 1 (the annotation cannot be read on ")))
+            .until(replaced([2]).and(condition("RolloutComplete", "True", "1 node is on hold (unreadable annotation on ")))
             .until(one_event("Warning", "keeps its outdated pod, of every DaemonSet: the annotation apps.openyurt.io/hold cannot be used"))
             .throughout(untouched([1]), pace.pick(600, 5));
         vec![by_hand, by_itself, unreadable]
@@ -192,7 +192,7 @@ scenarios! {
                 stage.patch_daemon(&annotation_patch("maintenance-window", Some(&window))).await
             })
             .image(NEW)
-            .until(condition("RolloutComplete", "False", "waiting for the maintenance window, which opens at"))
+            .until(condition("RolloutComplete", "False", "maintenance window closed; opens "))
             .throughout(untouched(1..=3), pace.pick(600, 8))
             .pod_writes(0)
             // A Node has the last word.

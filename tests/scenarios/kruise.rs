@@ -102,7 +102,7 @@ scenarios! {
         let away = five(2)
             .offline([1, 2, 3])
             .image(NEW)
-            .until(replaced([4, 5]).and(condition("RolloutComplete", "True", "offline: 3")))
+            .until(replaced([4, 5]).and(condition("RolloutComplete", "True", "3 nodes are offline")))
             .throughout(untouched(1..=3), pace.pick(600, 5))
             .online([1, 2, 3])
             .until(converged())
@@ -244,7 +244,7 @@ scenarios! {
             .expect(deletions(3).and(in_order([2, 1, 3])));
         let one_kept = mixed(3, 1)
             .patch(chosen_by("1", None))
-            .until(replaced(1..=2).and(condition("RolloutComplete", "True", "held by partition: 1")))
+            .until(replaced(1..=2).and(condition("RolloutComplete", "True", "1 node stays on the old version")))
             .throughout(untouched([3]).and(deletions(2)), pace.pick(600, 4));
         let selected = mixed(4, 2)
             .patch_node(3, pool("next"))
@@ -253,7 +253,7 @@ scenarios! {
             .throughout(untouched([1, 4]).and(deletions(2)), pace.pick(600, 4));
         let two_kept = mixed(4, 2)
             .patch(chosen_by("2", Some("pool!=first")))
-            .until(replaced(1..=2).and(condition("RolloutComplete", "True", "held by partition: 2")))
+            .until(replaced(1..=2).and(condition("RolloutComplete", "True", "2 nodes stay on the old version")))
             .throughout(untouched([3, 4]).and(deletions(2)), pace.pick(600, 4));
         let one_terminating = mixed(3, 2)
             .step(Step::TerminateIn(3, secs(20)))
@@ -272,7 +272,7 @@ scenarios! {
         five(1)
             .annotate("partition", "3")
             .image(NEW)
-            .until(replaced(1..=2).and(condition("RolloutComplete", "True", "held by partition: 3")))
+            .until(replaced(1..=2).and(condition("RolloutComplete", "True", "3 nodes stay on the old version")))
             .excuse(4)
             .delete_pod(4)
             .until(replaced([4]).and(all_available(5)))

@@ -339,7 +339,7 @@ scenarios! {
             .unannotate("selector");
         let kept = Story { daemon: surging("2").annotate("partition", "2"), ..fleet(4, "2") }
             .image(NEW)
-            .until(replaced(1..=2).and(condition("RolloutComplete", "True", "held by partition: 2")))
+            .until(replaced(1..=2).and(condition("RolloutComplete", "True", "2 nodes stay on the old version")))
             .throughout(untouched(3..=4), pace.pick(600, 5))
             .annotate("partition", "0");
         // A node that leaves the rollout while it has two pods is finished.
@@ -557,7 +557,7 @@ scenarios! {
         let kept = asked_and_not_ready(pace.pick(60, 4))
             .annotate("partition", "2")
             .until(spares(0).and(preparing([])).and(all_available(2)))
-            .until(condition("RolloutComplete", "True", "held by partition: 2"))
+            .until(condition("RolloutComplete", "True", "2 nodes stay on the old version"))
             .unannotate("lifecycle")
             .throughout(untouched(1..=2).and(deletions(0)), pace.pick(120, 4));
         let held = asked_and_not_ready(pace.pick(60, 4))

@@ -16,7 +16,11 @@ fn half_way() -> Story {
     Story::on(4)
         .with(Daemon::new().annotate("partition", "2"))
         .image(NEW)
-        .until(replaced(1..=2).and(condition("RolloutComplete", "True", "held by partition: 2")))
+        .until(replaced(1..=2).and(condition(
+            "RolloutComplete",
+            "True",
+            "2 nodes stay on the old version",
+        )))
         .remember()
 }
 
@@ -139,7 +143,7 @@ scenarios! {
             .until(condition("Paused", "True", "paused"))
             .throughout(untouched(1..=4), pace.pick(600, 5))
             .unannotate("paused")
-            .until(replaced(1..=3).and(condition("RolloutComplete", "True", "held by partition: 1")))
+            .until(replaced(1..=3).and(condition("RolloutComplete", "True", "1 node stays on the old version")))
             .expect(untouched([4]).and(group_by_group([vec![1], vec![2, 3]])))
     }
 
@@ -168,7 +172,7 @@ scenarios! {
         let away = pooled(&["field", "canary", "field", "canary"], &canary_first(0))
             .offline([4])
             .image(NEW)
-            .until(replaced([1, 2, 3]).and(condition("RolloutComplete", "True", "offline: 1")))
+            .until(replaced([1, 2, 3]).and(condition("RolloutComplete", "True", "1 node is offline")))
             .expect(group_by_group([vec![2], vec![1, 3]]))
             .online([4])
             .until(converged());
@@ -240,7 +244,7 @@ scenarios! {
             .throughout(untouched(1..=5), pace.pick(600, 5))
             .unannotate("paused")
             // Who is kept (the last by name) does not depend on waves.
-            .until(replaced(1..=3).and(condition("RolloutComplete", "True", "complete except")))
+            .until(replaced(1..=3).and(condition("RolloutComplete", "True", "complete; ")))
             .expect(untouched(4..=5).and(group_by_group([vec![2], vec![1, 3]])))
     }
 
@@ -271,7 +275,7 @@ scenarios! {
             .until(replaced([4]))
             .throughout(untouched(1..=3), pace.pick(3600, 5))
             .patch_node(2, on_node(None))
-            .until(replaced([1, 2]).and(condition("RolloutComplete", "False", "waiting for the maintenance window")))
+            .until(replaced([1, 2]).and(condition("RolloutComplete", "False", "maintenance window closed; opens ")))
             .throughout(untouched([3]), pace.pick(600, 5))
             .patch_node(3, on_node(None))
             .until(converged())

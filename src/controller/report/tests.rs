@@ -108,7 +108,7 @@ fn events(report: &Report) -> Vec<(&'static str, bool)> {
 
 #[test]
 fn completion_names_the_revision_and_the_offline_nodes() {
-    let done = plan(
+    let mut done = plan(
         Phase::Complete {
             offline: 2,
             kept: 0,
@@ -116,6 +116,7 @@ fn completion_names_the_revision_and_the_offline_nodes() {
         vec![Verdict::Done],
         0,
     );
+    done.counts.offline_outdated = 2;
     let before = vec![condition(
         ROLLOUT_COMPLETE,
         false,
@@ -125,7 +126,7 @@ fn completion_names_the_revision_and_the_offline_nodes() {
     let report = report(before, &fleet(&["n1"], None), &done);
     assert_eq!(
         said(&report, ROLLOUT_COMPLETE),
-        "True CompleteExceptOffline revision abc: complete except offline: 2; they are updated when they return"
+        "True CompleteExceptOffline revision abc: complete; 2 nodes are offline and will be updated when they reconnect; no action needed"
     );
     assert_eq!(events(&report), [("RolloutComplete", false)]);
 }
@@ -141,8 +142,8 @@ fn completion_names_the_nodes_that_would_have_no_other_pod() {
     let report = report(Vec::new(), &fleet(&names, None), &done);
     assert_eq!(
         said(&report, ROLLOUT_COMPLETE),
-        "True CompleteExceptKept revision abc: complete except untolerated taint: 12 (n10, n11, n12, n13, n14, n15, n16, \
-         n17, n18, n19 and 2 more)"
+        "True CompleteExceptKept revision abc: complete; 12 nodes have an untolerated taint: n10, n11, n12, n13, n14, n15, \
+         n16, n17, n18, n19 and 2 more"
     );
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::patience::{
-    BUDGET_PATIENCE, HOOK_PATIENCE, MARGIN, MISSING_GRACE, PROGRESS_DEADLINE, REFUSAL_PATIENCE,
+    HOOK_PATIENCE, MARGIN, MISSING_GRACE, PROGRESS_DEADLINE, REFUSAL_PATIENCE, budget_patience,
 };
 use super::{failing, surge};
 use crate::core::fleet::{Fleet, Node, Pod, Readiness};
@@ -42,9 +42,11 @@ pub(super) fn stuck(
             true => Ok(Stall::PodsDoNotStart),
             false => Err(None),
         },
-        Verdict::BlockedByPdb { since, .. } => {
-            by_deadline(Some(since), BUDGET_PATIENCE, Stall::BlockedByPdb)
-        }
+        Verdict::BlockedByPdb { since, obstruction } => by_deadline(
+            Some(since),
+            budget_patience(obstruction),
+            Stall::BlockedByPdb,
+        ),
         Verdict::Refused { since } => {
             by_deadline(Some(since), REFUSAL_PATIENCE, Stall::WritesRefused)
         }

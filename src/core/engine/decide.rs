@@ -48,6 +48,7 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
 /// The same of a fleet of which some nodes may only be counted ([`Fleet::crowd`]), and whether that was enough: if it was
 /// not, the plan is not to be carried out.
 pub fn decide_in_view(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView) {
+    let strategy = &*strategy.on(&fleet.revision);
     let (mut plan, view) = attempt(strategy, fleet, now);
     // Whoever was refused and is tried again has a slot until the answer comes. Then it may be the one of somebody else.
     if matches!(plan.phase, Phase::Stalled(_))

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::core::settings::Strategy;
 use crate::core::settings::failure_window::DEFAULT_FAILURE_WINDOW;
+use crate::core::verdict::Obstruction;
 
 /// A kubelet has this long beyond the grace period of a pod, or after its node came back, to end it and to say so.
 pub const MARGIN: Duration = Duration::from_secs(60);
@@ -20,6 +21,15 @@ pub(super) const PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
 
 /// A rollout that waits for a disruption budget for longer needs a person.
 pub const BUDGET_PATIENCE: Duration = Duration::from_secs(600);
+
+/// Returns how long a rollout may wait for a disruption budget before it needs a person: not at all where the budget is a mistake,
+/// which never allows an eviction.
+pub(super) fn budget_patience(obstruction: Obstruction) -> Duration {
+    match obstruction.is_mistake() {
+        true => Duration::ZERO,
+        false => BUDGET_PATIENCE,
+    }
+}
 
 /// A rollout in which nothing else is left than what was refused for longer needs a person; a webhook that is being
 /// restarted takes a moment.

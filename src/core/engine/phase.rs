@@ -3,11 +3,9 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::deadline::{missing_grace, stuck};
-use super::patience::BUDGET_PATIENCE;
 use super::surge;
 use crate::core::fleet::{Fleet, Node, Pod};
 use crate::core::id::PodRevision;
-use crate::core::instant::later;
 use crate::core::plan::{Counts, Phase, Stall};
 use crate::core::verdict::{Stopped, Verdict, WaveShut};
 
@@ -36,7 +34,7 @@ fn nobody_can_begin(verdicts: &[Verdict], counts: &Counts) -> Option<Stall> {
 /// The phase, and when it would change by time alone.
 ///
 /// It is about nodes with their verdicts, whether the guard stopped the revision while there is something to save from it,
-/// and since when nothing moves because of disruption budgets. The two flags tell that this plan
+/// and the deadline while nothing moves because of disruption budgets. The two flags tell that this plan
 /// replaces something, and that a node is judged which was lost with the revision.
 pub(super) fn of_rollout(
     (fleet, verdicts, stopped, blocked): (&Fleet, &[Verdict], Option<Stopped>, Option<Timestamp>),
@@ -73,11 +71,10 @@ pub(super) fn of_rollout(
     if moving || goes_on {
         return (Phase::Progressing, None);
     }
-    if let Some(since) = blocked {
-        let patience = later(since, BUDGET_PATIENCE);
-        return match patience <= now {
+    if let Some(deadline) = blocked {
+        return match deadline <= now {
             true => (Phase::Stalled(Stall::BlockedByPdb), None),
-            false => (Phase::Progressing, Some(patience)),
+            false => (Phase::Progressing, Some(deadline)),
         };
     }
     let waiting =

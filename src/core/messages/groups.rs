@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::jiff::Timestamp;
+
 use crate::core::fleet::{Fleet, NodeWindow};
 use crate::core::id::NodeName;
 use crate::core::instant;
-use crate::core::plan::{Counts, Plan};
+use crate::core::plan::Plan;
+use crate::core::settings::Strategy;
 use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
 use crate::core::verdict::{Verdict, WaveShut};
 use crate::core::words::named;
@@ -51,18 +54,67 @@ impl Plan {
         self.waves.get(wave).map_or("", |stand| &stand.name)
     }
 
-    /// What a complete rollout leaves out, in words; empty when nothing. Nodes that nobody kept on purpose are named.
-    pub fn exceptions(&self, fleet: &Fleet) -> String {
+    /// Returns what a complete rollout leaves out, a clause per cause. Nodes that no person kept on purpose are named.
+    pub fn exceptions(&self, fleet: &Fleet, strategy: &Strategy) -> Vec<String> {
+        let counts = &self.counts;
+        let of_word = |verdict: Verdict| counts.by_word[verdict.index()];
+        let with = |count: usize, one: &str, many: &str| match count {
+            0 => None,
+            1 => Some(format!("1 node {one}")),
+            count => Some(format!("{count} nodes {many}")),
+        };
+        let names = |wanted: fn(&Verdict) -> bool| {
+            let nodes = fleet.nodes.iter().zip(&self.verdicts);
+            let meant = nodes.filter(|(_, told)| wanted(told));
+            named(meant.map(|(node, _)| node.name.as_str()), 0)
+        };
+        let offline = with(
+            counts.offline_outdated + counts.lost,
+            "is offline and will be updated when it reconnects",
+            "are offline and will be updated when they reconnect",
+        );
+        let lost = match counts.lost {
+            0 => None,
+            lost => Some(format!("{lost} of them failed with this version")),
+        };
+        let partition = with(
+            of_word(Verdict::Partition),
+            "stays on the old version",
+            "stay on the old version",
+        );
+        let held = with(
+            of_word(Verdict::Held { until: None }),
+            "is on hold",
+            "are on hold",
+        );
         let unreadable = self.unreadable_holds(fleet);
         let unreadable = named(unreadable.iter().map(|node| node.name.as_str()), 0);
-        let words = self.counts.exceptions(&unreadable);
-        let nodes = fleet.nodes.iter().zip(&self.verdicts);
-        let repelled = nodes.filter(|(_, told)| **told == Verdict::UntoleratedTaint);
-        let mut names = repelled.map(|(node, _)| node.name.as_str()).peekable();
-        match names.peek() {
-            Some(_) => format!("{words} ({})", named(names, 0)),
-            None => words,
-        }
+        let repelled = with(
+            counts.repelled,
+            "has an untolerated taint",
+            "have an untolerated taint",
+        );
+        let clauses = [
+            offline,
+            lost,
+            partition.map(|words| format!("{words} (partition {})", strategy.partition)),
+            with(
+                of_word(Verdict::NotSelected),
+                "is not selected",
+                "are not selected",
+            ),
+            held.map(|words| match unreadable.is_empty() {
+                true => words,
+                false => format!("{words} (unreadable annotation on {unreadable})"),
+            }),
+            repelled.map(|words| {
+                format!(
+                    "{words}: {}",
+                    names(|told| *told == Verdict::UntoleratedTaint)
+                )
+            }),
+        ];
+        clauses.into_iter().flatten().collect()
     }
 
     /// Returns the nodes that failed on the current revision's account, as far as they have names, and how many they are.
@@ -147,37 +199,22 @@ impl Plan {
     }
 }
 
-impl Counts {
-    /// What a complete rollout leaves out, in words: `offline: 2, held by partition: 3`; empty when nothing.
-    ///
-    /// `unreadable`: the names of nodes that are on hold because their annotation cannot be read.
-    fn exceptions(&self, unreadable: &str) -> String {
-        let of_word = |verdict: Verdict| self.by_word[verdict.index()];
-        let parts = [
-            ("offline", self.offline_outdated + self.lost),
-            ("of these failed by this revision", self.lost),
-            ("held by partition", of_word(Verdict::Partition)),
-            ("not selected", of_word(Verdict::NotSelected)),
-            (ON_HOLD, of_word(Verdict::Held { until: None })),
-            (REPELLED, self.repelled),
-        ];
-        let some = parts.iter().filter(|(_, nodes)| *nodes > 0);
-        let words: Vec<String> = some
-            .map(|(what, nodes)| match (*what, unreadable) {
-                (ON_HOLD, names) if !names.is_empty() => {
-                    format!("{what}: {nodes} (the annotation cannot be read on {names})")
-                }
-                _ => format!("{what}: {nodes}"),
-            })
-            .collect();
-        words.join(", ")
-    }
+/// Returns an instant at which a maintenance window opens, in the time zone of that window.
+pub(super) fn opening_words(
+    fleet: &Fleet,
+    plan: &Plan,
+    strategy: &Strategy,
+    at: Timestamp,
+) -> String {
+    let nodes = fleet.nodes.iter().zip(&plan.verdicts);
+    let mut waiting = nodes.filter(|(_, told)| **told == Verdict::OutOfWindow { opens: Some(at) });
+    let windows = waiting.next().and_then(|(node, _)| match &node.window {
+        Some(NodeWindow::Windows(windows)) => Some(windows),
+        Some(NodeWindow::Unreadable(_)) => None,
+        None => strategy.window.as_ref(),
+    });
+    windows.map_or_else(|| instant::words(at), |windows| windows.words(at))
 }
-
-/// What is said of nodes with the annotation `hold`.
-const ON_HOLD: &str = "on hold";
-/// What is said of nodes with a taint that would keep the next pod away.
-const REPELLED: &str = "untolerated taint";
 
 /// Whether images were not pulled because the Job for that, or its pod, was not made.
 pub fn is_about_jobs(why: &str) -> bool {

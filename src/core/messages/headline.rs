@@ -28,6 +28,8 @@ pub(super) struct Headline {
     pub(super) next: String,
     /// What else helps; said where there is room.
     pub(super) or: String,
+    /// A command that shows more; only among the steps.
+    pub(super) look: String,
 }
 
 impl Headline {
@@ -59,16 +61,25 @@ impl Headline {
         // Half a command is worse than none.
         let shorter = || match self.next.is_empty() {
             true => cut(&self.with(0, ""), ROOM - 1).into_owned(),
-            false => {
-                let without_next = Self {
-                    next: String::new(),
-                    or: String::new(),
-                    ..self.clone()
-                };
-                without_next.sentence()
-            }
+            false => self.fact_alone(),
         };
         all.find(fits).unwrap_or_else(shorter)
+    }
+
+    /// Returns the sentence without what to do.
+    pub(super) fn fact_alone(&self) -> String {
+        let without_next = Self {
+            next: String::new(),
+            or: String::new(),
+            ..self.clone()
+        };
+        without_next.sentence()
+    }
+
+    /// Returns what to do, the best first.
+    pub(super) fn steps(&self) -> Vec<String> {
+        let steps = [&self.next, &self.or, &self.look].into_iter();
+        steps.filter(|step| !step.is_empty()).cloned().collect()
     }
 
     fn with(&self, names: usize, cause: &str) -> String {
@@ -107,7 +118,7 @@ mod tests {
             more: 0,
             cause: cause.to_owned(),
             next: "roll back: yurt-ds ctl undo shop/agent".to_owned(),
-            or: String::new(),
+            ..Headline::default()
         }
     }
 

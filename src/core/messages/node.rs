@@ -2,6 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::groups::opening_words;
 use super::guarded::{loss_aside, reverted_later, reverting};
 use super::overdue;
 use super::pods::{
@@ -306,8 +307,9 @@ pub(super) fn closed(rollout: &RolloutView<'_>, node: &Node, opens: Option<Times
     };
     match opens {
         Some(opens) => format!(
-            "is outdated and waits for its maintenance window ({windows}), which opens at {}",
-            instant::words(opens)
+            "is outdated, and its maintenance window is closed; opens {} (in {})",
+            opening_words(rollout.fleet, rollout.plan, rollout.strategy, opens),
+            instant::between(rollout.now, opens)
         ),
         None => format!("is outdated, and its maintenance window ({windows}) never opens"),
     }

@@ -1,20 +1,24 @@
 //! The sentence of a phase with the numbers of this moment, which stand in no condition.
 
+use super::groups::opening_words;
 use super::guarded::reversal_words;
-use super::reasons::{COMPLETE, StatusSentence};
+use super::reasons::{COMPLETE, OUT_OF_WINDOW, StatusSentence};
 use super::rollout::RolloutView;
 use super::slots::about_to_be;
 use crate::core::instant;
 use crate::core::names::PROGRESSING;
 use crate::core::plan::Phase;
 use crate::core::settings::Mode;
+use crate::core::verdict::WaveShut;
 use crate::core::words::plural;
 
 /// When the next maintenance window opens, for nodes that wait for it.
 fn opening(rollout: &RolloutView<'_>) -> String {
     let opens = rollout.plan.next_opening();
     opens.map_or_else(String::new, |at| {
-        format!(", the next window opens at {}", instant::words(at))
+        let words = opening_words(rollout.fleet, rollout.plan, rollout.strategy, at);
+        let left = instant::between(rollout.now, at);
+        format!("; maintenance window closed; opens {words} (in {left})")
     })
 }
 
@@ -34,14 +38,82 @@ fn slots(rollout: &RolloutView<'_>) -> String {
     rollout.limits(down, beside)
 }
 
-/// A sentence about the phase: that of the conditions, and the numbers of this moment.
+/// Returns a sentence about the phase: that of the conditions with the numbers of this moment, next steps included.
 pub fn message(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
+    match rollout.phase {
+        Phase::Paused { .. } => format!("{}; {}", told(rollout, said), paused_next(rollout)),
+        Phase::Stalled(_) => format!("{}; {}", told(rollout, said), slots(rollout)),
+        Phase::Progressing if said.reason == OUT_OF_WINDOW => {
+            let steps = said.next.iter().map(|step| format!("; {step}"));
+            format!("{}{}", told(rollout, said), steps.collect::<String>())
+        }
+        _ => told(rollout, said),
+    }
+}
+
+/// Returns the same without next steps.
+pub fn fact(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
+    let said = StatusSentence {
+        head: said.fact.clone(),
+        ..said.clone()
+    };
+    told(rollout, &said)
+}
+
+/// Returns what a person can do about the phase, the best first: commands with what they are for.
+pub fn next_steps(rollout: &RolloutView<'_>, said: &StatusSentence) -> Vec<String> {
+    let key = rollout.key;
+    let one = |step: String| vec![step];
+    match rollout.phase {
+        _ if !said.next.is_empty() => said.next.clone(),
+        Phase::Complete { .. } => Vec::new(),
+        Phase::Paused { .. } => one(paused_next(rollout)),
+        Phase::Stalled(_) => one(format!("why a node waits: yurt-ds ctl why {key} NODE")),
+        Phase::Invalid => one(format!("what to correct: yurt-ds ctl settings {key}")),
+        Phase::AwaitingOwners => one(format!(
+            "on each node: yurt-ds ctl upgrade {}/POD",
+            key.namespace
+        )),
+        Phase::AwaitingDeletions => one(format!(
+            "to update a node: kubectl -n {} delete pod POD",
+            key.namespace
+        )),
+        Phase::RevisionUnknown(_) | Phase::Stale(_) => Vec::new(),
+        Phase::Progressing => {
+            let wave = match rollout.plan.awaited() {
+                Some(WaveShut::Approval { wave }) => rollout.plan.waves.get(wave),
+                _ => None,
+            };
+            one(match wave {
+                Some(wave) => format!("when all is well: yurt-ds ctl approve {key} {}", wave.name),
+                None => format!("to follow it: yurt-ds ctl status {key} --watch"),
+            })
+        }
+    }
+}
+
+/// Returns how a paused rollout continues.
+fn paused_next(rollout: &RolloutView<'_>) -> String {
+    match rollout.is_stopped() {
+        true => format!("to end the pause: yurt-ds ctl resume {}", rollout.key),
+        false => format!("to continue: yurt-ds ctl resume {}", rollout.key),
+    }
+}
+
+fn told(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     let counts = &rollout.plan.counts;
     match rollout.phase {
         Phase::Complete { .. } => complete(rollout, said),
+        Phase::Progressing if said.reason == OUT_OF_WINDOW => format!(
+            "{}{}{}{}",
+            updated(rollout),
+            opening(rollout),
+            offline(rollout),
+            said.asides
+        ),
         Phase::Progressing => format!(
             "{}, {}{}{}{}{}",
-            share(rollout),
+            updated(rollout),
             slots(rollout),
             about_to_be(rollout),
             offline(rollout),
@@ -50,36 +122,21 @@ pub fn message(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
         ),
         Phase::AwaitingOwners | Phase::AwaitingDeletions => format!(
             "{}{}{}",
-            share(rollout),
+            updated(rollout),
             state_aside(said),
             offline(rollout)
         ),
         Phase::RevisionUnknown(_) | Phase::Stale(_) => said.sentence(),
         Phase::Stalled(_) => {
-            format!(
-                "{}; {}{}",
-                said.sentence(),
-                slots(rollout),
-                reversal_words(rollout)
-            )
+            format!("{}{}", said.sentence(), reversal_words(rollout))
         }
         Phase::Paused { until } => {
             let left = counts.outdated;
-            let ends = match (until, rollout.is_stopped()) {
-                (None, true) => format!("the pause ends with: yurt-ds ctl resume {}", rollout.key),
-                (None, false) => format!("goes on after: yurt-ds ctl resume {}", rollout.key),
-                (Some(until), true) => {
-                    format!("the pause ends in {}", instant::between(rollout.now, until))
-                }
-                (Some(until), false) => {
-                    format!(
-                        "goes on by itself in {}",
-                        instant::between(rollout.now, until)
-                    )
-                }
-            };
+            let ends = until.map_or_else(String::new, |until| {
+                format!("; it ends in {}", instant::between(rollout.now, until))
+            });
             format!(
-                "{}; {left} {} left; {ends}",
+                "{}; {left} {} left{ends}",
                 said.sentence(),
                 plural(left, "node", "nodes")
             )
@@ -90,12 +147,6 @@ pub fn message(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     }
 }
 
-/// How many nodes run it.
-fn share(rollout: &RolloutView<'_>) -> String {
-    let targeted = rollout.plan.counts.targeted;
-    format!("{} of {targeted} nodes run it", rollout.plan.running())
-}
-
 /// What is said of a rollout that goes on, to follow its numbers; that it does is the phase itself.
 fn state_aside(said: &StatusSentence) -> String {
     match said.reason {
@@ -104,23 +155,27 @@ fn state_aside(said: &StatusSentence) -> String {
     }
 }
 
-/// What is said of a complete rollout, and that nodes lack a pod nevertheless.
+/// Returns what is said of a complete rollout, with its number of nodes, and the nodes that lack a pod.
 fn complete(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     let targeted = rollout.plan.counts.targeted;
-    let (lacking, asides) = (rollout.unavailable(), &said.asides);
-    let whole = match (said.head.as_str(), lacking) {
-        (COMPLETE, 0) => format!(
-            "{} {} it{asides}",
-            all(targeted),
-            plural(targeted, "runs", "run")
-        ),
-        (COMPLETE, _) => format!("it was rolled out to {}{asides}", all(targeted)),
+    let whole = match said.sentence().strip_prefix(COMPLETE) {
+        Some(rest) if targeted > 0 => format!("{}{rest}", updated(rollout)),
         _ => said.sentence(),
     };
-    match lacking {
+    match rollout.unavailable() {
         0 => whole,
-        1 => format!("{whole}; 1 node has no available pod at the moment"),
-        lacking => format!("{whole}; {lacking} nodes have no available pod at the moment"),
+        1 => format!("{whole}; 1 node has no available pod now"),
+        lacking => format!("{whole}; {lacking} nodes have no available pod now"),
+    }
+}
+
+/// Returns how many nodes run the current revision.
+fn updated(rollout: &RolloutView<'_>) -> String {
+    let targeted = rollout.plan.counts.targeted;
+    match (rollout.plan.running(), targeted) {
+        (1, 1) => "1 node updated".to_owned(),
+        (running, _) if running == targeted => format!("all {targeted} nodes updated"),
+        (running, _) => format!("{running} of {targeted} nodes updated"),
     }
 }
 
@@ -129,9 +184,11 @@ fn offline(rollout: &RolloutView<'_>) -> String {
     let nodes = rollout.plan.counts.offline_outdated;
     match (rollout.strategy.mode, nodes) {
         (_, 0) => String::new(),
-        (Mode::AdvancedRollingUpdate, 1) => "; 1 is offline and follows when it returns".to_owned(),
+        (Mode::AdvancedRollingUpdate, 1) => {
+            "; 1 node is offline and will be updated when it reconnects".to_owned()
+        }
         (Mode::AdvancedRollingUpdate, _) => {
-            format!("; {nodes} are offline and follow when they return")
+            format!("; {nodes} nodes are offline and will be updated when they reconnect")
         }
         (Mode::OnDelete, 1) => "; 1 of those is offline".to_owned(),
         (Mode::OnDelete, _) => format!("; {nodes} of those are offline"),
@@ -139,13 +196,5 @@ fn offline(rollout: &RolloutView<'_>) -> String {
         (Mode::Ota, _) => {
             format!("; {nodes} are offline, and their owners can upgrade them when they are back")
         }
-    }
-}
-
-/// Every one of so many nodes.
-fn all(nodes: usize) -> String {
-    match nodes {
-        1 => "the one node".to_owned(),
-        nodes => format!("all {nodes} nodes"),
     }
 }

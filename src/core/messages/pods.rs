@@ -4,6 +4,7 @@ use super::rollout::RolloutView;
 use crate::core::engine::replacement::{UpdateMethod, way};
 use crate::core::fleet::in_place::Recreate;
 use crate::core::fleet::{Node, Pod, PodProblem};
+use crate::core::foreign::cut;
 use crate::core::id::PodRevision;
 
 /// What becomes of a pod whose budget has changed its mind.
@@ -83,6 +84,15 @@ pub(super) fn trouble_words(node: &Node) -> String {
         (0, restarts) => format!(" ({words}, {restarts} restarts)"),
         (ended, _) => format!(" ({words}, {ended} pods ended so)"),
     }
+}
+
+/// Most characters of a cause in a table.
+const CAUSE: usize = 69;
+
+/// Returns what the kubelet or scheduler says of the pod; `None`: it says nothing.
+pub(super) fn trouble_cause(node: &Node) -> Option<String> {
+    let said = &trouble(node)?.said;
+    (!said.is_empty()).then(|| cut(said, CAUSE).into_owned())
 }
 
 /// How the pods of a node are called in a sentence about revisions.

@@ -11,6 +11,9 @@ use crate::core::plan::{Phase, Stall};
 /// Reason while nothing moves before a wave opens.
 pub const WAVE_NOT_OPEN: &str = "WaveNotOpen";
 
+/// Reason while all nodes that are left wait for their maintenance windows.
+pub(super) const OUT_OF_WINDOW: &str = "OutOfWindow";
+
 /// Reason while a disruption budget lets no pod go.
 pub const BLOCKED: &str = "BlockedByPDB";
 
@@ -27,7 +30,7 @@ pub(super) const COMPLETE: &str = "complete";
 const LEAST: usize = 32;
 
 /// What is said of a rollout.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusSentence {
     /// One word, from a closed list.
     pub reason: &'static str,
@@ -35,15 +38,31 @@ pub struct StatusSentence {
     pub head: String,
     /// What else is to be said, each part after a semicolon.
     pub asides: String,
+    /// The fact without the next steps; the same as [`head`](Self::head) where that names none.
+    pub fact: String,
+    /// What to do: each a command with what it is for.
+    pub next: Vec<String>,
 }
 
 impl StatusSentence {
     pub(super) fn of(reason: &'static str, head: impl Into<String>) -> Self {
+        let head = head.into();
         Self {
             reason,
-            head: head.into(),
+            fact: head.clone(),
+            head,
             asides: String::new(),
+            next: Vec::new(),
         }
+    }
+
+    /// Adds a next step, also to the sentence.
+    pub(super) fn with_next(mut self, next: Option<String>) -> Self {
+        if let Some(step) = &next {
+            self.head = format!("{}; {step}", self.head);
+        }
+        self.next.extend(next);
+        self
     }
 
     /// One sentence, without the revision that it is about.
@@ -77,7 +96,7 @@ pub const UNDER_WAY: [&str; 9] = [
     STALE_DATA,
     PROGRESSING,
     "Inconclusive",
-    "OutOfWindow",
+    OUT_OF_WINDOW,
     "PullPending",
     BLOCKED,
     WAVE_NOT_OPEN,

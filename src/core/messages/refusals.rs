@@ -65,6 +65,10 @@ pub(super) fn headline(refused: &Refusals) -> Headline {
             1 => "retried automatically".to_owned(),
             _ => "and more".to_owned(),
         },
+        look: match first.lacks_permission() {
+            true => "grant the controller this right (manifests/base/rbac)".to_owned(),
+            false => "ask the owner of that policy, quota or webhook".to_owned(),
+        },
         ..Headline::on_nodes()
     }
 }

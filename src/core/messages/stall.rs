@@ -2,27 +2,40 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::RolloutStatus;
 use super::headline::Headline;
 use super::node::kept_away_words;
 use super::overdue::words as overdue_words;
+use super::pods::{newest, trouble_word};
 use super::reasons::{behind_remedy, behind_words};
 use super::refusals::headline as refused;
+use super::{RolloutStatus, StatusSentence};
 use crate::core::engine::deadline::{is_unscheduled, rejects};
 use crate::core::engine::patience::{BEHIND_PATIENCE, HOOK_PATIENCE};
 use crate::core::fleet::PodProblem;
 use crate::core::fleet::record::FailureRecord;
 use crate::core::id::{RevisionState, RevisionUnknown};
-use crate::core::lifecycle::PreDelete;
 use crate::core::plan::{ReversalStage, Stall, WaveState};
 use crate::core::remedy::{WayBack, way_back};
 use crate::core::verdict::{Guarded, Verdict, WaveShut};
 use crate::core::words::{named, plural};
 
+/// Words of kubelets for images that cannot be pulled.
+const PULLS: [&str; 4] = [
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+];
+
 impl RolloutStatus<'_> {
     /// Why it stopped, and what to do.
-    pub(super) fn stalled(&self, stall: Stall) -> String {
-        self.headline(stall).sentence()
+    pub(super) fn stalled(&self, stall: Stall) -> StatusSentence {
+        let headline = self.headline(stall);
+        StatusSentence {
+            fact: headline.fact_alone(),
+            next: headline.steps(),
+            ..StatusSentence::of(stall.reason(), headline.sentence())
+        }
     }
 
     fn headline(&self, stall: Stall) -> Headline {
@@ -44,12 +57,17 @@ impl RolloutStatus<'_> {
             },
             Stall::PodsDoNotStart => {
                 let (next, or) = self.way_to_start();
+                let fact = match self.are_pulls() {
+                    true => "the new image cannot be pulled",
+                    false => "the new pods do not start",
+                };
                 Headline {
-                    fact: "the new pods do not start".to_owned(),
+                    fact: fact.to_owned(),
                     nodes: waiting(),
                     cause: self.troubles(),
                     next,
                     or,
+                    look: self.look(),
                     ..Headline::on_nodes()
                 }
             }
@@ -123,6 +141,10 @@ impl RolloutStatus<'_> {
                 fact: plan.blocked_words(fleet),
                 of: "; waiting: ",
                 nodes: self.named(|verdict| matches!(verdict, Verdict::BlockedByPdb { .. })),
+                look: format!(
+                    "details: kubectl -n {} describe poddisruptionbudgets",
+                    self.set.namespace
+                ),
                 ..Headline::default()
             },
             Stall::NativeControllerBehind => {
@@ -183,6 +205,7 @@ impl RolloutStatus<'_> {
             },
             _ => Headline {
                 cause: self.endings(),
+                look: self.look(),
                 next,
                 or: match self.plan.pause {
                     // A first `resume` would end the pause alone.
@@ -301,8 +324,8 @@ impl RolloutStatus<'_> {
         let waiting = nodes.filter(|(_, verdict)| is_overdue(verdict));
         let pods = waiting.flat_map(|(node, _)| &node.pods);
         let awaited = |pod| {
-            let hook = self.hook.into_iter();
-            hook.flat_map(move |hook: &PreDelete| hook.awaited(pod))
+            let hook = self.strategy.pre_delete.iter();
+            hook.flat_map(move |hook| hook.awaited(pod))
         };
         let awaited: BTreeSet<String> = pods.flat_map(|pod| awaited(&pod.exit)).collect();
         (self.named(is_overdue), Vec::from_iter(awaited).join(", "))
@@ -318,6 +341,36 @@ impl RolloutStatus<'_> {
                 humantime::format_duration(HOOK_PATIENCE),
                 named(nodes.iter().map(String::as_str), 0)
             ),
+        }
+    }
+
+    /// Returns true if the pods that do not start lack their images, as far as their kubelets say why.
+    fn are_pulls(&self) -> bool {
+        let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
+        let begun = nodes.filter(|(_, verdict)| verdict.is_begun());
+        let words: Vec<String> = begun.filter_map(|(node, _)| trouble_word(node)).collect();
+        !words.is_empty() && words.iter().all(|word| PULLS.contains(&word.as_str()))
+    }
+
+    /// Returns the command that shows why the first of the pods fails; empty where there is none.
+    fn look(&self) -> String {
+        let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
+        let failing = nodes.filter(|(_, verdict)| {
+            verdict.is_begun() || matches!(verdict, Verdict::FailedByRevision { .. })
+        });
+        let pods = failing.filter_map(|(node, _)| newest(node));
+        let mut failing = pods.filter(|pod| pod.problem.is_some());
+        let Some(pod) = failing.next() else {
+            return String::new();
+        };
+        let crashes = pod
+            .problem
+            .as_ref()
+            .is_some_and(|problem| problem.restarts > 0);
+        let (namespace, name) = (self.set.namespace, &pod.name);
+        match crashes {
+            true => format!("logs: kubectl -n {namespace} logs {name} --previous"),
+            false => format!("details: kubectl -n {namespace} describe pod {name}"),
         }
     }
 

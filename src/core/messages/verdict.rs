@@ -15,7 +15,7 @@ use super::node::{
     repelled, waits_behind,
 };
 use super::pause::paused_words;
-use super::pods::{newest, pod_name, trouble_word, trouble_words};
+use super::pods::{newest, pod_name, trouble_cause, trouble_word, trouble_words};
 use super::reasons::{behind_remedy, unrevised};
 use super::rollout::RolloutView;
 use super::since::verdict_since;
@@ -38,51 +38,65 @@ use crate::core::settings::min_interval::MIN_INTERVAL;
 use crate::core::settings::partition::PARTITION;
 use crate::core::settings::selector::SELECTOR;
 use crate::core::settings::waves::WAVES;
-use crate::core::verdict::{Guarded, Revert, Verdict};
+use crate::core::verdict::{Guarded, Offline, Progress, Revert, Verdict};
 
 /// Holders of slots that are named; the rest is counted.
 const NAMED: usize = 5;
 
-/// What the nodes have in common whose verdict is at `position` of [`Verdict::WORDS`].
-pub fn meaning(kind: SetKind, position: usize) -> &'static str {
-    match (kind, Verdict::WORDS[position]) {
-        (SetKind::Advanced, "NativeControllerBehind") => {
-            "wait until the yurt-ds controller has made the revision"
-        }
-        (SetKind::Advanced, "NotTargeted") => {
-            "hold a pod where no other would be made; the controller removes or keeps it"
-        }
-        _ => MEANINGS[position],
-    }
+/// Returns why the node at `position` of the fleet is where it is, in at most 70 characters that are the same for all nodes in its
+/// situation. A rollout that `stands`, because no controller runs or for its own reasons, updates no node.
+pub fn cause(rollout: &RolloutView<'_>, position: usize, stands: bool) -> String {
+    let node = &rollout.fleet.nodes[position];
+    let verdict = &rollout.plan.verdicts[position];
+    let fails = matches!(
+        verdict,
+        Verdict::InProgress(_) | Verdict::FailedByRevision { .. }
+    );
+    let said = trouble_cause(node).filter(|_| fails);
+    said.unwrap_or_else(|| meaning(rollout, verdict, stands).to_owned())
 }
 
-/// The same of a native DaemonSet, in the order of [`Verdict::WORDS`].
-const MEANINGS: [&str; Verdict::WORDS.len()] = [
-    "run the current revision",
-    "have their turn now, are being updated, or wait for their pod",
-    "are outdated and wait for a free slot",
-    "are outdated, and another failure domain has its turn (topology-key)",
-    "are NotReady or returned a moment ago; others do not wait for them",
-    "failed soon after their pods were replaced; they keep their slots while they are Ready",
-    "are outdated; the rollout is paused",
-    "keep their outdated pods, or get none yet: partition holds them back",
-    "keep their outdated pods: selector does not select them",
-    "keep their outdated pods: the annotation hold on the Node asks for that, or cannot be read",
-    "are outdated; the guard lets nothing new begin",
-    "run the revision before the one that the guard stopped again, or wait for that",
-    "are outdated; their wave is not open",
-    "are outdated and wait for their maintenance window",
-    "are outdated, and their images are not on the node yet",
-    "are to be replaced, and wait for the hooks of their pods (lifecycle); they hold slots",
-    "are to be replaced, and a PodDisruptionBudget does not let their pods go (disruption: evict)",
-    "have their turn, and the API server refuses what is asked for; the condition Refused says why",
-    "are outdated; their owners decide when to upgrade",
-    "are outdated until somebody deletes their pods (updateStrategy.type: OnDelete)",
-    "wait for the native DaemonSet controller",
-    "are outdated and not touched: the settings cannot be used",
-    "hold a pod where no other would be made; the native DaemonSet controller removes or keeps it",
-    "keep their outdated pods: a NoSchedule taint there would keep the next ones away",
-];
+/// Returns what nodes with this verdict have in common.
+fn meaning(rollout: &RolloutView<'_>, verdict: &Verdict, stands: bool) -> &'static str {
+    let stands = stands || matches!(rollout.phase, Phase::Stalled(_) | Phase::Complete { .. });
+    match verdict {
+        Verdict::Done => "run the current revision",
+        Verdict::InProgress(Progress::Replacing) if stands => "are outdated and next in the queue",
+        Verdict::InProgress(_) if stands => "have no available pod",
+        Verdict::InProgress(_) => "are being updated",
+        Verdict::Budget { .. } if stands => "are outdated; the rollout is stopped",
+        Verdict::Budget { .. } => "are outdated and wait for a free slot",
+        Verdict::AwaitingDomain => "are outdated; another failure domain is updated first",
+        Verdict::Offline(Offline::Settling { .. }) => "reconnected a moment ago",
+        Verdict::Offline(Offline::Updated { .. }) => "are offline with the current revision",
+        Verdict::Offline(_) => "are offline; they do not block the rollout",
+        Verdict::FailedByRevision { .. } => "failed with the current revision",
+        Verdict::Paused { .. } => "are outdated; the rollout is paused",
+        Verdict::Partition => "stay on the old version: partition",
+        Verdict::NotSelected => "stay on the old version: selector",
+        Verdict::Held { .. } => "stay on the old version: annotation hold of the Node",
+        Verdict::Guarded(Guarded::Stopped(_)) => "are outdated; the guard stopped the rollout",
+        Verdict::Guarded(Guarded::Inconclusive { .. }) => {
+            "are outdated; the guard examines lost nodes first"
+        }
+        Verdict::Revert(_) => "got the earlier revision back, or are next",
+        Verdict::WaveNotOpen { .. } => "are outdated; their wave is not open",
+        Verdict::OutOfWindow { .. } => "are outdated; their maintenance window is closed",
+        Verdict::PullPending(_) => "are outdated; they pull the images first",
+        Verdict::HookPending { .. } => "wait for the preDelete hooks of their pods (lifecycle)",
+        Verdict::BlockedByPdb { .. } => "a PodDisruptionBudget blocks the eviction of their pods",
+        Verdict::Refused { .. } => "the API server rejects the change",
+        Verdict::AwaitingOwner => "are outdated until their owners upgrade them",
+        Verdict::AwaitingDeletion => "are outdated until their pods are deleted (OnDelete)",
+        Verdict::NativeControllerBehind => match rollout.fleet.kind {
+            SetKind::Native => "wait for the native DaemonSet controller",
+            SetKind::Advanced => "wait for the revision that the yurt-ds controller creates",
+        },
+        Verdict::Invalid => "are outdated; the settings cannot be used",
+        Verdict::NotTargeted => "have a pod that does not belong there",
+        Verdict::UntoleratedTaint => "keep the old pod: a taint there would keep a new one away",
+    }
+}
 
 /// Why one node is where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -54,15 +54,18 @@ mod tests {
         };
         let good = r#"[{"daemonset": "default/nginx", "reason": "calibration"}]"#;
         let told = |nodes: Vec<Node>| {
-            let fleet = fleet(nodes);
+            let (fleet, strategy) = (fleet(nodes), Strategy::of(Mode::AdvancedRollingUpdate));
             let now = Timestamp::from_second(1_000).unwrap();
-            let plan = decide(&Strategy::of(Mode::AdvancedRollingUpdate), &fleet, now);
+            let plan = decide(&strategy, &fleet, now);
             let note = plan.notes_on_nodes(&fleet).map(|note| note.text);
-            (plan.exceptions(&fleet), note)
+            (plan.exceptions(&fleet, &strategy).join("; "), note)
         };
-        assert_eq!(told(vec![held("a", good)]), ("on hold: 1".to_owned(), None));
+        assert_eq!(
+            told(vec![held("a", good)]),
+            ("1 node is on hold".to_owned(), None)
+        );
         let (words, note) = told(vec![held("a", good), held("b", "x"), held("c", "[{}]")]);
-        assert_eq!(words, "on hold: 3 (the annotation cannot be read on b, c)");
+        assert_eq!(words, "3 nodes are on hold (unreadable annotation on b, c)");
         let note = note.expect("a note");
         assert!(
             note.starts_with("node b keeps its outdated pod, of every DaemonSet: "),

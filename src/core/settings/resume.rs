@@ -19,7 +19,20 @@ pub(super) const SETTING: Setting = Setting {
 
 /// The hash of a revision, as `controller-revision-hash` on its pods.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Revision>, Invalid> {
-    let Some(written) = reader.written(RESUME) else {
+    read_hash(
+        reader,
+        RESUME,
+        "use the one that the condition Stalled names, or yurt-ds ctl resume",
+    )
+}
+
+/// Reads the hash of a revision; `hint` says where to find it.
+pub(super) fn read_hash(
+    reader: &mut Reader<'_>,
+    key: &'static str,
+    hint: &str,
+) -> Result<Option<Revision>, Invalid> {
+    let Some(written) = reader.written(key) else {
         return Ok(None);
     };
     let is_hash = |text: &str| {
@@ -28,9 +41,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Revision>, Invalid>
     };
     match is_hash(written.text) {
         true => Ok(Some(written.text.into())),
-        false => Err(written.refused(
-            "which is no hash of a revision; use the one that the condition Stalled names, or yurt-ds ctl resume",
-        )),
+        false => Err(written.refused(format!("which is no hash of a revision; {hint}"))),
     }
 }
 

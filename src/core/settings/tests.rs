@@ -33,6 +33,7 @@ use crate::core::settings::replace_broken_first::REPLACE_BROKEN_FIRST;
 use crate::core::settings::resume::RESUME;
 use crate::core::settings::rolling_update_type::ROLLING_UPDATE_TYPE;
 use crate::core::settings::selector::SELECTOR;
+use crate::core::settings::start_now::START_NOW;
 use crate::core::settings::topology_key::TOPOLOGY_KEY;
 use crate::core::settings::update_strategy::{UPDATE_STRATEGY, UPGRADE_STRATEGY};
 use crate::core::settings::waves::WAVES;
@@ -70,7 +71,7 @@ fn rolling(extra: &[(&str, &str)]) -> Reading {
 #[track_caller]
 fn settings(reading: Reading) -> (Strategy, Vec<Note>) {
     match reading {
-        Reading::Strategy { strategy, notes } => (strategy, notes),
+        Reading::Strategy { strategy, notes } => (*strategy, notes),
         other => panic!("not a strategy: {other:?}"),
     }
 }
@@ -1259,6 +1260,7 @@ fn a_setting_that_cannot_be_read_changes_no_other_one() {
         (RAMP_UP, "1"),
         (WAVES, "[{name: a, selector: pool=a, approve: manual}]"),
         (APPROVED_WAVES, "a@abc"),
+        (START_NOW, "abc"),
         (TOPOLOGY_KEY, "topology.kubernetes.io/zone"),
         (MAX_DOMAINS, "2"),
         (FAILURE_THRESHOLD, "4"),

@@ -10,11 +10,15 @@ use crate::cli::Output;
 use crate::cli::edge::PodsArgs;
 use crate::clock::Clock;
 use crate::core::instant;
+use crate::ctl::brief::wrapped;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::print;
 use crate::ctl::screen::Screen;
 use crate::ctl::table::{CellStyle, Table};
+
+/// Column of a table from which on cells may tell a reason.
+const UPDATE: usize = 4;
 
 /// Shows the pods of the node.
 pub(super) async fn pods(
@@ -165,26 +169,18 @@ fn how(intent: Intent, rows: &[NodePodRow]) -> String {
 }
 
 fn table(rows: &[NodePodRow], wide: bool, colour: bool, now: Timestamp) -> String {
-    let mut heading = vec![
-        "NAMESPACE",
-        "POD",
-        "READY",
-        "AGE",
-        "REVISION",
-        "UPDATE",
-        "IMAGE-READY",
-    ];
+    let mut heading = vec!["NAMESPACE", "POD", "READY", "AGE", "UPDATE", "IMAGE-READY"];
     if wide {
-        heading.extend(["NODE", "IMAGES", "NEW IMAGES"]);
+        heading.extend(["REVISION", "NODE", "IMAGES", "NEW IMAGES"]);
     }
     let mut table = Table::new(&heading);
+    let mut reasons = String::new();
     for row in rows {
         let mut cells = vec![
             plain(&row.namespace),
             plain(&row.name),
             ready(row),
             plain(&since(row, now)),
-            plain(row.revision.as_deref().unwrap_or("-")),
             update(row),
             image_ready(row),
         ];
@@ -194,13 +190,27 @@ fn table(rows: &[NodePodRow], wide: bool, colour: bool, now: Timestamp) -> Strin
                 .containers
                 .iter()
                 .map(|found| found.new_image.as_deref());
+            cells.push(plain(row.revision.as_deref().unwrap_or("-")));
             cells.push(plain(row.node.as_deref().unwrap_or("-")));
             cells.push(plain(&joined(images)));
             cells.push(plain(&joined(new)));
+        } else {
+            // The reasons follow below, where they have room.
+            for (cell, what) in cells[UPDATE..].iter_mut().zip(["update", "image"]) {
+                let Some((word, _)) = cell.0.split_once(": ") else {
+                    continue;
+                };
+                let (word, key) = (word.to_owned(), one_line(&row.key()));
+                reasons += &wrapped(&format!("{key}: {what} {}", cell.0), 0, 3);
+                cell.0 = word;
+            }
         }
         table.row(cells);
     }
-    table.print(colour)
+    match reasons.is_empty() {
+        true => table.print(colour),
+        false => format!("{}\n{reasons}", table.print(colour)),
+    }
 }
 
 fn changes(rows: &[NodePodRow], wide: bool, colour: bool) -> String {

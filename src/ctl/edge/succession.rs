@@ -117,6 +117,30 @@ impl PodSuccession {
     }
 }
 
+impl PodSuccession {
+    /// The sentence of a step that has passed.
+    pub(super) fn passed(&self, step: usize) -> String {
+        let what = match step {
+            1 => "deleted",
+            2 => "gone",
+            _ => "new pod started",
+        };
+        format!("[{step}/4] {}: {what}", self.key())
+    }
+}
+
+impl SuccessionStage<'_> {
+    /// Number of the step, from 1 to 4.
+    pub(super) fn step(&self) -> usize {
+        match self {
+            Self::Running | Self::Stopping => 1,
+            Self::Gone => 2,
+            Self::Coming(new) if !new.has_images() => 3,
+            Self::Coming(_) | Self::Ready(_) => 4,
+        }
+    }
+}
+
 struct StageText<'a>(&'a PodSuccession, &'a SuccessionStage<'a>);
 
 impl fmt::Display for StageText<'_> {

@@ -75,12 +75,14 @@ async fn pods_are_listed_with_what_waits_for_them() {
     assert_eq!(
         node.text("pods").await,
         "\
-NAMESPACE    POD    READY                 AGE  REVISION  UPDATE      IMAGE-READY
-default      web-1  1/1                   1h   r1        up to date  -
-default      web-2  1/1                   1h   r1        available   pulled
-default      web-3  1/1 Terminating       1h   r1        available   pulling
-default      web-4  0/1 CrashLoopBackOff  1h   r1        available   failed: pull image job x failed
-kube-system  bare   1/1                   1h   -         -           -
+NAMESPACE    POD    READY                 AGE  UPDATE      IMAGE-READY
+default      web-1  1/1                   1h   up to date  -
+default      web-2  1/1                   1h   available   pulled
+default      web-3  1/1 Terminating       1h   available   pulling
+default      web-4  0/1 CrashLoopBackOff  1h   available   failed
+kube-system  bare   1/1                   1h   -           -
+
+default/web-4: image failed: pull image job x failed
 "
     );
     assert!(!node.text("pods -n kube-system").await.contains("web-1"));

@@ -62,7 +62,8 @@ async fn wait(
 ) -> Result<ActOutcome, CliError> {
     let mut ready_for = Duration::ZERO;
     let mut looked = Duration::ZERO;
-    follow.show(&succession.told(&succession.stage(pods)).to_string(), pods);
+    let mut shown = 0;
+    show(follow, succession, pods, &mut shown);
     loop {
         if follow.next(pods).await? == FollowStep::TooLate {
             let stage = succession.stage(pods);
@@ -85,11 +86,25 @@ async fn wait(
                 result => result,
             };
             if result != SuccessorRevision::Unknown {
+                if shown < stage.step() {
+                    show(follow, succession, pods, &mut shown);
+                }
                 return Ok(ended(succession, result, new, pods, &follow.after()));
             }
         }
-        follow.show(&succession.told(&stage).to_string(), pods);
+        show(follow, succession, pods, &mut shown);
     }
+}
+
+/// Shows how far it is, and before that the steps that passed since the last look: their numbers have no gaps.
+fn show(follow: &mut Follow<'_, '_>, succession: &PodSuccession, pods: &Pods, shown: &mut usize) {
+    let stage = succession.stage(pods);
+    let step = stage.step();
+    for passed in *shown + 1..step {
+        follow.show(&succession.passed(passed), pods);
+    }
+    *shown = step.max(*shown);
+    follow.show(&succession.told(&stage).to_string(), pods);
 }
 
 fn ended(

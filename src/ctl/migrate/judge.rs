@@ -98,7 +98,7 @@ impl Migration<'_> {
         let scaling = set.spec.fields.as_ref().map(|fields| fields.scaling);
         let strategy = match read(&set.settings()) {
             Reading::NotOurs => None,
-            Reading::Strategy { strategy, .. } => Some(strategy),
+            Reading::Strategy { strategy, .. } => Some(*strategy),
             Reading::Invalid(invalid, _) => {
                 let text = words::invalid(&self.source, &invalid);
                 return Err(CliError::new(Code::Invalid, text));

@@ -11,13 +11,15 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::slim::{SlimNode, SlimPod};
-use crate::sim::kubelet::FakeNodeSpec;
+use crate::core::forecast::NodePace;
+use crate::core::{Fleet, Node, NodeName, Pod, PodUid, Readiness, Revision};
 
 /// A pod that became Ready later than this after its container started was not slow: its node was away meanwhile.
 const READY_WITHIN: Duration = Duration::from_secs(600);
 /// A kubelet that returns tells of its pods and of its node within this time, in any order.
 const RETURNING: Duration = Duration::from_secs(10);
+/// How long a node pulls the new images ahead: whoever plans does not know the registry.
+pub(super) const PULL: Duration = Duration::from_secs(2);
 /// What a pod is assumed to take where there is none to measure.
 const ASSUMED: Duration = Duration::from_secs(10);
 /// A pod that is not Ready this much after it should have been does not become so by itself.
@@ -96,7 +98,7 @@ pub(super) struct Measured {
 #[derive(Clone, Debug)]
 pub(super) struct LastRollout {
     /// Its hash.
-    pub(super) revision: String,
+    pub(super) revision: Revision,
     /// How many nodes were under way at once.
     pub(super) width: usize,
     /// How long a pod had to be Ready.
@@ -107,8 +109,8 @@ impl Measured {
     /// Measures the present pods, but for those that became Ready when their node returned, for a plan in which about `width` are
     /// under way at once; `ends` is how long they take to end, where somebody knows.
     pub(super) fn of(
-        pods: &[SlimPod],
-        nodes: &[SlimNode],
+        pods: &[(NodeName, Pod)],
+        returns: &BTreeMap<NodeName, Timestamp>,
         template: &Value,
         ends: Option<Duration>,
         width: usize,
@@ -116,7 +118,7 @@ impl Measured {
     ) -> Self {
         let grace = template["spec"]["terminationGracePeriodSeconds"].as_u64();
         let grace = Duration::from_secs(grace.unwrap_or(GRACE));
-        let turn = |seen: fn(&SlimPod) -> Option<PodSpan>| {
+        let turn = |seen: fn(&NodeName, &Pod) -> Option<PodSpan>| {
             last.and_then(|last| turnaround(pods, seen, last))
         };
         let (replaced, changed) = (turn(start_of), turn(change_of));
@@ -124,10 +126,9 @@ impl Measured {
         let sooner = replaced.filter(|turn| ends.is_none() && *turn < grace);
         let end = sooner.map(|turn| turn.saturating_sub(REACTION));
         let (end, end_measured) = (end.or(ends).unwrap_or(grace), end.is_some());
-        let returns: BTreeMap<&str, Timestamp> = nodes.iter().filter_map(returned).collect();
-        let undisturbed = |seen: fn(&SlimPod) -> Option<PodSpan>| {
-            let seen = pods.iter().filter_map(seen);
-            seen.filter(|one| !one.waited_for(returns.get(&*one.node)))
+        let undisturbed = |seen: fn(&NodeName, &Pod) -> Option<PodSpan>| {
+            let seen = pods.iter().filter_map(|(node, pod)| seen(node, pod));
+            seen.filter(|one| !one.waited_for(returns.get(&one.node)))
                 .collect()
         };
         Self {
@@ -171,27 +172,37 @@ impl Measured {
         self.end + self.reaction.time()
     }
 
-    /// Tells every node how long its pod takes: as the present one, if that was measured, or else as the measured ones in
-    /// turn.
-    pub(super) fn tell(&self, nodes: &mut [FakeNodeSpec]) {
+    /// Returns how long the pod of each node takes: as the present one, if that was measured, or else as the measured ones in turn.
+    pub(super) fn by_node(&self, fleet: &Fleet) -> impl Fn(&NodeName) -> NodePace {
         let (mut starts, mut changes) = (self.starts().in_turn(), self.changes.in_turn());
-        for node in nodes {
-            node.start = starts(&node.name);
-            let change = changes(&node.name);
-            node.change = change.map(|change| change + self.change_reaction.time());
-        }
+        let assumed = NodePace {
+            end: self.end(),
+            start: self.start(),
+            change: self.start() + self.change_reaction.time(),
+        };
+        let pace = |node: &Node| {
+            let start = starts(&node.name).unwrap_or(assumed.start);
+            let change = changes(&node.name).unwrap_or(start);
+            let pace = NodePace {
+                start,
+                change: change + self.change_reaction.time(),
+                ..assumed
+            };
+            (node.name.clone(), pace)
+        };
+        let all: BTreeMap<NodeName, NodePace> = fleet.nodes.iter().map(pace).collect();
+        move |node| all.get(node).copied().unwrap_or(assumed)
     }
 
     /// UIDs of the pods that do not become Ready by themselves.
-    pub(super) fn broken(&self, pods: &[SlimPod], now: Timestamp) -> BTreeSet<String> {
+    pub(super) fn broken(&self, pods: &[(NodeName, Pod)], now: Timestamp) -> BTreeSet<PodUid> {
         let patience = LATE + 2 * self.starts().slow().unwrap_or(ASSUMED);
-        let is_broken = |pod: &&SlimPod| {
-            let age = pod.metadata.creation_timestamp.as_ref();
-            let age = age.map(|created| now.duration_since(created.0).unsigned_abs());
-            !pod.is_ready() && (age.is_none_or(|age| age > patience) || is_in_trouble(pod))
+        let is_broken = |pod: &&Pod| {
+            let age = now.duration_since(pod.revised()).unsigned_abs();
+            pod.ready_since.is_none() && (age > patience || pod.problem.is_some())
         };
-        let broken = pods.iter().filter(is_broken);
-        broken.filter_map(|pod| pod.metadata.uid.clone()).collect()
+        let broken = pods.iter().map(|(_, pod)| pod).filter(is_broken);
+        broken.map(|pod| pod.uid.clone()).collect()
     }
 
     /// Where every pod was changed in place since, that is the nearest to a start that there is.
@@ -210,7 +221,7 @@ pub(super) fn rounded(time: Duration) -> u64 {
 
 /// Something that was seen to begin and to end on a node.
 struct PodSpan {
-    node: String,
+    node: NodeName,
     began: Timestamp,
     ended: Timestamp,
 }
@@ -227,15 +238,18 @@ impl PodSpan {
     }
 }
 
-/// Since when a node is Ready, by its name.
-fn returned(node: &SlimNode) -> Option<(&str, Timestamp)> {
-    Some((node.metadata.name.as_deref()?, node.ready_since()?))
+/// Returns since when a node is Ready, with its name.
+pub(super) fn returned(node: &Node) -> Option<(NodeName, Timestamp)> {
+    match node.readiness {
+        Readiness::Ready { since } => Some((node.name.clone(), since)),
+        _ => None,
+    }
 }
 
 /// How long something took, by node.
 #[derive(Debug, Default)]
 struct Times {
-    by_node: BTreeMap<String, Duration>,
+    by_node: BTreeMap<NodeName, Duration>,
     /// The same, in the order of the nodes.
     all: Vec<Duration>,
     /// Whether some of them were seen in a greater crowd than was asked for.
@@ -253,7 +267,7 @@ impl Times {
         let crowded = crowds.len() > quiet;
         let seconds: Vec<f64> = crowds.iter().map(|(_, seen)| seen.seconds()).collect();
         let times = uncut(&seconds).into_iter();
-        let by_node: BTreeMap<String, Duration> = crowds
+        let by_node: BTreeMap<NodeName, Duration> = crowds
             .into_iter()
             .map(|(_, seen)| seen.node)
             .zip(times)
@@ -280,7 +294,7 @@ impl Times {
     }
 
     /// A time for each node that is named; equal names in equal order get equal times.
-    fn in_turn(&self) -> impl FnMut(&str) -> Option<Duration> {
+    fn in_turn(&self) -> impl FnMut(&NodeName) -> Option<Duration> {
         let mut others = self.all.iter().cycle();
         move |node| {
             let own = self.by_node.get(node);
@@ -302,14 +316,14 @@ fn sorted(seen: &[PodSpan]) -> (Vec<Timestamp>, Vec<Timestamp>) {
 /// places, the first that is available makes room for the one after these, and so on. Only those near the median count: pauses and
 /// nodes that were away are at the edges.
 fn turnaround(
-    pods: &[SlimPod],
-    seen: fn(&SlimPod) -> Option<PodSpan>,
+    pods: &[(NodeName, Pod)],
+    seen: fn(&NodeName, &Pod) -> Option<PodSpan>,
     last: &LastRollout,
 ) -> Option<Duration> {
     let of_last = pods
         .iter()
-        .filter(|pod| pod.revision() == Some(&last.revision));
-    let seen: Vec<PodSpan> = of_last.filter_map(seen).collect();
+        .filter(|(_, pod)| pod.in_place.revision.as_ref() == Some(&last.revision));
+    let seen: Vec<PodSpan> = of_last.filter_map(|(node, pod)| seen(node, pod)).collect();
     let (began, ended) = sorted(&seen);
     let next = began.iter().skip(last.width.max(1));
     let gap = |(next, free): (&Timestamp, &Timestamp)| next.duration_since(*free).as_secs_f64();
@@ -356,58 +370,30 @@ fn uncut(seconds: &[f64]) -> Vec<Duration> {
     seconds.iter().map(time).collect()
 }
 
-/// Whether it has no room on its node, or a container failed, or waits for something else than its beginning.
-fn is_in_trouble(pod: &SlimPod) -> bool {
-    let mut conditions = pod.status.conditions.iter();
-    let has_no_room = conditions.any(|one| one.kind == "PodScheduled" && one.status == "False");
-    has_no_room
-        || pod.status.container_statuses.iter().any(|container| {
-            let waits = container.state["waiting"]["reason"].as_str();
-            let begins =
-                [None, Some("ContainerCreating"), Some("PodInitializing")].contains(&waits);
-            container.restart_count > 0 || !begins
-        })
-}
-
 /// From creation to Ready, of a pod that was not interrupted on the way.
-fn start_of(pod: &SlimPod) -> Option<PodSpan> {
-    let ready = pod.ready_since()?;
-    let created = pod.metadata.creation_timestamp.as_ref()?.0;
-    let statuses = &pod.status.container_statuses;
-    if pod.in_place().is_some() || statuses.iter().any(|one| one.restart_count > 0) {
+fn start_of(node: &NodeName, pod: &Pod) -> Option<PodSpan> {
+    let mut containers = pod.in_place.containers.iter();
+    if pod.in_place.update.is_some() || containers.any(|container| container.restarts > 0) {
         return None;
     }
-    let ran = ran_since(pod).unwrap_or(created);
-    let prompt = ready.duration_since(ran).unsigned_abs() <= READY_WITHIN;
-    seen(pod, created, ready).filter(|_| prompt)
+    span(node, pod, pod.created)
 }
 
-/// From its last change in place to Ready, of a pod that was not interrupted since.
-fn change_of(pod: &SlimPod) -> Option<PodSpan> {
-    let ready = pod.ready_since()?;
-    let state = pod.in_place()?;
-    let mut statuses = pod.status.container_statuses.iter();
-    let interrupted = statuses.any(|one| {
-        let restarts = u32::try_from(one.restart_count).unwrap_or(u32::MAX);
-        state.own_restarts(&one.name, restarts) > 0
-    });
-    let ran = ran_since(pod)?;
-    let prompt = ready <= ran || ready.duration_since(ran).unsigned_abs() <= READY_WITHIN;
-    seen(pod, state.update_timestamp.0, ran.max(ready)).filter(|_| prompt && !interrupted)
+/// From its last update in place to Ready.
+fn change_of(node: &NodeName, pod: &Pod) -> Option<PodSpan> {
+    let update = pod.in_place.update.filter(|update| update.is_carried_out)?;
+    span(node, pod, update.at)
 }
 
-fn seen(pod: &SlimPod, began: Timestamp, ended: Timestamp) -> Option<PodSpan> {
-    let node = pod.spec.node_name.clone()?;
-    (ended >= began).then_some(PodSpan { node, began, ended })
-}
-
-/// Since when all its containers run.
-fn ran_since(pod: &SlimPod) -> Option<Timestamp> {
-    let started = pod.status.container_statuses.iter().filter_map(|one| {
-        let at = one.state["running"]["startedAt"].as_str()?;
-        at.parse::<Timestamp>().ok()
-    });
-    started.max()
+fn span(node: &NodeName, pod: &Pod, began: Timestamp) -> Option<PodSpan> {
+    let ended = pod.ready_since?;
+    let ran = pod.started.unwrap_or(began).max(began);
+    let prompt = ended <= ran || ended.duration_since(ran).unsigned_abs() <= READY_WITHIN;
+    (ended >= began && prompt).then(|| PodSpan {
+        node: node.clone(),
+        began,
+        ended,
+    })
 }
 
 #[cfg(test)]
@@ -415,48 +401,42 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::core::names::{IN_PLACE_STATE, REVISION_HASH_LABEL};
+    use crate::core::PodProblem;
+    use crate::core::fleet::in_place::{InPlaceUpdate, RunningContainer};
+    use crate::core::testing::{at, current, fleet, node};
 
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_second(seconds).unwrap()
+    /// One on `node` that was created at `created`, accepted by its kubelet at `started`, and Ready at `ready`.
+    fn pod(node: &str, created: i64, ready: i64, restarts: u32, started: i64) -> (NodeName, Pod) {
+        let mut pod = current(1);
+        pod.uid = format!("u-{node}").as_str().into();
+        (pod.created, pod.started, pod.ready_since) =
+            (at(created), Some(at(started)), Some(at(ready)));
+        let container = RunningContainer {
+            name: "c".into(),
+            image: "".into(),
+            reported: "".into(),
+            image_id: "".into(),
+            restarts,
+            is_init: false,
+        };
+        pod.in_place.containers = [container].into();
+        (node.into(), pod)
     }
 
-    /// One on `node` that was created at `created`, became Ready at `ready`, and whose container started at `started`.
-    fn pod(node: &str, created: i64, ready: i64, restarts: i64, started: i64) -> SlimPod {
-        let at = |seconds: i64| at(seconds).to_string();
-        serde_json::from_value(json!({
-            "metadata": { "uid": format!("u-{node}"), "creationTimestamp": at(created) },
-            "spec": { "nodeName": node },
-            "status": {
-                "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": at(ready) }],
-                "containerStatuses": [{ "name": "c", "restartCount": restarts, "state": { "running": { "startedAt": at(started) } } }],
-            },
-        }))
-        .unwrap()
+    fn measured(pods: &[(NodeName, Pod)], width: usize) -> Measured {
+        Measured::of(pods, &BTreeMap::new(), &json!({}), None, width, None)
     }
 
-    /// Makes it one of revision `b`.
-    fn label(pod: &mut SlimPod) {
-        let label = (REVISION_HASH_LABEL.to_owned(), "b".to_owned());
-        pod.metadata.labels = Some([label].into());
-    }
-
-    fn measured(pods: &[SlimPod], width: usize) -> Measured {
-        Measured::of(pods, &[], &json!({}), None, width, None)
-    }
-
-    fn told(measured: &Measured, nodes: &[&str]) -> Vec<FakeNodeSpec> {
-        let mut nodes: Vec<FakeNodeSpec> = nodes
-            .iter()
-            .map(|name| FakeNodeSpec::named(*name))
-            .collect();
-        measured.tell(&mut nodes);
-        nodes
+    fn told(measured: &Measured, nodes: &[&str]) -> Vec<NodePace> {
+        let named = |name: &&str| node(name, current(1));
+        let fleet = fleet(nodes.iter().map(named).collect());
+        let pace = measured.by_node(&fleet);
+        nodes.iter().map(|name| pace(&(*name).into())).collect()
     }
 
     #[test]
     fn starts_are_measured_where_nothing_interrupted_them() {
-        let mut pods: Vec<SlimPod> = (1..=11)
+        let mut pods: Vec<(NodeName, Pod)> = (1..=11)
             .map(|seconds| pod(&format!("n{seconds}"), 0, seconds, 0, 0))
             .collect();
         pods.push(pod("restarted", 0, 500, 3, 499));
@@ -478,7 +458,7 @@ mod tests {
     #[test]
     fn without_pods_a_start_is_assumed() {
         let template = json!({ "spec": { "terminationGracePeriodSeconds": 5 } });
-        let pace = |ends| Measured::of(&[], &[], &template, ends, 1, None).pace();
+        let pace = |ends| Measured::of(&[], &BTreeMap::new(), &template, ends, 1, None).pace();
         let assumed = pace(None);
         assert_eq!(
             (
@@ -489,18 +469,18 @@ mod tests {
             (10, 0, 5)
         );
         assert_eq!(pace(Some(Duration::from_secs(1))).end_seconds, 1);
-        let nodes = told(&Measured::of(&[], &[], &template, None, 1, None), &["n1"]);
-        assert_eq!(nodes[0].start, None);
+        let nodes = told(
+            &Measured::of(&[], &BTreeMap::new(), &template, None, 1, None),
+            &["n1"],
+        );
+        assert_eq!(nodes[0].start, ASSUMED);
     }
 
     #[test]
     fn every_node_takes_what_its_pod_took_and_new_ones_what_the_others_do() {
         let pods = [pod("quick", 0, 2, 0, 0), pod("slow", 100, 120, 0, 100)];
         let nodes = told(&measured(&pods, 1), &["new", "newer", "quick", "slow"]);
-        let starts: Vec<u64> = nodes
-            .iter()
-            .map(|node| rounded(node.start.unwrap()))
-            .collect();
+        let starts: Vec<u64> = nodes.iter().map(|node| rounded(node.start)).collect();
         assert_eq!(starts, [2, 20, 2, 20]);
     }
 
@@ -519,7 +499,7 @@ mod tests {
             let made = 1_000 + 10 * number;
             pod(&format!("a{number}"), made, made + 3, 0, made + 3)
         });
-        let pods: Vec<SlimPod> = crowd.chain(alone).collect();
+        let pods: Vec<(NodeName, Pod)> = crowd.chain(alone).collect();
         assert_eq!(measured(&pods, 5).pace().start_seconds, 3);
         let crowded = measured(&pods[..300], 5).pace();
         assert_eq!((crowded.start_seconds, crowded.crowded), (20, true));
@@ -538,7 +518,7 @@ mod tests {
             let ended = began + 1_400;
             pod(&format!("n{number}"), began / 1_000, ended / 1_000, 0, 0)
         });
-        let pods: Vec<SlimPod> = pods.collect();
+        let pods: Vec<(NodeName, Pod)> = pods.collect();
         let measured = measured(&pods, 2);
         assert_eq!(measured.pace().measured_pods, 40);
         assert_eq!(measured.start(), Duration::from_millis(1_400));
@@ -546,48 +526,40 @@ mod tests {
 
     #[test]
     fn who_became_ready_when_its_node_returned_is_not_measured() {
-        let mut pods: Vec<SlimPod> = (1..=11)
+        let mut pods: Vec<(NodeName, Pod)> = (1..=11)
             .map(|number| pod(&format!("n{number}"), 0, 3, 0, 1))
             .collect();
         pods.push(pod("away", 0, 58, 0, 3));
-        let node = |name: &str, since: i64| -> SlimNode {
-            let since = at(since).to_string();
-            let ready = json!({ "type": "Ready", "status": "True", "lastTransitionTime": since });
-            let node = json!({ "metadata": { "name": name }, "status": { "conditions": [ready] } });
-            serde_json::from_value(node).unwrap()
-        };
-        let measured = |nodes: &[SlimNode]| {
-            let measured = Measured::of(&pods, nodes, &json!({}), None, 20, None);
+        let measured = |name: &str, since: i64| {
+            let returns = BTreeMap::from([(NodeName::from(name), at(since))]);
+            let measured = Measured::of(&pods, &returns, &json!({}), None, 20, None);
             measured.pace().measured_pods
         };
-        assert_eq!(measured(&[node("away", -500)]), 12);
-        assert_eq!(measured(&[node("away", 59)]), 11);
+        assert_eq!(measured("away", -500), 12);
+        assert_eq!(measured("away", 59), 11);
         // That was later.
-        assert_eq!(measured(&[node("away", 3_600)]), 12);
+        assert_eq!(measured("away", 3_600), 12);
     }
 
     #[test]
     fn a_change_in_place_is_measured_from_its_request_to_the_new_container() {
-        let mut changed = pod("n1", 0, 2, 1, 1_007);
-        let state = json!({
-            "revision": "b",
-            "updateTimestamp": at(1_000),
-            "lastContainerStatuses": { "c": { "imageID": "id", "restartCount": 0 } },
+        let mut changed = pod("n1", 0, 1_007, 1, 0);
+        changed.1.in_place.update = Some(InPlaceUpdate {
+            at: at(1_000),
+            is_carried_out: true,
         });
-        let annotation = (IN_PLACE_STATE.to_owned(), state.to_string());
-        changed.metadata.annotations = Some([annotation].into());
         let measured = measured(&[changed], 1);
         assert_eq!(measured.pace().in_place_seconds, Some(7));
         assert_eq!(
             told(&measured, &["n1"])[0].change,
-            Some(Duration::from_secs(7) + REACTION)
+            Duration::from_secs(7) + REACTION
         );
     }
 
     #[test]
     fn the_last_rollout_tells_what_passes_from_one_pod_to_the_next() {
         // Three places; a start takes 5 s, an end and the reaction to it 3 s.
-        let mut pods: Vec<SlimPod> = (0..30)
+        let mut pods: Vec<(NodeName, Pod)> = (0..30)
             .map(|number| {
                 pod(
                     &format!("n{number}"),
@@ -598,15 +570,17 @@ mod tests {
                 )
             })
             .collect();
-        pods.iter_mut().for_each(label);
+        for (_, pod) in &mut pods {
+            pod.in_place.revision = Some("b".into());
+        }
         let last = |revision: &str, width, min_ready| LastRollout {
-            revision: revision.to_owned(),
+            revision: revision.into(),
             width,
             min_ready: Duration::from_secs(min_ready),
         };
         let end = Some(Duration::from_secs(2));
         let reaction = |last: &LastRollout, end| {
-            let pace = Measured::of(&pods, &[], &json!({}), end, 3, Some(last)).pace();
+            let pace = Measured::of(&pods, &BTreeMap::new(), &json!({}), end, 3, Some(last)).pace();
             let reaction = pace.reaction;
             reaction.measured.then_some(reaction.milliseconds)
         };
@@ -629,7 +603,8 @@ mod tests {
             "it did not end so late"
         );
         let end = |last: &LastRollout, ends| {
-            let pace = Measured::of(&pods, &[], &json!({}), ends, 3, Some(last)).pace();
+            let pace =
+                Measured::of(&pods, &BTreeMap::new(), &json!({}), ends, 3, Some(last)).pace();
             (pace.end_seconds, pace.end_measured)
         };
         assert_eq!(end(&last("b", 3, 0), None), (3, true), "2.7 s and 0.3 s");
@@ -649,17 +624,17 @@ mod tests {
             let began = 1_600 * round + 80 * place;
             let name = format!("n{round}-{place}");
             let mut pod = pod(&name, began / 1_000, (began + 1_300) / 1_000, 0, 0);
-            label(&mut pod);
+            pod.1.in_place.revision = Some("b".into());
             pod
         });
-        let pods: Vec<SlimPod> = pods.collect();
+        let pods: Vec<(NodeName, Pod)> = pods.collect();
         let last = LastRollout {
-            revision: "b".to_owned(),
+            revision: "b".into(),
             width: 20,
             min_ready: Duration::ZERO,
         };
         let end = Some(Duration::ZERO);
-        let pace = Measured::of(&pods, &[], &json!({}), end, 20, Some(&last)).pace();
+        let pace = Measured::of(&pods, &BTreeMap::new(), &json!({}), end, 20, Some(&last)).pace();
         let milliseconds = pace.reaction.milliseconds;
         assert!((250..=350).contains(&milliseconds), "{milliseconds}");
     }
@@ -668,9 +643,13 @@ mod tests {
     #[test]
     fn what_has_no_room_is_broken() {
         let mut no_room = pod("n1", 8, 9, 0, 0);
-        let scheduled =
-            json!([{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" }]);
-        no_room.status.conditions = serde_json::from_value(scheduled).unwrap();
+        no_room.1.ready_since = None;
+        no_room.1.problem = Some(Box::new(PodProblem {
+            reason: "Unschedulable".into(),
+            said: "".into(),
+            restarts: 0,
+            ended: 0,
+        }));
         let pods = [no_room];
         assert_eq!(measured(&pods, 1).broken(&pods, at(10)).len(), 1);
     }
@@ -678,7 +657,7 @@ mod tests {
     #[test]
     fn what_should_have_started_long_ago_is_broken() {
         let mut late = pod("n2", 0, 3, 0, 0);
-        late.status.conditions.clear();
+        late.1.ready_since = None;
         let pods = [pod("n1", 0, 3, 0, 0), late];
         let measured = measured(&pods, 1);
         assert_eq!(measured.broken(&pods, at(10)).len(), 0);

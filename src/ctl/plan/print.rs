@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use super::change::UNSET;
 use super::measure::ReactionTimes;
-use super::played::ReplacementManner;
 use super::row::{PlanRow, StepRow};
+use crate::core::forecast::ReplacementManner;
 use crate::core::words::{named, plural};
+use crate::ctl::brief::wrapped;
 use crate::ctl::table::{CellStyle, Table};
 
 /// More nodes are told by batch.
@@ -18,7 +19,13 @@ const BATCHES: usize = 20;
 
 /// The answer; `wide` tells every node.
 pub(super) fn plan(row: &PlanRow, wide: bool, colour: bool) -> String {
-    let mut text = head(row);
+    let head = head(row);
+    // A line of its own for each sentence, in 80 columns.
+    let indent = |line: &str| line.chars().take_while(|letter| *letter == ' ').count();
+    let lines = head.lines();
+    let mut text: String = lines
+        .map(|line| wrapped(line, indent(line), usize::MAX))
+        .collect();
     if !row.steps.is_empty() {
         text.push('\n');
         text += &match wide || row.steps.len() <= EACH {

@@ -1,13 +1,15 @@
 //! What a plan says, the same in every form. Field names are a promise to scripts.
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::measure::{MeasuredPace, rounded};
-use super::played::{Played, Replacement, ReplacementManner, RolloutWait};
+use crate::core::forecast::{Forecast, Replacement, ReplacementManner, RolloutWait};
 use crate::core::{Phase, SetKind, Verdict, instant};
-use crate::ctl::code::Code;
 use crate::ctl::row::{NodeRow, SetRow, api_version};
+use crate::ctl::snapshot::RolloutSnapshot;
 
 /// What `-o json` and `-o yaml` contain, for the reference.
 pub(crate) const FIELDS: &str = "\
@@ -106,18 +108,19 @@ pub(super) struct LeftRow {
 }
 
 impl PlanRow {
-    /// The row of what was played.
+    /// The row of a forecast; `at_end` is the rollout at its end.
     pub(super) fn of(
-        played: &Played,
+        played: &Forecast,
+        at_end: &RolloutSnapshot,
         change: Vec<String>,
         (from, to): (Option<String>, Option<String>),
         pace: MeasuredPace,
     ) -> Self {
-        let end = SetRow::of(&played.end, false);
+        let end = SetRow::of(at_end, false);
         let since = |at: Timestamp| rounded(at.duration_since(played.began).unsigned_abs());
         let rows = played.steps.iter().zip(batches(&played.steps));
         let row = |(step, batch): (&Replacement, usize)| StepRow {
-            node: step.node.clone(),
+            node: step.node.to_string(),
             batch,
             manner: step.manner,
             begins: instant::words(step.begins),
@@ -127,8 +130,9 @@ impl PlanRow {
         };
         let steps: Vec<StepRow> = rows.map(row).collect();
         let batches = steps.last().map_or(0, |last| last.batch);
-        let complete = matches!(played.end.phase(), Phase::Complete { .. });
-        let last = over(played, complete);
+        let complete = matches!(at_end.phase(), Phase::Complete { .. });
+        let min_ready = at_end.strategy.min_ready;
+        let last = over(played, min_ready, complete);
         let seconds = last.map_or(0, since);
         let slower = pace.slow_start_seconds - pace.start_seconds;
         let wait = |wait: &RolloutWait| WaitRow {
@@ -152,7 +156,7 @@ impl PlanRow {
             change,
             from,
             to,
-            targeted: played.end.plan.counts.targeted,
+            targeted: played.plan.counts.targeted,
             replaced: steps.len(),
             batches,
             begins: instant::words(played.began),
@@ -162,11 +166,11 @@ impl PlanRow {
             pace,
             steps,
             waits,
-            broke: played.broke.clone(),
-            left: left(played),
+            broke: played.broke.iter().map(ToString::to_string).collect(),
+            left: left(at_end),
             phase: end.phase,
             message: end.message,
-            notes: end.notes,
+            notes: at_end.notes.iter().map(|note| note.text.clone()).collect(),
             cut: played.cut && !complete,
         }
     }
@@ -192,19 +196,19 @@ fn batches(steps: &[Replacement]) -> Vec<usize> {
 
 /// When it is over: when all that is replaced is available, and what it replaced is gone; where it does not come to that,
 /// when the last pod is Ready, or has begun where it never is.
-fn over(played: &Played, complete: bool) -> Option<Timestamp> {
+fn over(played: &Forecast, min_ready: Duration, complete: bool) -> Option<Timestamp> {
     let steps = played.steps.iter();
     let ready = steps.map(|step| step.ready.unwrap_or(step.begins)).max()?;
-    let available = ready.saturating_add(played.min_ready).unwrap_or(ready);
+    let available = ready.saturating_add(min_ready).unwrap_or(ready);
     Some(match complete {
         true => available.max(played.last.unwrap_or(available)),
         false => ready,
     })
 }
 
-fn left(played: &Played) -> Vec<LeftRow> {
-    let rollout = played.end.rollout();
-    let verdicts = played.end.plan.verdicts.iter().enumerate();
+fn left(end: &RolloutSnapshot) -> Vec<LeftRow> {
+    let rollout = end.rollout();
+    let verdicts = end.plan.verdicts.iter().enumerate();
     let left =
         verdicts.filter(|(_, verdict)| !matches!(verdict, Verdict::Done | Verdict::NotTargeted));
     left.map(|(position, _)| {
@@ -219,11 +223,6 @@ fn left(played: &Played) -> Vec<LeftRow> {
     .collect()
 }
 
-/// How it ends, as `status` would say it then.
-pub(super) fn code(played: &Played) -> Code {
-    Code::of(played.end.phase(), false)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,7 +231,7 @@ mod tests {
     fn of(steps: &[(i64, Option<i64>)]) -> Vec<usize> {
         let at = |second: i64| Timestamp::from_second(second).unwrap();
         let step = |(begins, ready): &(i64, Option<i64>)| Replacement {
-            node: String::new(),
+            node: "".into(),
             manner: ReplacementManner::Delete,
             begins: at(*begins),
             ready: ready.map(at),

@@ -4,12 +4,12 @@
 
 use serde::Serialize;
 
-use super::live::LiveFleet;
 use super::print::changes;
-use super::slim::SlimPod;
-use crate::core::SetKind;
 use crate::core::words::plural;
+use crate::core::{Revision, SetKind};
 use crate::ctl::row::api_version;
+use crate::ctl::view::ClusterView;
+use crate::index::SetKey;
 
 /// What is known of a plan without nodes. Field names are a promise to scripts.
 #[derive(Clone, Debug, Serialize)]
@@ -40,24 +40,30 @@ const NOT_PLAYED: &str = "not played: you may not list nodes; their order, how l
     ClusterRole yurt-ds-viewer with a ClusterRoleBinding)";
 
 impl UnplayedPlan {
-    /// What is known of a change to `live`.
+    /// What is known of a change to a DaemonSet whose nodes are not known.
     pub(super) fn of(
-        live: &LiveFleet,
+        key: &SetKey,
+        view: &ClusterView,
         change: Vec<String>,
         (from, to): (Option<String>, Option<String>),
     ) -> Self {
-        let is_of = |pod: &&SlimPod| to.is_some() && pod.revision() == to.as_ref();
-        let updated = live.pods.iter().filter(is_of).count();
+        let set = view.index.set(key).into_iter();
+        let pods = set.flat_map(|set| set.pods());
+        let revisions = pods.map(|(_, pod)| pod.in_place.revision.as_ref());
+        let is_of = |revision: Option<&Revision>| {
+            to.is_some() && revision.map(Revision::as_str) == to.as_deref()
+        };
+        let updated: Vec<bool> = revisions.map(is_of).collect();
         Self {
-            kind: live.key.kind,
-            namespace: live.key.namespace.to_string(),
-            name: live.key.name.to_string(),
+            kind: key.kind,
+            namespace: key.namespace.to_string(),
+            name: key.name.to_string(),
             change,
             from,
             to,
             unknown: vec!["nodes"],
-            pods: live.pods.len(),
-            outdated: live.pods.len() - updated,
+            pods: updated.len(),
+            outdated: updated.iter().filter(|updated| !**updated).count(),
             message: NOT_PLAYED,
         }
     }

@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::ctl::tests::CtlWorld;
+use crate::ctl::tests::{CtlWorld, assert_fits, flat};
 
 fn all(output: Output) -> String {
     let args = SettingsArgs {
         daemonset: None,
+        all: false,
         output,
     };
     list(&args, false).unwrap()
@@ -26,7 +27,8 @@ fn row<'a>(answer: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn without_a_daemonset_every_setting_of_the_table_is_a_line() {
-    let text = all(Output::Table);
+    assert_fits(&all(Output::Table));
+    let text = all(Output::Wide);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 1 + SETTINGS.len());
     for (line, setting) in lines[1..].iter().zip(SETTINGS) {
@@ -114,18 +116,25 @@ async fn a_daemonset_shows_what_holds_and_where_it_comes_from() {
             .unwrap()
             .contains("apps.openyurt.io/partition may be meant")
     );
-    let text = world.text("settings default/web").await;
+    let set = world.text("settings default/web").await;
+    assert_fits(&set);
+    assert!(!set.contains("max-unavailable "), "{set}");
+    assert!(set.contains("more have their defaults: --all"), "{set}");
+    let text = world.text("settings default/web --all").await;
+    assert_fits(&text);
     let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
     assert!(line("max-unavailable ").contains("0      "), "{text}");
     assert!(
         line("waves ").contains("- name: a selector: {}  "),
         "{text}"
     );
+    let flat = flat(&text);
+    assert!(flat.contains("max-domains: "), "{text}");
+    assert!(flat.contains("set that, or remove it"), "{text}");
     assert!(
-        line("max-domains ").ends_with("set that, or remove it"),
+        flat.contains("Note: ") && flat.contains("partitoin has no effect"),
         "{text}"
     );
-    assert!(line("Note: ").contains("partitoin has no effect"), "{text}");
     let wide = world.text("settings web -o wide").await;
     assert!(
         wide.lines().next().unwrap().contains("WRITTEN AS"),
@@ -150,14 +159,15 @@ async fn every_setting_that_cannot_be_used_is_named_and_the_exit_code_says_so() 
         "apps.openyurt.io/ramp-up is \"0\", which is zero",
         "; nothing is replaced before the settings are corrected",
     ] {
-        assert!(text.contains(said), "{text}");
+        assert!(flat(&text).contains(said), "{text}");
     }
+    assert_fits(&text);
     let native = json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } });
     world.patch(native).await;
     let (text, ended) = world.run("settings web").await;
     assert_eq!(ended, Ok(Code::Invalid));
-    let note = "\nNote: spec.updateStrategy.type is \"RollingUpdate\", so the native controller replaces the pods";
-    assert!(text.contains(note), "{text}");
+    let note = "Note: spec.updateStrategy.type is \"RollingUpdate\", so the native controller replaces the pods";
+    assert!(flat(&text).contains(note), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,7 +185,7 @@ async fn who_is_not_there_or_not_managed_is_told_as_by_other_commands() {
         .filter(|count| count.user_agent == "ctl")
         .map(|count| count.number)
         .sum();
-    assert!(world.text("settings").await.starts_with("SETTING"));
+    assert!(world.text("settings").await.starts_with("update-strategy"));
     let asked = world.cluster.requests().into_iter();
     let after: u64 = asked
         .filter(|count| count.user_agent == "ctl")

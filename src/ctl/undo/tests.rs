@@ -436,7 +436,7 @@ async fn what_was_resumed_is_not_left_to_go_on_unguarded_when_it_comes_again() {
 #[tokio::test(start_paused = true)]
 async fn a_stopped_revision_is_undone_as_its_condition_advises_and_not_brought_back() {
     let (world, _running) = web_2_stopped().await;
-    let undo = "yurt-ds ctl undo default/web;";
+    let undo = "yurt-ds ctl undo default/web";
     let resume = "yurt-ds ctl resume default/web";
     let set = set(&world).await;
     let conditions = set["status"]["conditions"].as_array().unwrap();

@@ -25,7 +25,7 @@ fn name(i: usize) -> String {
 
 fn strategy(index: &Index) -> Strategy {
     match index.reading(&key()).as_deref() {
-        Some(Reading::Strategy { strategy, .. }) => strategy.clone(),
+        Some(Reading::Strategy { strategy, .. }) => Strategy::clone(strategy),
         other => panic!("{other:?}"),
     }
 }

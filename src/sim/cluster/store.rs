@@ -337,8 +337,6 @@ pub(crate) struct Store {
     version: u64,
     history: usize,
     collections: BTreeMap<Storage, Collection>,
-    /// Kinds of which nothing is kept.
-    unkept: BTreeSet<Storage>,
     next_watcher: u64,
     random: Random,
 }
@@ -364,7 +362,6 @@ impl Store {
             version: 1,
             history,
             collections: BTreeMap::new(),
-            unkept: BTreeSet::new(),
             next_watcher: 0,
             random: Random(seed),
         }
@@ -428,9 +425,6 @@ impl Store {
     pub(crate) fn put(&mut self, storage: Storage, object: Value) -> Arc<Stored> {
         self.version += 1;
         let stored = Stored::new(object, self.version);
-        if self.unkept.contains(&storage) {
-            return stored;
-        }
         let collection = self.collections.entry(storage).or_default();
         let previous = collection
             .objects
@@ -461,19 +455,6 @@ impl Store {
         collection.tell(&event);
         collection.log.push_back(Entry::of(&event));
         collection.forget_events(self.history);
-    }
-
-    /// Keeps so many events of each kind from now on.
-    pub(crate) fn remember(&mut self, history: usize) {
-        self.history = history;
-        for collection in self.collections.values_mut() {
-            collection.forget_events(history);
-        }
-    }
-
-    /// From now on what is created of this kind is gone at once, and nobody is told.
-    pub(crate) fn keep_none(&mut self, storage: Storage) {
-        self.unkept.insert(storage);
     }
 
     /// Opens a watch from behind `since`, or from the present objects when there is none; `Err` holds the oldest

@@ -28,7 +28,6 @@ const RETRY: Duration = Duration::from_secs(1);
 /// What a handle asks for.
 pub(super) enum KubeletCommand {
     Add(Vec<FakeNodeSpec>),
-    Adopt(Vec<FakeNodeSpec>, bool),
     Offline(String, Outage),
     Online(String),
     Remove(String),
@@ -115,9 +114,6 @@ impl KubeletEngine {
     fn command(&mut self, command: KubeletCommand, ack: &Ack) {
         match command {
             KubeletCommand::Add(specs) => specs.into_iter().for_each(|spec| self.add(spec, ack)),
-            KubeletCommand::Adopt(specs, online) => {
-                specs.into_iter().for_each(|spec| self.adopt(spec, online));
-            }
             KubeletCommand::Rule(rule) => self.rules.add(rule),
             KubeletCommand::Offline(name, how) => self.known(&name, ack, |e| {
                 e.stop_flapping(&name);
@@ -179,15 +175,6 @@ impl KubeletEngine {
         self.nodes.insert(name.clone(), node);
         self.alive(&name, true);
         self.beat_first(&name, number);
-        self.sync_all(&name);
-    }
-
-    fn adopt(&mut self, spec: FakeNodeSpec, online: bool) {
-        let number = self.number();
-        let name = spec.name.clone();
-        let mut node = KubeletNode::new(spec, address([100, 64], number), self.clock.now());
-        node.online = online;
-        self.nodes.insert(name.clone(), node);
         self.sync_all(&name);
     }
 
@@ -442,10 +429,7 @@ impl KubeletEngine {
             name: &name,
             rules: &self.rules,
             images: &mut node.images,
-            broken: &self.options.broken,
             terminate: node.spec.terminate.unwrap_or(self.options.terminate),
-            start: node.spec.start,
-            change: node.spec.change,
             now,
             next: &mut next,
         };

@@ -25,10 +25,6 @@ pub struct FakeNodeSpec {
     pub skew: SignedDuration,
     /// How long its containers take to end; `None`: as all others.
     pub terminate: Option<Duration>,
-    /// How long its containers take to start; `None`: as long as their behaviour says.
-    pub start: Option<Duration>,
-    /// How long a container takes to run a changed image, its end included; `None`: to end and to start.
-    pub change: Option<Duration>,
 }
 
 impl FakeNodeSpec {

@@ -1,7 +1,5 @@
 //! How fake kubelets behave and write.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::behaviour::Behaviour;
@@ -25,9 +23,6 @@ pub struct KubeletOptions {
     pub lease: Option<Duration>,
     /// Heartbeats for our own node lifecycle controller that cost no requests.
     pub pulse: Option<NodePulse>,
-    /// UIDs of pods that stay as they are until they are deleted or their images change: their containers do not
-    /// recover.
-    pub broken: Arc<BTreeSet<String>>,
     /// How many requests may be under way at once.
     pub parallel_writes: usize,
     /// Every step takes up to this much longer.
@@ -46,7 +41,6 @@ impl Default for KubeletOptions {
             final_status: true,
             lease: None,
             pulse: None,
-            broken: Arc::default(),
             parallel_writes: 64,
             jitter: Duration::ZERO,
             seed: 0,

@@ -164,13 +164,7 @@ pub(super) struct NodeHandle<'a> {
     pub(super) name: &'a str,
     pub(super) rules: &'a Rules,
     pub(super) images: &'a mut BTreeSet<String>,
-    /// UIDs of pods whose containers are left as they are.
-    pub(super) broken: &'a BTreeSet<String>,
     pub(super) terminate: Duration,
-    /// What the node takes to start a container, whatever its behaviour says.
-    pub(super) start: Option<Duration>,
-    /// What it takes to run a changed image, the end of the old one included.
-    pub(super) change: Option<Duration>,
     /// What the node's clock shows.
     pub(super) now: Timestamp,
     pub(super) next: &'a mut NextStep,
@@ -183,13 +177,6 @@ impl NodeHandle<'_> {
 
     fn after(&mut self, delay: Duration, step: PodStep) {
         self.next.steps.push((delay, step));
-    }
-
-    /// How long a container takes from the end of its pull until it runs.
-    fn start(&self, container: &KubeletContainer, behaviour: &Behaviour) -> Duration {
-        let change = self.change.filter(|_| container.ran);
-        let change = change.map(|change| change.saturating_sub(self.terminate));
-        change.or(self.start).unwrap_or(behaviour.start)
     }
 }
 
@@ -277,7 +264,7 @@ impl KubeletPod {
         self.stage = PodStage::Live;
         self.started = Some(host.now);
         self.initialized.set(true, host.now);
-        if self.adopt(host) || host.broken.contains(self.seen.uid()) {
+        if self.adopt(host) {
             return;
         }
         let mut wanted = self.seen.spec.containers.iter();
@@ -382,8 +369,7 @@ impl KubeletPod {
         container.life += 1;
         let step = PodStep::Container(index, container.life, PodAct::Replaced);
         if container.is_running() {
-            let change = host.change.unwrap_or(Duration::MAX);
-            host.after(host.terminate.min(change), step);
+            host.after(host.terminate, step);
         } else {
             self.pull(index, host);
         }
@@ -453,7 +439,7 @@ impl KubeletPod {
         let life = container.life;
         if host.images.contains(&container.image) && !behaviour.image_error {
             container.pull_error = None;
-            let start = host.start(container, &behaviour);
+            let start = behaviour.start;
             return host.after(start, PodStep::Container(index, life, PodAct::Start));
         }
         if behaviour.pull > Duration::ZERO || self.pull_error(&behaviour).is_some() {
@@ -505,7 +491,7 @@ impl KubeletPod {
             container.failures = 0;
             set_waiting(container, "ContainerCreating");
         }
-        let start = host.start(container, &behaviour);
+        let start = behaviour.start;
         host.after(start, PodStep::Container(index, life, PodAct::Start));
     }
 

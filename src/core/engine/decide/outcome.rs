@@ -12,10 +12,12 @@ use crate::core::action::Action;
 use crate::core::engine::class::Class;
 use crate::core::engine::domains::is_others_turn;
 use crate::core::engine::overdue::Overdue;
+use crate::core::engine::patience::budget_patience;
 use crate::core::engine::phase;
 use crate::core::fleet::Node;
 use crate::core::fleet::refusals::Part;
 use crate::core::id::NodeName;
+use crate::core::instant::later;
 use crate::core::plan::{Counts, PauseStand, Phase, Plan, Reversal, Stall, WaveStand};
 use crate::core::verdict::{Guarded, Offline, Progress, Revert, Verdict, WaveShut};
 
@@ -42,7 +44,7 @@ impl PlanDraft<'_> {
         let begun = begun.filter(|action| !is_next(action));
         let tried = begun.filter(|action| !refusing.is_again(action)).count();
         let moving = tried > self.judged.gates.asking.again() || self.waits_for_next_second();
-        let blocked = self.blocked_since().filter(|_| !moving);
+        let blocked = self.blocked_until().filter(|_| !moving);
         let judged = || {
             let reverts = |reversal: &Reversal| !reversal.under_way.is_empty();
             // Who is away follows as little as the others.
@@ -256,13 +258,13 @@ impl PlanDraft<'_> {
         waves
     }
 
-    /// Since when nothing moves before a disruption budget lets a pod go; `None`: something does, or may by itself.
-    fn blocked_since(&self) -> Option<Timestamp> {
-        let (mut since, mut others) = (None, self.opens.is_some());
+    /// Returns until when a rollout that only disruption budgets hold up is not stalled; `None`: something else moves, or may.
+    fn blocked_until(&self) -> Option<Timestamp> {
+        let (mut until, mut others) = (None, self.opens.is_some());
         for (position, verdict) in self.verdicts.iter().enumerate() {
             match *verdict {
-                Verdict::BlockedByPdb { since: from, .. } => {
-                    since = since.max(Some(from));
+                Verdict::BlockedByPdb { since, obstruction } => {
+                    until = until.max(Some(later(since, budget_patience(obstruction))));
                     let pod = leaving(&self.judged.fleet.nodes[position]);
                     others |= pod.is_some_and(|pod| self.judged.gates.asking.is_hurried(pod));
                 }
@@ -276,7 +278,7 @@ impl PlanDraft<'_> {
                 _ => {}
             }
         }
-        since.filter(|_| !others)
+        until.filter(|_| !others)
     }
 
     /// Whether everybody who is left and online waits for a wave in which a node failed: a person has to look at that.

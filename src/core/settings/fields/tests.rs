@@ -67,7 +67,7 @@ impl Given {
     fn noted(&self) -> (Strategy, Vec<String>) {
         match self.read() {
             Reading::Strategy { strategy, notes } => {
-                (strategy, notes.into_iter().map(|note| note.text).collect())
+                (*strategy, notes.into_iter().map(|note| note.text).collect())
             }
             other => panic!("not a strategy: {other:?}"),
         }

@@ -32,7 +32,7 @@ fn with(mode: Mode, key: &str, value: &str) -> Reading {
 #[track_caller]
 fn strategy(reading: Reading) -> Strategy {
     match reading {
-        Reading::Strategy { strategy, .. } => strategy,
+        Reading::Strategy { strategy, .. } => *strategy,
         other => panic!("{other:?}"),
     }
 }

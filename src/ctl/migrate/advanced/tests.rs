@@ -34,7 +34,7 @@ fn on_delete(annotations: &Value) -> Value {
 
 fn strategy_of(set: &DaemonSet) -> Option<Strategy> {
     match read(&set.settings()) {
-        Reading::Strategy { strategy, .. } => Some(strategy),
+        Reading::Strategy { strategy, .. } => Some(*strategy),
         Reading::NotOurs => None,
         Reading::Invalid(invalid, _) => panic!("{invalid}"),
     }

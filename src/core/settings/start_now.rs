@@ -1,0 +1,39 @@
+//! `start-now`: the revision that does not wait for a maintenance window or for `min-interval`.
+
+use super::error::{Invalid, Note};
+use super::reader::Reader;
+use super::resume::read_hash;
+use super::setting::{Setting, Syntax};
+use crate::core::id::Revision;
+
+/// Hash of the revision that does not wait for a maintenance window of the DaemonSet or for `min-interval`.
+pub const START_NOW: &str = "apps.openyurt.io/start-now";
+
+pub(super) const SETTING: Setting = Setting {
+    key: START_NOW,
+    summary: "the revision that does not wait for `maintenance-window` and `min-interval` of the DaemonSet; `ctl start-now` writes it",
+    syntax: Syntax::Text("the hash of a revision"),
+    default: "none",
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Revision>, Invalid> {
+    read_hash(
+        reader,
+        START_NOW,
+        "`kubectl get controllerrevisions` lists them, or use yurt-ds ctl start-now",
+    )
+}
+
+/// Returns what to know of it: true if it is about the current revision.
+pub(super) fn note(start_now: &Revision, current: &Revision) -> Note {
+    Note::advice(match start_now == current {
+        true => format!(
+            "{START_NOW} names this revision: it does not wait for maintenance-window and min-interval of the DaemonSet"
+        ),
+        false => format!(
+            "{START_NOW} names revision {start_now}, and the current one is {current}: it has no effect"
+        ),
+    })
+}

@@ -1,0 +1,364 @@
+//! The live fleet as it would be right after a change: read once, changed in memory, never written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::{DynamicObject, ListParams, PostParams};
+use serde_json::{Value, json};
+
+use super::change::PlannedChange;
+use super::measure::LastRollout;
+use super::unplayed::UnplayedPlan;
+use crate::clock::Clock;
+use crate::core::fleet::in_place::{InPlace, RunningContainer};
+use crate::core::id::ResourceVersion;
+use crate::core::lifecycle::Exit;
+use crate::core::names::REVISION_HASH_LABEL;
+use crate::core::revision::{TemplateFingerprint, data_of};
+use crate::core::settings::{Scaling, read};
+use crate::core::{
+    Disruption, Fleet, Labels, NodeName, Pod, PodRevision, Reading, Revision, RevisionState,
+    SetKind, Strategy,
+};
+use crate::ctl::access::Access;
+use crate::ctl::budgets::Budgets;
+use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
+use crate::ctl::kinds::{decided_upon, whole};
+use crate::ctl::lookup;
+use crate::ctl::snapshot::RolloutSnapshot;
+use crate::ctl::view::ClusterView;
+use crate::index::SetKey;
+use crate::sim::cluster::{Cluster, ClusterOptions};
+
+/// The hash of a revision that does not exist yet.
+const PLANNED: &str = "planned";
+
+/// A fleet with a change that nobody has made yet.
+pub(super) struct PlannedRollout {
+    /// The DaemonSet as it is judged right after the change.
+    pub(super) snapshot: RolloutSnapshot,
+    /// The revision before, and the one that nodes get; `None` for one that does not exist yet.
+    pub(super) revisions: (Option<String>, Option<String>),
+    /// What new pods are like.
+    pub(super) new_pod: Pod,
+    /// How pods of an Advanced DaemonSet are created.
+    pub(super) scaling: Option<Scaling>,
+    /// The disruption budgets, where pods are evicted.
+    pub(super) budgets: Budgets,
+    /// The present pods with their nodes.
+    pub(super) pods: Vec<(NodeName, Pod)>,
+    /// How the present revision was rolled out, if it was by yurt-ds.
+    pub(super) last: Option<LastRollout>,
+    /// The template of the new pods.
+    pub(super) template: Value,
+}
+
+impl PlannedRollout {
+    /// Reads a managed DaemonSet with its fleet, and makes the change in memory; `Err` in `Ok` where nodes may not be listed.
+    ///
+    /// # Errors
+    /// What may not be read, does not exist, or cannot be planned.
+    pub(super) async fn read(
+        access: &Access,
+        key: &SetKey,
+        change: &PlannedChange,
+        now: Timestamp,
+    ) -> Result<Result<Self, UnplayedPlan>, CliError> {
+        let mut view = lookup::load(access, key, now).await?;
+        is_plannable(&view, key)?;
+        let doing = format!("read DaemonSet {key}");
+        let sets = whole(&access.client, key);
+        let set: DynamicObject = access.call(&doing, sets.get(&key.name)).await?;
+        let present = json!(set);
+        let current = current(&mut view, key, now)?;
+        let mut template = present["spec"]["template"].clone();
+        change.to_template(&mut template)?;
+        let to = revision_of(&view, key, &present, &template, current.as_ref());
+        let mut planned = present.clone();
+        json_patch::merge(&mut planned, &change.to_settings(key.kind));
+        let strategy = usable(key.kind, planned.clone())?;
+        if key.is_advanced() {
+            accepted(&planned, now).await?;
+        }
+        let words = |revision: Option<&Revision>| revision.map(Revision::to_string);
+        let revisions = (words(current.as_ref()), words(to.as_ref()));
+        if view.unlisted_nodes.is_some() {
+            return Ok(Err(UnplayedPlan::of(key, &view, change.words(), revisions)));
+        }
+        let last = last(access, &view, key, &present, current.as_ref()).await;
+        planned["spec"]["template"] = template.clone();
+        let is_new = to.is_none() || to != current;
+        let number = apply(&mut view, key, planned, to.as_ref(), is_new, now);
+        if strategy.disruption == Disruption::Evict {
+            view.load_budgets(access).await;
+            if let Some(why) = view.unread(key) {
+                return Err(CliError::new(Code::Unreachable, format!("{why}.")));
+            }
+        }
+        let set = view.index.set(key);
+        let scaling = set.and_then(|set| Some(set.advanced.as_ref()?.scaling));
+        let pods = set.into_iter().flat_map(|set| set.pods());
+        let pods = pods
+            .map(|(node, pod)| (node.clone(), pod.clone()))
+            .collect();
+        let first_look = view.loaded;
+        let snapshot = RolloutSnapshot::of(&mut view.index, key, first_look, now);
+        let mut snapshot = snapshot.ok_or_else(nothing_to_plan)?;
+        forget_answers(&mut snapshot.fleet);
+        snapshot.state = Arc::default();
+        // The order of events matters only before Kubernetes 1.33, and then for a moment.
+        snapshot.fleet.in_order = true;
+        Ok(Ok(Self {
+            snapshot,
+            revisions,
+            new_pod: new_pod(&template, number),
+            scaling,
+            budgets: view.budgets,
+            pods,
+            last,
+            template,
+        }))
+    }
+}
+
+/// Whether there is a rollout to plan.
+fn is_plannable(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
+    let advanced = view.index.set(key).and_then(|set| set.advanced.as_ref());
+    // Without pods there is nothing to plan, whatever is changed besides.
+    if advanced.is_some_and(|advanced| !advanced.is_workable)
+        && let Some(Reading::Invalid(invalid, _)) = view.index.reading(key).as_deref()
+    {
+        return Err(CliError::new(Code::Invalid, format!("{invalid}.")));
+    }
+    Ok(())
+}
+
+/// Returns the present revision; `None` where the yurt-ds controller has not made it yet.
+fn current(
+    view: &mut ClusterView,
+    key: &SetKey,
+    now: Timestamp,
+) -> Result<Option<Revision>, CliError> {
+    let fleet = view.index.fleet(key, now);
+    match fleet.map(|fleet| fleet.revision.clone()) {
+        Some(RevisionState::Current(current)) => Ok(Some(current)),
+        Some(RevisionState::Unknown(behind)) if !key.is_advanced() => Err(CliError::new(
+            Code::Progressing,
+            format!(
+                "{key} cannot be planned now: Kubernetes' DaemonSet controller has not handled its latest change ({behind:?}). Try \
+                 again in a moment."
+            ),
+        )),
+        _ => Ok(None),
+    }
+}
+
+/// Returns the revision that holds a template; `None`: no revision does.
+fn revision_of(
+    view: &ClusterView,
+    key: &SetKey,
+    present: &Value,
+    template: &Value,
+    current: Option<&Revision>,
+) -> Option<Revision> {
+    let wanted = TemplateFingerprint::of(template);
+    if wanted == TemplateFingerprint::of(&present["spec"]["template"]) && current.is_some() {
+        return current.cloned();
+    }
+    let uid = view.index.set(key).map(|set| set.uid.clone())?;
+    let known = view.index.revisions_of(&uid).into_iter();
+    let same = known.filter(|known| known.template == wanted);
+    Some(same.max_by_key(|known| known.number)?.hash)
+}
+
+/// Asks an embedded API server with Kruise's definition whether it accepts an Advanced DaemonSet: its fields have types and limits.
+async fn accepted(planned: &Value, now: Timestamp) -> Result<(), CliError> {
+    let cluster = Cluster::new(ClusterOptions::new(Clock::starting_at(now), 0));
+    cluster.install_advanced();
+    let set = json!({
+        "apiVersion": planned["apiVersion"],
+        "kind": planned["kind"],
+        "metadata": { "name": planned["metadata"]["name"] },
+        "spec": planned["spec"],
+    });
+    let key = SetKey::of_kind(SetKind::Advanced, "default", "planned");
+    let Ok(set) = serde_json::from_value::<DynamicObject>(set) else {
+        return Ok(());
+    };
+    let created = whole(&cluster.client("plan"), &key)
+        .create(&PostParams::default(), &set)
+        .await;
+    match created {
+        Err(kube::Error::Api(refusal)) if refusal.is_invalid() => Err(CliError::new(
+            Code::Invalid,
+            format!("The API server would refuse that: {}.", refusal.message),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Lets the index know the planned DaemonSet, handled by the controller that makes revisions; returns the number of its revision.
+fn apply(
+    view: &mut ClusterView,
+    key: &SetKey,
+    mut planned: Value,
+    to: Option<&Revision>,
+    is_new: bool,
+    now: Timestamp,
+) -> i64 {
+    let generation = planned["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
+    planned["metadata"]["generation"] = json!(generation);
+    planned["status"]["observedGeneration"] = json!(generation);
+    let template = planned["spec"]["template"].clone();
+    let uid = planned["metadata"]["uid"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    if let Some(set) = decided_upon(key.kind, planned) {
+        view.index.apply_set(&set);
+    }
+    let known = view.index.revisions_of(&uid);
+    let greatest = known.iter().map(|known| known.number).max().unwrap_or(0);
+    if !is_new {
+        return greatest;
+    }
+    let hash = to.map_or(PLANNED, Revision::as_str);
+    let name = to.and_then(|to| view.index.revision_name(&uid, to));
+    let name = name.map_or_else(|| format!("{}-{PLANNED}", key.name), str::to_owned);
+    let revision = json!({
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": name,
+            "namespace": &*key.namespace,
+            "creationTimestamp": now.to_string(),
+            "labels": { REVISION_HASH_LABEL: hash },
+            "ownerReferences": [{
+                "apiVersion": key.kind.api_version(),
+                "kind": "DaemonSet",
+                "name": &*key.name,
+                "uid": uid,
+                "controller": true,
+            }],
+        },
+        "revision": greatest + 1,
+        "data": data_of(template),
+    });
+    if let Ok(revision) = serde_json::from_value(revision) {
+        view.index.apply_revision(&revision);
+    }
+    greatest + 1
+}
+
+/// Forgets what others answered before the change: the API server is asked again.
+fn forget_answers(fleet: &mut Fleet) {
+    fleet.refusals = Default::default();
+    fleet.evictions = Default::default();
+    fleet.not_created = None;
+    fleet.not_ready = BTreeMap::new();
+}
+
+/// Returns what a pod of this template is like before it starts.
+fn new_pod(template: &Value, number: i64) -> Pod {
+    let labels = template["metadata"]["labels"].as_object();
+    let labels = labels.into_iter().flatten();
+    let labels = labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)));
+    let containers = template["spec"]["containers"].as_array();
+    let container = |container: &Value| RunningContainer {
+        name: container["name"].as_str().unwrap_or_default().into(),
+        image: container["image"].as_str().unwrap_or_default().into(),
+        reported: "".into(),
+        image_id: "".into(),
+        restarts: 0,
+        is_init: false,
+    };
+    let containers = containers.into_iter().flatten().map(container);
+    Pod {
+        name: "".into(),
+        uid: "".into(),
+        resource_version: ResourceVersion::any(),
+        created: Timestamp::UNIX_EPOCH,
+        revision: PodRevision::Current,
+        number,
+        of_template: true,
+        terminating: false,
+        leaving: None,
+        in_doubt: false,
+        ready_since: None,
+        unready_since: None,
+        started: None,
+        in_place: InPlace {
+            containers: containers.collect(),
+            ..InPlace::default()
+        }
+        .into(),
+        problem: None,
+        exit: Exit {
+            labels: labels.collect::<Labels>(),
+            ..Exit::default()
+        }
+        .into(),
+        need_upgrade: None,
+        image_ready: None,
+        surge: false,
+    }
+}
+
+/// Returns the settings; if they cannot be used, the same sentence as the controller's.
+fn usable(kind: SetKind, set: Value) -> Result<Strategy, CliError> {
+    let set = decided_upon(kind, set);
+    match set.map(|set| read(&set.settings())) {
+        Some(Reading::Strategy { strategy, .. }) => Ok(*strategy),
+        Some(Reading::Invalid(invalid, _)) => {
+            Err(CliError::new(Code::Invalid, format!("{invalid}.")))
+        }
+        Some(Reading::NotOurs) | None => Err(nothing_to_plan()),
+    }
+}
+
+fn nothing_to_plan() -> CliError {
+    CliError::new(
+        Code::NotFound,
+        "Without the annotation update-strategy it would not be managed by yurt-ds: there is nothing to plan.",
+    )
+}
+
+/// Returns how the present revision was rolled out: Kubernetes keeps the annotations of that time on the ControllerRevision.
+async fn last(
+    access: &Access,
+    view: &ClusterView,
+    key: &SetKey,
+    present: &Value,
+    current: Option<&Revision>,
+) -> Option<LastRollout> {
+    let current = current?;
+    let set = view.index.set(key)?;
+    let name = view.index.revision_name(&set.uid, current)?;
+    let api: Api<ControllerRevision> = Api::namespaced(access.client.clone(), &key.namespace);
+    // Callers may list ControllerRevisions, and need no right to get one.
+    let params = ListParams::default().fields(&format!("metadata.name={name}"));
+    let listing = api.list_metadata(&params);
+    let found = access
+        .call("list ControllerRevisions", listing)
+        .await
+        .ok()?;
+    let mut then = present.clone();
+    then["metadata"]["annotations"] = json!(found.items.into_iter().next()?.metadata.annotations?);
+    let strategy = usable(key.kind, then).ok()?;
+    Some(LastRollout {
+        revision: current.clone(),
+        width: width(&strategy, set.pods().count()),
+        min_ready: strategy.min_ready,
+    })
+}
+
+/// Returns how many nodes are under way at once, as long as nothing but the budget holds them back.
+pub(super) fn width(strategy: &Strategy, pods: usize) -> usize {
+    let shares = [strategy.max_unavailable, strategy.max_surge];
+    let widths = shares.map(|share| share.resolve(pods));
+    widths.into_iter().max().unwrap_or(1)
+}

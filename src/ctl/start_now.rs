@@ -1,0 +1,168 @@
+//! `ctl start-now`: starts the rollout of the current revision before its maintenance window opens.
+
+use serde_json::json;
+
+use super::code::Code;
+use super::context::Context;
+use super::error::CliError;
+use super::kinds::whole;
+use super::look::Look;
+use super::screen::Screen;
+use super::{lookup, write};
+use crate::cli::ctl::StartNowArgs;
+use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
+use crate::core::settings::min_interval::MIN_INTERVAL;
+use crate::core::settings::start_now::START_NOW;
+use crate::core::words::plural;
+use crate::core::{Mode, Revision, Verdict};
+
+/// Attempts when the DaemonSet changes between read and write.
+const ATTEMPTS: usize = 5;
+
+/// Writes the annotation `start-now`.
+pub(super) async fn start_now(
+    context: &Context,
+    args: &StartNowArgs,
+    screen: &mut Screen<'_>,
+) -> Result<(), CliError> {
+    let access = &context.access;
+    let key = lookup::target(context, &args.daemonset).await?;
+    let api = whole(&access.client, &key);
+    for _ in 0..ATTEMPTS {
+        // The object first: a newer one makes the write fail.
+        let doing = format!("read DaemonSet {key}");
+        let set = access.find(&doing, api.get(&key.name)).await?;
+        let seen = set.map(|set| set.metadata).unwrap_or_default();
+        let (view, look) = lookup::look(access, &key, context.clock.now()).await?;
+        let revision = judge(&look)?;
+        let reading = view.index.reading(&key);
+        let written = reading.as_deref().and_then(|reading| reading.usable());
+        if written.and_then(|strategy| strategy.start_now.as_ref()) == Some(revision) {
+            let _ = screen.print(&format!(
+                "Revision {revision} of {key} does not wait already; nothing was changed.\n{}",
+                others(&look)
+            ));
+            return Ok(());
+        }
+        if let Some(strategy) = written
+            && strategy.window.is_none()
+            && strategy.min_interval.is_zero()
+        {
+            return Err(CliError::new(
+                Code::Refused,
+                format!(
+                    "{key} has no {MAINTENANCE_WINDOW} and no {MIN_INTERVAL}, so it does not wait for one; nothing was changed. Why \
+                     it waits: yurt-ds ctl status {key}"
+                ),
+            ));
+        }
+        let changes = vec![write::set(
+            &["metadata", "annotations", START_NOW],
+            json!(revision.as_str()),
+        )];
+        let doing = format!("annotate DaemonSet {key}");
+        if write::write_if_unchanged(context, &doing, &key, &seen, changes).await? {
+            let _ = screen.print(&format!(
+                "Revision {revision} of {key} does not wait for the maintenance window or min-interval of the DaemonSet. Both apply \
+                 again to the next revision.\n{}Follow it: yurt-ds ctl status {key} --watch\n",
+                others(&look)
+            ));
+            return Ok(());
+        }
+    }
+    Err(CliError::new(
+        Code::Failed,
+        format!("{key} kept changing while it was read; nothing was changed. Try again."),
+    ))
+}
+
+/// Returns the revision to start.
+fn judge(look: &Look) -> Result<&Revision, CliError> {
+    let key = look.key();
+    if let Some(invalid) = look.invalid() {
+        return Err(CliError::new(
+            Code::Invalid,
+            format!("The settings of {key} cannot be used: {invalid}. Correct that first."),
+        ));
+    }
+    let refused = |text: String| CliError::new(Code::Refused, text);
+    if look
+        .strategy()
+        .is_some_and(|strategy| strategy.mode != Mode::AdvancedRollingUpdate)
+    {
+        return Err(refused(format!(
+            "{key} is not updated by the controller, so no window holds it back; nothing was changed."
+        )));
+    }
+    look.revision().ok_or_else(|| {
+        refused(format!(
+            "The latest change of {key} is not handled yet by {}, so its revision is not known. Try again in a few seconds.",
+            key.kind.controller()
+        ))
+    })
+}
+
+/// Returns a line about nodes that wait for their own windows; empty when there are none.
+fn others(look: &Look) -> String {
+    let Look::Judged(snapshot) = look else {
+        return String::new();
+    };
+    let nodes = snapshot.fleet.nodes.iter().zip(&snapshot.plan.verdicts);
+    let waiting = nodes.filter(|(node, verdict)| {
+        matches!(verdict, Verdict::OutOfWindow { .. }) && node.window.is_some()
+    });
+    match waiting.count() {
+        0 => String::new(),
+        count => format!(
+            "{count} {} for {} own window (annotation {MAINTENANCE_WINDOW} of the Node).\n",
+            plural(count, "node waits", "nodes wait"),
+            plural(count, "its", "their")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::ctl::Code;
+    use crate::ctl::tests::{CtlWorld, assert_fits, flat};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_closed_window_does_not_hold_the_one_revision_that_is_to_start_now() {
+        let world = CtlWorld::with_nodes(2).await;
+        let error = world.error("start-now web").await;
+        assert_eq!(error.code, Code::Refused);
+        // The world begins on a Thursday.
+        let window = "Sat 22:00-23:00 Europe/Berlin";
+        world
+            .patch(json!({ "metadata": { "annotations": { "apps.openyurt.io/maintenance-window": window } } }))
+            .await;
+        world.set_image("web:2").await;
+        let status = world.json("status web").await;
+        assert_eq!(status["verdicts"]["OutOfWindow"], 2, "{status}");
+        assert_eq!(
+            status["next"],
+            json!(["to start now: yurt-ds ctl start-now default/web"])
+        );
+        let text = world.text("status web").await;
+        assert!(
+            flat(&text).contains("opens Sat 2026-01-03 22:00 Europe/Berlin (in 2d"),
+            "{text}"
+        );
+        assert_fits(&text);
+        let before = world.writes();
+        let said = world.text("start-now web").await;
+        assert!(said.contains("does not wait for"), "{said}");
+        assert_eq!(world.writes(), before + 1);
+        let again = world.text("start-now web").await;
+        assert!(again.contains("nothing was changed"), "{again}");
+        assert_eq!(world.writes(), before + 1);
+        let status = world.json("status web").await;
+        assert_eq!(status["verdicts"]["OutOfWindow"], json!(null), "{status}");
+        // Another revision waits again.
+        world.set_image("web:3").await;
+        let status = world.json("status web").await;
+        assert_eq!(status["verdicts"]["OutOfWindow"], 2, "{status}");
+    }
+}

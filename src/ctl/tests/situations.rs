@@ -1,0 +1,218 @@
+//! What an operator sees of the situations that wake people up: one screen, with cause and cure.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::{CtlWorld, assert_fits, flat, renewed};
+use crate::core::SetKind;
+use crate::ctl::Code;
+use crate::shutdown;
+use crate::sim::cluster::faults::Fault;
+use crate::sim::kubelet::{Behaviour, Outage, Rule};
+use crate::sim::world::start_controller;
+
+const NODES: usize = 46;
+
+/// A fleet with a controller at work.
+struct Situation {
+    world: CtlWorld,
+    _controller: (shutdown::Trigger, JoinHandle<()>),
+}
+
+impl Situation {
+    async fn with(annotations: Value) -> Self {
+        let world = CtlWorld::with_nodes(NODES).await;
+        let client = world.cluster.client("yurt-ds");
+        let clock = world.context.clock.clone();
+        let controller = start_controller(client, clock, SetKind::Native);
+        world
+            .patch(json!({ "metadata": { "annotations": annotations } }))
+            .await;
+        Self {
+            world,
+            _controller: controller,
+        }
+    }
+
+    async fn with_image(self, behaviour: Behaviour) -> Self {
+        let rule = Rule {
+            image: "web:2".into(),
+            node: "*".into(),
+            behaviour,
+        };
+        self.world.kubelets.rule(rule).await.unwrap();
+        self.rolled_out().await
+    }
+
+    async fn rolled_out(self) -> Self {
+        self.world.set_image("web:2").await;
+        self.after(900).await
+    }
+
+    async fn after(self, seconds: u64) -> Self {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        self
+    }
+
+    /// Asserts that `ctl status` is one screen and says all of this.
+    async fn says(&self, code: Code, words: &[&str]) -> String {
+        let (text, ended) = self.world.run("status web").await;
+        assert_eq!(ended, Ok(code), "{text}");
+        assert_fits(&text);
+        assert!(text.lines().count() <= 24, "{text}");
+        let said = flat(&text);
+        for words in words {
+            assert!(said.contains(words), "{words}: {text}");
+        }
+        let is_stopped = matches!(code, Code::Stalled | Code::Silent);
+        for moves in ["wait for a free slot", "are being updated"] {
+            assert!(!is_stopped || !said.contains(moves), "{text}");
+        }
+        println!("{text}");
+        text
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_that_cannot_be_pulled() {
+    let missing = Behaviour {
+        image_error: true,
+        ..Behaviour::default()
+    };
+    let budget = json!({ "apps.openyurt.io/max-unavailable": "30%" });
+    let situation = Situation::with(budget).await.with_image(missing).await;
+    let words = [
+        "the new image cannot be pulled on n1, ",
+        "not found",
+        "Next: roll back: yurt-ds ctl undo default/web",
+    ];
+    situation.says(Code::Stalled, &words).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_loop() {
+    let crashing = Behaviour {
+        crash_after: Some(Duration::from_secs(5)),
+        ..Behaviour::default()
+    };
+    let budget = json!({ "apps.openyurt.io/max-unavailable": "30%", "apps.openyurt.io/failure-threshold": "3" });
+    let situation = Situation::with(budget).await.with_image(crashing).await;
+    let words = [
+        "rollout stopped: the new version failed on ",
+        "(limit 3)",
+        "Next: roll back: yurt-ds ctl undo default/web",
+        "to continue: yurt-ds ctl resume default/web",
+        "logs: kubectl -n default logs web-",
+    ];
+    situation.says(Code::Stalled, &words).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn offline_nodes() {
+    let situation = Situation::with(json!({})).await;
+    for node in ["n10", "n11", "n12"] {
+        let offline = situation.world.kubelets.set_offline(node, Outage::MARKED);
+        offline.await.unwrap();
+    }
+    let situation = situation.rolled_out().await;
+    let words = [
+        "43 of 46 nodes updated; 3 nodes are offline and will be updated when they reconnect; no action needed",
+        "3 Offline(NotReady) n10, n11, n12",
+    ];
+    situation.says(Code::Complete, &words).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_can_never_allow_an_eviction() {
+    let situation = Situation::with(json!({ "apps.openyurt.io/disruption": "evict" })).await;
+    let budgets: Api<PodDisruptionBudget> =
+        Api::namespaced(situation.world.client.clone(), "default");
+    let budget = json!({
+        "metadata": { "name": "web-pdb" },
+        "spec": { "maxUnavailable": 1, "selector": { "matchLabels": { "app": "web" } } },
+    });
+    let budget = serde_json::from_value(budget).unwrap();
+    budgets
+        .create(&PostParams::default(), &budget)
+        .await
+        .unwrap();
+    situation.world.set_image("web:2").await;
+    // At once: nothing but a person ends this.
+    let situation = situation.after(30).await;
+    let words = [
+        "PodDisruptionBudget web-pdb blocks all evictions: maxUnavailable and percentages do not work for DaemonSets; set \
+         minAvailable to a number",
+    ];
+    situation.says(Code::Stalled, &words).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition() {
+    let partition = json!({ "apps.openyurt.io/partition": "14" });
+    let situation = Situation::with(partition).await.rolled_out().await;
+    let words = [
+        "32 of 46 nodes updated; 14 nodes stay on the old version (partition 14)",
+        "Next: to continue: kubectl -n default annotate ds web apps.openyurt.io/partition-",
+    ];
+    situation.says(Code::Complete, &words).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_denies() {
+    let situation = Situation::with(json!({})).await;
+    let _denied = situation.world.cluster.faults().add(|request| {
+        let deletes = request.verb == "delete" && request.resource == "pods";
+        match deletes && request.user_agent == "yurt-ds" {
+            true => Fault::Denied("change freeze until Monday, CHG-4711".into()),
+            false => Fault::Pass,
+        }
+    });
+    let situation = situation.rolled_out().await;
+    let words = [
+        "change freeze until Monday, CHG-4711",
+        "retried automatically",
+        "ask the owner",
+    ];
+    situation.says(Code::Stalled, &words).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_maintenance_window() {
+    let window = json!({ "apps.openyurt.io/maintenance-window": "Sat 02:00-04:00 Europe/Berlin" });
+    let situation = Situation::with(window).await.rolled_out().await;
+    let words = [
+        "maintenance window closed; opens Sat 2026-01-03 02:00 Europe/Berlin (in 2d)",
+        "Next: to start now: yurt-ds ctl start-now default/web",
+    ];
+    situation.says(Code::Progressing, &words).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_controller() {
+    let world = CtlWorld::with_nodes(NODES).await;
+    let namespaces: Api<Namespace> = Api::all(world.client.clone());
+    let namespace = serde_json::from_value(json!({ "metadata": { "name": "yurt-ds" } })).unwrap();
+    let created = namespaces.create(&PostParams::default(), &namespace).await;
+    created.unwrap();
+    renewed(&world, 200).await;
+    world.set_image("web:2").await;
+    let (text, ended) = world.run("status web").await;
+    assert_eq!(ended, Ok(Code::Silent));
+    assert_fits(&text);
+    assert!(text.lines().count() <= 24, "{text}");
+    for words in [
+        "NoController",
+        "the yurt-ds controller has not renewed its Lease for ",
+        "rollouts are stopped.",
+        "kubectl -n yurt-ds get pods",
+    ] {
+        assert!(flat(&text).contains(words), "{text}");
+    }
+    println!("{text}");
+}
