@@ -241,10 +241,10 @@ impl RolloutStatus<'_> {
         let SetName { namespace, name } = self.set;
         Some(match self.strategy.name_of(PARTITION) {
             PARTITION => format!(
-                "to continue: kubectl -n {namespace} annotate {} {name} {PARTITION}-",
+                "to update them: kubectl -n {namespace} annotate {} {name} {PARTITION}-",
                 self.fleet.kind.short_name()
             ),
-            field => format!("to continue, lower {field}"),
+            field => format!("to update them, lower {field}"),
         })
     }
 

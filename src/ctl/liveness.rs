@@ -112,11 +112,9 @@ impl ControllerLiveness {
     /// What there is to say of it beside a rollout that is to go on; `None`: nothing.
     pub(super) fn words(&self) -> Option<String> {
         match self {
-            Self::Silent {
-                passed, namespace, ..
-            } => Some(format!(
-                "the yurt-ds controller has not renewed its Lease for {}: rollouts are stopped. Check: kubectl -n {namespace} get pods",
-                instant::seconds(passed.as_secs().unsigned_abs())
+            Self::Silent { namespace, .. } => Some(format!(
+                "{}. Check: kubectl -n {namespace} get pods",
+                self.fact()?
             )),
             Self::Idle { passed, .. } => Some(format!(
                 "no controller has acted for {}: none is at work, or it lacks a right; {LOOK_FOR_IT}",
@@ -136,16 +134,30 @@ impl ControllerLiveness {
 }
 
 impl ControllerLiveness {
-    /// Returns what to do about a controller that is not at work.
-    pub(super) fn next(&self) -> Option<String> {
+    /// Returns what is known, without what to do.
+    pub(super) fn fact(&self) -> Option<String> {
         match self {
-            Self::Silent { namespace, .. } => {
-                Some(format!("to check it: kubectl -n {namespace} get pods"))
+            Self::Silent { passed, .. } => Some(format!(
+                "the yurt-ds controller has not renewed its Lease for {}: rollouts are stopped",
+                instant::seconds(passed.as_secs().unsigned_abs())
+            )),
+            other => other.words(),
+        }
+    }
+
+    /// Returns what to do about a controller that is not at work, the best first.
+    pub(super) fn next(&self) -> Vec<String> {
+        match self {
+            Self::Silent { namespace, .. } => vec![
+                format!("to check it: kubectl -n {namespace} get pods"),
+                format!("its log: kubectl -n {namespace} logs deploy/yurt-ds-controller"),
+            ],
+            Self::Idle { .. } => {
+                vec![
+                    "to check it: kubectl get pods -A -l app.kubernetes.io/name=yurt-ds".to_owned(),
+                ]
             }
-            Self::Idle { .. } => Some(
-                "to check it: kubectl get pods -A -l app.kubernetes.io/name=yurt-ds".to_owned(),
-            ),
-            _ => None,
+            _ => Vec::new(),
         }
     }
 }

@@ -11,7 +11,8 @@ show what the controller reported and the pods, and plan plays nothing (exit cod
                      to know whether a controller is at work, list the Lease yurt-ds-controller
   settings           nothing; of a DaemonSet, get and list daemonsets
   pause, resume      the same as status, and patch daemonsets
-  approve, eject     the same, and get daemonsets (eject needs nodes); where no controller runs, eject also patches daemonsets/status and
+  approve, start-now,
+  eject              the same, and get daemonsets (eject needs nodes); where no controller runs, eject also patches daemonsets/status and
                      pods/status
   undo               get, list and patch daemonsets, list controllerrevisions
   migrate            the same as status, get and delete daemonsets of the one kind, create, get and patch those of the other,

@@ -309,10 +309,14 @@ impl SetRow {
                 .map(|all| all.max_surge.to_string()),
             phase: silence.as_ref().map_or(phase.word, |_| NO_CONTROLLER),
             next: match is_silent {
-                true => reported.liveness.next().into_iter().collect(),
+                true => reported.liveness.next(),
                 false => Vec::new(),
             },
-            fact: silence.clone().unwrap_or_else(|| phase.message.clone()),
+            fact: reported
+                .liveness
+                .fact()
+                .filter(|_| is_silent)
+                .unwrap_or_else(|| phase.message.clone()),
             message: silence.unwrap_or(phase.message),
             since: phase.since.map(instant::words),
             revision: reported.revision().map(ToString::to_string),
@@ -383,10 +387,11 @@ impl SetRow {
                 .as_ref()
                 .map_or(rollout.phase.word(), |_| NO_CONTROLLER),
             next: match is_silent {
-                true => snapshot.liveness.next().into_iter().collect(),
+                true => snapshot.liveness.next(),
                 false => next_steps(&rollout, &said),
             },
-            fact: silence.clone().unwrap_or_else(|| fact(&rollout, &said)),
+            fact: (snapshot.liveness.fact().filter(|_| is_silent))
+                .unwrap_or_else(|| fact(&rollout, &said)),
             message: silence.unwrap_or_else(|| message(&rollout, &said)),
             since: rollout.phase_since.map(instant::words),
             revision: snapshot.revision().map(ToString::to_string),
@@ -590,9 +595,6 @@ fn notes(snapshot: &RolloutSnapshot) -> Vec<String> {
     notes.extend(quietly_paused(&snapshot.rollout()));
     notes.extend(newcomers(&snapshot.rollout()));
     notes.extend(liveness_notes(snapshot));
-    if snapshot.code(false) == Code::Silent {
-        notes.push(format!("before that: {}", snapshot.message()));
-    }
     notes
 }
 
@@ -614,7 +616,8 @@ pub(super) fn liveness_notes(snapshot: &RolloutSnapshot) -> Vec<String> {
         return vec![KRUISE_RUNS.to_owned()];
     }
     let is_at_work = snapshot.liveness == ControllerLiveness::Lately;
-    let unreported = (!snapshot.is_reported()).then(|| match snapshot.key.kind {
+    let is_silent = snapshot.liveness.silent_since().is_some();
+    let unreported = (!snapshot.is_reported() && !is_silent).then(|| match snapshot.key.kind {
         SetKind::Advanced if is_at_work => UNSERVED.to_owned(),
         _ => UNREPORTED.to_owned(),
     });

@@ -8,6 +8,17 @@ use crate::core::plan::Plan;
 use crate::core::verdict::{Obstruction, Verdict};
 
 impl Plan {
+    /// Returns a disruption budget that lets no pod go, the first by name; `None`: none is known.
+    pub(super) fn blocking<'a>(&self, fleet: &'a Fleet) -> Option<&'a str> {
+        let nodes = fleet.nodes.iter().zip(&self.verdicts);
+        let blocked = nodes.filter(|(_, verdict)| matches!(verdict, Verdict::BlockedByPdb { .. }));
+        let pods = blocked.flat_map(|(node, _)| node.pods.iter());
+        let refusals = pods.filter_map(|pod| fleet.evictions.refusal_of(pod));
+        refusals
+            .filter_map(|refusal| refusal.budget.as_deref())
+            .min()
+    }
+
     /// Which budgets let no pod go, and what to do about it.
     pub fn blocked_words(&self, fleet: &Fleet) -> String {
         let nodes = fleet.nodes.iter().zip(&self.verdicts);

@@ -61,13 +61,13 @@ impl Headline {
         // Half a command is worse than none.
         let shorter = || match self.next.is_empty() {
             true => cut(&self.with(0, ""), ROOM - 1).into_owned(),
-            false => self.fact_alone(),
+            false => self.without_next(),
         };
         all.find(fits).unwrap_or_else(shorter)
     }
 
     /// Returns the sentence without what to do.
-    pub(super) fn fact_alone(&self) -> String {
+    fn without_next(&self) -> String {
         let without_next = Self {
             next: String::new(),
             or: String::new(),
@@ -76,9 +76,19 @@ impl Headline {
         without_next.sentence()
     }
 
+    /// Returns the sentence without what to do, and with the number of the nodes in place of their names.
+    pub(super) fn fact_alone(&self) -> String {
+        let counted = Self {
+            more: self.more + self.nodes.len(),
+            nodes: Vec::new(),
+            ..self.clone()
+        };
+        counted.without_next()
+    }
+
     /// Returns what to do, the best first.
     pub(super) fn steps(&self) -> Vec<String> {
-        let steps = [&self.next, &self.or, &self.look].into_iter();
+        let steps = [&self.next, &self.look, &self.or].into_iter();
         steps.filter(|step| !step.is_empty()).cloned().collect()
     }
 

@@ -67,7 +67,7 @@ pub(super) fn headline(refused: &Refusals) -> Headline {
         },
         look: match first.lacks_permission() {
             true => "grant the controller this right (manifests/base/rbac)".to_owned(),
-            false => "ask the owner of that policy, quota or webhook".to_owned(),
+            false => "ask the owner of the policy, quota or webhook that denies it".to_owned(),
         },
         ..Headline::on_nodes()
     }

@@ -141,10 +141,13 @@ impl RolloutStatus<'_> {
                 fact: plan.blocked_words(fleet),
                 of: "; waiting: ",
                 nodes: self.named(|verdict| matches!(verdict, Verdict::BlockedByPdb { .. })),
-                look: format!(
-                    "details: kubectl -n {} describe poddisruptionbudgets",
-                    self.set.namespace
-                ),
+                next: match plan.blocking(fleet) {
+                    Some(budget) => format!(
+                        "to change it: kubectl -n {} edit pdb {budget}",
+                        self.set.namespace
+                    ),
+                    None => String::new(),
+                },
                 ..Headline::default()
             },
             Stall::NativeControllerBehind => {
@@ -210,7 +213,7 @@ impl RolloutStatus<'_> {
                 or: match self.plan.pause {
                     // A first `resume` would end the pause alone.
                     Some(_) => String::new(),
-                    None => format!("to continue: yurt-ds ctl resume {}", self.set),
+                    None => format!("to continue anyway: yurt-ds ctl resume {}", self.set),
                 },
                 ..self.failed("rollout stopped")
             },

@@ -61,21 +61,23 @@ fn meaning(rollout: &RolloutView<'_>, verdict: &Verdict, stands: bool) -> &'stat
     let stands = stands || matches!(rollout.phase, Phase::Stalled(_) | Phase::Complete { .. });
     match verdict {
         Verdict::Done => "run the current revision",
-        Verdict::InProgress(Progress::Replacing) if stands => "are outdated and next in the queue",
+        Verdict::InProgress(Progress::Replacing) if stands => {
+            "still on the old version, next to be updated"
+        }
         Verdict::InProgress(_) if stands => "have no available pod",
         Verdict::InProgress(_) => "are being updated",
-        Verdict::Budget { .. } if stands => "are outdated; the rollout is stopped",
+        Verdict::Budget { .. } if stands => "still on the old version; the rollout is stopped",
         Verdict::Budget { .. } => "are outdated and wait for a free slot",
         Verdict::AwaitingDomain => "are outdated; another failure domain is updated first",
         Verdict::Offline(Offline::Settling { .. }) => "reconnected a moment ago",
         Verdict::Offline(Offline::Updated { .. }) => "are offline with the current revision",
         Verdict::Offline(_) => "are offline; they do not block the rollout",
-        Verdict::FailedByRevision { .. } => "failed with the current revision",
-        Verdict::Paused { .. } => "are outdated; the rollout is paused",
+        Verdict::FailedByRevision { .. } => "failed on the new version",
+        Verdict::Paused { .. } => "still on the old version; the rollout is paused",
         Verdict::Partition => "stay on the old version: partition",
         Verdict::NotSelected => "stay on the old version: selector",
         Verdict::Held { .. } => "stay on the old version: annotation hold of the Node",
-        Verdict::Guarded(Guarded::Stopped(_)) => "are outdated; the guard stopped the rollout",
+        Verdict::Guarded(Guarded::Stopped(_)) => "still on the old version; the rollout is stopped",
         Verdict::Guarded(Guarded::Inconclusive { .. }) => {
             "are outdated; the guard examines lost nodes first"
         }
@@ -85,7 +87,7 @@ fn meaning(rollout: &RolloutView<'_>, verdict: &Verdict, stands: bool) -> &'stat
         Verdict::PullPending(_) => "are outdated; they pull the images first",
         Verdict::HookPending { .. } => "wait for the preDelete hooks of their pods (lifecycle)",
         Verdict::BlockedByPdb { .. } => "a PodDisruptionBudget blocks the eviction of their pods",
-        Verdict::Refused { .. } => "the API server rejects the change",
+        Verdict::Refused { .. } => "the API server denies the change to their pods",
         Verdict::AwaitingOwner => "are outdated until their owners upgrade them",
         Verdict::AwaitingDeletion => "are outdated until their pods are deleted (OnDelete)",
         Verdict::NativeControllerBehind => match rollout.fleet.kind {

@@ -88,7 +88,7 @@ async fn an_image_that_cannot_be_pulled() {
     let budget = json!({ "apps.openyurt.io/max-unavailable": "30%" });
     let situation = Situation::with(budget).await.with_image(missing).await;
     let words = [
-        "the new image cannot be pulled on n1, ",
+        "the new image cannot be pulled on 14 nodes",
         "not found",
         "Next: roll back: yurt-ds ctl undo default/web",
     ];
@@ -107,7 +107,7 @@ async fn a_crash_loop() {
         "rollout stopped: the new version failed on ",
         "(limit 3)",
         "Next: roll back: yurt-ds ctl undo default/web",
-        "to continue: yurt-ds ctl resume default/web",
+        "to continue anyway: yurt-ds ctl resume default/web",
         "logs: kubectl -n default logs web-",
     ];
     situation.says(Code::Stalled, &words).await;
@@ -148,6 +148,7 @@ async fn a_budget_that_can_never_allow_an_eviction() {
     let words = [
         "PodDisruptionBudget web-pdb blocks all evictions: maxUnavailable and percentages do not work for DaemonSets; set \
          minAvailable to a number",
+        "kubectl -n default edit pdb web-pdb",
     ];
     situation.says(Code::Stalled, &words).await;
 }
@@ -158,7 +159,7 @@ async fn a_partition() {
     let situation = Situation::with(partition).await.rolled_out().await;
     let words = [
         "32 of 46 nodes updated; 14 nodes stay on the old version (partition 14)",
-        "Next: to continue: kubectl -n default annotate ds web apps.openyurt.io/partition-",
+        "Next: to update them: kubectl -n default annotate ds web apps.openyurt.io/partition-",
     ];
     situation.says(Code::Complete, &words).await;
 }
@@ -209,7 +210,7 @@ async fn no_controller() {
     for words in [
         "NoController",
         "the yurt-ds controller has not renewed its Lease for ",
-        "rollouts are stopped.",
+        "rollouts are stopped",
         "kubectl -n yurt-ds get pods",
     ] {
         assert!(flat(&text).contains(words), "{text}");
