@@ -88,6 +88,29 @@ fn every_annotation_has_a_page_or_a_line_in_the_index() {
     }
 }
 
+/// `ctl why` links the page of each verdict.
+#[test]
+fn every_page_that_a_verdict_links_has_that_section() {
+    let links = include_str!("../src/core/messages/pages.rs").split('"');
+    let links: BTreeSet<&str> = links.filter(|text| text.starts_with("docs/")).collect();
+    assert!(links.len() > 15, "found only {links:?}");
+    for link in links {
+        let (page, section) = link.split_once('#').unwrap_or((link, ""));
+        let text = std::fs::read_to_string(folder().join("..").join(page));
+        let text = text.unwrap_or_else(|error| panic!("{link}: {error}"));
+        let anchor = |heading: &str| {
+            let kept = |letter: &char| letter.is_alphanumeric() || " -_".contains(*letter);
+            let words: String = heading.chars().filter(kept).collect();
+            words.to_lowercase().replace(' ', "-")
+        };
+        let mut headings = text.lines().filter_map(|line| line.strip_prefix("## "));
+        assert!(
+            section.is_empty() || headings.any(|heading| anchor(heading) == section),
+            "{link}: no such section"
+        );
+    }
+}
+
 #[test]
 fn the_index_lists_every_page_and_every_verdict() {
     let index = index();

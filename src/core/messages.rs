@@ -23,6 +23,7 @@ pub mod not_created;
 pub mod not_ready;
 mod numbers;
 pub(super) mod overdue;
+pub mod pages;
 mod pause;
 mod pods;
 pub mod pulls;

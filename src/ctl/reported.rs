@@ -180,8 +180,7 @@ impl ReportedRollout {
             };
             return ReportedPhase::of(UNKNOWN, Code::Progressing, &message, None);
         }
-        let about = format!("revision {revision}: ");
-        let message = told.message.strip_prefix(&about).unwrap_or(&told.message);
+        let message = &told.message;
         let holds = |kind: &str| self.holding(kind).and_then(since);
         let (word, code, since) = match told.reason.as_str() {
             _ if told.status == "True" => ("Complete", Code::Complete, since(told)),

@@ -51,7 +51,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of a domain     domain, nodes, done, inFlight, hasTurn
   of a node       node, verdict, reason, since, message, pods, needsAttention
   of a pod        name, revision (current, outdated or unknown), ready, terminating
-  of why          those of a node, and kind, namespace, name, phase, phaseMessage, reversal, next, unknown, notes
+  of why          those of a node, and kind, namespace, name, phase, phaseMessage, reversal, next, docs, unknown, notes
   phase           Complete, Progressing, AwaitingOwners, AwaitingDeletions, NativeControllerBehind,
                   Stalled, Paused, Invalid, NoController (exit code 12), Unknown (without nodes: not reported yet)
   verdict         Done, InProgress, Budget, AwaitingDomain, Offline, FailedByRevision, Paused, Partition,

@@ -216,8 +216,9 @@ impl RolloutSnapshot {
     /// What the controller says of disruption budgets that let no pod of the present revision go, if it says so.
     fn told_blocked(&self) -> Option<&str> {
         blocked_since(&self.conditions)?;
-        let about = format!("revision {}: ", self.revision()?);
-        self.condition(STALLED)?.message.strip_prefix(&about)
+        let stalled = self.condition(STALLED)?;
+        let is_present = self.state.is_about(&self.fleet.revision);
+        is_present.then_some(stalled.message.as_str())
     }
 
     fn condition(&self, kind: &str) -> Option<&Condition> {

@@ -28,6 +28,7 @@ use crate::core::foreign::cut;
 use crate::core::messages::gone;
 use crate::core::messages::next::{not_targeted, remedy_repelled};
 use crate::core::messages::node::repelled;
+use crate::core::messages::pages::page;
 use crate::core::messages::pulls::unbegun;
 use crate::core::messages::verdict::{refused_aside, remedy};
 use crate::core::names::PRE_PULL_POD;
@@ -59,6 +60,8 @@ pub struct WhyAnswer {
     pub node: NodeRow,
     /// What would change the verdict.
     pub next: String,
+    /// The page of the documentation that explains the verdict; `null` without one.
+    pub docs: Option<&'static str>,
     /// Resources that the caller may not read, and on which some of this rests.
     pub unknown: Vec<&'static str>,
     /// What is not known, or stands still, for want of a controller or of a right.
@@ -177,6 +180,7 @@ fn answer(
         reversal: ReversalRow::of(snapshot),
         node,
         next,
+        docs: position.map(|position| page(&snapshot.plan.verdicts[position])),
         unknown: unknown(&snapshot.liveness, snapshot.unread.as_ref()),
         notes: liveness_notes(snapshot),
     })
@@ -213,6 +217,7 @@ fn reported_answer(
         next: format!(
             "not known without nodes; ask a person with the ClusterRole yurt-ds-viewer: yurt-ds ctl why {key} {name}"
         ),
+        docs: None,
         unknown: iter::once("nodes")
             .chain(unknown(&reported.liveness, reported.unread.as_ref()))
             .collect(),
@@ -247,8 +252,11 @@ fn sentences(answer: &WhyAnswer, colour: bool) -> String {
     let notes = answer.notes.iter();
     let notes = notes.map(|note| format!("{}  {note}\n", label("Note")));
     let lines = |text: &str, lines: usize| cut(text, lines * COLUMNS - LABEL).into_owned();
+    let docs = answer
+        .docs
+        .map(|page| format!("{}  {page}\n", label("Docs")));
     format!(
-        "{}\n\n{}  {verdict} {since}\n{}  {}\n{}  {}\n{}  {}\n{}",
+        "{}\n\n{}  {verdict} {since}\n{}  {}\n{}  {}\n{}  {}\n{}{}",
         lines(&format!("Node {} {}.", node.node, node.message), 3),
         label("Verdict"),
         label("Pod"),
@@ -257,6 +265,7 @@ fn sentences(answer: &WhyAnswer, colour: bool) -> String {
         lines(&rollout, 2),
         label("Next"),
         answer.next,
+        docs.unwrap_or_default(),
         notes.collect::<String>(),
     )
 }

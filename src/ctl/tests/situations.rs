@@ -61,7 +61,7 @@ impl Situation {
     }
 
     /// Asserts that `ctl status` is one screen and says all of this.
-    async fn says(&self, code: Code, words: &[&str]) -> String {
+    async fn says(&self, code: Code, words: &[&str]) {
         let (text, ended) = self.world.run("status web").await;
         assert_eq!(ended, Ok(code), "{text}");
         assert_fits(&text);
@@ -75,7 +75,18 @@ impl Situation {
             assert!(!is_stopped || !said.contains(moves), "{text}");
         }
         println!("{text}");
-        text
+        self.explains().await;
+    }
+
+    /// Asserts that `ctl why` takes at most 12 lines of a screen for each node.
+    async fn explains(&self) {
+        for node in ["n1", "n10", "n46"] {
+            let why = self.world.text(&format!("why web {node}")).await;
+            let lines = why
+                .lines()
+                .map(|line| line.chars().count().div_ceil(80).max(1));
+            assert!(lines.sum::<usize>() <= 12, "{why}");
+        }
     }
 }
 
