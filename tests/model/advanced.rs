@@ -160,10 +160,11 @@ fn progressive_creation_leaves_as_many_nodes_without_a_new_pod_as_partition_says
         ..Scaling::default()
     };
     let fleets = [1, 2].map(|allowed| Rules::of(3, allowed, faults));
-    for rules in fleets.into_iter().chain([Rules::of(3, 1, faults).empty()]) {
+    let fleets = fleets.into_iter().chain([Rules::of(3, 1, faults).empty()]);
+    for (number, rules) in fleets.enumerate() {
         let rules = rules.advanced().scaling(partitioned);
         let rules = rules.with(|strategy| strategy.partition = Share::Number(1));
-        explore("advanced, progressive creation", rules);
+        explore(&format!("advanced, progressive creation {number}"), rules);
     }
 }
 

@@ -1,5 +1,6 @@
 //! How states are explored, and when a fleet has converged.
 
+use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use stateright::{Checker, Model, Property};
@@ -9,10 +10,12 @@ use super::reversal::are_slots_lost;
 use super::rules::Rules;
 use super::state::{Node, Pod, State, View};
 use super::steps::Step;
-use crate::support::machine;
+use crate::support::{golden, machine};
 
 /// States that a test looks at, and that it looks at when all is tried.
 const STATES: [usize; 2] = [5_000, 100_000];
+/// States whose decisions are compared with the golden corpus.
+const GOLDEN: usize = 300;
 /// Of so many states one is followed to its end.
 const SAMPLE: u64 = 256;
 /// Steps after which a fleet in which nothing fails any more has to be at rest.
@@ -171,6 +174,12 @@ pub(crate) fn search(name: &str, rules: Rules) -> Option<Counterexample> {
 
 /// Explores `rules`, in which everything has to hold.
 pub(crate) fn explore(name: &str, rules: Rules) {
+    let test = std::thread::current();
+    let test = test
+        .name()
+        .unwrap_or_default()
+        .trim_start_matches("model::");
+    let golden = golden::check_model(&format!("{test} {name}"), &decisions(&rules));
     if let Some((property, way)) = search(name, rules.clone()) {
         let steps = way
             .iter()
@@ -179,4 +188,33 @@ pub(crate) fn explore(name: &str, rules: Rules) {
         let last = way.last().map(|(state, _)| state.plan(&rules));
         panic!("{name}, {property}:\n{}\n{last:#?}", steps.join("\n"));
     }
+    if let Err(differs) = golden {
+        panic!("{differs}");
+    }
+}
+
+/// Returns what is decided in the first states, nearest first: words and actions, without texts.
+fn decisions(rules: &Rules) -> Vec<String> {
+    let first = State::first(rules);
+    let mut seen = HashSet::from([first.clone()]);
+    let mut next = VecDeque::from([first]);
+    let mut decided = Vec::new();
+    while let Some(state) = next.pop_front().filter(|_| decided.len() < GOLDEN) {
+        let plan = state.plan(rules);
+        let verdicts: Vec<&str> = plan.verdicts.iter().map(Verdict::word).collect();
+        decided.push(format!(
+            "{} {verdicts:?} {:?}",
+            plan.phase.word(),
+            plan.actions
+        ));
+        let mut steps = Vec::new();
+        rules.actions(&state, &mut steps);
+        for step in steps {
+            let after = state.after(step, rules);
+            if seen.insert(after.clone()) {
+                next.push_back(after);
+            }
+        }
+    }
+    decided
 }

@@ -1,9 +1,10 @@
 //! A golden corpus of writes: what the controller writes in each scenario on the embedded cluster, as a number and a hash.
 //!
-//! A change that is to keep the behaviour leaves `tests/golden/writes.txt` alone. One that changes it shows as changed lines.
+//! A change that is to keep the behaviour leaves `tests/golden` alone. One that changes it shows as changed lines.
 //! Only the verb, the resource and the name of each write count, in their order: messages are output and may be reworded.
 //!
-//! `YURT_DS_GOLDEN=1 cargo test --test main scenarios` replaces the lines of the scenarios that it plays.
+//! `YURT_DS_GOLDEN=1 cargo test --test main scenarios` replaces the lines of the scenarios that it plays; with `model::` in place of
+//! `scenarios` those of the decisions in the model.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,8 +13,11 @@ use std::sync::{Mutex, PoisonError};
 use super::fnv::fnv1a;
 use super::machine;
 
-/// Path of the corpus, relative to the root of the repository.
-const FILE: &str = "tests/golden/writes.txt";
+/// The writes of each scenario, relative to the root of the repository.
+const WRITES: &str = "tests/golden/writes.txt";
+
+/// The decisions in the first states of each exploration of the model.
+const MODEL: &str = "tests/golden/model.txt";
 
 /// Scenarios that end one way or the other: how long the controller waits for a frozen API server depends on the machine.
 const UNSTEADY: [&str; 1] = [
@@ -23,17 +27,17 @@ const UNSTEADY: [&str; 1] = [
 /// Guards the file while it is replaced.
 static REPLACED: Mutex<()> = Mutex::new(());
 
-fn path() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(FILE)
-}
-
-/// The corpus, by the name of the scenario.
-fn corpus() -> BTreeMap<String, String> {
-    let text = std::fs::read_to_string(path()).unwrap_or_default();
+/// The corpus in a file, by name.
+fn corpus(file: &str) -> BTreeMap<String, String> {
+    let text = std::fs::read_to_string(path(file)).unwrap_or_default();
     let lines = text.lines().filter_map(|line| line.split_once(' '));
     lines
-        .map(|(name, writes)| (name.to_owned(), writes.to_owned()))
+        .map(|(name, told)| (name.to_owned(), told.to_owned()))
         .collect()
+}
+
+fn path(file: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file)
 }
 
 /// Compares the writes of a scenario with the corpus. Where all settings are played, there are others than those of the corpus.
@@ -46,22 +50,34 @@ pub(crate) fn check(name: &str, writes: &[String]) -> Result<(), String> {
     }
     let bytes = writes.iter().flat_map(|write| write.bytes().chain([b'\n']));
     let found = format!("{} {:016x}", writes.len(), fnv1a(bytes));
+    let differs = check_line(WRITES, name, found);
+    differs.map_err(|why| format!("{why}:\n  {}", writes.join("\n  ")))
+}
+
+/// Compares the decisions of an exploration of the model with the corpus.
+///
+/// # Errors
+/// Says what differs.
+pub(crate) fn check_model(name: &str, decisions: &[String]) -> Result<(), String> {
+    let bytes = decisions.iter().flat_map(|one| one.bytes().chain([b'\n']));
+    let found = format!("{} {:016x}", decisions.len(), fnv1a(bytes));
+    check_line(MODEL, &name.replace(' ', "_"), found)
+}
+
+fn check_line(file: &str, name: &str, found: String) -> Result<(), String> {
     if machine::is_set("YURT_DS_GOLDEN") {
         let _replaced = REPLACED.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all = corpus();
+        let mut all = corpus(file);
         all.insert(name.to_owned(), found);
-        let lines = all
-            .iter()
-            .map(|(name, writes)| format!("{name} {writes}\n"));
-        return std::fs::write(path(), lines.collect::<String>())
+        let lines = all.iter().map(|(name, told)| format!("{name} {told}\n"));
+        return std::fs::write(path(file), lines.collect::<String>())
             .map_err(|error| error.to_string());
     }
-    match corpus().get(name) {
+    match corpus(file).get(name) {
         Some(known) if *known == found => Ok(()),
         known => Err(format!(
-            "the controller writes otherwise than {FILE} says: {found}, and not {}:\n  {}",
-            known.map_or("nothing", String::as_str),
-            writes.join("\n  ")
+            "{name} is otherwise than {file} says: {found}, and not {}",
+            known.map_or("nothing", String::as_str)
         )),
     }
 }
