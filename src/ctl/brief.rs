@@ -55,7 +55,7 @@ pub(super) fn report(row: &SetRow, title: &str, phase: &str, colour: bool) -> St
 }
 
 fn tables(row: &SetRow, colour: bool) -> Vec<(&'static str, String)> {
-    let waves = (!row.waves.is_empty()).then(|| ("Waves", wave_table(&row.waves, colour)));
+    let waves = (!row.waves.is_empty()).then(|| ("Waves", wave_table(&row.waves, false, colour)));
     let domains =
         (!row.domains.is_empty()).then(|| ("Failure domains", domain_table(&row.domains, colour)));
     waves.into_iter().chain(domains).collect()
@@ -74,7 +74,7 @@ fn first_rows(table: &str, heading: &str) -> String {
 }
 
 /// Returns the numbers of a rollout on one line.
-fn bar(row: &SetRow) -> String {
+pub(super) fn bar(row: &SetRow) -> String {
     let (Some(updated), Some(targeted)) = (row.updated, row.targeted) else {
         return String::new();
     };

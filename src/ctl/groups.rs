@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::snapshot::RolloutSnapshot;
 use super::table::{CellStyle, Table};
-use crate::core::{Verdict, WaveState};
+use crate::core::verdict::WaveShut;
+use crate::core::{Verdict, WaveState, instant};
 
 /// A wave.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,7 +36,15 @@ pub(super) fn waves(snapshot: &RolloutSnapshot) -> Vec<WaveRow> {
         let (state, next) = match stand.state {
             WaveState::Complete => ("Complete", None),
             WaveState::Open => ("Open", None),
-            WaveState::NotOpen(why) => ("NotOpen", Some(snapshot.plan.awaited_words(why))),
+            WaveState::NotOpen(why) => {
+                let left = match why {
+                    WaveShut::Soaking { until, .. } => {
+                        format!(" (in {})", instant::between(snapshot.now, until))
+                    }
+                    _ => String::new(),
+                };
+                ("NotOpen", Some(snapshot.plan.awaited_words(why) + &left))
+            }
         };
         WaveRow {
             wave: stand.name.clone(),
@@ -50,9 +59,11 @@ pub(super) fn waves(snapshot: &RolloutSnapshot) -> Vec<WaveRow> {
     stands.map(row).collect()
 }
 
-/// A table of them.
-pub(super) fn wave_table(rows: &[WaveRow], colour: bool) -> String {
-    let mut table = Table::new(&["WAVE", "NODES", "DONE", "IN FLIGHT", "STATE", "NEXT"]);
+/// A table of them; `wide` adds what opens them.
+pub(super) fn wave_table(rows: &[WaveRow], wide: bool, colour: bool) -> String {
+    let heading = ["WAVE", "NODES", "DONE", "IN FLIGHT", "STATE", "NEXT"];
+    let columns = heading.len() - usize::from(!wide);
+    let mut table = Table::new(&heading[..columns]);
     for row in rows {
         let plain = |text: String| (text, CellStyle::Plain);
         let paint = match row.state {
@@ -60,7 +71,7 @@ pub(super) fn wave_table(rows: &[WaveRow], colour: bool) -> String {
             "Open" => CellStyle::Busy,
             _ => CellStyle::Plain,
         };
-        table.row(vec![
+        let mut cells = vec![
             plain(row.wave.clone()),
             plain(row.nodes.to_string()),
             plain(row.done.to_string()),
@@ -71,7 +82,9 @@ pub(super) fn wave_table(rows: &[WaveRow], colour: bool) -> String {
             }),
             (row.state.to_owned(), paint),
             plain(row.next.clone().unwrap_or_else(|| "-".into())),
-        ]);
+        ];
+        cells.truncate(columns);
+        table.row(cells);
     }
     table.print(colour)
 }

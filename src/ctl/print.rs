@@ -171,16 +171,16 @@ pub(super) fn report(
         return brief::report(row, &title, &phase, colour);
     }
     let title = CellStyle::Bold.on(&title, colour);
-    let mut text = format!("{title}\n{phase}\n  {}\n", row.message);
-    if let Some(counts) = pods {
-        text.push('\n');
-        text.push_str(&self::pods(row, counts, wide, colour, limit));
-    }
+    let numbers = match pods {
+        Some(counts) => self::pods(row, counts, wide, colour, limit),
+        None => brief::bar(row) + "\n",
+    };
+    let mut text = format!("{title}\n{phase}\n  {}\n\n{numbers}", row.message);
     if !row.waves.is_empty() {
         text.push_str(&format!(
             "\n{}\n{}",
             CellStyle::Bold.on("Waves", colour),
-            wave_table(&row.waves, colour)
+            wave_table(&row.waves, true, colour)
         ));
     }
     if !row.domains.is_empty() {

@@ -228,3 +228,28 @@ async fn no_controller() {
     }
     println!("{text}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_wave_that_waits_for_approval() {
+    let waves = r#"[{"name":"canary","selector":"kubernetes.io/hostname=n1"},{"name":"field","selector":"kubernetes.io/os=linux",
+        "approve":"manual"}]"#;
+    let waves = json!({ "apps.openyurt.io/waves": waves });
+    let situation = Situation::with(waves).await.rolled_out().await;
+    let words = [
+        "waiting for the approval of wave field",
+        "Next: when all is well: yurt-ds ctl approve default/web field",
+        "Waves WAVE NODES DONE IN FLIGHT STATE canary",
+    ];
+    situation.says(Code::Progressing, &words).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause() {
+    let situation = Situation::with(json!({ "apps.openyurt.io/paused": "true" })).await;
+    let situation = situation.rolled_out().await;
+    let words = [
+        "paused until somebody resumes it; 46 nodes left",
+        "Next: to continue: yurt-ds ctl resume default/web",
+    ];
+    situation.says(Code::Paused, &words).await;
+}
