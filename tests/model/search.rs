@@ -1,6 +1,6 @@
 //! How states are explored, and when a fleet has converged.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use stateright::{Checker, Model, Property};
@@ -67,9 +67,13 @@ impl State {
 
     /// Whether the end of this state is looked at too: that takes as long as a hundred states.
     fn is_sample(&self) -> bool {
+        self.fingerprint().is_multiple_of(SAMPLE)
+    }
+
+    fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
-        hasher.finish().is_multiple_of(SAMPLE)
+        hasher.finish()
     }
 
     /// Where it all ends when everybody has a turn and nothing fails; `None`: it goes on for ever.
@@ -196,7 +200,7 @@ pub(crate) fn explore(name: &str, rules: Rules) {
 /// Returns what is decided in the first states, nearest first: words and actions, without texts.
 fn decisions(rules: &Rules) -> Vec<String> {
     let first = State::first(rules);
-    let mut seen = HashSet::from([first.clone()]);
+    let mut seen = BTreeSet::from([first.fingerprint()]);
     let mut next = VecDeque::from([first]);
     let mut decided = Vec::new();
     while let Some(state) = next.pop_front().filter(|_| decided.len() < GOLDEN) {
@@ -211,7 +215,7 @@ fn decisions(rules: &Rules) -> Vec<String> {
         rules.actions(&state, &mut steps);
         for step in steps {
             let after = state.after(step, rules);
-            if seen.insert(after.clone()) {
+            if seen.insert(after.fingerprint()) {
                 next.push_back(after);
             }
         }

@@ -1,0 +1,373 @@
+//! The pods of a DaemonSet: those that are there, those that cannot be read, and nodes without one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::{PodController, Podless, RequeueDelay, SetRecord, UnreadablePod};
+use crate::core::engine::patience::MISSING_GRACE;
+use crate::core::plan::Stall;
+use crate::core::revision::{RevisionFacts, number_of};
+use crate::core::{
+    NodeName, Pod, PodName, PodRef, PodRevision, PodUid, Pods, Revision, RevisionState, instant,
+};
+use crate::index::ended::RecalledProblem;
+use crate::index::pod::PodRecord;
+use crate::index::texts::Texts;
+use crate::k8s;
+
+impl SetRecord {
+    /// The pods on a node.
+    pub(in crate::index) fn pods_on(&self, node: &NodeName) -> impl Iterator<Item = &Pod> {
+        self.pods.on(node).iter().map(|record| &*record.pod)
+    }
+
+    /// Takes in a pod; one that is neither this DaemonSet's nor made by us beside one of it is forgotten.
+    pub(in crate::index) fn apply_pod(
+        &mut self,
+        pod: &k8s::Pod,
+        texts: &mut Texts,
+        now: Timestamp,
+    ) -> RequeueDelay {
+        let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
+        self.forget_unreadable(&uid);
+        let Some(controller) = PodController::of(&pod.metadata, &self.uid) else {
+            let gone = match self.remove_pod(&uid) {
+                true => self.of_loss(),
+                false => RequeueDelay::Never,
+            };
+            let advanced = self.advanced.as_mut();
+            let is_orphan = advanced.is_some_and(|advanced| advanced.note_orphan(pod));
+            return match is_orphan {
+                true => RequeueDelay::Short,
+                false => gone,
+            };
+        };
+        let by_revision = controller == PodController::Revision;
+        let is_to_adopt = self
+            .advanced
+            .as_mut()
+            .is_some_and(|advanced| match by_revision {
+                true => advanced.note_made_beside(pod),
+                false => {
+                    advanced.forget_orphan(&uid);
+                    false
+                }
+            });
+        let before = self.pods.get(&uid).cloned();
+        // Of an Advanced DaemonSet it depends on the pods beside it.
+        let paired = || before.as_ref().is_some_and(|before| before.pod.surge);
+        let surge = by_revision || self.is_advanced() && paired();
+        let at = (self.min_ready, now);
+        let record = PodRecord::read(pod, surge, before.as_ref(), &mut self.shared, at);
+        let Some(mut record) = record else {
+            return RequeueDelay::Never;
+        };
+        let node = texts.share(pod.spec.target_node().unwrap_or_default());
+        let node = NodeName::from(node);
+        let is_first_look = self.cache.is_first_look();
+        let recalled = || RecalledProblem::of(&self.state, &node).filter(|_| is_first_look);
+        if self.ended.end(&node, before.as_ref(), now) {
+            self.cache.mark_dirty(&node);
+        }
+        self.ended.note(&node, (pod, &mut record), now, recalled);
+        if before.as_ref() == Some(&record) {
+            return RequeueDelay::Never;
+        }
+        self.disruptions
+            .note(&node, (before.as_ref(), &record), now);
+        let settled = self.pending.settle(&record);
+        if before.is_none()
+            && let Some(advanced) = &mut self.advanced
+        {
+            advanced.end_creation(&node);
+        }
+        let is_spare = |known: &PodRecord| known.pod.surge;
+        // The native controller's next pod, which a pod of ours may wait for to be handed over.
+        let is_third = before.is_none() && !surge && self.pods.on(&node).iter().any(is_spare);
+        let delay = match before.as_ref() {
+            _ if settled || is_third || is_to_adopt => RequeueDelay::Short,
+            Some(before) if before.is_alike(&record) => RequeueDelay::Never,
+            before => match (
+                before.and_then(PodRecord::ready_since),
+                record.ready_since(),
+            ) {
+                (None, Some(_)) => RequeueDelay::Short,
+                _ if before.is_some_and(|before| before.pod.exit != record.pod.exit) => {
+                    RequeueDelay::Short
+                }
+                _ => RequeueDelay::Long,
+            },
+        };
+        if let Some(elsewhere) = self.pods.place_of(&uid).filter(|place| **place != node) {
+            self.cache.mark_dirty(elsewhere);
+        }
+        self.cache.mark_dirty(&node);
+        self.pods.insert(&node, record);
+        delay
+    }
+
+    /// Remembers that a pod cannot be read: its node is left alone, or the whole DaemonSet if that is not known either.
+    pub(in crate::index) fn note_unreadable_pod(
+        &mut self,
+        unreadable: &k8s::Unreadable,
+        node: Option<NodeName>,
+    ) {
+        let meta = &unreadable.metadata;
+        let mut owners = meta.owner_references.iter().flatten();
+        if !owners.any(|owner| *owner.uid == *self.uid) {
+            return;
+        }
+        let uid = PodUid::from(meta.uid.as_deref().unwrap_or_default());
+        self.forget_unreadable(&uid);
+        let pod = UnreadablePod {
+            name: meta.name.as_deref().unwrap_or_default().into(),
+            node: node.or_else(|| self.pods.place_of(&uid).cloned()),
+            why: unreadable.error.clone(),
+        };
+        if let Some(node) = &pod.node {
+            self.cache.mark_dirty(node);
+        }
+        self.unreadable.insert(uid, pod);
+    }
+
+    pub(super) fn forget_unreadable(&mut self, uid: &PodUid) {
+        if let Some(pod) = self.unreadable.remove(uid)
+            && let Some(node) = &pod.node
+        {
+            self.cache.mark_dirty(node);
+        }
+    }
+
+    /// Whether a pod on `node` cannot be read.
+    pub(in crate::index) fn has_unreadable_pod_on(&self, node: &NodeName) -> bool {
+        let mut pods = self.unreadable.values();
+        pods.any(|pod| pod.node.as_ref() == Some(node))
+    }
+
+    /// A pod that cannot be read and of which not even the node is known, and why.
+    pub(in crate::index) fn unreadable_pod_somewhere(&self) -> Option<(&PodName, &str)> {
+        let mut pods = self.unreadable.values();
+        let pod = pods.find(|pod| pod.node.is_none())?;
+        Some((&pod.name, &pod.why))
+    }
+
+    /// Forgets a pod that is gone.
+    pub fn delete_pod(&mut self, uid: &str) -> RequeueDelay {
+        let uid = PodUid::from(uid);
+        self.forget_unreadable(&uid);
+        if let Some(PodRecord { pod, .. }) = self.pods.get(&uid)
+            && !pod.terminating
+            && (self.is_advanced() || pod.surge)
+        {
+            let stray = (uid.clone(), pod.name.to_string());
+            self.strays.insert(stray);
+        }
+        let advanced = self.advanced.as_mut();
+        let was_orphan = advanced.is_some_and(|advanced| advanced.forget_orphan(&uid));
+        match self.remove_pod(&uid) {
+            true => self.of_loss(),
+            false if was_orphan => RequeueDelay::Short,
+            false => RequeueDelay::Never,
+        }
+    }
+
+    /// Whether there are such pods.
+    pub fn has_strays(&self) -> bool {
+        !self.strays.is_empty()
+    }
+
+    /// Takes the pods, by UID and name, that we have to let go if they are still there.
+    pub fn take_strays(&mut self) -> BTreeSet<(PodUid, String)> {
+        std::mem::take(&mut self.strays)
+    }
+
+    /// How soon it is decided again when a pod is gone: the native controller makes the next one, or we do.
+    pub(super) fn of_loss(&self) -> RequeueDelay {
+        match self.is_advanced() {
+            true => RequeueDelay::Short,
+            false => RequeueDelay::Long,
+        }
+    }
+
+    /// Forgets the pods that a complete list did not contain, and the writes that were asked for before it began: what it
+    /// shows is true, whatever a lost event or an answer that never came left open.
+    pub fn retain_pods(&mut self, seen: &BTreeSet<PodUid>, began: Option<Timestamp>) {
+        let gone: Vec<PodUid> = self
+            .pods
+            .uids()
+            .filter(|uid| !seen.contains(uid))
+            .cloned()
+            .collect();
+        for uid in gone {
+            self.remove_pod(&uid);
+        }
+        self.unreadable.retain(|uid, _| seen.contains(uid));
+        self.cache.forget();
+        if let Some(advanced) = &mut self.advanced {
+            advanced.retain_creations(began);
+        }
+        let pods = &self.pods;
+        self.pending
+            .retain_since(began, |uid| pods.place_of(uid).is_some());
+        self.synced = true;
+    }
+
+    pub(super) fn remove_pod(&mut self, uid: &PodUid) -> bool {
+        self.pending.forget(uid);
+        self.remove(uid)
+    }
+
+    pub(super) fn remove(&mut self, uid: &PodUid) -> bool {
+        let node = self.pods.remove(uid);
+        if let Some(node) = &node {
+            self.cache.mark_dirty(node);
+            if let Some(advanced) = &mut self.advanced {
+                advanced.note_held(node);
+            }
+        }
+        node.is_some()
+    }
+
+    /// The node of a pod.
+    pub fn place_of(&self, uid: &PodUid) -> Option<&NodeName> {
+        self.pods.place_of(uid)
+    }
+
+    /// The hashes that its pods carry.
+    pub fn hashes(&self) -> impl Iterator<Item = &Revision> {
+        self.pods.iter().filter_map(|(_, record)| record.hash())
+    }
+
+    /// Its pods that carry a hash, each with that.
+    pub fn hashed_pods(&self) -> impl Iterator<Item = (Revision, PodRef)> {
+        self.pods
+            .iter()
+            .filter_map(|(_, record)| Some((record.hash()?.clone(), record.pod.reference())))
+    }
+
+    /// The name of a pod with that hash.
+    pub fn pod_with(&self, hash: &Revision) -> Option<&PodName> {
+        let mut pods = self.pods.iter().map(|(_, record)| record);
+        let found = pods.find(|record| record.hash() == Some(hash));
+        found.map(|record| record.name())
+    }
+
+    pub(in crate::index) fn has_pods_on(&self, node: &NodeName) -> bool {
+        !self.pods.on(node).is_empty()
+    }
+
+    /// Names and uids of its pods, with the node of each.
+    pub fn pods(&self) -> impl Iterator<Item = (&NodeName, &Pod)> {
+        self.pods.iter().map(|(node, record)| (node, &*record.pod))
+    }
+
+    /// One of them, and its node.
+    pub fn pod(&self, uid: &PodUid) -> Option<(&NodeName, &Pod)> {
+        let record = self.pods.get(uid)?;
+        Some((self.pods.place_of(uid)?, &*record.pod))
+    }
+
+    /// Names of the nodes that hold pods, in order.
+    pub(in crate::index) fn places_of_pods(&self) -> impl Iterator<Item = &NodeName> {
+        self.pods.nodes()
+    }
+
+    /// The pods on a node with their revisions judged, and what we wrote laid over them.
+    pub(in crate::index) fn judged_pods(
+        &mut self,
+        node: &NodeName,
+        state: &RevisionState,
+        revisions: &[RevisionFacts],
+    ) -> Pods {
+        let mut known = std::mem::take(&mut self.pods); // only while they are judged
+        let judge = |record: &mut PodRecord| {
+            let revision = match state {
+                RevisionState::Current(target) => self.revision_of(record, target, revisions),
+                RevisionState::Unknown(_) => PodRevision::Unknown,
+            };
+            let number = number_of(record.hash(), revisions);
+            let of_template = self.is_of_template(record);
+            let known = (
+                record.pod.revision,
+                record.pod.number,
+                record.pod.of_template,
+            );
+            if known != (revision, number, of_template) {
+                let pod = Arc::make_mut(&mut record.pod);
+                (pod.revision, pod.number, pod.of_template) = (revision, number, of_template);
+            }
+            self.pending.shown(&record.pod)
+        };
+        let mut pods: Pods = known.on_mut(node).iter_mut().map(judge).collect();
+        if self.advanced.is_some() && known.on(node).len() > 1 {
+            let spare = pods.spare().map(|pod| pod.uid.clone());
+            for pod in pods.iter_mut() {
+                pod.surge = spare.as_ref() == Some(&pod.uid);
+            }
+            for record in known.on_mut(node) {
+                let surge = spare.as_ref() == Some(&record.pod.uid);
+                if record.pod.surge != surge {
+                    Arc::make_mut(&mut record.pod).surge = surge;
+                }
+            }
+        } else if let [record] = known.on_mut(node)
+            && self.advanced.is_some()
+            && record.pod.surge
+        {
+            Arc::make_mut(&mut record.pod).surge = false;
+            pods.iter_mut().for_each(|pod| pod.surge = false);
+        }
+        self.pods = known;
+        pods
+    }
+
+    /// Whether a pod was made for the template as it is now; true where nothing tells. One that was taken back from a newer
+    /// one was not, and carries no generation.
+    pub(super) fn is_of_template(&self, record: &PodRecord) -> bool {
+        let told = record.generation().zip(self.template_generation.as_deref());
+        let is_taken_back = record.pod.in_place.reverted_from.is_some();
+        !is_taken_back && told.is_none_or(|(pod, template)| pod == template)
+    }
+
+    /// Notes whether `node` has no pod, and then whether one belongs there; returns since when that is so.
+    pub(in crate::index) fn note_podless(
+        &mut self,
+        node: &NodeName,
+        podless: Option<bool>,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let Some(is_targeted) = podless else {
+            if !self.podless.is_empty() {
+                self.podless.remove(node);
+            }
+            return None;
+        };
+        let since = match self.cache.is_first_look() {
+            true => self.missing_since().map_or(now, |since| since.min(now)),
+            false => now,
+        };
+        let begins = Podless { since, is_targeted };
+        let known = self.podless.entry(node.clone()).or_insert(begins);
+        if known.is_targeted != is_targeted {
+            *known = begins;
+        }
+        Some(known.since)
+    }
+
+    /// A pod was made there and does not show yet: what is waited for from now on is that, not that one is made.
+    pub fn note_made(&mut self, node: &NodeName, now: Timestamp) {
+        if let Some(known) = self.podless.get_mut(node) {
+            known.since = now;
+            self.cache.mark_dirty(node);
+        }
+    }
+
+    /// Since when pods are missing at the least, as far as it stands on the DaemonSet: at a first look that is not known.
+    pub(super) fn missing_since(&self) -> Option<Timestamp> {
+        let stalls = [Stall::PodsNotCreated, Stall::PodsKeptAway].into_iter();
+        let since = stalls.filter_map(|stall| self.state.stalled_since(stall.reason()));
+        Some(instant::earlier(since.min()?, MISSING_GRACE))
+    }
+}

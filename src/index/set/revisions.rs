@@ -1,0 +1,261 @@
+//! The revisions of a DaemonSet: which one is current, what pods become in place, and which images they need.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::SetRecord;
+use crate::core::fleet::in_place::{InPlaceTransition, InPlaceTransitions};
+use crate::core::images::TemplateImage;
+use crate::core::revision::{RevisionFacts, current, earlier, judge};
+use crate::core::settings::DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT;
+use crate::core::{
+    NodeName, OnFailure, PodRevision, Predownloading, Reading, Revision, RevisionState,
+    RollbackTarget, RollbackTargets, RollingUpdateType,
+};
+use crate::index::fleet_cache::Basis;
+use crate::index::node::NodeRecord;
+use crate::index::pod::PodRecord;
+
+impl SetRecord {
+    /// What is known of its current revision.
+    pub fn revision_state(&self, revisions: &[RevisionFacts]) -> RevisionState {
+        self.current_revision(revisions)
+    }
+
+    /// Remembers that no revision of that hash exists: its pods are outdated.
+    pub fn note_absent(&mut self, hash: Revision) {
+        self.absent.insert(hash);
+    }
+
+    /// From now on the greatest revision of this generation is trusted, whatever template it seems to hold.
+    ///
+    /// Of an Advanced DaemonSet revisions are compared always: this controller writes them.
+    pub fn trust_greatest(&mut self, generation: i64) {
+        self.trusted = Some(generation).filter(|_| !self.is_advanced());
+    }
+
+    /// Whether the greatest revision of the present generation is trusted without comparing templates.
+    pub fn trusts_greatest(&self) -> bool {
+        self.trusted == Some(self.generation)
+    }
+
+    /// The value of the label `pod-template-generation` of a pod that is made now.
+    pub fn template_generation(&self) -> Option<&str> {
+        self.template_generation.as_deref()
+    }
+
+    /// Whether the native controller has handled the present generation.
+    ///
+    /// Of an Advanced DaemonSet that is this one.
+    pub fn is_observed(&self) -> bool {
+        self.is_advanced() || self.observed >= self.generation
+    }
+
+    /// Whether the template was that of the newest revision when a fleet was made last.
+    pub fn is_template_current(&self) -> bool {
+        self.confirmed == Some(self.template)
+    }
+
+    /// How long one of its nodes may pull images.
+    pub fn pull_timeout(&self) -> Duration {
+        match &self.reading {
+            Reading::Strategy { strategy, .. } => strategy.image_predownload_timeout,
+            Reading::Invalid(..) | Reading::NotOurs => DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT,
+        }
+    }
+
+    /// Whether its nodes pull images ahead of their replacement.
+    pub(in crate::index) fn pulls_ahead(&self) -> bool {
+        match &self.reading {
+            Reading::Strategy { strategy, .. } => Predownloading::of(strategy).is_some(),
+            Reading::Invalid(..) | Reading::NotOurs => false,
+        }
+    }
+
+    /// Whether the node `name` has all of `images`: it lists them, or its pod is Ready and of a revision that has them too.
+    pub(in crate::index) fn has_images(
+        &self,
+        name: &NodeName,
+        record: &NodeRecord,
+        images: &[TemplateImage],
+        revisions: &[RevisionFacts],
+    ) -> bool {
+        let pods = self.pods.on(name).iter();
+        let ready = pods.filter(|record| record.ready_since().is_some());
+        let run = |pod: &PodRecord| {
+            let of_pod = |known: &&RevisionFacts| Some(&known.hash) == pod.hash();
+            revisions.iter().find(of_pod)
+        };
+        let running: Vec<&RevisionFacts> = ready.filter_map(run).collect();
+        images.iter().all(|image| {
+            let mut run = running.iter().flat_map(|facts| facts.images.iter());
+            !image.moves && (record.lists(image.key) || run.any(|other| other.key == image.key))
+        })
+    }
+
+    /// Remembers which template was found in the newest revision.
+    pub(in crate::index) fn confirm(&mut self, revisions: &[RevisionFacts]) {
+        let newest = revisions.iter().max_by_key(|revision| revision.number);
+        let found = newest.filter(|newest| newest.template == self.template);
+        self.confirmed = found.map(|newest| newest.template);
+    }
+
+    pub(in crate::index) fn current_revision(&self, revisions: &[RevisionFacts]) -> RevisionState {
+        current(
+            revisions,
+            &self.template,
+            self.is_observed(),
+            self.trusts_greatest(),
+        )
+    }
+
+    pub(in crate::index) fn unknown_hashes(&self, revisions: &[RevisionFacts]) -> Vec<Revision> {
+        let RevisionState::Current(target) = self.current_revision(revisions) else {
+            return Vec::new();
+        };
+        let unknown = self.pods.iter().map(|(_, record)| record);
+        let unknown = unknown
+            .filter(|record| self.revision_of(record, &target, revisions) == PodRevision::Unknown);
+        let hashes: BTreeSet<Revision> = unknown
+            .filter_map(|record| record.hash().cloned())
+            .collect();
+        hashes.into_iter().collect()
+    }
+
+    pub(super) fn revision_of(
+        &self,
+        record: &PodRecord,
+        target: &Revision,
+        revisions: &[RevisionFacts],
+    ) -> PodRevision {
+        let hash = record.hash();
+        match judge(
+            hash.map(Revision::as_str),
+            record.generation(),
+            target,
+            revisions,
+            self.template_generation.as_deref(),
+        ) {
+            PodRevision::Unknown if hash.is_some_and(|hash| self.absent.contains(hash)) => {
+                PodRevision::Outdated
+            }
+            judged => judged,
+        }
+    }
+
+    /// How pods of old revisions become those of the current one, where that is to happen in place.
+    pub(in crate::index) fn transitions(
+        &self,
+        state: &RevisionState,
+        revisions: &[RevisionFacts],
+    ) -> InPlaceTransitions {
+        let RevisionState::Current(target) = state else {
+            return InPlaceTransitions::new();
+        };
+        let asked = match &self.reading {
+            Reading::Strategy { strategy, .. } => strategy.rolling_update_type,
+            Reading::NotOurs | Reading::Invalid(..) => RollingUpdateType::Standard,
+        };
+        let new = revisions.iter().find(|known| known.hash == *target);
+        let Some(new) = new.filter(|_| asked == RollingUpdateType::InPlaceIfPossible) else {
+            return InPlaceTransitions::new();
+        };
+        let generation = self.template_generation.as_deref();
+        let old = revisions.iter().filter(|known| known.hash != *target);
+        let between =
+            |old: &RevisionFacts| InPlaceTransition::between(&old.shape, &new.shape, generation);
+        old.map(|old| (old.hash.clone(), between(old))).collect()
+    }
+
+    /// How pods of the current revision get back to older ones, where somebody asked for that.
+    pub(in crate::index) fn rollback_targets(
+        &self,
+        state: &RevisionState,
+        revisions: &[RevisionFacts],
+    ) -> RollbackTargets {
+        let asked = match &self.reading {
+            Reading::Strategy { strategy, .. } => strategy.on_failure == OnFailure::RevertInPlace,
+            Reading::NotOurs | Reading::Invalid(..) => false,
+        };
+        let RevisionState::Current(current) = state else {
+            return RollbackTargets::default();
+        };
+        let current = revisions.iter().find(|known| known.hash == *current);
+        let Some(current) = current.filter(|_| asked) else {
+            return RollbackTargets::default();
+        };
+        let older = earlier(revisions, &current.hash).into_iter();
+        // Nobody knows the generation of an older template any more, and the present one would be a lie.
+        let past = |old: &RevisionFacts| RollbackTarget {
+            number: old.number,
+            transition: InPlaceTransition::between(&current.shape, &old.shape, None),
+        };
+        RollbackTargets {
+            stands: self.guard.stands(&self.state),
+            revisions: older.map(|old| (old.hash.clone(), past(old))).collect(),
+        }
+    }
+
+    /// Whether the guard stopped the revision, and that does not stand on the DaemonSet.
+    pub fn is_stopped_unseen(&self) -> bool {
+        let stopped = self
+            .last_record()
+            .is_some_and(|record| record.stopped.is_some());
+        stopped && !self.guard.stands(&self.state)
+    }
+
+    /// The images of the current revision, where it matters who has them.
+    pub(super) fn wanted_images(
+        &self,
+        revisions: &[RevisionFacts],
+    ) -> Option<Arc<[TemplateImage]>> {
+        let RevisionState::Current(target) = self.current_revision(revisions) else {
+            return None;
+        };
+        let current = revisions.iter().find(|known| known.hash == target);
+        let current = current.filter(|_| self.pulls_ahead());
+        current.map(|current| current.images.clone())
+    }
+
+    /// What the judgement of every pod rests on.
+    pub(in crate::index) fn basis(&self, revisions: &[RevisionFacts]) -> Basis {
+        let state = self.current_revision(revisions);
+        let is_current =
+            |known: &&RevisionFacts| state == RevisionState::Current(known.hash.clone());
+        let adopted = revisions
+            .iter()
+            .find(is_current)
+            .and_then(|known| known.adopted);
+        Basis {
+            images: self.wanted_images(revisions),
+            adopted,
+            state,
+            known: revisions
+                .iter()
+                .map(|known| (known.hash.clone(), known.number))
+                .collect(),
+            absent: self.absent.clone(),
+            template_generation: self.template_generation.clone(),
+        }
+    }
+
+    /// Notes whether it is known what is rolled out; since when it is not.
+    pub(in crate::index) fn note_behind(
+        &mut self,
+        state: &RevisionState,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        self.behind_since = match (state, self.behind_since) {
+            (RevisionState::Current(_), _) => None,
+            (RevisionState::Unknown(_), Some(since)) => Some(since),
+            (RevisionState::Unknown(_), None) => {
+                let since = self.state.reported.behind_since;
+                Some(since.unwrap_or(now).min(now))
+            }
+        };
+        self.behind_since
+    }
+}

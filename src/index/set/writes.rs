@@ -1,0 +1,237 @@
+//! What we wrote for a DaemonSet and do not see yet, and what the API server answered.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::SetRecord;
+use crate::core::{
+    Action, Evictions, Node, NodeName, PodProblem, PodUid, Refusal, Refusals, Revision,
+    RevisionState,
+};
+use crate::index::ended::RecalledProblem;
+use crate::index::last_reported::LastReported;
+use crate::index::pending::{PodWrite, WriteAnswer};
+use crate::k8s;
+
+impl SetRecord {
+    /// A write is sent: until the watch shows it, its pod counts as it is once that has happened.
+    pub fn begin_write(&mut self, action: &Action, now: Timestamp) {
+        let uid = &action.pod().uid;
+        self.touch_place_of(uid);
+        if PodWrite::of(action).replaces() {
+            self.begin_replacement(uid, now);
+        }
+        if let Action::Retire { successor, .. } = action {
+            self.begin_write(&Action::HandOver(successor.clone()), now);
+        }
+        let known = self.pods.get(uid);
+        self.pending.begin(action, known, now);
+    }
+
+    /// That write was answered.
+    pub fn end_write(&mut self, action: &Action, answer: WriteAnswer, now: Timestamp) {
+        let uid = &action.pod().uid;
+        self.touch_place_of(uid);
+        if PodWrite::of(action).replaces() {
+            self.end_replacement(uid, answer == WriteAnswer::Accepted);
+        }
+        let known = self.pods.get(uid);
+        self.pending.answer(action, answer, known, now);
+    }
+
+    /// Whoever sent writes failed, and will not tell how they were answered.
+    pub fn lose_answers(&mut self, now: Timestamp) {
+        self.cache.forget();
+        self.pending.lose_answers(now);
+        self.disruptions.lose_answers();
+        if let Some(advanced) = &mut self.advanced {
+            advanced.lose_answers(now);
+        }
+    }
+
+    /// Leaves out of `actions` what was sent already and does not show yet.
+    pub fn without_pending(&mut self, actions: Vec<Action>) -> Vec<Action> {
+        self.pending.without_pending(actions)
+    }
+
+    /// These conditions are sent to be ours on the DaemonSet.
+    pub fn begin_report(&mut self, conditions: Vec<k8s::Condition>, now: Timestamp) {
+        self.pending.begin_report(conditions, now);
+    }
+
+    /// The report was written as this version of the DaemonSet; `None`: not known.
+    pub fn answer_report(&mut self, version: Option<u64>) {
+        self.pending.answer_report(version);
+    }
+
+    /// Returns true if these conditions were sent last.
+    pub fn is_sent(&self, conditions: &[k8s::Condition]) -> bool {
+        self.pending.is_sent(conditions)
+    }
+
+    /// Returns true if a report was sent that the watch may not have shown yet. Once it has, another writer made every difference.
+    pub fn is_report_unseen(&self, now: Timestamp) -> bool {
+        self.pending.is_report_unseen(self.version, now)
+    }
+
+    /// The report was not written.
+    pub fn lose_report(&mut self) {
+        self.pending.lose_report();
+        if let Some(advanced) = &mut self.advanced {
+            advanced.lose_numbers();
+        }
+    }
+
+    /// Remembers how the eviction of a pod was answered; `None`: it goes.
+    pub fn note_eviction(&mut self, uid: &PodUid, refusal: Option<Refusal>, now: Timestamp) {
+        let mut evictions = std::mem::take(&mut self.evictions);
+        let pods = || self.pods().map(|(_, pod)| pod);
+        match (pods().find(|pod| pod.uid == *uid), refusal) {
+            (Some(pod), Some(refusal)) => {
+                evictions.tidy(pods());
+                evictions.refuse(pod, refusal, now);
+            }
+            (Some(pod), None) => evictions.accept(pod),
+            (None, _) => {}
+        }
+        self.evictions = evictions;
+    }
+
+    /// From now on that is how evictions were answered.
+    pub fn set_evictions(&mut self, evictions: Evictions) {
+        self.evictions = evictions;
+    }
+
+    /// Which other writes were refused, for `revision` if that is known; what is about pods that are gone is forgotten.
+    pub(in crate::index) fn refusals(
+        &mut self,
+        revision: Option<&Revision>,
+        nodes: &[Node],
+    ) -> Refusals {
+        let mut refusals = self.known_refusals();
+        if let Some(revision) = revision {
+            refusals.keep_to(revision);
+        }
+        refusals.tidy(nodes);
+        if matches!(self.refusals, LastReported::Reported(_)) {
+            self.refusals = LastReported::Reported(Some(refusals.clone()));
+        }
+        refusals
+    }
+
+    /// Whether a write to a pod was refused, as far as that is remembered.
+    pub(in crate::index) fn is_anybody_refused(&self) -> bool {
+        !(self.evictions.is_empty() && self.known_refusals().is_empty())
+    }
+
+    /// Whether this pod changes too often for a write that rests on its version.
+    pub fn is_contended(&self, pod: &PodUid) -> bool {
+        match &self.refusals {
+            LastReported::Reported(Some(refusals)) => refusals.is_contended(pod),
+            _ => false,
+        }
+    }
+
+    pub(super) fn known_refusals(&self) -> Refusals {
+        let stands = || self.state.refusals();
+        self.refusals.or(stands).unwrap_or_default()
+    }
+
+    /// Remembers what became of a write to a pod that is there.
+    pub fn note_write(&mut self, uid: &PodUid, note: impl FnOnce(&mut Refusals, &NodeName)) {
+        if let Some(node) = self.pods.place_of(uid).cloned() {
+            self.note_write_on(&node, note);
+        }
+    }
+
+    /// The same of one to a node.
+    pub fn note_write_on(&mut self, node: &NodeName, note: impl FnOnce(&mut Refusals, &NodeName)) {
+        let mut refusals = self.known_refusals();
+        note(&mut refusals, node);
+        self.refusals = LastReported::Reported(Some(refusals));
+    }
+
+    pub(super) fn touch_place_of(&mut self, uid: &PodUid) {
+        if let Some(node) = self.pods.place_of(uid) {
+            self.cache.mark_dirty(node);
+        }
+    }
+
+    /// This pod is about to be deleted for the current revision. One that was made beside another is not replaced by that, nor is
+    /// one that goes whatever its revision.
+    pub(super) fn begin_replacement(&mut self, uid: &PodUid, now: Timestamp) {
+        let advanced = self.advanced.as_ref();
+        if advanced.is_some_and(|advanced| advanced.is_leaving(uid)) {
+            return;
+        }
+        let Some(node) = self.pods.place_of(uid) else {
+            return;
+        };
+        if self.pods.get(uid).is_some_and(|record| !record.pod.surge) {
+            let revision = self.cache.revision();
+            self.guard.begin(uid.clone(), node.clone(), revision);
+            self.disruptions.send(node.clone(), uid.clone(), now);
+        }
+    }
+
+    /// That deletion was answered: carried out, or not (as far as known).
+    pub(super) fn end_replacement(&mut self, uid: &PodUid, carried_out: bool) {
+        self.disruptions.answer(uid, carried_out);
+        if let Some(node) = self.guard.end(uid, carried_out) {
+            self.cache.mark_dirty(&node);
+        }
+    }
+
+    /// When the last pod of another revision than `current` was seen to leave a node, if that is not over.
+    pub(in crate::index) fn disrupted_at(
+        &self,
+        node: &NodeName,
+        current: (&RevisionState, Option<Timestamp>),
+    ) -> Option<Timestamp> {
+        self.disruptions.at(node, current)
+    }
+
+    /// What the pods of `current` ended of that followed each other on a node.
+    pub(in crate::index) fn trouble(
+        &mut self,
+        node: &NodeName,
+        current: &RevisionState,
+        now: Timestamp,
+    ) -> Option<PodProblem> {
+        let RevisionState::Current(current) = current else {
+            return None;
+        };
+        let is_first_look = self.cache.is_first_look();
+        let recalled = || RecalledProblem::of(&self.state, node).filter(|_| is_first_look);
+        self.ended.trouble(node, current, now, recalled)
+    }
+
+    /// Whether we deleted the last pod of a node for the present template, and no successor was Ready since.
+    pub(in crate::index) fn is_emptied(&self, node: &NodeName) -> bool {
+        self.disruptions.is_ours(node) || self.cache.remembers(node)
+    }
+
+    /// Whether a pod was on a node of an Advanced DaemonSet and is gone.
+    pub(in crate::index) fn had_pod(&self, node: &NodeName) -> bool {
+        let advanced = self.advanced.as_ref();
+        advanced.is_some_and(|advanced| advanced.had_pod(node))
+    }
+
+    /// Of the other nodes it is forgotten: they are gone.
+    pub(in crate::index) fn keep_held(&mut self, is_there: impl FnMut(&NodeName) -> bool) {
+        if let Some(advanced) = &mut self.advanced {
+            advanced.keep_held(is_there);
+        }
+    }
+
+    /// Whether a write of ours was refused or never answered, and what became of its pod is not known yet.
+    pub fn has_uncertain_writes(&self) -> bool {
+        self.pending.is_uncertain()
+    }
+
+    /// When the pods have to be listed anew, because a write of ours should have shown by then.
+    pub fn pending_due(&self) -> Option<Timestamp> {
+        let advanced = self.advanced.as_ref();
+        let created = advanced.and_then(|advanced| advanced.creation_due());
+        self.pending.due().into_iter().chain(created).min()
+    }
+}
