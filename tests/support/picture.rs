@@ -457,6 +457,7 @@ impl Picture {
         let phase = before
             .and_then(|pod| pod.status.as_ref())
             .and_then(|status| status.phase.as_deref());
+        let has_ended = matches!(phase, Some("Failed" | "Succeeded"));
         let marks = [
             Some(uid(&pod.metadata)),
             node.map(str::to_owned),
@@ -466,11 +467,12 @@ impl Picture {
             .iter()
             .flatten()
             .any(|mark| self.excused.contains(mark))
-            || matches!(phase, Some("Failed" | "Succeeded"))
+            || has_ended
         {
-            // What the native controller does for others is done by ours for an Advanced one.
+            // What the native controller does for others is done by ours for an Advanced one. A pod that has ended is deleted by the
+            // native controller, after a pause, or by ours, when its node is updated before that.
             let is_orphaned = owner.is_some_and(|owner| self.excused.contains(&owner.uid));
-            self.orphans_gone += usize::from(is_orphaned || self.is_advanced);
+            self.orphans_gone += usize::from(is_orphaned || self.is_advanced || has_ended);
             self.spares_gone += usize::from(is_spare(pod));
             return;
         }
