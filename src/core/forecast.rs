@@ -172,6 +172,10 @@ pub fn forecast(
         }
         world.pass(until);
     };
+    // What comes after the horizon ends no wait.
+    if let Some((last, _)) = waits.last_mut().filter(|_| cut) {
+        last.until = last.until.filter(|until| *until <= terms.horizon);
+    }
     Forecast {
         began,
         steps: world.steps,

@@ -48,6 +48,9 @@ pub(super) fn report(row: &SetRow, title: &str, phase: &str, colour: bool) -> St
         if lines(&table) + 4 <= left {
             left -= lines(&table);
             text.push_str(&table);
+        } else {
+            left = left.saturating_sub(1);
+            text.push_str(&format!("{name}: -o wide\n"));
         }
     }
     text.push_str(&groups(row, left, colour));

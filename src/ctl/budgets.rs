@@ -70,7 +70,7 @@ impl Budgets {
         &self,
         namespace: &str,
         set: &mut SetRecord,
-        lasts: impl Fn(Timestamp) -> Timestamp,
+        lasts: impl Fn(Timestamp, Obstruction) -> Timestamp,
         now: Timestamp,
     ) {
         let mut evictions = Evictions::default();
@@ -80,7 +80,8 @@ impl Budgets {
         let is_hooked = |pod: &Pod| hook.as_ref().is_some_and(|hook| hook.hooks(&pod.exit));
         for (_, pod) in set.pods().filter(|(_, pod)| !is_hooked(pod)) {
             if let Some((refusal, since)) = self.refusal(namespace, pod) {
-                evictions.refuse_since(pod, refusal, lasts(since.unwrap_or(now)), now);
+                let since = lasts(since.unwrap_or(now), refusal.obstruction);
+                evictions.refuse_since(pod, refusal, since, now);
             }
         }
         set.set_evictions(evictions);
@@ -175,7 +176,12 @@ pub(super) fn counts_since(
     began: Option<Timestamp>,
     since: Timestamp,
     now: Timestamp,
+    obstruction: Obstruction,
 ) -> Timestamp {
+    // A mistake needs no patience.
+    if obstruction.is_mistake() {
+        return told.unwrap_or_else(|| since.max(began.unwrap_or(Timestamp::MIN)));
+    }
     let patience = SignedDuration::try_from(BUDGET_PATIENCE).unwrap_or_default();
     let ago = |at: Timestamp, span: SignedDuration| at.saturating_sub(span).unwrap_or(at);
     match told {
@@ -311,11 +317,27 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         let now = at(100_000);
         // For a day, but nobody asked.
-        assert_eq!(counts_since(None, None, at(13_600), now), at(100_000 - 599));
-        assert_eq!(counts_since(None, None, at(99_990), now), at(99_990));
+        let exhausted = Obstruction::Exhausted;
+        assert_eq!(
+            counts_since(None, None, at(13_600), now, exhausted),
+            at(100_000 - 599)
+        );
+        assert_eq!(
+            counts_since(None, None, at(99_990), now, exhausted),
+            at(99_990)
+        );
         let began = Some(at(99_995));
-        assert_eq!(counts_since(None, began, at(99_990), now), at(99_995));
-        let told = counts_since(Some(at(99_999)), Some(at(99_995)), at(99_990), now);
+        assert_eq!(
+            counts_since(None, began, at(99_990), now, exhausted),
+            at(99_995)
+        );
+        let told = counts_since(
+            Some(at(99_999)),
+            Some(at(99_995)),
+            at(99_990),
+            now,
+            exhausted,
+        );
         assert_eq!(told, at(99_399));
     }
 

@@ -8,6 +8,7 @@ use super::error::CliError;
 use super::kinds::whole;
 use super::look::Look;
 use super::screen::Screen;
+use super::snapshot::RolloutSnapshot;
 use super::{lookup, write};
 use crate::cli::ctl::StartNowArgs;
 use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
@@ -112,6 +113,10 @@ fn others(look: &Look) -> String {
         matches!(verdict, Verdict::OutOfWindow { .. }) && node.window.is_some()
     });
     match waiting.count() {
+        0 if !is_held(snapshot) => format!(
+            "Neither holds a node back now. Why it waits otherwise: yurt-ds ctl status {}\n",
+            snapshot.key
+        ),
         0 => String::new(),
         count => format!(
             "{count} {} for {} own window (annotation {MAINTENANCE_WINDOW} of the Node).\n",
@@ -119,6 +124,13 @@ fn others(look: &Look) -> String {
             plural(count, "its", "their")
         ),
     }
+}
+
+/// Returns true if a node waits for a window, or for `min-interval`.
+fn is_held(snapshot: &RolloutSnapshot) -> bool {
+    let mut verdicts = snapshot.plan.verdicts.iter();
+    snapshot.plan.opens.is_some()
+        || verdicts.any(|verdict| matches!(verdict, Verdict::OutOfWindow { .. }))
 }
 
 #[cfg(test)]

@@ -48,6 +48,7 @@ use crate::core::revision::{
 };
 use crate::core::settings::approved_waves::APPROVED_WAVES;
 use crate::core::settings::resume::RESUME;
+use crate::core::settings::start_now::START_NOW;
 use crate::core::{
     FailureRecord, Mode, Pause, Revision, RevisionState, RevisionUnknown, SetKind, instant,
 };
@@ -416,6 +417,11 @@ impl RevisionHistory {
         changes.extend(self.current.as_ref().map(|left| self.mark(left)));
         if self.resumed_besides(kept).is_some() {
             changes.push(remove(&["metadata", "annotations", RESUME]));
+        }
+        // It was about another rollout: this one waits for its window again.
+        let annotations = self.seen.annotations.as_ref();
+        if annotations.is_some_and(|all| all.contains_key(START_NOW)) {
+            changes.push(remove(&["metadata", "annotations", START_NOW]));
         }
         let (ended, left) = self.approvals(kept);
         let approvals = ["metadata", "annotations", APPROVED_WAVES];

@@ -360,7 +360,7 @@ impl ClusterView {
         if let Some(set) = self.index.set_mut(key) {
             let told = blocked_since(&set.conditions);
             let began = incomplete_since(&set.conditions);
-            let lasts = |since| budgets::counts_since(told, began, since, now);
+            let lasts = |since, why| budgets::counts_since(told, began, since, now, why);
             self.budgets.weigh(&key.namespace, set, lasts, now);
         }
     }

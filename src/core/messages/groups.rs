@@ -69,14 +69,15 @@ impl Plan {
             named(meant.map(|(node, _)| node.name.as_str()), 0)
         };
         let offline = with(
-            counts.offline_outdated + counts.lost,
+            counts.offline_outdated,
             "is offline and will be updated when it reconnects",
             "are offline and will be updated when they reconnect",
         );
-        let lost = match counts.lost {
-            0 => None,
-            lost => Some(format!("{lost} of them failed with this version")),
-        };
+        let lost = with(
+            counts.lost,
+            "failed with this version and is offline",
+            "failed with this version and are offline",
+        );
         let partition = with(
             of_word(Verdict::Partition),
             "stays on the old version",

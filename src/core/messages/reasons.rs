@@ -72,7 +72,12 @@ impl StatusSentence {
 
     /// Returns what fits into so many characters: the head, and as much of the rest as has room. No command is cut.
     pub fn short(&self, room: usize) -> String {
-        let mut text = cut(&self.head, room.saturating_sub(1)).into_owned();
+        // Half a command is worse than none.
+        let head = match self.head.chars().count() < room {
+            true => &self.head,
+            false => &self.fact,
+        };
+        let mut text = cut(head, room.saturating_sub(1)).into_owned();
         for clause in self.asides.split("; ").filter(|clause| !clause.is_empty()) {
             let left = room.saturating_sub(text.chars().count() + "; ".len());
             let is_command = clause.contains("yurt-ds ") || clause.contains("kubectl ");

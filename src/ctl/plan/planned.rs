@@ -229,13 +229,17 @@ fn apply(
     let hash = to.map_or(PLANNED, Revision::as_str);
     let name = to.and_then(|to| view.index.revision_name(&uid, to));
     let name = name.map_or_else(|| format!("{}-{PLANNED}", key.name), str::to_owned);
+    // A revision that comes again keeps its age: it needs no proof, and the rollout is a way back.
+    let same = known.iter().find(|known| Some(&known.hash) == to);
+    let made = same.and_then(|known| known.made).unwrap_or(now);
     let revision = json!({
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
         "metadata": {
             "name": name,
             "namespace": &*key.namespace,
-            "creationTimestamp": now.to_string(),
+            "creationTimestamp": made.to_string(),
+            "managedFields": [{ "manager": "plan", "operation": "Update", "apiVersion": "apps/v1", "time": now.to_string() }],
             "labels": { REVISION_HASH_LABEL: hash },
             "ownerReferences": [{
                 "apiVersion": key.kind.api_version(),

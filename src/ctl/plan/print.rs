@@ -75,23 +75,18 @@ fn head(row: &PlanRow) -> String {
     for wait in &row.waits {
         if let Some(until) = &wait.until {
             let (from, why) = (&wait.from, &wait.message);
-            let _ = writeln!(text, "Stands still from {from} until {until}: {why}.");
+            let _ = writeln!(text, "Stands still from {from} until {until}: {why}");
         }
     }
     if !row.broke.is_empty() {
         let lost = row.broke.join(", ");
         let _ = writeln!(text, "As if these were lost with the new revision: {lost}.");
     }
-    let cut = match row.cut {
-        true => " It is not over then (see --horizon).",
-        false => "",
-    };
-    let _ = writeln!(
-        text,
-        "At the end: {}: {}.{cut}",
-        row.phase,
-        row.message.trim_end_matches('.')
-    );
+    // No full stop: the sentence may end with a command.
+    let _ = writeln!(text, "At the end: {}: {}", row.phase, row.message);
+    if row.cut {
+        let _ = writeln!(text, "It is not over then (see --horizon).");
+    }
     for line in left(row) {
         let _ = writeln!(text, "  {line}");
     }

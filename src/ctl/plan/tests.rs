@@ -160,7 +160,7 @@ async fn nothing_pending_means_nothing_is_replaced() {
         "default/web with max-unavailable=100%, a restart: 3 of 3 nodes would get the new revision within 6s, in 1 batch.",
         "A pod takes up to 5s to end and 1s to start (measured on 3 pods).",
         "BATCH AT NODE HOW READY 1 +0s n1 delete +6s",
-        "At the end: Complete: all 3 nodes updated.",
+        "At the end: Complete: all 3 nodes updated",
     ] {
         assert!(flat(&text).contains(words), "{words}: {text}");
     }
@@ -219,6 +219,24 @@ async fn an_update_in_place_is_planned_as_one() {
         .await;
     let plan = world.json(&format!("{line} --unset paused")).await;
     assert_eq!(manners(&plan), ["delete"; 3], "{plan}");
+}
+
+/// Found by a user of the documentation: the plan kept nodes by partition, and proved a revision that had run before.
+#[tokio::test(start_paused = true)]
+async fn a_way_back_is_planned_as_one() {
+    let world = CtlWorld::with_nodes(4).await;
+    annotate(
+        &world,
+        json!({ "apps.openyurt.io/partition": "2", "apps.openyurt.io/max-unavailable": "1" }),
+    )
+    .await;
+    world.set_image("web:2").await;
+    world.replace("n1").await;
+    world.replace("n2").await;
+    let back = world.json("plan web --image web:1 --ends-in 1s").await;
+    assert_eq!(back["replaced"], 2, "{back}");
+    assert_eq!(back["phase"], "Complete", "{back}");
+    assert!(back["seconds"].as_u64().unwrap() < 10, "{back}");
 }
 
 /// A real kubelet names an image in full and by its digest, another one than the played kubelet would tell.
