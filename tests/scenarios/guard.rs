@@ -390,7 +390,7 @@ scenarios! {
             .with(guarded(1, 1).min_ready(pace.pick(45, 10)))
             .behave_on(1, NEW, panics)
             .image(NEW)
-            .until(replaced(2..=4).and(condition("RolloutComplete", "True", "1 node failed with this version")))
+            .until(replaced(2..=4).and(condition("RolloutComplete", "True", "1 node is offline and failed with this version")))
             .expect(not_condition("Stalled"))
     }
 

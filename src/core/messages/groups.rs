@@ -75,8 +75,8 @@ impl Plan {
         );
         let lost = with(
             counts.lost,
-            "failed with this version and is offline",
-            "failed with this version and are offline",
+            "is offline and failed with this version",
+            "are offline and failed with this version",
         );
         let partition = with(
             of_word(Verdict::Partition),

@@ -1053,7 +1053,7 @@ fn a_rollout_whose_last_node_was_lost_is_complete_but_for_it_or_stalled() {
     assert!(matches!(within.phase, Phase::Complete { .. }));
     assert_eq!(
         within.exceptions(&fleet, &strategy(1)),
-        ["1 node failed with this version and is offline"]
+        ["1 node is offline and failed with this version"]
     );
     let beyond = at_1400(&strategy(0), &fleet);
     assert_eq!(beyond.phase, Phase::Stalled(Stall::FailedByRevision));
