@@ -1,14 +1,12 @@
 //! `ctl approve`: lets a wave open, for the revision that is being rolled out and for no other.
 
-use serde_json::json;
-
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
-use super::kinds::whole;
 use super::look::Look;
 use super::near::{near, suggestion};
 use super::screen::Screen;
+use super::write::Annotation;
 use super::{lookup, write};
 use crate::cli::ctl::ApproveArgs;
 use crate::core::settings::approved_waves::APPROVED_WAVES;
@@ -17,51 +15,31 @@ use crate::core::settings::{Approval, REST, Waves};
 use crate::core::{Mode, Revision};
 use crate::index::SetKey;
 
-/// How often it is looked at again when somebody else wrote between the look and the write.
-const ATTEMPTS: usize = 5;
-
 /// Approves a wave.
 pub(super) async fn approve(
     context: &Context,
     args: &ApproveArgs,
     screen: &mut Screen<'_>,
 ) -> Result<(), CliError> {
-    let access = &context.access;
     let key = lookup::target(context, &args.daemonset).await?;
-    let api = whole(&access.client, &key);
-    for _ in 0..ATTEMPTS {
-        // The object before everything else: whatever is newer than it makes the write fail.
-        let doing = format!("read DaemonSet {key}");
-        let set = access.find(&doing, api.get(&key.name)).await?;
-        // Where there is none, the next call says so.
-        let seen = set.map(|set| set.metadata).unwrap_or_default();
-        let (_, look) = lookup::look(access, &key, context.clock.now()).await?;
-        let (waves, revision) = judge(&look, &args.wave)?;
+    let text = write::annotate(context, &key, APPROVED_WAVES, |_, look| {
+        let (waves, revision) = judge(look, &args.wave)?;
         if waves
             .position(&args.wave)
             .is_some_and(|position| waves.is_approved(position, revision))
         {
-            let _ = screen.print(&format!(
+            return Ok(Annotation::Kept(format!(
                 "Wave {} of {key} is approved for revision {revision} already; nothing was changed.\n",
                 args.wave
-            ));
-            return Ok(());
+            )));
         }
-        let value = value(waves, &args.wave, revision);
-        let changes = vec![write::set(
-            &["metadata", "annotations", APPROVED_WAVES],
-            json!(value),
-        )];
-        let doing = format!("annotate DaemonSet {key}");
-        if write::write_if_unchanged(context, &doing, &key, &seen, changes).await? {
-            let _ = screen.print(&said(&look, &args.wave, revision));
-            return Ok(());
-        }
-    }
-    Err(CliError::new(
-        Code::Failed,
-        format!("{key} kept changing while it was looked at; nothing was approved. Try again."),
-    ))
+        Ok(Annotation::Set {
+            value: value(waves, &args.wave, revision),
+            said: said(look, &args.wave, revision),
+        })
+    });
+    let _ = screen.print(&text.await?);
+    Ok(())
 }
 
 /// The waves and the revision that an approval is about.

@@ -1,14 +1,12 @@
 //! `ctl start-now`: starts the rollout of the current revision before its maintenance window opens.
 
-use serde_json::json;
-
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
-use super::kinds::whole;
 use super::look::Look;
 use super::screen::Screen;
 use super::snapshot::RolloutSnapshot;
+use super::write::Annotation;
 use super::{lookup, write};
 use crate::cli::ctl::StartNowArgs;
 use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
@@ -17,33 +15,22 @@ use crate::core::settings::start_now::START_NOW;
 use crate::core::words::plural;
 use crate::core::{Mode, Revision, Verdict};
 
-/// Attempts when the DaemonSet changes between read and write.
-const ATTEMPTS: usize = 5;
-
 /// Writes the annotation `start-now`.
 pub(super) async fn start_now(
     context: &Context,
     args: &StartNowArgs,
     screen: &mut Screen<'_>,
 ) -> Result<(), CliError> {
-    let access = &context.access;
     let key = lookup::target(context, &args.daemonset).await?;
-    let api = whole(&access.client, &key);
-    for _ in 0..ATTEMPTS {
-        // The object first: a newer one makes the write fail.
-        let doing = format!("read DaemonSet {key}");
-        let set = access.find(&doing, api.get(&key.name)).await?;
-        let seen = set.map(|set| set.metadata).unwrap_or_default();
-        let (view, look) = lookup::look(access, &key, context.clock.now()).await?;
-        let revision = judge(&look)?;
+    let text = write::annotate(context, &key, START_NOW, |view, look| {
+        let revision = judge(look)?;
         let reading = view.index.reading(&key);
         let written = reading.as_deref().and_then(|reading| reading.usable());
         if written.and_then(|strategy| strategy.start_now.as_ref()) == Some(revision) {
-            let _ = screen.print(&format!(
+            return Ok(Annotation::Kept(format!(
                 "Revision {revision} of {key} does not wait already; nothing was changed.\n{}",
-                others(&look)
-            ));
-            return Ok(());
+                others(look)
+            )));
         }
         if let Some(strategy) = written
             && strategy.window.is_none()
@@ -57,24 +44,17 @@ pub(super) async fn start_now(
                 ),
             ));
         }
-        let changes = vec![write::set(
-            &["metadata", "annotations", START_NOW],
-            json!(revision.as_str()),
-        )];
-        let doing = format!("annotate DaemonSet {key}");
-        if write::write_if_unchanged(context, &doing, &key, &seen, changes).await? {
-            let _ = screen.print(&format!(
+        Ok(Annotation::Set {
+            value: revision.to_string(),
+            said: format!(
                 "Revision {revision} of {key} does not wait for the maintenance window or min-interval of the DaemonSet. Both apply \
                  again to the next revision.\n{}Follow it: yurt-ds ctl status {key} --watch\n",
-                others(&look)
-            ));
-            return Ok(());
-        }
-    }
-    Err(CliError::new(
-        Code::Failed,
-        format!("{key} kept changing while it was read; nothing was changed. Try again."),
-    ))
+                others(look)
+            ),
+        })
+    });
+    let _ = screen.print(&text.await?);
+    Ok(())
 }
 
 /// Returns the revision to start.

@@ -7,9 +7,13 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::access::CALL_DEADLINE;
+use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
 use super::kinds::whole;
+use super::look::Look;
+use super::lookup;
+use super::view::ClusterView;
 use crate::index::SetKey;
 use crate::k8s::client::{Failure, within};
 
@@ -18,6 +22,57 @@ pub(super) const FIELD_MANAGER: &str = "yurt-ds-ctl";
 /// How often a write is tried again that the API server could not place among those of others (409), which it tries several times
 /// itself.
 const ATTEMPTS: usize = 20;
+
+/// Attempts when the DaemonSet changes between read and write.
+const LOOKS: usize = 5;
+
+/// Value of an annotation that follows from what was read.
+pub(super) enum Annotation {
+    /// It stays as it is; the text says why.
+    Kept(String),
+    /// It is set; `said` is the text afterwards.
+    Set {
+        /// The value.
+        value: String,
+        /// The text.
+        said: String,
+    },
+}
+
+/// Sets an annotation of a DaemonSet to what `judge` makes of the rollout, and returns the text for the caller.
+///
+/// # Errors
+/// Those of `judge`, of reading and of writing, and when the DaemonSet keeps changing.
+pub(super) async fn annotate(
+    context: &Context,
+    key: &SetKey,
+    annotation: &str,
+    judge: impl Fn(&ClusterView, &Look) -> Result<Annotation, CliError>,
+) -> Result<String, CliError> {
+    let access = &context.access;
+    let api = whole(&access.client, key);
+    for _ in 0..LOOKS {
+        // The object before everything else: whatever is newer than it makes the write fail.
+        let doing = format!("read DaemonSet {key}");
+        let found = access.find(&doing, api.get(&key.name)).await?;
+        // Where there is none, the next call says so.
+        let seen = found.map(|set| set.metadata).unwrap_or_default();
+        let (view, look) = lookup::look(access, key, context.clock.now()).await?;
+        let (value, said) = match judge(&view, &look)? {
+            Annotation::Kept(said) => return Ok(said),
+            Annotation::Set { value, said } => (value, said),
+        };
+        let changes = vec![set(&["metadata", "annotations", annotation], json!(value))];
+        let doing = format!("annotate DaemonSet {key}");
+        if write_if_unchanged(context, &doing, key, &seen, changes).await? {
+            return Ok(said);
+        }
+    }
+    Err(CliError::new(
+        Code::Failed,
+        format!("{key} kept changing while it was looked at; nothing was changed. Try again."),
+    ))
+}
 
 /// Sets a field to `value`, whether it is there or not.
 pub(super) fn set(path: &[&str], value: Value) -> PatchOperation {
