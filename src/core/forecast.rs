@@ -6,8 +6,8 @@
 //!   └── pods end, start, change ◄───────┘  after the durations of their nodes
 //! ```
 //!
-//! Only what the engine does not decide is modelled: how long pods take, and what disruption budgets answer. Nodes that are offline
-//! stay so, nobody answers a hook, and the API server accepts every write.
+//! The model has only what the engine does not decide: durations of pods, and answers of disruption budgets. Offline nodes stay
+//! offline, hooks are not answered, and the API server accepts every write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use super::id::{NodeName, PodName, PodRevision, PodUid, Revision};
 use super::instant::later;
 use super::lifecycle::Preparing;
 use super::messages::StatusSentence;
-use super::plan::{Phase, Plan, Stall};
+use super::plan::{Phase, Plan};
 use super::settings::{Scaling, Strategy};
 use super::verdict::Verdict;
 
@@ -41,7 +41,7 @@ const ROUNDS: usize = 8;
 /// Per node of the fleet, events within this time are one change: a fleet of ten thousand nodes is looked at once a second.
 const TOGETHER: Duration = Duration::from_micros(100);
 
-/// How long a pod takes on a node.
+/// Durations of a pod on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodePace {
     /// From the deletion of a pod until the next one is created.
@@ -52,29 +52,29 @@ pub struct NodePace {
     pub change: Duration,
 }
 
-/// What a forecast rests on, besides the fleet.
+/// Input of a forecast, in addition to the fleet.
 pub struct ForecastTerms<'a> {
     /// The settings.
     pub strategy: &'a Strategy,
-    /// How long pods take.
+    /// Durations of the pods of each node.
     pub pace: &'a dyn Fn(&NodeName) -> NodePace,
-    /// How long a node pulls images ahead.
+    /// Duration of an image pre-pull on a node.
     pub pull: Duration,
-    /// What new pods are like.
+    /// Template of new pods.
     pub new_pod: Pod,
     /// Present pods that do not become Ready.
     pub broken: BTreeSet<PodUid>,
     /// Number of nodes, from the first one on, that are lost with the new revision.
     pub breaks: usize,
-    /// What a disruption budget answers to the eviction of a pod; `None`: yes.
+    /// Refusal of an eviction by a disruption budget; `None` if the pod may be evicted.
     pub refusal: &'a dyn Fn(&Fleet, &Pod) -> Option<Refusal>,
-    /// How pods of an Advanced DaemonSet are created; `None`: Kubernetes creates them.
+    /// Creation settings of an Advanced DaemonSet; `None` if Kubernetes creates the pods.
     pub scaling: Option<Scaling>,
-    /// When it ends in any case.
+    /// Latest end of the forecast.
     pub horizon: Timestamp,
 }
 
-/// What a rollout comes to.
+/// Course and result of a rollout.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     /// When it begins.
@@ -85,11 +85,11 @@ pub struct Forecast {
     pub waits: Vec<RolloutWait>,
     /// Nodes that were lost.
     pub broke: Vec<NodeName>,
-    /// When something happened to a pod last.
+    /// Time of the last event of a pod.
     pub last: Option<Timestamp>,
     /// The fleet at the end.
     pub fleet: Fleet,
-    /// What is decided then.
+    /// Plan at the end.
     pub plan: Plan,
     /// When that is.
     pub ended: Timestamp,
@@ -106,7 +106,7 @@ pub struct RolloutWait {
     pub until: Option<Timestamp>,
     /// The phase meanwhile.
     pub phase: Phase,
-    /// What is awaited, as conditions say it.
+    /// Status sentence of that time.
     pub awaited: StatusSentence,
 }
 
@@ -137,7 +137,7 @@ pub enum ReplacementManner {
     Create,
 }
 
-/// Returns what becomes of `fleet` from `began` on; `said` is what conditions say of a plan.
+/// Carries out plans on `fleet` from `began` on; `said` returns the status sentence of a plan.
 pub fn forecast(
     fleet: Fleet,
     terms: &ForecastTerms<'_>,
@@ -172,7 +172,7 @@ pub fn forecast(
         }
         world.pass(until);
     };
-    // What comes after the horizon ends no wait.
+    // The end of a wait is unknown after the horizon.
     if let Some((last, _)) = waits.last_mut().filter(|_| cut) {
         last.until = last.until.filter(|until| *until <= terms.horizon);
     }
@@ -692,7 +692,6 @@ impl<'a> World<'a> {
         self.woken = wake.or(self.woken);
         match (plan.phase, wake) {
             (Phase::Complete { .. }, None) => Next::Over,
-            (Phase::Stalled(Stall::FailedByRevision), None) => Next::Waits(None),
             (_, wake) => Next::Waits(wake),
         }
     }
