@@ -147,10 +147,21 @@ struct SetState {
     revisions: WriteBackoff,
     /// The revision of which the last pods that were to be made all were.
     created: Option<Revision>,
-    /// Why a pod was not made, as it was told last.
-    not_created: Option<String>,
+    /// Failure that keeps pods of an Advanced DaemonSet from being created, as reported last.
+    not_created: Option<NotCreated>,
     /// How many Events about single pods may be sent.
     pod_events: PodEventsByReason,
+}
+
+/// Failure that keeps pods of an Advanced DaemonSet from being created, with the API server's message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum NotCreated {
+    /// A pod could not be created.
+    Pod(String),
+    /// An existing pod could not be adopted.
+    Adoption(String),
+    /// The ControllerRevision of the template could not be written.
+    Revision(String),
 }
 
 /// An answer that the loop waited for.

@@ -12,71 +12,67 @@ const LONGEST: usize = 300;
 /// Stands for the pod's own name in such a sentence, so that a thousand pods are refused in the same words.
 const ITSELF: &str = "POD";
 
-/// What a refused write means.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum RefusalMeaning {
-    /// Nothing: it was not sent, the pod is gone, or a disruption budget refused, which is told elsewhere.
-    Nothing,
-    /// The API server is not well, or wants fewer requests: all writes slow down. Where it is well with others all the time, who
-    /// meets it again and again is refused.
-    Server(String),
-    /// The pod is not as it was judged.
-    Conflict(String),
-    /// Something is wrong inside the API server, with this object or with all: who meets it again and again is refused.
-    Unwell(String),
-    /// The API server does not want this write.
-    Rejected(RejectedWrite),
+/// Class of a failed write to a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ErrorClass {
+    /// The write was not sent, the pod is gone, or a disruption budget blocks it, which is reported elsewhere.
+    Ignored,
+    /// The API server doesn't answer, asks for fewer requests, or doesn't know the credentials yet. All writes slow down.
+    Busy,
+    /// The pod has changed since it was read.
+    Conflict,
+    /// The API server failed internally, for this object or for all.
+    Internal,
+    /// A policy, a webhook or a quota rejects the write.
+    Rejected,
+    /// The controller lacks a permission (RBAC).
+    NotPermitted,
+    /// The object would be invalid, whichever client writes it.
+    Invalid,
 }
 
-impl RefusalMeaning {
-    /// What the API server says about it, if there is something to say.
-    pub(super) fn sentence(self) -> Option<String> {
-        match self {
-            Self::Rejected(rejected) => Some(rejected.sentence),
-            Self::Server(said) | Self::Conflict(said) | Self::Unwell(said) => Some(said),
-            Self::Nothing => None,
-        }
+impl ErrorClass {
+    /// Returns true if the same write fails until somebody changes the cluster.
+    pub(super) fn is_rejection(self) -> bool {
+        matches!(self, Self::Rejected | Self::NotPermitted | Self::Invalid)
     }
 }
 
-/// A write that the API server does not want.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RejectedWrite {
-    /// What the API server says about it.
-    pub(super) sentence: String,
-    /// Whether the controller lacks a permission (RBAC).
-    pub(super) lacks_permission: bool,
-    /// Whether the object would not be valid so, whoever asked for it.
-    pub(super) is_invalid: bool,
+/// Returns the class of a failed write.
+pub(super) fn class(error: &WriteError) -> ErrorClass {
+    let WriteError::Failed { error: call, .. } = error else {
+        return ErrorClass::Ignored;
+    };
+    let CallError::Kube(kube::Error::Api(status)) = call else {
+        return ErrorClass::Busy;
+    };
+    let rejection = || match &status.message {
+        message if lacks_permission(message) => ErrorClass::NotPermitted,
+        message if status.code == 422 && message.contains(IS_INVALID) => ErrorClass::Invalid,
+        _ => ErrorClass::Rejected,
+    };
+    match call.failure() {
+        Failure::Gone | Failure::Blocked => ErrorClass::Ignored,
+        Failure::Conflict => ErrorClass::Conflict,
+        // Renewed credentials work after a moment.
+        Failure::Forbidden if status.code == 401 => ErrorClass::Busy,
+        Failure::Forbidden | Failure::Refused => rejection(),
+        Failure::Unreachable if is_by_webhook(error) => rejection(),
+        Failure::Unreachable if status.code == 500 => ErrorClass::Internal,
+        Failure::Throttled | Failure::Unreachable => ErrorClass::Busy,
+    }
 }
 
-/// What `refusal` of a write to the pod of this name means.
-pub(super) fn meaning(refusal: &WriteError, pod: &str) -> RefusalMeaning {
-    let WriteError::Failed { error, .. } = refusal else {
-        return RefusalMeaning::Nothing;
-    };
-    let CallError::Kube(kube::Error::Api(status)) = error else {
-        return RefusalMeaning::Server(sentence(&error.to_string(), pod));
-    };
-    let unwell = || RefusalMeaning::Server(sentence(&status.message, pod));
-    let rejected = || {
-        RefusalMeaning::Rejected(RejectedWrite {
-            sentence: sentence(&status.message, pod),
-            lacks_permission: lacks_permission(&status.message),
-            is_invalid: status.code == 422 && status.message.contains(IS_INVALID),
-        })
-    };
-    match error.failure() {
-        Failure::Gone | Failure::Blocked => RefusalMeaning::Nothing,
-        Failure::Conflict => RefusalMeaning::Conflict(sentence(&status.message, pod)),
-        // Credentials that have just been renewed work in a moment.
-        Failure::Forbidden if status.code == 401 => unwell(),
-        Failure::Forbidden | Failure::Refused => rejected(),
-        Failure::Unreachable if is_by_webhook(refusal) => rejected(),
-        Failure::Unreachable if status.code == 500 => {
-            RefusalMeaning::Unwell(sentence(&status.message, pod))
-        }
-        Failure::Throttled | Failure::Unreachable => unwell(),
+/// Returns the API server's message about a failed write to the pod of this name, or the cause if it didn't answer. Empty for
+/// [`ErrorClass::Ignored`].
+pub(super) fn message(error: &WriteError, pod: &str) -> String {
+    match error {
+        WriteError::Failed { error: call, .. } if class(error) != ErrorClass::Ignored => match call
+        {
+            CallError::Kube(kube::Error::Api(status)) => sentence(&status.message, pod),
+            call => sentence(&call.to_string(), pod),
+        },
+        _ => String::new(),
     }
 }
 
@@ -139,104 +135,73 @@ mod tests {
 
     /// Answers as Kubernetes 1.36 gives them.
     #[test]
-    fn an_answer_is_about_the_pod_about_a_right_or_about_the_server() {
-        let case = |code: u16, message: &str, expected: Option<(&str, bool, bool)>| {
-            let found = match meaning(&answer(code, message), "agent-x7k2p") {
-                RefusalMeaning::Rejected(rejected) => Some(rejected),
-                _ => None,
-            };
-            let found = found.as_ref().map(|found| {
-                (
-                    found.sentence.as_str(),
-                    found.lacks_permission,
-                    found.is_invalid,
-                )
-            });
-            assert_eq!(found, expected, "{code} {message}");
+    fn each_answer_has_a_class_and_a_message() {
+        let case = |code: u16, message: &str, expected: &str, expected_class: ErrorClass| {
+            let error = answer(code, message);
+            let found = (super::message(&error, "agent-x7k2p"), class(&error));
+            assert_eq!(
+                found,
+                (expected.to_owned(), expected_class),
+                "{code} {message}"
+            );
         };
         case(
             422,
             "pods \"agent-x7k2p\" is forbidden: ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: not agent-x7k2p",
-            Some((
-                "ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: not POD",
-                false,
-                false,
-            )),
+            "ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: not POD",
+            ErrorClass::Rejected,
         );
         case(
             403,
             "pods \"agent-0123\" is forbidden: exceeded quota: none, requested: pods=1, used: pods=3, limited: pods=3",
-            Some((
-                "exceeded quota: none, requested: pods=1, used: pods=3, limited: pods=3",
-                false,
-                false,
-            )),
+            "exceeded quota: none, requested: pods=1, used: pods=3, limited: pods=3",
+            ErrorClass::Rejected,
         );
         case(
             403,
             "pods \"agent-x7k2p\" is forbidden: User \"system:serviceaccount:a:b\" cannot delete resource \"pods\" in API group \"\" in the namespace \"shop\"",
-            Some((
-                "User \"system:serviceaccount:a:b\" cannot delete resource \"pods\" in API group \"\" in the namespace \"shop\"",
-                true,
-                false,
-            )),
+            "User \"system:serviceaccount:a:b\" cannot delete resource \"pods\" in API group \"\" in the namespace \"shop\"",
+            ErrorClass::NotPermitted,
         );
         case(
             422,
             "Pod \"agent-x7k2p\" is invalid: metadata.annotations[x]: Forbidden: may not add AppArmor annotations",
-            Some((
-                "metadata.annotations[x]: Forbidden: may not add AppArmor annotations",
-                false,
-                true,
-            )),
+            "metadata.annotations[x]: Forbidden: may not add AppArmor annotations",
+            ErrorClass::Invalid,
         );
         case(
             400,
             "admission webhook \"guard.example.io\" denied the request:\n  agent-x7k2p stays",
-            Some((
-                "admission webhook \"guard.example.io\" denied the request: POD stays",
-                false,
-                false,
-            )),
+            "admission webhook \"guard.example.io\" denied the request: POD stays",
+            ErrorClass::Rejected,
         );
         let webhook =
             "Internal error occurred: failed calling webhook \"guard.example.io\": no endpoints";
-        case(500, webhook, Some((webhook, false, false)));
+        case(500, webhook, webhook, ErrorClass::Rejected);
         assert!(is_by_webhook(&answer(500, webhook)));
         assert!(!is_by_webhook(&answer(
             500,
             "etcdserver: request timed out"
         )));
-        for (code, message) in [
-            (404, "pods \"a\" not found"),
-            (401, "Unauthorized"),
-            (429, "too many requests"),
-            (503, "the server is currently unable to handle the request"),
-        ] {
-            case(code, message, None);
-        }
-        assert_eq!(
-            meaning(&answer(429, "slower"), "a"),
-            RefusalMeaning::Server("slower".into())
+        case(404, "pods \"a\" not found", "", ErrorClass::Ignored);
+        case(401, "Unauthorized", "Unauthorized", ErrorClass::Busy);
+        case(429, "slower", "slower", ErrorClass::Busy);
+        case(503, "not now", "not now", ErrorClass::Busy);
+        case(
+            409,
+            "it has changed",
+            "it has changed",
+            ErrorClass::Conflict,
         );
-        assert_eq!(meaning(&answer(404, "gone"), "a"), RefusalMeaning::Nothing);
-        assert_eq!(
-            meaning(&answer(409, "the object has been modified"), "a"),
-            RefusalMeaning::Conflict("the object has been modified".into())
-        );
-        assert_eq!(
-            meaning(&answer(500, "etcdserver: request timed out"), "a"),
-            RefusalMeaning::Unwell("etcdserver: request timed out".into())
-        );
+        let internal = "etcdserver: request timed out";
+        case(500, internal, internal, ErrorClass::Internal);
         let silent = WriteError::Failed {
             verb: "delete",
             resource: "pods",
             error: CallError::TimedOut(Duration::from_secs(4)),
         };
-        assert_eq!(
-            meaning(&silent, "a"),
-            RefusalMeaning::Server("no answer within 4s".into())
-        );
+        let found = (super::message(&silent, "a"), class(&silent));
+        assert_eq!(found, ("no answer within 4s".to_owned(), ErrorClass::Busy));
     }
 
     #[test]

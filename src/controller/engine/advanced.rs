@@ -9,11 +9,11 @@ use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use tracing::{debug, info, warn};
 
-use super::{Done, Engine};
+use super::{Done, Engine, NotCreated};
 use crate::controller::advanced::{RevisionSync, RevisionsRead};
 use crate::controller::apply::{WriteError, on_the_wire};
 use crate::controller::owner::DaemonSetOwner;
-use crate::controller::refused::{RefusalMeaning, meaning};
+use crate::controller::refused::{ErrorClass, class, message};
 use crate::controller::report::refused::WRITE_REFUSED;
 use crate::controller::report::{Notice, Report};
 use crate::controller::surge::SurgeResult;
@@ -32,9 +32,6 @@ const POD_EVENTS: (u32, SignedDuration) = (25, SignedDuration::from_mins(5));
 /// The same of all DaemonSets together, for those that only tell what can be seen anyway: a quarter of all Events that are sent, so that
 /// those about rollouts are neither late nor dropped.
 const ALL_POD_EVENTS: (u32, SignedDuration) = (60, SignedDuration::from_secs(1));
-
-/// Stands before what refuses the adoption of pods.
-const NOT_ADOPTED: &str = "pods that are there may not be adopted: ";
 
 /// How many Events about single pods may still be sent.
 #[derive(Debug)]
@@ -303,7 +300,8 @@ impl Engine {
 
     /// Remembers why a pod could not be made, and tells it once.
     fn note_not_created(&mut self, key: &SetKey, refusal: Option<&WriteError>) {
-        let said = refusal.and_then(|refusal| meaning(refusal, "").sentence());
+        let said = refusal.map(|error| message(error, ""));
+        let said = said.filter(|said| !said.is_empty());
         if let Some(set) = self.index.set_mut(key) {
             let why = said
                 .as_deref()
@@ -311,10 +309,11 @@ impl Engine {
             set.set_not_created(why);
         }
         let state = self.state.sets.entry(key.clone()).or_default();
-        if state.not_created == said {
+        let failure = said.clone().map(NotCreated::Pod);
+        if state.not_created == failure {
             return;
         }
-        state.not_created.clone_from(&said);
+        state.not_created = failure;
         if let Some(said) = said {
             let note = format!("Error creating: {said}");
             warn!(daemonset = %key, note, "A pod was not made");
@@ -327,8 +326,7 @@ impl Engine {
             self.publish(key, &notice);
         }
         if let Some(refusal) = refusal {
-            let meaning = meaning(refusal, "");
-            self.note_refusal(key, (refusal, None), Some(&meaning));
+            self.note_refusal(key, refusal, None);
         }
     }
 
@@ -571,8 +569,7 @@ impl Engine {
             }
         };
         if let Some(refusal) = refusal {
-            let meaning = meaning(&refusal, "");
-            self.note_refusal(key, (&refusal, None), Some(&meaning));
+            self.note_refusal(key, &refusal, None);
             if let Some(state) = self.state.sets.get_mut(key) {
                 state.pods.note(&Err(refusal), now);
             }
@@ -581,18 +578,20 @@ impl Engine {
 
     /// Tells once that pods which are there may not be adopted: no other one is made beside them.
     fn tell_not_adopted(&mut self, key: &SetKey, refusal: &WriteError) {
-        let RefusalMeaning::Rejected(rejected) = meaning(refusal, "") else {
+        if !class(refusal).is_rejection() {
             return;
-        };
-        let said = format!("{NOT_ADOPTED}{}", rejected.sentence);
+        }
+        let message = message(refusal, "");
+        let said = format!("pods that are there may not be adopted: {message}");
         if let Some(set) = self.index.set_mut(key) {
             set.set_not_created(Some(said.as_str().into()));
         }
         let state = self.state.sets.entry(key.clone()).or_default();
-        if state.not_created.as_ref() == Some(&said) {
+        let failure = Some(NotCreated::Adoption(message));
+        if state.not_created == failure {
             return;
         }
-        state.not_created = Some(said.clone());
+        state.not_created = failure;
         let notice = Notice {
             warning: true,
             reason: WRITE_REFUSED,
@@ -607,8 +606,8 @@ impl Engine {
         let Some(state) = self.state.sets.get_mut(key) else {
             return;
         };
-        let is_told = |said: &String| said.starts_with(NOT_ADOPTED);
-        if state.not_created.take_if(|said| is_told(said)).is_some()
+        let is_about_adoption = |known: &mut NotCreated| matches!(known, NotCreated::Adoption(_));
+        if state.not_created.take_if(is_about_adoption).is_some()
             && let Some(set) = self.index.set_mut(key)
         {
             set.set_not_created(None);
@@ -700,19 +699,20 @@ impl Engine {
 
     /// Remembers why a revision could not be written, and tells it once.
     fn note_unrevised(&mut self, key: &SetKey, refusal: &WriteError) {
-        let meaning = meaning(refusal, "");
-        self.note_refusal(key, (refusal, None), Some(&meaning));
-        let is_conflict = matches!(meaning, RefusalMeaning::Conflict(_));
-        let Some(said) = meaning.sentence().filter(|_| !is_conflict) else {
+        self.note_refusal(key, refusal, None);
+        if matches!(class(refusal), ErrorClass::Conflict | ErrorClass::Ignored) {
             return;
-        };
+        }
+        let said = message(refusal, "");
         if let Some(set) = self.index.set_mut(key) {
             set.set_not_created(Some(said.as_str().into()));
         }
         let state = self.state.sets.entry(key.clone()).or_default();
-        if state.not_created.as_ref() == Some(&said) {
+        let failure = Some(NotCreated::Revision(said.clone()));
+        if state.not_created == failure {
             return;
         }
+        state.not_created = failure;
         let notice = Notice {
             warning: true,
             reason: WRITE_REFUSED,
@@ -721,7 +721,6 @@ impl Engine {
             ),
             ..Notice::default()
         };
-        state.not_created = Some(said);
         self.publish(key, &notice);
     }
 

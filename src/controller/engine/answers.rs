@@ -6,7 +6,7 @@ use tracing::{debug, error, info, warn};
 use super::{Done, Engine};
 use crate::controller::apply::WriteError;
 use crate::controller::prepull::PullResultWrite;
-use crate::controller::refused::{RefusalMeaning, is_by_webhook, meaning};
+use crate::controller::refused::{ErrorClass, class, is_by_webhook, message};
 use crate::controller::report::Notice;
 use crate::controller::report::refused::WRITE_REFUSED;
 use crate::controller::surge::{SurgeRequest, SurgeResult};
@@ -324,46 +324,40 @@ impl Engine {
         result: Result<(), &WriteError>,
         now: Timestamp,
     ) {
-        let meaning = result.err().map(|refusal| meaning(refusal, about.name()));
+        let failed = result
+            .err()
+            .map(|error| (class(error), message(error, about.name())));
+        let class = failed.as_ref().map(|(class, _)| *class);
         let leadership = self.parts.leadership.borrow().clone();
         let mut lasting = false;
         if let Some(state) = self.state.sets.get_mut(key) {
-            match &meaning {
+            match class {
                 None => state.pods = WriteBackoff::default(),
-                Some(RefusalMeaning::Server(_)) => {
-                    lasting = state.pods.is_lasting(&leadership, now)
-                }
+                Some(ErrorClass::Busy) => lasting = state.pods.is_lasting(&leadership, now),
                 Some(_) => {}
             }
         }
         let mut is_refused = false;
-        let unfit = match &meaning {
-            Some(RefusalMeaning::Rejected(rejected)) if what == RefusedWrite::Renew => {
-                rejected.is_invalid.then(|| rejected.sentence.clone())
-            }
-            _ => None,
-        };
+        let is_unfit = class == Some(ErrorClass::Invalid) && what == RefusedWrite::Renew;
         if let Some(set) = self.index.set_mut(key) {
             let note = |refusals: &mut Refusals, node: &NodeName| {
                 is_refused = refusals.is_refused(node, what);
                 let place = (node, about.uid());
-                match &meaning {
-                    None => refusals.accept(node, what),
-                    Some(RefusalMeaning::Rejected(_)) if unfit.is_some() => {
-                        refusals.note_unfit(about.uid().cloned());
+                let Some((class, said)) = &failed else {
+                    return refusals.accept(node, what);
+                };
+                match class {
+                    ErrorClass::Invalid if is_unfit => refusals.note_unfit(about.uid().cloned()),
+                    ErrorClass::Rejected | ErrorClass::NotPermitted | ErrorClass::Invalid => {
+                        refusals.refuse(place, what, said, now);
                     }
-                    Some(RefusalMeaning::Rejected(rejected)) => {
-                        refusals.refuse(place, what, &rejected.sentence, now);
-                    }
-                    Some(RefusalMeaning::Conflict(said)) => {
-                        refusals.conflict(place, what, said, now);
-                    }
-                    Some(RefusalMeaning::Unwell(said)) => refusals.meet(place, what, said, now),
+                    ErrorClass::Conflict => refusals.conflict(place, what, said, now),
+                    ErrorClass::Internal => refusals.meet(place, what, said, now),
                     // A pod that is already refused backs off further. Otherwise it is tried again at once and holds its slot.
-                    Some(RefusalMeaning::Server(said)) if lasting || is_refused => {
+                    ErrorClass::Busy if lasting || is_refused => {
                         refusals.meet(place, what, said, now);
                     }
-                    Some(RefusalMeaning::Server(_) | RefusalMeaning::Nothing) => {}
+                    ErrorClass::Busy | ErrorClass::Ignored => {}
                 }
             };
             match about {
@@ -371,16 +365,16 @@ impl Engine {
                 WrittenTo::Node(node, _) => set.note_write_on(node, note),
             }
         }
-        // Who is refused has pauses of its own, and holds up nobody else.
-        if let (Some(RefusalMeaning::Server(_) | RefusalMeaning::Unwell(_)), false, Some(state)) =
-            (&meaning, is_refused, self.state.sets.get_mut(key))
+        // A refused pod has its own backoff and delays no other pod.
+        if let (Some(ErrorClass::Busy | ErrorClass::Internal), false, Some(state)) =
+            (class, is_refused, self.state.sets.get_mut(key))
         {
             state.pods.slow_down(now);
         }
-        if let Some(sentence) = unfit {
-            self.tell_unfit(key, about, &sentence);
-        } else if let Err(refusal) = result {
-            self.note_refusal(key, (refusal, Some(what)), meaning.as_ref());
+        match (failed, result) {
+            (Some((_, said)), _) if is_unfit => self.tell_unfit(key, about, &said),
+            (_, Err(error)) => self.note_refusal(key, error, Some(what)),
+            (_, Ok(())) => {}
         }
     }
 
@@ -415,10 +409,8 @@ impl Engine {
             if let Some(set) = self.index.set_mut(key) {
                 set.lose_report();
             }
-            // Its own name may be a part of any word.
-            let meaning = meaning(refusal, "");
-            self.note_refusal(key, (refusal, None), Some(&meaning));
-            self.tell_unreported(key, &meaning);
+            self.note_refusal(key, refusal, None);
+            self.tell_unreported(key, refusal);
         }
     }
 
@@ -447,15 +439,14 @@ impl Engine {
     }
 
     /// Tells that the conditions are old, where they cannot say so themselves.
-    fn tell_unreported(&self, key: &SetKey, meaning: &RefusalMeaning) {
-        let RefusalMeaning::Rejected(rejected) = meaning else {
-            return;
-        };
-        if rejected.lacks_permission {
-            return; // told as such
+    fn tell_unreported(&self, key: &SetKey, error: &WriteError) {
+        if !matches!(class(error), ErrorClass::Rejected | ErrorClass::Invalid) {
+            return; // a missing permission has an Event of its own
         }
+        // Without the DaemonSet's own name, which may be part of any word.
+        let said = message(error, "");
         // Server-side apply takes no field that the definition lacks.
-        let definition = match rejected.sentence.contains("field not declared in schema") {
+        let definition = match said.contains("field not declared in schema") {
             true => {
                 "; the CustomResourceDefinition in the cluster is another one than that of yurt-ds, put that in: kubectl apply -k \
                  manifests/components/advanced"
@@ -466,8 +457,7 @@ impl Engine {
             warning: true,
             reason: WRITE_REFUSED,
             note: format!(
-                "the API server refuses to patch the status of the DaemonSet: {}{definition}{}",
-                rejected.sentence,
+                "the API server refuses to patch the status of the DaemonSet: {said}{definition}{}",
                 self.unreported(key)
             ),
             ..Notice::default()
@@ -494,8 +484,8 @@ impl Engine {
     pub(super) fn note_refusal(
         &mut self,
         key: &SetKey,
-        (refusal, write): (&WriteError, Option<RefusedWrite>),
-        meaning: Option<&RefusalMeaning>,
+        refusal: &WriteError,
+        write: Option<RefusedWrite>,
     ) {
         let WriteError::Failed {
             verb,
@@ -505,10 +495,7 @@ impl Engine {
         else {
             return;
         };
-        let lacks_permission = match meaning {
-            Some(RefusalMeaning::Rejected(rejected)) => rejected.lacks_permission,
-            _ => false,
-        };
+        let lacks_permission = class(refusal) == ErrorClass::NotPermitted;
         match error.failure() {
             Failure::Gone | Failure::Conflict => {
                 debug!(daemonset = %key, %error, "The view was old");
