@@ -12,7 +12,7 @@ use crate::cli::ctl::ApproveArgs;
 use crate::core::settings::approved_waves::APPROVED_WAVES;
 use crate::core::settings::waves::WAVES;
 use crate::core::settings::{Approval, REST, Waves};
-use crate::core::{Mode, Revision};
+use crate::core::Revision;
 use crate::index::SetKey;
 
 /// Approves a wave.
@@ -45,15 +45,8 @@ pub(super) async fn approve(
 /// The waves and the revision that an approval is about.
 fn judge<'a>(look: &'a Look, typed: &str) -> Result<(&'a Waves, &'a Revision), CliError> {
     let key = look.key();
-    if let Some(invalid) = look.invalid() {
-        return Err(CliError::new(
-            Code::Invalid,
-            format!("The settings of {key} cannot be used: {invalid}. Correct that first."),
-        ));
-    }
-    let strategy = look.strategy();
-    let strategy = strategy.filter(|all| all.mode == Mode::AdvancedRollingUpdate);
-    let waves = strategy.and_then(|all| all.waves.as_ref());
+    let strategy = look.rolling_strategy()?;
+    let waves = strategy.and_then(|strategy| strategy.waves.as_ref());
     let waves = waves.ok_or_else(|| refused(no_waves(key)))?;
     let needs_approval = waves.list.iter().filter(|wave| wave.approve);
     let names: Vec<&str> = needs_approval.map(|wave| &*wave.name).collect();
@@ -80,14 +73,7 @@ fn judge<'a>(look: &'a Look, typed: &str) -> Result<(&'a Waves, &'a Revision), C
             ),
         ));
     }
-    let revision = look.revision().ok_or_else(|| {
-        refused(format!(
-            "The latest change of {key} is not handled yet by {}, so it is not known what would be approved. Try again in a \
-             few seconds.",
-            key.kind.controller()
-        ))
-    })?;
-    Ok((waves, revision))
+    Ok((waves, look.known_revision()?))
 }
 
 fn no_waves(key: &SetKey) -> String {

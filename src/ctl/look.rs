@@ -3,11 +3,12 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::code::Code;
+use super::error::CliError;
 use super::liveness::ControllerLiveness;
 use super::reported::ReportedRollout;
 use super::snapshot::RolloutSnapshot;
 use super::view::ClusterView;
-use crate::core::{Invalid, Phase, Revision, Stall, Strategy};
+use crate::core::{Invalid, Mode, Phase, Revision, Stall, Strategy};
 use crate::index::SetKey;
 
 /// A managed DaemonSet, as far as the caller may look.
@@ -65,6 +66,37 @@ impl Look {
             Self::Judged(snapshot) => snapshot.revision(),
             Self::Reported(reported) => reported.revision(),
         }
+    }
+
+    /// Returns the settings of a rolling update; `None` in another mode.
+    ///
+    /// # Errors
+    /// If they cannot be used.
+    pub(super) fn rolling_strategy(&self) -> Result<Option<&Strategy>, CliError> {
+        if let Some(invalid) = self.invalid() {
+            let key = self.key();
+            return Err(CliError::new(
+                Code::Invalid,
+                format!("The settings of {key} cannot be used: {invalid}. Correct that first."),
+            ));
+        }
+        let strategy = self.strategy();
+        Ok(strategy.filter(|strategy| strategy.mode == Mode::AdvancedRollingUpdate))
+    }
+
+    /// Returns the revision that nodes should run.
+    ///
+    /// # Errors
+    /// While it is not known.
+    pub(super) fn known_revision(&self) -> Result<&Revision, CliError> {
+        self.revision().ok_or_else(|| {
+            let key = self.key();
+            let text = format!(
+                "The latest change of {key} is not handled yet by {}, so its revision is not known. Try again in a few seconds.",
+                key.kind.controller()
+            );
+            CliError::new(Code::Refused, text)
+        })
     }
 
     /// Takes in what the Lease tells.

@@ -13,7 +13,7 @@ use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
 use crate::core::settings::min_interval::MIN_INTERVAL;
 use crate::core::settings::start_now::START_NOW;
 use crate::core::words::plural;
-use crate::core::{Mode, Revision, Verdict};
+use crate::core::{Revision, Verdict};
 
 /// Writes the annotation `start-now`.
 pub(super) async fn start_now(
@@ -59,28 +59,16 @@ pub(super) async fn start_now(
 
 /// Returns the revision to start.
 fn judge(look: &Look) -> Result<&Revision, CliError> {
-    let key = look.key();
-    if let Some(invalid) = look.invalid() {
+    if look.rolling_strategy()?.is_none() {
+        let key = look.key();
         return Err(CliError::new(
-            Code::Invalid,
-            format!("The settings of {key} cannot be used: {invalid}. Correct that first."),
+            Code::Refused,
+            format!(
+                "{key} is not updated by the controller, so no window holds it back; nothing was changed."
+            ),
         ));
     }
-    let refused = |text: String| CliError::new(Code::Refused, text);
-    if look
-        .strategy()
-        .is_some_and(|strategy| strategy.mode != Mode::AdvancedRollingUpdate)
-    {
-        return Err(refused(format!(
-            "{key} is not updated by the controller, so no window holds it back; nothing was changed."
-        )));
-    }
-    look.revision().ok_or_else(|| {
-        refused(format!(
-            "The latest change of {key} is not handled yet by {}, so its revision is not known. Try again in a few seconds.",
-            key.kind.controller()
-        ))
-    })
+    look.known_revision()
 }
 
 /// Returns a line about nodes that wait for their own windows; empty when there are none.
