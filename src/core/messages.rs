@@ -35,6 +35,7 @@ pub mod rollout;
 mod since;
 mod slots;
 mod stall;
+mod step;
 mod surging;
 pub mod verdict;
 
@@ -53,6 +54,7 @@ pub use reasons::{
 };
 pub use reversal::NOT_REVERTED;
 pub use slots::about_to_be;
+pub use step::NextStep;
 pub use surging::kept_words;
 
 use reasons::{COMPLETE, OUT_OF_WINDOW, unrevised};
@@ -235,17 +237,20 @@ impl RolloutStatus<'_> {
     }
 
     /// Returns the step that lets the nodes continue that only `partition` keeps; `None`: it keeps no node.
-    fn past_partition(&self) -> Option<String> {
+    fn past_partition(&self) -> Option<NextStep> {
         if self.plan.counts.by_word[Verdict::Partition.index()] == 0 {
             return None;
         }
         let SetName { namespace, name } = self.set;
         Some(match self.strategy.name_of(PARTITION) {
-            PARTITION => format!(
-                "to update them: kubectl -n {namespace} annotate {} {name} {PARTITION}-",
-                self.fleet.kind.short_name()
+            PARTITION => NextStep::command(
+                "to update them",
+                format!(
+                    "kubectl -n {namespace} annotate {} {name} {PARTITION}-",
+                    self.fleet.kind.short_name()
+                ),
             ),
-            field => format!("to update them, lower {field}"),
+            field => NextStep::plain(format!("to update them, lower {field}")),
         })
     }
 
@@ -379,12 +384,17 @@ impl RolloutStatus<'_> {
     }
 
     /// Returns the step that starts a rollout before its window opens; `None`: windows of Nodes keep all that wait.
-    fn past_window(&self) -> Option<String> {
+    fn past_window(&self) -> Option<NextStep> {
         let mut waiting = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let of_set = waiting.any(|(node, verdict)| {
             matches!(verdict, Verdict::OutOfWindow { .. }) && node.window.is_none()
         });
-        of_set.then(|| format!("to start now: yurt-ds ctl start-now {}", self.set))
+        of_set.then(|| {
+            NextStep::command(
+                "to start now",
+                format!("yurt-ds ctl start-now {}", self.set),
+            )
+        })
     }
 
     /// Who failed by this revision and was deleted since, to follow a sentence; empty when nobody was.

@@ -9,10 +9,10 @@ use super::screen::Screen;
 use super::write::Annotation;
 use super::{lookup, write};
 use crate::cli::ctl::ApproveArgs;
+use crate::core::Revision;
 use crate::core::settings::approved_waves::APPROVED_WAVES;
 use crate::core::settings::waves::WAVES;
 use crate::core::settings::{Approval, REST, Waves};
-use crate::core::Revision;
 use crate::index::SetKey;
 
 /// Approves a wave.

@@ -4,6 +4,7 @@ use super::groups::{domain_table, wave_table};
 use super::row::{NodeRow, SetRow};
 use super::table::CellStyle;
 use crate::core::foreign::cut;
+use crate::core::messages::NextStep;
 use crate::core::words::plural;
 
 /// Columns of a screen.
@@ -20,6 +21,8 @@ const NAMED: usize = 3;
 const NOTES: usize = 2;
 /// Most rows of a table of waves or failure domains.
 const ROWS: usize = 4;
+/// Stands before what to do.
+const LABEL: &str = "Next:";
 /// Width of the drawn bar.
 const BAR: usize = 20;
 
@@ -35,7 +38,7 @@ struct Group<'a> {
 
 /// Returns the report.
 pub(super) fn report(row: &SetRow, title: &str, phase: &str, colour: bool) -> String {
-    let next = next(row, colour);
+    let next = next(&row.next, colour);
     let notes = notes(row);
     let mut text = format!("{}{phase}\n", wrapped(title, 0, 2));
     text.push_str(&wrapped(&row.fact, 2, HEADLINE));
@@ -216,19 +219,23 @@ fn notes(row: &SetRow) -> String {
 }
 
 /// Returns what to do. Commands are never cut, so that they can be copied.
-fn next(row: &SetRow, colour: bool) -> String {
+fn next(steps: &[NextStep], colour: bool) -> String {
     let mut text = String::new();
-    for (position, step) in row.next.iter().enumerate() {
+    for (position, step) in steps.iter().enumerate() {
         let label = match position {
-            0 => format!("\n{}", CellStyle::Bold.on("Next:", colour)),
-            _ => "     ".to_owned(),
+            0 => format!("\n{}", CellStyle::Bold.on(LABEL, colour)),
+            _ => " ".repeat(LABEL.len()),
         };
-        let line = format!("{label} {step}\n");
-        let is_long = "Next: ".len() + step.chars().count() > COLUMNS;
-        text.push_str(&match step.split_once(": ").filter(|_| is_long) {
-            Some((what, command)) => format!("{label} {what}:\n  {command}\n"),
-            None => line,
-        });
+        let line = step.to_string();
+        let fits = LABEL.len() + 1 + line.chars().count() <= COLUMNS;
+        let step = match &step.command {
+            Some(command) if !fits => format!(" {}:\n  {command}\n", step.text),
+            Some(_) => format!(" {line}\n"),
+            // The first line has its indentation from the label.
+            None => wrapped(&line, LABEL.len() + 1, usize::MAX).split_off(LABEL.len()),
+        };
+        text.push_str(&label);
+        text.push_str(&step);
     }
     text
 }
@@ -291,6 +298,27 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("word…\n"), "{text}");
+    }
+
+    #[test]
+    fn only_a_command_gets_a_line_of_its_own() {
+        let setting =
+            "correct the image, the pull secret or the registry, or set predownload: best-effort";
+        let command = format!("yurt-ds ctl undo {}/web", "s".repeat(63));
+        let steps = [
+            NextStep::plain(setting),
+            NextStep::command("roll back", "yurt-ds ctl undo shop/web"),
+            NextStep::command("roll back", &command),
+        ];
+        assert_eq!(
+            next(&steps, false),
+            format!(
+                "\nNext: correct the image, the pull secret or the registry, or set predownload:\n      best-effort\n      \
+                 roll back: yurt-ds ctl undo shop/web\n      roll back:\n  {command}\n"
+            )
+        );
+        assert_eq!(steps[0].to_string(), setting);
+        assert_eq!(steps[2].to_string(), format!("roll back: {command}"));
     }
 
     #[test]

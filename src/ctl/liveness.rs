@@ -22,6 +22,7 @@ use super::error::CliError;
 use super::told::wrote_after;
 use crate::clock::Clock;
 use crate::controller::Kinds;
+use crate::core::messages::NextStep;
 use crate::core::names::{KRUISE_LEASE, LEASE};
 use crate::core::remedy::LOOK_FOR_IT;
 use crate::core::{Action, SetKind, instant};
@@ -146,16 +147,20 @@ impl ControllerLiveness {
     }
 
     /// Returns what to do about a controller that is not at work, the best first.
-    pub(super) fn next(&self) -> Vec<String> {
+    pub(super) fn next(&self) -> Vec<NextStep> {
         match self {
             Self::Silent { namespace, .. } => vec![
-                format!("to check it: kubectl -n {namespace} get pods"),
-                format!("its log: kubectl -n {namespace} logs deploy/yurt-ds-controller"),
+                NextStep::command("to check it", format!("kubectl -n {namespace} get pods")),
+                NextStep::command(
+                    "its log",
+                    format!("kubectl -n {namespace} logs deploy/yurt-ds-controller"),
+                ),
             ],
             Self::Idle { .. } => {
-                vec![
-                    "to check it: kubectl get pods -A -l app.kubernetes.io/name=yurt-ds".to_owned(),
-                ]
+                vec![NextStep::command(
+                    "to check it",
+                    "kubectl get pods -A -l app.kubernetes.io/name=yurt-ds",
+                )]
             }
             _ => Vec::new(),
         }

@@ -15,7 +15,9 @@ use super::snapshot::RolloutSnapshot;
 use crate::core::messages::node::urgency;
 use crate::core::messages::rollout::RolloutView;
 use crate::core::messages::verdict::{cause, explain};
-use crate::core::messages::{fact, message, newcomers, next_steps, quietly_paused, revision_word};
+use crate::core::messages::{
+    NextStep, fact, message, newcomers, next_steps, quietly_paused, revision_word,
+};
 use crate::core::remedy::{KRUISE_RUNS, LOOK_FOR_IT};
 use crate::core::{
     FailureRecord, Guarded, Mode, NodeName, Note, Offline, Pause, Phase, Pod, SetKind, Verdict,
@@ -87,8 +89,8 @@ pub struct SetRow {
     /// The same without what to do.
     #[serde(skip)]
     pub fact: String,
-    /// What to do about it, the best first: commands with what they are for.
-    pub next: Vec<String>,
+    /// What to do about it, the best first.
+    pub next: Vec<NextStep>,
     /// Since when it is in this phase; `null` when no controller has told.
     pub since: Option<String>,
     /// Hash of the revision that nodes should run; `null` while it is not known.

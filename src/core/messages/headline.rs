@@ -1,5 +1,6 @@
 //! One sentence of a condition or an Event: fact, nodes, cause, next step, in that order and within a limit.
 
+use super::NextStep;
 use crate::core::foreign::cut;
 
 /// Most characters of a headline. With the revision before it, a condition has at most 200.
@@ -25,11 +26,11 @@ pub(super) struct Headline {
     /// The cause, in the words of others.
     pub(super) cause: String,
     /// What to do.
-    pub(super) next: String,
+    pub(super) next: Option<NextStep>,
     /// What else helps; said where there is room.
-    pub(super) or: String,
+    pub(super) or: Option<NextStep>,
     /// A command that shows more; only among the steps.
-    pub(super) look: String,
+    pub(super) look: Option<NextStep>,
 }
 
 impl Headline {
@@ -45,8 +46,9 @@ impl Headline {
     /// cut.
     pub(super) fn sentence(&self) -> String {
         let fits = |text: &String| text.chars().count() <= ROOM;
-        let longest = format!("{}; {}", self.with(NAMED, &self.cause), self.or);
-        if !self.or.is_empty() && fits(&longest) {
+        let or = self.or.as_ref();
+        let longest = or.map(|or| format!("{}; {or}", self.with(NAMED, &self.cause)));
+        if let Some(longest) = longest.filter(fits) {
             return longest;
         }
         let whole = [NAMED, 1].map(|names| self.with(names, &self.cause));
@@ -59,9 +61,9 @@ impl Headline {
         let bare = [1, 0].map(|names| self.with(names, ""));
         let mut all = whole.into_iter().chain(cut_to_fit).chain(bare);
         // Half a command is worse than none.
-        let shorter = || match self.next.is_empty() {
-            true => cut(&self.with(0, ""), ROOM - 1).into_owned(),
-            false => self.without_next(),
+        let shorter = || match self.next {
+            None => cut(&self.with(0, ""), ROOM - 1).into_owned(),
+            Some(_) => self.without_next(),
         };
         all.find(fits).unwrap_or_else(shorter)
     }
@@ -69,8 +71,8 @@ impl Headline {
     /// Returns the sentence without what to do.
     fn without_next(&self) -> String {
         let without_next = Self {
-            next: String::new(),
-            or: String::new(),
+            next: None,
+            or: None,
             ..self.clone()
         };
         without_next.sentence()
@@ -87,9 +89,9 @@ impl Headline {
     }
 
     /// Returns what to do, the best first.
-    pub(super) fn steps(&self) -> Vec<String> {
+    pub(super) fn steps(&self) -> Vec<NextStep> {
         let steps = [&self.next, &self.look, &self.or].into_iter();
-        steps.filter(|step| !step.is_empty()).cloned().collect()
+        steps.flatten().cloned().collect()
     }
 
     fn with(&self, names: usize, cause: &str) -> String {
@@ -106,10 +108,8 @@ impl Headline {
             true => String::new(),
             false => format!(" ({cause})"),
         };
-        let next = match self.next.is_empty() {
-            true => String::new(),
-            false => format!("; {}", self.next),
-        };
+        let next = self.next.as_ref();
+        let next = next.map_or_else(String::new, |step| format!("; {step}"));
         format!("{}{nodes}{cause}{next}", self.fact)
     }
 }
@@ -127,7 +127,10 @@ mod tests {
                 .collect(),
             more: 0,
             cause: cause.to_owned(),
-            next: "roll back: yurt-ds ctl undo shop/agent".to_owned(),
+            next: Some(NextStep::command(
+                "roll back",
+                "yurt-ds ctl undo shop/agent",
+            )),
             ..Headline::default()
         }
     }
@@ -143,11 +146,10 @@ mod tests {
     #[test]
     fn no_command_is_cut() {
         let long = Headline {
-            next: format!(
-                "roll back: yurt-ds ctl undo {}/{}",
-                "s".repeat(63),
-                "a".repeat(63)
-            ),
+            next: Some(NextStep::command(
+                "roll back",
+                format!("yurt-ds ctl undo {}/{}", "s".repeat(63), "a".repeat(63)),
+            )),
             ..failing(3, "no")
         };
         let said = long.sentence();

@@ -1,5 +1,6 @@
 //! The sentence of a phase with the numbers of this moment, which stand in no condition.
 
+use super::NextStep;
 use super::groups::opening_words;
 use super::guarded::reversal_words;
 use super::reasons::{COMPLETE, OUT_OF_WINDOW, StatusSentence};
@@ -60,44 +61,48 @@ pub fn fact(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     told(rollout, &said)
 }
 
-/// Returns what a person can do about the phase, the best first: commands with what they are for.
-pub fn next_steps(rollout: &RolloutView<'_>, said: &StatusSentence) -> Vec<String> {
+/// Returns what a person can do about the phase, the best first.
+pub fn next_steps(rollout: &RolloutView<'_>, said: &StatusSentence) -> Vec<NextStep> {
     let key = rollout.key;
-    let one = |step: String| vec![step];
+    let one = |text: &str, command: String| vec![NextStep::command(text, command)];
     match rollout.phase {
         _ if !said.next.is_empty() => said.next.clone(),
         Phase::Complete { .. } => Vec::new(),
-        Phase::Paused { .. } => one(paused_next(rollout)),
-        Phase::Stalled(_) => one(format!("why a node waits: yurt-ds ctl why {key} NODE")),
-        Phase::Invalid => one(format!("what to correct: yurt-ds ctl settings {key}")),
-        Phase::AwaitingOwners => one(format!(
-            "on each node: yurt-ds ctl upgrade {}/POD",
-            key.namespace
-        )),
-        Phase::AwaitingDeletions => one(format!(
-            "to update a node: kubectl -n {} delete pod POD",
-            key.namespace
-        )),
+        Phase::Paused { .. } => vec![paused_next(rollout)],
+        Phase::Stalled(_) => one("why a node waits", format!("yurt-ds ctl why {key} NODE")),
+        Phase::Invalid => one("what to correct", format!("yurt-ds ctl settings {key}")),
+        Phase::AwaitingOwners => one(
+            "on each node",
+            format!("yurt-ds ctl upgrade {}/POD", key.namespace),
+        ),
+        Phase::AwaitingDeletions => one(
+            "to update a node",
+            format!("kubectl -n {} delete pod POD", key.namespace),
+        ),
         Phase::RevisionUnknown(_) | Phase::Stale(_) => Vec::new(),
         Phase::Progressing => {
             let wave = match rollout.plan.awaited() {
                 Some(WaveShut::Approval { wave }) => rollout.plan.waves.get(wave),
                 _ => None,
             };
-            one(match wave {
-                Some(wave) => format!("when all is well: yurt-ds ctl approve {key} {}", wave.name),
-                None => format!("to follow it: yurt-ds ctl status {key} --watch"),
-            })
+            match wave {
+                Some(wave) => one(
+                    "when all is well",
+                    format!("yurt-ds ctl approve {key} {}", wave.name),
+                ),
+                None => one("to follow it", format!("yurt-ds ctl status {key} --watch")),
+            }
         }
     }
 }
 
 /// Returns how a paused rollout continues.
-fn paused_next(rollout: &RolloutView<'_>) -> String {
-    match rollout.is_stopped() {
-        true => format!("to end the pause: yurt-ds ctl resume {}", rollout.key),
-        false => format!("to continue: yurt-ds ctl resume {}", rollout.key),
-    }
+fn paused_next(rollout: &RolloutView<'_>) -> NextStep {
+    let text = match rollout.is_stopped() {
+        true => "to end the pause",
+        false => "to continue",
+    };
+    NextStep::command(text, format!("yurt-ds ctl resume {}", rollout.key))
 }
 
 fn told(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {

@@ -1,6 +1,6 @@
 //! Reasons of conditions and words of phases, from closed lists, and the parts of sentences that several of them share.
 
-use super::not_created;
+use super::{NextStep, not_created};
 use crate::core::fleet::Fleet;
 use crate::core::foreign::cut;
 use crate::core::id::RevisionUnknown;
@@ -40,8 +40,8 @@ pub struct StatusSentence {
     pub asides: String,
     /// The fact without the next steps; the same as [`head`](Self::head) where that names none.
     pub fact: String,
-    /// What to do: each a command with what it is for.
-    pub next: Vec<String>,
+    /// What to do, the best first.
+    pub next: Vec<NextStep>,
 }
 
 impl StatusSentence {
@@ -57,7 +57,7 @@ impl StatusSentence {
     }
 
     /// Adds a next step, also to the sentence.
-    pub(super) fn with_next(mut self, next: Option<String>) -> Self {
+    pub(super) fn with_next(mut self, next: Option<NextStep>) -> Self {
         if let Some(step) = &next {
             self.head = format!("{}; {step}", self.head);
         }

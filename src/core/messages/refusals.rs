@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::NextStep;
 use super::headline::Headline;
 use crate::core::fleet::refusals::{Refusals, RefusedWrite};
 use crate::core::id::NodeName;
@@ -61,14 +62,14 @@ pub(super) fn headline(refused: &Refusals) -> Headline {
         fact: format!("the API server refuses to {}", first.write.words()),
         nodes: first.nodes.iter().map(ToString::to_string).collect(),
         cause: without_binding(first.sentence),
-        or: match groups.len() {
-            1 => "retried automatically".to_owned(),
-            _ => "and more".to_owned(),
-        },
-        look: match first.lacks_permission() {
-            true => "grant the controller this right (manifests/base/rbac)".to_owned(),
-            false => "ask the owner of the policy, quota or webhook that denies it".to_owned(),
-        },
+        or: Some(NextStep::plain(match groups.len() {
+            1 => "retried automatically",
+            _ => "and more",
+        })),
+        look: Some(NextStep::plain(match first.lacks_permission() {
+            true => "grant the controller this right (manifests/base/rbac)",
+            false => "ask the owner of the policy, quota or webhook that denies it",
+        })),
         ..Headline::on_nodes()
     }
 }

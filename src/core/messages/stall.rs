@@ -8,7 +8,7 @@ use super::overdue::words as overdue_words;
 use super::pods::{newest, trouble_word};
 use super::reasons::{behind_remedy, behind_words};
 use super::refusals::headline as refused;
-use super::{RolloutStatus, StatusSentence};
+use super::{NextStep, RolloutStatus, StatusSentence};
 use crate::core::engine::deadline::{is_unscheduled, rejects};
 use crate::core::engine::patience::{BEHIND_PATIENCE, HOOK_PATIENCE};
 use crate::core::fleet::PodProblem;
@@ -46,7 +46,7 @@ impl RolloutStatus<'_> {
         let waiting = || self.named(Verdict::is_begun);
         match stall {
             Stall::FailedByRevision => Headline {
-                next: self.roll_back(),
+                next: Some(self.roll_back()),
                 ..self.failed(&format!("rollout stopped{}", self.before_wave()))
             },
             // The guard alone says that.
@@ -65,7 +65,7 @@ impl RolloutStatus<'_> {
                     fact: fact.to_owned(),
                     nodes: waiting(),
                     cause: self.troubles(),
-                    next,
+                    next: Some(next),
                     or,
                     look: self.look(),
                     ..Headline::on_nodes()
@@ -84,8 +84,10 @@ impl RolloutStatus<'_> {
                     fact: fact.to_owned(),
                     nodes,
                     cause: why,
-                    next: format!("{next}, or set predownload: best-effort"),
-                    or: self.roll_back(),
+                    next: Some(NextStep::plain(format!(
+                        "{next}, or set predownload: best-effort"
+                    ))),
+                    or: Some(self.roll_back()),
                     ..Headline::on_nodes()
                 }
             }
@@ -101,17 +103,17 @@ impl RolloutStatus<'_> {
                     .split_once(" is forbidden: ")
                     .map_or(&**why, |(_, why)| why))
                 .to_owned(),
-                next: "raise the quota or change the policy".to_owned(),
-                or: self.roll_back(),
+                next: Some(NextStep::plain("raise the quota or change the policy")),
+                or: Some(self.roll_back()),
                 ..Headline::on_nodes()
             },
             Stall::PodsNotCreated => Headline {
                 fact: format!("{} creates no pods", fleet.kind.controller()),
                 nodes: waiting(),
-                next: format!(
+                next: Some(NextStep::plain(format!(
                     "check quotas, admission webhooks and whether {} runs",
                     fleet.kind.process()
-                ),
+                ))),
                 ..Headline::on_nodes()
             },
             Stall::PodsKeptAway => {
@@ -121,7 +123,9 @@ impl RolloutStatus<'_> {
                     fact: "no new pod can be created".to_owned(),
                     cause: why.next().unwrap_or_default().to_owned(),
                     nodes: barred.map(|node| node.name.to_string()).collect(),
-                    next: "the rollout continues when a pod can run there again".to_owned(),
+                    next: Some(NextStep::plain(
+                        "the rollout continues when a pod can run there again",
+                    )),
                     ..Headline::on_nodes()
                 }
             }
@@ -133,7 +137,9 @@ impl RolloutStatus<'_> {
                         humantime::format_duration(HOOK_PATIENCE)
                     ),
                     nodes,
-                    next: format!("check the component that removes {awaited} from the pod"),
+                    next: Some(NextStep::plain(format!(
+                        "check the component that removes {awaited} from the pod"
+                    ))),
                     ..Headline::on_nodes()
                 }
             }
@@ -141,13 +147,12 @@ impl RolloutStatus<'_> {
                 fact: plan.blocked_words(fleet),
                 of: "; waiting: ",
                 nodes: self.named(|verdict| matches!(verdict, Verdict::BlockedByPdb { .. })),
-                next: match plan.blocking(fleet) {
-                    Some(budget) => format!(
-                        "to change it: kubectl -n {} edit pdb {budget}",
-                        self.set.namespace
-                    ),
-                    None => String::new(),
-                },
+                next: plan.blocking(fleet).map(|budget| {
+                    NextStep::command(
+                        "to change it",
+                        format!("kubectl -n {} edit pdb {budget}", self.set.namespace),
+                    )
+                }),
                 ..Headline::default()
             },
             Stall::NativeControllerBehind => {
@@ -163,7 +168,7 @@ impl RolloutStatus<'_> {
                         behind_words(fleet.kind, behind)
                     ),
                     cause: why.to_owned(),
-                    next: behind_remedy(fleet.kind, behind).to_owned(),
+                    next: Some(NextStep::plain(behind_remedy(fleet.kind, behind))),
                     ..Headline::default()
                 }
             }
@@ -171,13 +176,13 @@ impl RolloutStatus<'_> {
             Stall::NoProgress if plan.overdue.is_empty() => Headline {
                 fact: "the new pods do not become available".to_owned(),
                 nodes: waiting(),
-                next: "check their readiness".to_owned(),
+                next: Some(NextStep::plain("check their readiness")),
                 ..Headline::on_nodes()
             },
             // Another revision would wait for those pods as well.
             Stall::NoProgress if plan.awaits_ends(fleet) => self.overdue(),
             Stall::NoProgress => Headline {
-                next: self.roll_back(),
+                next: Some(self.roll_back()),
                 ..self.overdue()
             },
         }
@@ -189,9 +194,9 @@ impl RolloutStatus<'_> {
         let next = match reversal.and_then(|reversal| Some((reversal.stage()?, reversal.told()?))) {
             None => self.roll_back(),
             Some((ReversalStage::Stuck, _)) => {
-                format!("RevertInPlace is not possible; {}", self.roll_back())
+                self.roll_back().after("RevertInPlace is not possible; ")
             }
-            Some((_, (_, words, _))) => words,
+            Some((_, (_, words, _))) => NextStep::plain(words),
         };
         match stall {
             Stall::ReplacedTwice => Headline {
@@ -203,17 +208,20 @@ impl RolloutStatus<'_> {
                     .iter()
                     .map(ToString::to_string)
                     .collect(),
-                next: format!("check what else creates or changes them; {next}"),
+                next: Some(next.after("check what else creates or changes them; ")),
                 ..Headline::on_nodes()
             },
             _ => Headline {
                 cause: self.endings(),
                 look: self.look(),
-                next,
+                next: Some(next),
                 or: match self.plan.pause {
                     // A first `resume` would end the pause alone.
-                    Some(_) => String::new(),
-                    None => format!("to continue anyway: yurt-ds ctl resume {}", self.set),
+                    Some(_) => None,
+                    None => Some(NextStep::command(
+                        "to continue anyway",
+                        format!("yurt-ds ctl resume {}", self.set),
+                    )),
                 },
                 ..self.failed("rollout stopped")
             },
@@ -250,7 +258,7 @@ impl RolloutStatus<'_> {
             fact: format!("{}: {}", node.name, overdue_words(fleet, node, verdict)),
             of: "; also waiting: ",
             nodes: overdue.map(|(node, _)| node.name.to_string()).collect(),
-            next: format!("see yurt-ds ctl why {}", self.set),
+            next: Some(NextStep::plain(format!("see yurt-ds ctl why {}", self.set))),
             ..Headline::default()
         }
     }
@@ -262,20 +270,15 @@ impl RolloutStatus<'_> {
     }
 
     /// Returns the command that rolls back, or what else there is to do.
-    fn roll_back(&self) -> String {
-        match way_back(self.fleet) {
-            Some(WayBack {
-                number: Some(number),
-                ..
-            }) => {
-                format!(
-                    "roll back: yurt-ds ctl undo {} --to-revision {number}",
-                    self.set
-                )
-            }
-            Some(_) => format!("roll back: yurt-ds ctl undo {}", self.set),
-            None => "repair the nodes, or roll out another template".to_owned(),
-        }
+    fn roll_back(&self) -> NextStep {
+        let Some(WayBack { number, .. }) = way_back(self.fleet) else {
+            return NextStep::plain("repair the nodes, or roll out another template");
+        };
+        let number = number.map_or_else(String::new, |number| format!(" --to-revision {number}"));
+        NextStep::command(
+            "roll back",
+            format!("yurt-ds ctl undo {}{number}", self.set),
+        )
     }
 
     /// The first wave that does not open because a node of an earlier one failed, to follow a word; empty when there is none.
@@ -287,7 +290,7 @@ impl RolloutStatus<'_> {
     }
 
     /// Returns the remedy for pods that do not start. Another revision does not help unschedulable pods, unless it requests less.
-    fn way_to_start(&self) -> (String, String) {
+    fn way_to_start(&self) -> (NextStep, Option<NextStep>) {
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let begun = nodes.filter(|(_, verdict)| verdict.is_begun());
         let (mut lacking, mut rejecting, mut others) = (false, false, false);
@@ -300,22 +303,22 @@ impl RolloutStatus<'_> {
             *kind = true;
         }
         let other_version = match self.fleet.undone {
-            None => format!(
-                "if this version needs more than the one before, {}",
+            None => Some(
                 self.roll_back()
+                    .after("if this version needs more than the one before, "),
             ),
-            Some(_) => String::new(),
+            Some(_) => None,
         };
         match (lacking, rejecting, others) {
             (true, false, false) => (
-                "free resources there, or set a priorityClassName in the template".to_owned(),
+                NextStep::plain("free resources there, or set a priorityClassName in the template"),
                 other_version,
             ),
             (false, true, false) => (
-                "repair what the kubelet names; the rollout then continues".to_owned(),
+                NextStep::plain("repair what the kubelet names; the rollout then continues"),
                 other_version,
             ),
-            _ => (self.roll_back(), String::new()),
+            _ => (self.roll_back(), None),
         }
     }
 
@@ -355,26 +358,30 @@ impl RolloutStatus<'_> {
         !words.is_empty() && words.iter().all(|word| PULLS.contains(&word.as_str()))
     }
 
-    /// Returns the command that shows why the first of the pods fails; empty where there is none.
-    fn look(&self) -> String {
+    /// Returns the command that shows why the first of the pods fails.
+    fn look(&self) -> Option<NextStep> {
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let failing = nodes.filter(|(_, verdict)| {
             verdict.is_begun() || matches!(verdict, Verdict::FailedByRevision { .. })
         });
         let pods = failing.filter_map(|(node, _)| newest(node));
         let mut failing = pods.filter(|pod| pod.problem.is_some());
-        let Some(pod) = failing.next() else {
-            return String::new();
-        };
+        let pod = failing.next()?;
         let crashes = pod
             .problem
             .as_ref()
             .is_some_and(|problem| problem.restarts > 0);
         let (namespace, name) = (self.set.namespace, &pod.name);
-        match crashes {
-            true => format!("logs: kubectl -n {namespace} logs {name} --previous"),
-            false => format!("details: kubectl -n {namespace} describe pod {name}"),
-        }
+        Some(match crashes {
+            true => NextStep::command(
+                "logs",
+                format!("kubectl -n {namespace} logs {name} --previous"),
+            ),
+            false => NextStep::command(
+                "details",
+                format!("kubectl -n {namespace} describe pod {name}"),
+            ),
+        })
     }
 
     /// Returns why pods do not start; empty when nothing says so.
