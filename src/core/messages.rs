@@ -57,7 +57,7 @@ pub use slots::about_to_be;
 pub use step::NextStep;
 pub use surging::kept_words;
 
-use reasons::{COMPLETE, OUT_OF_WINDOW, unrevised};
+use reasons::{COMPLETE, OUT_OF_WINDOW, PULL_PENDING, unrevised};
 use rollout::SetName;
 
 use super::fleet::{Fleet, Readiness, by_name};
@@ -170,7 +170,7 @@ impl RolloutStatus<'_> {
             + &refused
             + &self.pause_aside(phase)
             + &self.budgets_aside(phase)
-            + &self.windows_aside(phase);
+            + &self.windows_aside(phase, state.reason);
         StatusSentence { asides, ..state }
     }
 
@@ -272,7 +272,7 @@ impl RolloutStatus<'_> {
             let words = "waiting for nodes to pull its images (predownload: required)";
             return StatusSentence {
                 asides: self.pulls_aside(),
-                ..StatusSentence::of("PullPending", words)
+                ..StatusSentence::of(PULL_PENDING, words)
             };
         }
         if plan.blocked {
@@ -354,7 +354,7 @@ impl RolloutStatus<'_> {
     }
 
     /// Who else waits for a maintenance window, to follow a sentence about others; empty when nobody does.
-    fn windows_aside(&self, phase: Phase) -> String {
+    fn windows_aside(&self, phase: Phase, reason: &str) -> String {
         let plan = self.plan;
         let shut = match phase {
             Phase::Progressing | Phase::Stalled(_)
@@ -366,7 +366,7 @@ impl RolloutStatus<'_> {
         };
         let opens = match phase {
             Phase::Stalled(Stall::WritesRefused | Stall::BlockedByPdb) => self.opening(),
-            Phase::Progressing if plan.blocked => self.opening(),
+            Phase::Progressing if plan.blocked || reason == PULL_PENDING => self.opening(),
             _ => None,
         };
         let opens = opens

@@ -101,6 +101,12 @@ impl Plan {
         self.verdicts.iter().filter_map(opens).min()
     }
 
+    /// Returns the number of nodes that wait for a maintenance window that opens.
+    pub fn out_of_window(&self) -> usize {
+        let waits = |verdict: &&Verdict| matches!(verdict, Verdict::OutOfWindow { opens: Some(_) });
+        self.verdicts.iter().filter(waits).count()
+    }
+
     /// Targeted nodes that run the current revision: with an available pod of it, or offline with such a pod.
     pub fn running(&self) -> usize {
         self.counts.updated + self.counts.offline_updated
@@ -149,11 +155,12 @@ impl Plan {
             .map(|(_, why)| why)
     }
 
-    /// Whether nothing moves before a maintenance window opens.
+    /// Returns true if nothing moves before a maintenance window opens, aside from image pulls of at most as many nodes.
     pub fn is_out_of_window(&self) -> bool {
         let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
         let blocked = |verdict: &Verdict| matches!(verdict, Verdict::BlockedByPdb { .. });
         self.next_opening().is_some()
+            && of_word(Verdict::PullPending(PullStage::AwaitingReady)) <= self.out_of_window()
             && !self.verdicts.iter().any(blocked)
             && of_word(Verdict::InProgress(Progress::Replacing)) == 0
             && !self.awaits_hooks()

@@ -3,24 +3,60 @@
 use super::NextStep;
 use super::groups::opening_words;
 use super::guarded::reversal_words;
-use super::reasons::{COMPLETE, OUT_OF_WINDOW, StatusSentence};
+use super::reasons::{BLOCKED, COMPLETE, OUT_OF_WINDOW, PULL_PENDING, StatusSentence};
 use super::rollout::RolloutView;
 use super::slots::about_to_be;
 use crate::core::instant;
 use crate::core::names::PROGRESSING;
 use crate::core::plan::Phase;
 use crate::core::settings::Mode;
-use crate::core::verdict::WaveShut;
+use crate::core::verdict::{Progress, PullStage, Verdict, WaveShut};
 use crate::core::words::plural;
 
-/// When the next maintenance window opens, for nodes that wait for it.
+/// Returns when the next maintenance window opens, if nodes wait for it. What holds more nodes and moves comes first.
 fn opening(rollout: &RolloutView<'_>) -> String {
-    let opens = rollout.plan.next_opening();
-    opens.map_or_else(String::new, |at| {
-        let words = opening_words(rollout.fleet, rollout.plan, rollout.strategy, at);
-        let left = instant::between(rollout.now, at);
-        format!("; maintenance window closed; opens {words} (in {left})")
-    })
+    let plan = rollout.plan;
+    let Some(at) = plan.next_opening() else {
+        return String::new();
+    };
+    let words = opening_words(rollout.fleet, plan, rollout.strategy, at);
+    let left = instant::between(rollout.now, at);
+    match outnumbering(rollout) {
+        None => format!("; maintenance window closed; opens {words} (in {left})"),
+        Some(other) => {
+            let waiting = plan.out_of_window();
+            format!(
+                "{other}; {waiting} {} for {} maintenance window, which opens {words} (in {left})",
+                plural(waiting, "node waits", "nodes wait"),
+                plural(waiting, "its", "their")
+            )
+        }
+    }
+}
+
+/// Returns what holds more nodes than maintenance windows do; `None` if windows hold the most, or nothing moves before one opens.
+fn outnumbering(rollout: &RolloutView<'_>) -> Option<String> {
+    let plan = rollout.plan;
+    let of_word = |verdict: Verdict| plan.counts.by_word[verdict.index()];
+    let pulls = of_word(Verdict::PullPending(PullStage::AwaitingReady));
+    let hooks = Verdict::HookPending {
+        since: None,
+        overdue: false,
+    };
+    let moves = pulls + of_word(Verdict::InProgress(Progress::Replacing)) + of_word(hooks) > 0;
+    let causes = [
+        (pulls, "to pull the images"),
+        (
+            of_word(Verdict::AwaitingDomain),
+            "for other failure domains",
+        ),
+        (
+            of_word(Verdict::Budget { broken: false }),
+            "for a free slot",
+        ),
+    ];
+    let (nodes, cause) = causes.into_iter().max_by_key(|(nodes, _)| *nodes)?;
+    (moves && nodes > plan.out_of_window()).then(|| format!("; {nodes} nodes wait {cause}"))
 }
 
 /// How many slots are taken: of `max-unavailable`, of `max-surge`, or of both.
@@ -122,7 +158,11 @@ fn told(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
             slots(rollout),
             about_to_be(rollout),
             offline(rollout),
-            opening(rollout),
+            match said.reason {
+                // The sentence of the state has the windows after what holds more nodes.
+                PULL_PENDING | BLOCKED => String::new(),
+                _ => opening(rollout),
+            },
             state_aside(said)
         ),
         Phase::AwaitingOwners | Phase::AwaitingDeletions => format!(

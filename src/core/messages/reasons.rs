@@ -14,6 +14,9 @@ pub const WAVE_NOT_OPEN: &str = "WaveNotOpen";
 /// Reason while all nodes that are left wait for their maintenance windows.
 pub(super) const OUT_OF_WINDOW: &str = "OutOfWindow";
 
+/// Reason while all nodes that could be next pull their images first.
+pub(super) const PULL_PENDING: &str = "PullPending";
+
 /// Reason while a disruption budget lets no pod go.
 pub const BLOCKED: &str = "BlockedByPDB";
 
@@ -102,7 +105,7 @@ pub const UNDER_WAY: [&str; 9] = [
     PROGRESSING,
     "Inconclusive",
     OUT_OF_WINDOW,
-    "PullPending",
+    PULL_PENDING,
     BLOCKED,
     WAVE_NOT_OPEN,
     NATIVE_BEHIND,

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -203,6 +203,54 @@ async fn a_maintenance_window() {
         "Next: to start now: yurt-ds ctl start-now default/web",
     ];
     situation.says(Code::Progressing, &words).await;
+}
+
+/// Found by a user: the headline named the window of one node although the others waited for something else.
+#[tokio::test(start_paused = true)]
+async fn few_maintenance_windows_beside_what_holds_more_nodes() {
+    let closed = "Sat 02:00-04:00 UTC";
+    let opens = "which opens Sat 2026-01-03 02:00 UTC";
+    let of_node =
+        json!({ "metadata": { "annotations": { "apps.openyurt.io/maintenance-window": closed } } });
+    let pulls = json!({
+        "apps.openyurt.io/predownload": "required",
+        "apps.openyurt.io/image-predownload-parallelism": "1",
+    });
+    let domains = json!({ "apps.openyurt.io/topology-key": "kubernetes.io/hostname" });
+    let slots = json!({ "apps.openyurt.io/max-unavailable": "1" });
+    for (settings, words, window) in [
+        (
+            pulls,
+            "waiting for nodes to pull its images",
+            "other nodes wait for their maintenance window, ",
+        ),
+        (
+            domains,
+            "nodes wait for other failure domains; 1 node waits for its maintenance window, ",
+            opens,
+        ),
+        (
+            slots,
+            "nodes wait for a free slot; 1 node waits for its maintenance window, ",
+            opens,
+        ),
+    ] {
+        let situation = Situation::with(settings).await;
+        let nodes: Api<Node> = Api::all(situation.world.client.clone());
+        let patched = nodes
+            .patch(
+                "n9",
+                &PatchParams::default(),
+                &Patch::Merge(of_node.clone()),
+            )
+            .await;
+        patched.unwrap();
+        situation.world.set_image("web:2").await;
+        let situation = situation.after(3).await;
+        situation
+            .says(Code::Progressing, &[words, window, opens])
+            .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
