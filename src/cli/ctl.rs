@@ -54,8 +54,8 @@ pub enum Verb {
     Why(WhyArgs),
     /// Roll back to an earlier revision
     ///
-    /// Writes the template, and removes the annotation resume and approvals of waves where they name another revision. Waves, budgets
-    /// and windows apply to the rollback as to every rollout. Says which images it restores. Without --to-revision it rolls back to
+    /// Writes the template, and removes the annotation start-now, and the annotation resume and approvals of waves where they name
+    /// another revision. Waves, budgets and windows apply to the rollback as to every rollout. Says which images it restores. Without --to-revision it rolls back to
     /// the previous revision that the guard did not stop. A second undo goes back one more revision, and is refused (exit code 9)
     /// while the first is in progress or when no older revision is kept.
     Undo(UndoArgs),

@@ -6,8 +6,8 @@
 //!    └────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Waves, budgets and windows apply to the way back as to every rollout. The template is written, and with it the annotation
-//! `resume` and approvals of waves for other revisions are removed. It needs no more rights than reading the DaemonSet and its ControllerRevisions, and patching the DaemonSet.
+//! Waves, budgets and windows apply to the way back as to every rollout. The template is written, and with it the annotations
+//! `resume` and `start-now` and approvals of waves for other revisions are removed. It needs no more rights than reading the DaemonSet and its ControllerRevisions, and patching the DaemonSet.
 
 mod held;
 
@@ -50,7 +50,8 @@ use crate::core::settings::approved_waves::APPROVED_WAVES;
 use crate::core::settings::resume::RESUME;
 use crate::core::settings::start_now::START_NOW;
 use crate::core::{
-    FailureRecord, Mode, Pause, Revision, RevisionState, RevisionUnknown, SetKind, instant,
+    FailureRecord, Mode, Pause, Reading, Revision, RevisionState, RevisionUnknown, SetKind,
+    Strategy, instant,
 };
 use crate::index::{SetKey, SetRecord};
 
@@ -82,6 +83,8 @@ struct UndoAnswer {
     passed_over: Vec<RevisionRow>,
     /// The revision which the annotation `resume` let go on, and lets no more; `null`: there is no such annotation.
     resume_ended: Option<String>,
+    /// The revision of the annotation `start-now`, which was, or would be, removed; `null`: there is no such annotation.
+    start_now_ended: Option<String>,
     /// Approvals of waves for other revisions than that one, which were, or would be, removed.
     approvals_ended: Vec<String>,
     /// Nodes that the rollback does not reach for now, by the reason.
@@ -166,6 +169,8 @@ struct RevisionHistory {
     key: SetKey,
     seen: ObjectMeta,
     template: Value,
+    /// The settings as they are written.
+    settings: Option<Strategy>,
     revisions: Vec<KeptRevision>,
     /// The revision that holds its template, once that is known.
     current: Option<Revision>,
@@ -192,6 +197,8 @@ impl RevisionHistory {
         let known = found.index.set(key);
         let selector = known.map(|set| set.selector.clone());
         let record = known.and_then(SetRecord::record_that_stands);
+        let settings = found.index.reading(key);
+        let settings = settings.as_deref().and_then(Reading::usable).cloned();
         let sets = whole(&access.client, key);
         let doing = format!("read DaemonSet {key}");
         let set = access.call(&doing, sets.get(&key.name)).await?;
@@ -238,6 +245,7 @@ impl RevisionHistory {
             advised: stalled.and_then(|told| told.advised),
             seen: set.metadata,
             template,
+            settings,
             revisions,
             current,
             stopped: stopped.unwrap_or_default(),
@@ -419,8 +427,7 @@ impl RevisionHistory {
             changes.push(remove(&["metadata", "annotations", RESUME]));
         }
         // It was about another rollout: this one waits for its window again.
-        let annotations = self.seen.annotations.as_ref();
-        if annotations.is_some_and(|all| all.contains_key(START_NOW)) {
+        if self.started().is_some() {
             changes.push(remove(&["metadata", "annotations", START_NOW]));
         }
         let (ended, left) = self.approvals(kept);
@@ -446,6 +453,12 @@ impl RevisionHistory {
                 json!({ ROLLED_BACK_FROM: left.as_str() }),
             ),
         }
+    }
+
+    /// Returns what the annotation `start-now` says.
+    fn started(&self) -> Option<&str> {
+        let annotations = self.seen.annotations.as_ref()?;
+        annotations.get(START_NOW).map(String::as_str)
     }
 
     /// The revision that the annotation `resume` names, if it is another one than `kept`: should that come again, nobody would
@@ -475,6 +488,7 @@ impl RevisionHistory {
         let newest = self.revisions.iter().map(|kept| kept.facts.number).max();
         HeldBack::all(
             look,
+            self.settings.as_ref(),
             &chosen.facts,
             from.map(|kept| kept.facts.number),
             newest.unwrap_or(i64::MAX),
@@ -512,6 +526,7 @@ impl RevisionHistory {
             held_back: Vec::new(),
             notes: self.note(chosen, typed).into_iter().collect(),
             resume_ended: self.resumed_besides(chosen).map(str::to_owned),
+            start_now_ended: self.started().map(str::to_owned),
             approvals_ended: (self.approvals(chosen).0.into_iter())
                 .map(str::to_owned)
                 .collect(),
@@ -586,7 +601,7 @@ impl UndoAnswer {
         };
         let held = self.held_back.iter();
         let held = held.filter(|held| !(self.changed && held.is_for_all));
-        let held: String = held.map(HeldBack::words).collect();
+        let held: String = held.map(|held| held.words(self.changed)).collect();
         let passed = |which: &RevisionRow| {
             format!(
                 "Revision {which} is passed over, because the guard stopped it; to go there nevertheless: yurt-ds ctl undo {key} \
@@ -601,6 +616,12 @@ impl UndoAnswer {
             let revision = one_line(revision, WORD);
             let goes = if self.changed { "is" } else { "would be" };
             format!("The annotation {RESUME}, which names revision {revision}, {goes} taken away: it may not go on unguarded.\n")
+        });
+        let started = self.start_now_ended.as_ref();
+        let started = started.map_or_else(String::new, |revision| {
+            let revision = one_line(revision, WORD);
+            let goes = if self.changed { "is" } else { "would be" };
+            format!("The annotation {START_NOW}, which names revision {revision}, {goes} removed: windows and min-interval apply again.\n")
         });
         let ended: Vec<_> = (self.approvals_ended.iter())
             .map(|approval| one_line(approval, WORD))
@@ -618,7 +639,7 @@ impl UndoAnswer {
         };
         let notes = self.notes.iter().map(|note| format!("Note: {note}\n"));
         let notes: String = notes.collect();
-        format!("{head}{images}{passed}{resumed}{ended}{held}{follows}{manifest}{notes}")
+        format!("{head}{images}{passed}{resumed}{started}{ended}{held}{follows}{manifest}{notes}")
     }
 }
 

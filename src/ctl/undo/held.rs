@@ -12,7 +12,7 @@ use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
 use crate::core::settings::partition::PARTITION;
 use crate::core::settings::selector::SELECTOR;
 use crate::core::settings::waves::WAVES;
-use crate::core::{Node, PodRevision, RevisionState, Verdict, decide};
+use crate::core::{Node, PodRevision, RevisionState, Strategy, Verdict, decide};
 use crate::ctl::look::Look;
 use crate::ctl::reported::ReportedRollout;
 use crate::ctl::snapshot::RolloutSnapshot;
@@ -30,7 +30,8 @@ pub(super) struct HeldBack {
     message: String,
     /// When or how that ends, as a sentence about the first of them.
     next: String,
-    /// The command that removes the setting; `null` where `next` has it, or no setting is the reason.
+    /// The command that removes the setting, or starts the rollback outside of its window; `null` where `next` has it, or no setting
+    /// is the reason.
     remove: Option<String>,
     /// Whether it is the whole DaemonSet that waits: for the end of a pause, for owners of nodes, or for a setting to be corrected.
     #[serde(skip)]
@@ -38,22 +39,23 @@ pub(super) struct HeldBack {
 }
 
 impl HeldBack {
-    /// Returns what holds back a rollback to the revision `to`, as far as the caller may look. `from`: the number of the revision that
-    /// is left. `newest`: the greatest number before the rollback.
+    /// Returns what holds back a rollback to the revision `to`, as far as the caller may look. `settings`: as they are written.
+    /// `from`: the number of the revision that is left. `newest`: the greatest number before the rollback.
     pub(super) fn all(
         look: &Look,
+        settings: Option<&Strategy>,
         to: &RevisionFacts,
         from: Option<i64>,
         newest: i64,
     ) -> Vec<Self> {
         match look {
-            Look::Judged(snapshot) => of_nodes(&rolled_back(snapshot, to, from, newest)),
+            Look::Judged(snapshot) => of_nodes(&rolled_back(snapshot, settings, to, from, newest)),
             Look::Reported(reported) => of_settings(reported),
         }
     }
 
-    /// Its lines for a person.
-    pub(super) fn words(&self) -> String {
+    /// Returns its lines for a person. `is_done`: the rollback is written.
+    pub(super) fn words(&self, is_done: bool) -> String {
         let rest = self.nodes.len().saturating_sub(1);
         let rest = match rest {
             0 => String::new(),
@@ -61,7 +63,8 @@ impl HeldBack {
         };
         let remove = self.remove.as_ref();
         let remove = remove.map_or_else(String::new, |command| {
-            format!("  To roll back without waiting: {command}\n")
+            let then = if is_done { "" } else { ", run after undo" };
+            format!("  To roll back without waiting{then}: {command}\n")
         });
         let next = match self.next.is_empty() {
             true => String::new(),
@@ -80,6 +83,7 @@ impl HeldBack {
 /// The DaemonSet as it is judged once `to` is its current revision.
 fn rolled_back(
     snapshot: &RolloutSnapshot,
+    settings: Option<&Strategy>,
     to: &RevisionFacts,
     from: Option<i64>,
     newest: i64,
@@ -88,6 +92,13 @@ fn rolled_back(
         return snapshot.clone();
     }
     let mut after = snapshot.clone();
+    if let Some(settings) = settings.filter(|_| after.invalid.is_none()) {
+        // Undo removes the annotation, so the window applies again.
+        after.strategy = Strategy {
+            start_now: None,
+            ..settings.clone()
+        };
+    }
     let fleet = &mut after.fleet;
     fleet.revision = RevisionState::Current(to.hash.clone());
     fleet.behind_since = None;
@@ -164,7 +175,7 @@ fn group(verdict: &Verdict, node: &Node) -> Option<(usize, usize)> {
     Some((verdict.index(), part))
 }
 
-/// The command that removes the setting which holds back a node.
+/// The command that removes the setting which holds back a node, or starts the rollback outside of the window.
 fn removal(
     rollout: &RolloutView<'_>,
     node: &Node,
@@ -180,9 +191,14 @@ fn removal(
             "kubectl annotate node {} {MAINTENANCE_WINDOW}-",
             node.name
         )),
-        Verdict::OutOfWindow { .. } => Some(of_set(MAINTENANCE_WINDOW)),
+        Verdict::OutOfWindow { .. } => Some(start_now(key)),
         _ => None,
     }
+}
+
+/// The command that starts the rollback before the window of the DaemonSet opens.
+fn start_now(key: &SetKey) -> String {
+    format!("yurt-ds ctl start-now {key}")
 }
 
 /// The command that removes a setting of the DaemonSet from its place: an annotation or the path of a field.
@@ -213,7 +229,10 @@ fn of_settings(reported: &ReportedRollout) -> Vec<HeldBack> {
         nodes: Vec::new(),
         message: format!("Nodes may be held back by {}.", strategy.place_of(setting)),
         next: String::new(),
-        remove: Some(remove(&reported.key, setting, strategy.name_of(setting))),
+        remove: Some(match setting {
+            MAINTENANCE_WINDOW => start_now(&reported.key),
+            _ => remove(&reported.key, setting, strategy.name_of(setting)),
+        }),
         is_for_all: false,
     });
     held.collect()

@@ -257,7 +257,7 @@ async fn what_holds_back_the_rollback_is_named_with_the_way_past_it() {
         [(
             json!("OutOfWindow"),
             both.clone(),
-            remove("maintenance-window")
+            json!("yurt-ds ctl start-now default/web")
         )]
     );
     let selector = held("selector", "kubernetes.io/hostname=n1").await;
@@ -283,6 +283,44 @@ async fn what_holds_back_the_rollback_is_named_with_the_way_past_it() {
     for words in [command.as_str().unwrap(), "wave field"] {
         assert!(said.contains(words), "{words}: {said}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_started_before_its_window_is_not_when_it_is_rolled_back() {
+    let world = CtlWorld::with_nodes(2).await;
+    // The clock says Thursday.
+    let window = json!({ "apps.openyurt.io/maintenance-window": "Mon 03:00-04:00 UTC" });
+    world
+        .patch(json!({ "metadata": { "annotations": window } }))
+        .await;
+    world.set_image("web:2").await;
+    let dry = world.json("undo web --dry-run").await;
+    assert_eq!(dry["startNowEnded"], Value::Null);
+    world.text("start-now web").await;
+    both_replaced(&world).await;
+    let annotation = "/metadata/annotations/apps.openyurt.io~1start-now";
+    let hash = set(&world).await.pointer(annotation).cloned().unwrap();
+    let dry = world.text("undo web --dry-run").await;
+    for words in [
+        "would be removed: windows and min-interval apply again.",
+        "Held back: node n1 (and 1 more) is outdated, and its maintenance window is closed",
+        "To roll back without waiting, run after undo: yurt-ds ctl start-now default/web\n",
+    ] {
+        assert!(dry.contains(words), "{words}: {dry}");
+    }
+    assert_eq!(
+        world.json("undo web --dry-run").await["startNowEnded"],
+        hash
+    );
+    let said = world.text("undo web").await;
+    for words in [
+        "apps.openyurt.io/start-now, which names revision",
+        "is removed: windows and min-interval apply again.",
+        "To roll back without waiting: yurt-ds ctl start-now default/web\n",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert_eq!(set(&world).await.pointer(annotation), None);
 }
 
 #[tokio::test(start_paused = true)]
