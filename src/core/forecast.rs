@@ -25,8 +25,8 @@ use super::fleet::{Fleet, Leaving, OtaCondition, Pod, Readiness, Targeting};
 use super::id::{NodeName, PodName, PodRevision, PodUid, Revision};
 use super::instant::later;
 use super::lifecycle::Preparing;
-use super::messages::StatusSentence;
-use super::plan::{Phase, Plan};
+use super::messages::{HELD, StatusSentence};
+use super::plan::{Phase, Plan, Stall};
 use super::settings::{Scaling, Strategy};
 use super::verdict::Verdict;
 
@@ -172,8 +172,9 @@ pub fn forecast(
         }
         world.pass(until);
     };
-    // The end of a wait is unknown after the horizon.
-    if let Some((last, _)) = waits.last_mut().filter(|_| cut) {
+    // The end of a wait is unknown after the horizon, unless it is that of a hold.
+    let cut_off = waits.last_mut().filter(|_| cut);
+    if let Some((last, _)) = cut_off.filter(|(last, _)| last.awaited.reason != HELD) {
         last.until = last.until.filter(|until| *until <= terms.horizon);
     }
     Forecast {
@@ -688,7 +689,13 @@ impl<'a> World<'a> {
             let until = wake.map_or(happens, |wake| wake.min(happens));
             return self.wakes(until, wake);
         }
-        let wake = wake.filter(|_| !plan.phase.needs_a_person());
+        // Windows that never open keep no slot from nodes whose holds end.
+        let is_held = |verdict: &Verdict| matches!(verdict, Verdict::Held { until: Some(_) });
+        let goes_on = match plan.phase {
+            Phase::Stalled(Stall::WindowNeverOpens) => plan.verdicts.iter().any(is_held),
+            phase => !phase.needs_a_person(),
+        };
+        let wake = wake.filter(|_| goes_on);
         self.woken = wake.or(self.woken);
         match (plan.phase, wake) {
             (Phase::Complete { .. }, None) => Next::Over,

@@ -41,6 +41,8 @@ pub mod verdict;
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::jiff::Timestamp;
+
 pub use deletion::undeletable;
 pub use groups::is_about_jobs;
 use groups::opening_words;
@@ -49,18 +51,19 @@ pub use numbers::{fact, message, next_steps};
 pub use pause::{newcomers, paused_words, quietly_paused, still_paused};
 pub use pods::revision_word;
 pub use reasons::{
-    BLOCKED, NATIVE_BEHIND, STALE_DATA, StatusSentence, UNDER_WAY, WAVE_NOT_OPEN, WRITES_REFUSED,
-    behind_remedy, behind_words,
+    BLOCKED, HELD, NATIVE_BEHIND, STALE_DATA, StatusSentence, UNDER_WAY, WAVE_NOT_OPEN,
+    WRITES_REFUSED, behind_remedy, behind_words,
 };
 pub use reversal::NOT_REVERTED;
 pub use slots::about_to_be;
 pub use step::NextStep;
 pub use surging::kept_words;
 
+use node::held;
 use reasons::{COMPLETE, OUT_OF_WINDOW, PULL_PENDING, unrevised};
 use rollout::SetName;
 
-use super::fleet::{Fleet, Readiness, by_name};
+use super::fleet::{Fleet, Node, Readiness, by_name};
 use super::id::NodeName;
 use super::instant;
 use super::names::{INVALID_SETTINGS, PROGRESSING};
@@ -172,6 +175,27 @@ impl RolloutStatus<'_> {
             + &self.budgets_aside(phase)
             + &self.windows_aside(phase, state.reason);
         StatusSentence { asides, ..state }
+    }
+
+    /// Returns the sentence about nodes whose holds end first, while nothing else is left that time alone changes.
+    pub fn held(&self) -> Option<StatusSentence> {
+        let is_over = matches!(
+            self.plan.phase,
+            Phase::Complete { .. } | Phase::Stalled(Stall::WindowNeverOpens)
+        );
+        let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
+        let ends = nodes.filter_map(|(node, verdict)| match verdict {
+            Verdict::Held { until: Some(until) } if is_over => Some((*until, node)),
+            _ => None,
+        });
+        let ends: Vec<(Timestamp, &Node)> = ends.collect();
+        let (until, first) = *ends.iter().min_by_key(|(until, _)| *until)?;
+        let more = match ends.iter().filter(|(end, _)| *end == until).count() {
+            1 => String::new(),
+            nodes => format!(" (and {} more)", nodes - 1),
+        };
+        let words = format!("node {}{more} {}", first.name, held(first, Some(until)));
+        Some(StatusSentence::of(HELD, words))
     }
 
     fn state(&self, phase: Phase) -> StatusSentence {

@@ -197,7 +197,7 @@ impl RolloutSnapshot {
         about.said(self.decided_phase())
     }
 
-    /// What conditions would say of another plan for this DaemonSet.
+    /// What is said of another plan for this DaemonSet: which holds it waits for, or what conditions would say.
     pub(super) fn said_of(&self, fleet: &Fleet, plan: &Plan) -> StatusSentence {
         let about = RolloutStatus {
             set: self.name(),
@@ -205,7 +205,7 @@ impl RolloutSnapshot {
             plan,
             strategy: &self.strategy,
         };
-        about.said(plan.phase)
+        about.held().unwrap_or_else(|| about.said(plan.phase))
     }
 
     /// A sentence about the phase, with the numbers of this moment.

@@ -17,6 +17,9 @@ pub(super) const OUT_OF_WINDOW: &str = "OutOfWindow";
 /// Reason while all nodes that could be next pull their images first.
 pub(super) const PULL_PENDING: &str = "PullPending";
 
+/// Stands for the reason in a plan while nodes are left whose holds end; no condition has it.
+pub const HELD: &str = "Held";
+
 /// Reason while a disruption budget lets no pod go.
 pub const BLOCKED: &str = "BlockedByPDB";
 

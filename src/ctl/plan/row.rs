@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::measure::{MeasuredPace, rounded};
 use crate::core::forecast::{Forecast, Replacement, ReplacementManner, RolloutWait};
+use crate::core::messages::HELD;
 use crate::core::{Phase, SetKind, Verdict, instant};
 use crate::ctl::row::{NodeRow, SetRow, api_version};
 use crate::ctl::snapshot::RolloutSnapshot;
@@ -22,7 +23,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
                   at once), endSeconds, endMeasured (in the last rollout), reaction (from the end of a pod to the beginning
                   of the next: milliseconds, measured), inPlaceSeconds, inPlaceReaction
   of a step       node, batch, manner (delete, surge, inPlace, or create where there was none), begins, ready, seconds (from the beginning)
-  of a wait       from, until, phase, reason (of the condition meanwhile), message
+  of a wait       from, until, phase, reason (of the condition meanwhile; Held where holds of nodes have to end), message
   of left         node, verdict, reason, message: every node that does not run the revision at the end
   without nodes   kind, namespace, name, change, from, to, unknown (nodes), pods, outdated (of another revision than to),
                   message; nothing is played, and the exit code is 7";
@@ -91,7 +92,7 @@ pub(super) struct WaitRow {
     pub(super) until: Option<String>,
     /// The state of the rollout meanwhile.
     pub(super) phase: &'static str,
-    /// What is awaited: the reason of the condition meanwhile, and its sentence.
+    /// What is awaited: the reason of the condition meanwhile, and its sentence; or which holds have to end.
     pub(super) reason: &'static str,
     pub(super) message: String,
     #[serde(skip)]
@@ -144,9 +145,11 @@ impl PlanRow {
             seconds: since(wait.from),
         };
         let mut waits: Vec<WaitRow> = played.waits.iter().map(wait).collect();
-        // What follows on the last step is the end, not a wait.
+        // What follows on the last step is the end, not a wait; but holds that end after the horizon.
         let trailing = |wait: &WaitRow| {
-            complete && steps.last().is_none_or(|last| last.seconds <= wait.seconds)
+            complete
+                && wait.reason != HELD
+                && steps.last().is_none_or(|last| last.seconds <= wait.seconds)
         };
         waits.retain(|wait| !trailing(wait));
         Self {

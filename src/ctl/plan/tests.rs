@@ -379,7 +379,7 @@ async fn a_plan_goes_on_after_a_long_wait() {
         let line = format!("plan web --image web:2 --set {setting}");
         is_complete(&world.json(&line).await, setting);
     }
-    let until = json!([{ "until": "2026-01-01T01:00:00Z", "reason": "calibration", "daemonset": "default/web" }]);
+    let until = json!([{ "until": "2026-01-01T05:00:00Z", "reason": "calibration", "daemonset": "default/web" }]);
     let hold =
         json!({ "metadata": { "annotations": { "apps.openyurt.io/hold": until.to_string() } } });
     let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(world.client.clone());
@@ -387,5 +387,31 @@ async fn a_plan_goes_on_after_a_long_wait() {
         .patch("n2", &PatchParams::default(), &Patch::Merge(hold))
         .await;
     patched.unwrap();
-    is_complete(&world.json("plan web --image web:2").await, "hold");
+    let plan = world.json("plan web --image web:2").await;
+    is_complete(&plan, "hold");
+    assert_eq!(plan["waits"].as_array().unwrap().len(), 1, "{plan}");
+    let wait = &plan["waits"][0];
+    let held = "node n2 keeps its outdated pod until 2026-01-01T05:00:00Z (calibration)";
+    assert_eq!(wait["reason"], "Held", "{plan}");
+    assert_eq!(wait["message"], held, "{plan}");
+    assert_eq!(wait["until"], "2026-01-01T05:00:00Z", "{plan}");
+    // The end of a hold is known also behind the horizon.
+    let text = flat(&world.text("plan web --image web:2 --horizon 1h").await);
+    for words in [
+        "until 2026-01-01T05:00:00Z: node n2 keeps",
+        "Complete: 2 of 3 nodes updated; 1 node is on hold",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    // A node whose window never opens does not end the plan before the hold of another one.
+    let never =
+        json!({ "metadata": { "annotations": { "apps.openyurt.io/maintenance-window": "Mon" } } });
+    let patched = nodes
+        .patch("n3", &PatchParams::default(), &Patch::Merge(never))
+        .await;
+    patched.unwrap();
+    let plan = world.json("plan web --image web:2").await;
+    assert_eq!(plan["replaced"], 2, "{plan}");
+    assert_eq!(plan["waits"][0]["message"], held, "{plan}");
+    assert_eq!(plan["phase"], "Stalled", "{plan}");
 }
