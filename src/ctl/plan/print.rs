@@ -57,7 +57,7 @@ fn head(row: &PlanRow) -> String {
     } else {
         let _ = writeln!(
             text,
-            "{key}{with}: {} of {} {} would get {} within {}, in {} {}.",
+            "{key}{with}: {} of {} {} would get {}{}, in {} {}.",
             row.replaced,
             row.targeted,
             plural(row.targeted, "node", "nodes"),
@@ -65,7 +65,11 @@ fn head(row: &PlanRow) -> String {
                 Some(hash) => format!("revision {hash}"),
                 None => "the new revision".to_owned(),
             },
-            exact(row.seconds),
+            match row.complete {
+                true => format!(" within {}", exact(row.seconds)),
+                // How long it takes to get stuck says nothing.
+                false => String::new(),
+            },
             row.batches,
             plural(row.batches, "batch", "batches"),
         );
@@ -115,7 +119,7 @@ fn pace(row: &PlanRow) -> String {
             }
         ),
     };
-    let slow = match row.slow_seconds > row.seconds {
+    let slow = match row.complete && row.slow_seconds > row.seconds {
         true => format!(
             "; were all as slow as the slowest tenth ({}): {}",
             exact(pace.slow_start_seconds),

@@ -67,6 +67,9 @@ pub(super) struct PlanRow {
     pub(super) message: String,
     pub(super) notes: Vec<String>,
     pub(super) cut: bool,
+    /// Whether the rollout is complete at the end.
+    #[serde(skip)]
+    pub(super) complete: bool,
 }
 
 /// One node.
@@ -175,6 +178,7 @@ impl PlanRow {
             message: end.message,
             notes: at_end.notes.iter().map(|note| note.text.clone()).collect(),
             cut: played.cut && !complete,
+            complete,
         }
     }
 }

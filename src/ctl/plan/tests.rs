@@ -191,6 +191,15 @@ async fn what_blocks_is_told_with_its_end() {
         "{text}"
     );
     assert!(flat(&text).contains("(see --horizon)"), "{text}");
+    // The window shuts before the second node.
+    let (text, ended) = world
+        .run("plan web --image web:2 --horizon 3d --ends-in 3h")
+        .await;
+    assert_eq!(ended, Ok(Code::Progressing));
+    assert!(
+        flat(&text).contains("1 of 2 nodes would get the new revision, in 1 batch."),
+        "{text}"
+    );
     let (text, ended) = world.run("plan web --image web:2 --set paused=true").await;
     assert_eq!(ended, Ok(Code::Paused));
     assert!(
