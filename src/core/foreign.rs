@@ -21,6 +21,8 @@ use std::fmt::Write as _;
 pub const SENTENCE: usize = 1_000;
 /// Longest text that a channel takes at once, such as an answer or a line of the log, in characters.
 pub const TEXT: usize = 4_000;
+/// Longest value of a setting that a sentence quotes whole, in characters.
+pub const QUOTED: usize = 64;
 /// Longest word of an API object that is expected to be one word, such as a reason, in characters.
 pub const WORD: usize = 100;
 
@@ -124,6 +126,14 @@ pub fn cut(text: &str, limit: usize) -> Cow<'_, str> {
     match end(&shown, limit) {
         None => shown,
         Some(end) => Cow::Owned(format!("{}…", &shown[..end])),
+    }
+}
+
+/// Returns at most [`QUOTED`] characters of a value, and an ellipsis for the rest, for a sentence that shows it with `{:?}`.
+pub fn quoted(value: &str) -> String {
+    match value.char_indices().nth(QUOTED) {
+        None => value.to_owned(),
+        Some((end, _)) => format!("{}…", &value[..end]),
     }
 }
 

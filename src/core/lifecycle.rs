@@ -14,6 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::foreign::quoted;
 use super::labels::Labels;
 use super::names::{IN_PLACE_UPDATE, PRE_DELETE, PRE_NORMAL};
 use super::selector::{is_label_key, is_label_value};
@@ -133,7 +134,10 @@ impl PreDelete {
 }
 
 fn unknown(field: &str, known: &str) -> String {
-    format!("which has the unknown field {field}; known is {known}")
+    format!(
+        "which has the unknown field {}; known is {known}",
+        quoted(field)
+    )
 }
 
 /// What a pod says about its way out.

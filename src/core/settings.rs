@@ -80,8 +80,6 @@ pub use topology_key::Topology;
 pub use value::Share;
 pub use waves::{REST, Wave, Waves};
 
-pub(super) use error::quoted;
-
 /// Every setting.
 pub const SETTINGS: &[Setting] = &[
     update_strategy::SETTING,

@@ -11,6 +11,7 @@ use k8s_openapi::jiff::civil::{Date, DateTime, Time, Weekday};
 use k8s_openapi::jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 
+use crate::core::foreign::quoted;
 use crate::core::instant;
 
 /// Minutes of a day.
@@ -178,15 +179,15 @@ impl Window {
 
 fn window(part: &str) -> Result<Window, Unreadable> {
     let unreadable = |what: &str| {
-        let part: String = part.chars().take(80).collect();
         Unreadable(format!(
-            "{part:?} has no {what}: write a window such as Mon-Fri 22:00-05:00 Europe/Berlin"
+            "{:?} has no {what}: write a window such as Mon-Fri 22:00-05:00 Europe/Berlin",
+            quoted(part)
         ))
     };
     let unknown_zone = |zone: &str| {
-        let zone: String = zone.chars().take(80).collect();
         Unreadable(format!(
-            "{zone:?} is no time zone: use the name of one, such as Europe/Berlin or UTC"
+            "{:?} is no time zone: use the name of one, such as Europe/Berlin or UTC",
+            quoted(zone)
         ))
     };
     let words: Vec<&str> = part.split_whitespace().collect();

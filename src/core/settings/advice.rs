@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::error::{Note, quoted};
+use super::error::Note;
 use super::mode::Mode;
 use super::setting::Syntax;
 use super::update_strategy::{UPDATE_STRATEGY, UPGRADE_STRATEGY};
 use super::value::Share;
 use super::{SETTINGS, is_setting, keys, setting};
+use crate::core::foreign::quoted;
 use crate::core::names::{ANNOTATION_PREFIX, ON_DELETE};
 use crate::core::near::distance;
 

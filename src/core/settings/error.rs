@@ -3,11 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::core::foreign::{SENTENCE, cut};
+use crate::core::foreign::{SENTENCE, cut, quoted};
 use crate::core::names::UPDATE_STRATEGY_TYPE_FIELD;
-
-/// Longest value that is quoted whole; Events and conditions have limits.
-const QUOTED: usize = 64;
 
 /// A setting that cannot be used: key, value and what was expected. Its `Display` is one sentence with the cure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,13 +153,5 @@ impl fmt::Display for Flaw {
 impl fmt::Display for Expected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
-    }
-}
-
-/// At most [`QUOTED`] characters of it.
-pub(in crate::core) fn quoted(value: &str) -> String {
-    match value.char_indices().nth(QUOTED) {
-        None => value.into(),
-        Some((end, _)) => format!("{}…", &value[..end]),
     }
 }

@@ -18,11 +18,12 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::error::{Invalid, Note, quoted};
+use super::error::{Invalid, Note};
 use super::kruise;
 use super::value::{LONGEST, Share};
 use crate::core::eligibility;
 use crate::core::foreign::beginning;
+use crate::core::foreign::quoted;
 use crate::core::names::{
     ANNOTATION_PREFIX, KRUISE_PREDOWNLOADS, PROGRESSIVE_CREATE_POD, REVISION_HASH_LABEL,
     TEMPLATE_GENERATION_LABEL,

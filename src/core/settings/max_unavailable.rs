@@ -12,7 +12,7 @@
 
 use serde_json::Value;
 
-use super::error::{Invalid, Note, quoted};
+use super::error::{Invalid, Note};
 use super::max_surge::{self, MAX_SURGE};
 use super::mode::{Mode, SURGING};
 use super::reader::Reader;
@@ -20,6 +20,7 @@ use super::setting::Setting;
 use super::update_strategy::UPDATE_STRATEGY;
 use super::value::{Share, Written};
 use crate::core::engine::surge::exclusive::Exclusive;
+use crate::core::foreign::quoted;
 use crate::core::names::ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD;
 
 /// Integer or percent of the targeted nodes; see [`crate::core::Strategy`] (OpenYurt, ACK Edge).

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::error::{Invalid, quoted};
+use super::error::Invalid;
 use super::max_domains::{self, MAX_DOMAINS};
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use super::value::label_key;
+use crate::core::foreign::quoted;
 use crate::core::labels::Labels;
 
 /// A node label whose values are failure domains, touched one after the other (k/k#114010).

@@ -1,9 +1,10 @@
 //! `update-strategy`: who starts a replacement, and whether a DaemonSet is ours at all.
 
-use super::error::{Invalid, Note, quoted};
+use super::error::{Invalid, Note};
 use super::mode::{Mode, is_surging};
 use super::reader::SettingsSource;
 use super::setting::{Setting, Syntax};
+use crate::core::foreign::quoted;
 use crate::core::names::{ON_DELETE, UPDATE_STRATEGY_TYPE_FIELD};
 
 /// How the DaemonSet is rolled out: `AdvancedRollingUpdate` (alias `auto`) or `OTA`, any letter case (OpenYurt).

@@ -6,10 +6,11 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::approved_waves::{self, APPROVED_WAVES, Approval};
-use super::error::{Expected, Flaw, Invalid, quoted};
+use super::error::{Expected, Flaw, Invalid};
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use super::value::{Share, Written, duration, selector};
+use crate::core::foreign::quoted;
 use crate::core::id::Revision;
 use crate::core::labels::Labels;
 use crate::core::near::distance;

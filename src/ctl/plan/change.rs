@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cli::ctl::PlanArgs;
 use crate::core::SetKind;
+use crate::core::foreign::{QUOTED, cut};
 use crate::core::names::{ANNOTATION_PREFIX, KRUISE_PREDOWNLOADS};
 use crate::core::settings::{keys, our_setting, path_of, setting};
 use crate::ctl::code::Code;
@@ -41,7 +42,8 @@ impl PlannedChange {
         for text in &args.set {
             let Some((key, value)) = text.split_once('=') else {
                 return Err(usage(format!(
-                    "--set {text}: write KEY=VALUE, as --set max-unavailable=20%."
+                    "--set {}: write KEY=VALUE, as --set max-unavailable=20%.",
+                    cut(text, QUOTED)
                 )));
             };
             change.setting("--set", key, Some(value.to_owned()))?;
@@ -74,7 +76,8 @@ impl PlannedChange {
             let known = keys().map(|known| &known[ANNOTATION_PREFIX.len()..]);
             let help = suggestion(&near(key, known));
             return Err(usage(format!(
-                "{flag} {key}: there is no such setting.{help} All of them: yurt-ds ctl settings"
+                "{flag} {}: there is no such setting.{help} All of them: yurt-ds ctl settings",
+                cut(key, QUOTED)
             )));
         };
         // Where the default is printed as a word, such as "always", no value of the annotation says the same.
@@ -149,7 +152,8 @@ impl PlannedChange {
             if !found {
                 return Err(usage(match name {
                     Some(name) => format!(
-                        "--image {name}={image}: there is no container {name}, only {}.{}",
+                        "--image {0}={image}: there is no container {0}, only {1}.{2}",
+                        cut(name, QUOTED),
                         names.join(", "),
                         suggestion(&near(name, names.iter().map(String::as_str)))
                     ),
@@ -262,10 +266,16 @@ mod tests {
             ("max-unavailble=1", "Did you mean max-unavailable?"),
             ("max-unavailable", "write KEY=VALUE"),
             ("example.com/x=1", "there is no such setting"),
+            (&"x".repeat(8_000), "x…: write KEY=VALUE"),
+            (
+                &format!("{}=1", "x".repeat(8_000)),
+                "x…: there is no such setting",
+            ),
         ] {
             let error = PlannedChange::typed(&args(&[set], &[], &[])).unwrap_err();
             assert_eq!(error.code, Code::Usage);
             assert!(error.text.contains(said), "{error}");
+            assert!(error.text.len() < 200, "{error}");
         }
     }
 

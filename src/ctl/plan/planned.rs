@@ -14,6 +14,7 @@ use super::measure::LastRollout;
 use super::unplayed::UnplayedPlan;
 use crate::clock::Clock;
 use crate::core::fleet::in_place::{InPlace, RunningContainer};
+use crate::core::foreign::{SENTENCE, one_line};
 use crate::core::id::ResourceVersion;
 use crate::core::lifecycle::Exit;
 use crate::core::names::REVISION_HASH_LABEL;
@@ -195,7 +196,10 @@ async fn accepted(planned: &Value, now: Timestamp) -> Result<(), CliError> {
     match created {
         Err(kube::Error::Api(refusal)) if refusal.is_invalid() => Err(CliError::new(
             Code::Invalid,
-            format!("The API server would refuse that: {}.", refusal.message),
+            format!(
+                "The API server would refuse that: {}.",
+                one_line(&refusal.message, SENTENCE)
+            ),
         )),
         _ => Ok(()),
     }

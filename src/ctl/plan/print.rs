@@ -8,10 +8,13 @@ use super::change::UNSET;
 use super::measure::ReactionTimes;
 use super::row::{PlanRow, StepRow};
 use crate::core::forecast::ReplacementManner;
+use crate::core::foreign::cut;
 use crate::core::words::{named, plural};
 use crate::ctl::brief::wrapped;
 use crate::ctl::table::{CellStyle, Table};
 
+/// Longest change that is shown whole, in characters: an image with its registry and its digest fits.
+const SHOWN: usize = 200;
 /// More nodes are told by batch.
 const EACH: usize = 20;
 /// More batches are left out in the middle.
@@ -43,7 +46,11 @@ pub(super) fn changes(change: &[String]) -> String {
     let unset: Vec<&str> = unset.iter().map(|word| &word[UNSET.len()..]).collect();
     let with = [(" with ", set), (" without ", unset)];
     let with = with.into_iter().filter(|(_, words)| !words.is_empty());
-    with.map(|(with, words)| format!("{with}{}", words.join(", ")))
+    let list = |words: Vec<&str>| {
+        let words: Vec<_> = words.iter().map(|word| cut(word, SHOWN)).collect();
+        words.join(", ")
+    };
+    with.map(|(with, words)| format!("{with}{}", list(words)))
         .collect()
 }
 

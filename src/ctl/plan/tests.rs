@@ -314,6 +314,17 @@ async fn what_cannot_be_planned_says_why() {
             .contains("apps.openyurt.io/max-unavailable is \"abc\""),
         "{error}"
     );
+    // No sentence repeats a long value.
+    for value in [
+        "x".repeat(8_000),
+        format!(r#"{{"{}":1}}"#, "x".repeat(8_000)),
+    ] {
+        for key in crate::core::settings::keys() {
+            let (text, ended) = world.run(&format!("plan web --set {key}={value}")).await;
+            let said = ended.map_or_else(|error| error.text, |_| text);
+            assert!(said.len() < 700, "{key}: {said}");
+        }
+    }
     assert_eq!(
         world.error("plan web --image x=web:2").await.code,
         Code::Usage
