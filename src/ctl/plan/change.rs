@@ -120,8 +120,8 @@ impl PlannedChange {
     /// # Errors
     /// When there is no such container.
     pub(super) fn to_template(&self, template: &mut Value) -> Result<(), CliError> {
+        let mut given: BTreeMap<String, &str> = BTreeMap::new();
         for (name, image) in &self.images {
-            let mut names = Vec::new();
             let mut all = Vec::new();
             let spec = template["spec"].as_object_mut().into_iter();
             for (list, value) in spec.flat_map(|spec| spec.iter_mut()) {
@@ -136,20 +136,14 @@ impl PlannedChange {
                     );
                 }
             }
+            let own = |container: &Value| container["name"].as_str().unwrap_or_default().to_owned();
+            let names: Vec<String> = all.iter().map(|(_, one)| own(one)).collect();
             let mains = all.iter().filter(|(main, _)| *main).count();
-            let mut found = false;
-            for (main, container) in all {
-                let its = container["name"].as_str().unwrap_or_default().to_owned();
-                if name
-                    .as_ref()
-                    .map_or(main && mains == 1, |name| *name == its)
-                {
-                    container["image"] = json!(image);
-                    found = true;
-                }
-                names.push(its);
-            }
-            if !found {
+            let mut meant = all.into_iter().filter(|(main, container)| match name {
+                Some(name) => *name == own(container),
+                None => *main && mains == 1,
+            });
+            let Some((_, container)) = meant.next() else {
                 return Err(usage(match name {
                     Some(name) => format!(
                         "--image {0}={image}: there is no container {0}, only {1}.{2}",
@@ -162,6 +156,14 @@ impl PlannedChange {
                         names.join(", ")
                     ),
                 }));
+            };
+            let container_name = own(container);
+            container["image"] = json!(image);
+            if let Some(other) = given.insert(container_name.clone(), image) {
+                return Err(usage(format!(
+                    "--image {image}: container {container_name} already gets {other}. Write one --image for each container ({}).",
+                    names.join(", ")
+                )));
             }
         }
         if self.restart {
@@ -298,5 +300,18 @@ mod tests {
         );
         assert!(error.text.contains("Did you mean web?"), "{error}");
         assert_eq!(changed("web=").unwrap_err().code, Code::Usage);
+    }
+
+    #[test]
+    fn a_container_gets_one_image() {
+        for second in ["web:3", "web=web:3"] {
+            let change = PlannedChange::typed(&args(&[], &[], &["web:2", second])).unwrap();
+            let error = change.to_template(&mut template()).unwrap_err();
+            assert_eq!(error.code, Code::Usage);
+            let said = "--image web:3: container web already gets web:2. Write one --image for each container";
+            assert!(error.text.starts_with(said), "{error}");
+        }
+        let both = PlannedChange::typed(&args(&[], &[], &["web:2", "first=first:2"])).unwrap();
+        assert_eq!(both.to_template(&mut template()), Ok(()));
     }
 }
