@@ -19,6 +19,9 @@ pub(super) const UNSET: &str = "without ";
 /// The annotation by which `kubectl rollout restart` changes a template.
 const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
 
+/// Longest reference of an image, in bytes. Its name has at most 255, its tag 128, and a digest 135.
+const LONGEST_IMAGE: usize = 600;
+
 /// A change that nobody has made yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PlannedChange {
@@ -56,9 +59,10 @@ impl PlannedChange {
                 Some((container, image)) => (Some(container.to_owned()), image),
                 None => (None, text.as_str()),
             };
-            if image.is_empty() || container.as_deref() == Some("") {
+            if container.as_deref() == Some("") || !is_image(image) {
                 return Err(usage(format!(
-                    "--image {text}: write [CONTAINER=]IMAGE, as --image nginx=nginx:1.19.5."
+                    "--image {}: write [CONTAINER=]IMAGE without spaces, as --image nginx=nginx:1.19.5.",
+                    cut(text, QUOTED)
                 )));
             }
             change.images.push((container, image.to_owned()));
@@ -211,6 +215,12 @@ fn in_field(path: &str, text: &str) -> Option<Value> {
     }
 }
 
+/// Returns true for what can be the reference of an image, as far as its length and its characters tell.
+fn is_image(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@+[]".contains(&byte);
+    (1..=LONGEST_IMAGE).contains(&text.len()) && text.bytes().all(fits)
+}
+
 fn usage(text: String) -> CliError {
     CliError::new(Code::Usage, text)
 }
@@ -300,6 +310,30 @@ mod tests {
         );
         assert!(error.text.contains("Did you mean web?"), "{error}");
         assert_eq!(changed("web=").unwrap_err().code, Code::Usage);
+    }
+
+    #[test]
+    fn what_can_be_no_image_is_refused() {
+        let digest = format!("[::1]:5000/a/b_c@sha256:{}", "0".repeat(64));
+        for image in ["web", "Registry.example:5000/shop/web:2.0-rc.1", &digest] {
+            PlannedChange::typed(&args(&[], &[], &[image])).unwrap();
+        }
+        let long = "x".repeat(8_000);
+        for image in [
+            "",
+            "we\nb:2",
+            "web:2 ",
+            "web=we\u{1b}[31mb",
+            "web:\u{202e}2",
+            "wéb",
+            &long,
+        ] {
+            let error = PlannedChange::typed(&args(&[], &[], &[image])).unwrap_err();
+            assert_eq!(error.code, Code::Usage);
+            assert!(error.text.contains("write [CONTAINER=]IMAGE"), "{error}");
+            assert!(!error.text.contains(char::is_control), "{error}");
+            assert!(error.text.len() < 200, "{error}");
+        }
     }
 
     #[test]
