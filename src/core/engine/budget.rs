@@ -56,7 +56,8 @@ impl Budget {
         scope: &RolloutScope,
         strategy: &Strategy,
         wave_progress: &WaveProgress<'_>,
-        (summary, terms): (&PodSummary<'_>, Terms),
+        summary: &PodSummary<'_>,
+        terms: Terms,
     ) -> Self {
         let is_withheld = |position: usize| {
             let until = summary.withheld_until(position, terms);
@@ -97,7 +98,7 @@ impl Budget {
             match class {
                 // Whose wave is not open takes no part yet.
                 Class::Outdated { .. }
-                    if wave_progress.is_idle(position, strategy, (summary, terms)) => {}
+                    if wave_progress.is_idle(position, strategy, summary, terms) => {}
                 Class::Kept(_) if is_withheld(position) => budget.withheld += 1,
                 Class::Kept(_) => budget.starting += usize::from(is_starting(position)),
                 // A user or a drain took its pod, and not the rollout.

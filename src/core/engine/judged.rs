@@ -67,15 +67,16 @@ impl<'a> JudgedFleet<'a> {
         let charges = charge(strategy, fleet, now, &mut classes, &summary);
         revert::mark(strategy, fleet, &mut classes);
         scope.narrow(strategy, fleet, &summary, &mut classes);
-        let seen = (classes.as_slice(), &summary);
-        let wave_progress = WaveProgress::of(strategy, fleet, members, seen, &charges, &scope, now);
+        let wave_progress =
+            WaveProgress::of(fleet, members, &classes, &summary, &charges, &scope, now);
         let budget = Budget::count(
             &classes,
             &fleet.crowd,
             &scope,
             strategy,
             &wave_progress,
-            (&summary, terms),
+            &summary,
+            terms,
         );
         let heard_others = charges.heard_others;
         let mut guard = charges.conclude(strategy, fleet, &classes, &budget, now);

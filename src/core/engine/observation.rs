@@ -46,9 +46,9 @@ impl<'a> Observation<'a> {
         for (position, node) in fleet.nodes.iter().enumerate() {
             let class = classify(strategy, node, terms);
             observed.summary.note(node);
-            observed.scope.note(strategy, (position, node), now);
+            observed.scope.note(strategy, position, node, now);
             observed.members.note(node);
-            observed.openings.note((position, node));
+            observed.openings.note(position, node);
             if let Some(images) = &mut observed.images {
                 images.note(node, &class);
             }

@@ -40,7 +40,7 @@ impl<'a> Openings<'a> {
     }
 
     /// Notes the window of the node at `position`; called in the order of the fleet.
-    pub(super) fn note(&mut self, (position, node): (usize, &'a Node)) {
+    pub(super) fn note(&mut self, position: usize, node: &'a Node) {
         let Some(window) = node.window.as_ref().filter(|_| self.rolls) else {
             return;
         };

@@ -31,7 +31,9 @@ impl Pace {
     /// `verdicts` are those after the pods on their way out were looked at.
     pub(super) fn of(
         strategy: &Strategy,
-        (classes, verdicts, summary): (&[Class], &[Verdict], &PodSummary<'_>),
+        classes: &[Class],
+        verdicts: &[Verdict],
+        summary: &PodSummary<'_>,
         wave_progress: &WaveProgress<'_>,
         now: Timestamp,
     ) -> Vec<Self> {

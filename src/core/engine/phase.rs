@@ -31,17 +31,33 @@ fn nobody_can_begin(verdicts: &[Verdict], counts: &Counts) -> Option<Stall> {
     }
 }
 
-/// The phase, and when it would change by time alone.
-///
-/// It is about nodes with their verdicts, whether the guard stopped the revision while there is something to save from it,
-/// and the deadline while nothing moves because of disruption budgets. The two flags tell that this plan
-/// replaces something, and that a node is judged which was lost with the revision.
-pub(super) fn of_rollout(
-    (fleet, verdicts, stopped, blocked): (&Fleet, &[Verdict], Option<Stopped>, Option<Timestamp>),
-    counts: &Counts,
-    [moving, is_judging]: [bool; 2],
-    now: Timestamp,
-) -> (Phase, Option<Timestamp>) {
+/// Facts that decide the phase of a rollout.
+pub(super) struct RolloutFacts<'a> {
+    pub(super) fleet: &'a Fleet,
+    /// By position in the fleet.
+    pub(super) verdicts: &'a [Verdict],
+    pub(super) counts: &'a Counts,
+    /// Reason for which the guard stopped the revision, while outdated nodes are left or pods are rolled back.
+    pub(super) stopped: Option<Stopped>,
+    /// End of the patience with disruption budgets, while nothing else moves.
+    pub(super) blocked: Option<Timestamp>,
+    /// This plan replaces pods.
+    pub(super) moving: bool,
+    /// A node that was lost with the revision is not judged yet.
+    pub(super) is_judging: bool,
+}
+
+/// Returns the phase, and when it changes by time alone.
+pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Option<Timestamp>) {
+    let RolloutFacts {
+        fleet,
+        verdicts,
+        counts,
+        stopped,
+        blocked,
+        moving,
+        is_judging,
+    } = *facts;
     // Nobody is left to be saved from it; a person has to know all the same.
     let fail = counts.failed + counts.relapsing > 0;
     if counts.outdated == 0 && fail && counts.failures > counts.threshold {

@@ -34,7 +34,8 @@ impl RolloutScope {
     pub(super) fn note(
         &mut self,
         strategy: &Strategy,
-        (position, node): (usize, &Node),
+        position: usize,
+        node: &Node,
         now: Timestamp,
     ) {
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate;

@@ -61,6 +61,7 @@ fn told(strategy: &Strategy) -> Option<&Waves> {
 /// The wave of each node by its position, to be told to [`WaveProgress::of`].
 #[derive(Debug)]
 pub(super) struct WaveMembership<'a> {
+    strategy: &'a Strategy,
     told: Option<&'a Waves>,
     waves: Vec<usize>,
 }
@@ -70,6 +71,7 @@ impl<'a> WaveMembership<'a> {
     pub(super) fn of(strategy: &'a Strategy, nodes: usize) -> Self {
         let told = told(strategy);
         Self {
+            strategy,
             told,
             waves: Vec::with_capacity(told.map_or(0, |_| nodes)),
         }
@@ -108,31 +110,32 @@ struct WaveCounts {
 impl<'a> WaveProgress<'a> {
     /// As it is at `now`.
     pub(super) fn of(
-        strategy: &Strategy,
         fleet: &Fleet,
         members: WaveMembership<'a>,
-        (classes, summary): (&[Class], &PodSummary<'_>),
+        classes: &[Class],
+        summary: &PodSummary<'_>,
         charges: &Charges,
         scope: &RolloutScope,
         now: Timestamp,
     ) -> Self {
-        let told = members.told;
+        let WaveMembership {
+            strategy,
+            told,
+            waves: members,
+        } = members;
         let mut wave_progress = Self {
             told,
-            members: members.waves,
+            members,
             waves: vec![WaveCounts::default(); told.map_or(1, Waves::count)],
             unlisted: false,
         };
         if let Some(waves) = told {
             wave_progress.tally(classes, scope);
             wave_progress.tally_failed(waves, fleet, classes, charges);
-            wave_progress.judge_completeness(strategy, fleet, (classes, summary), charges, scope);
+            wave_progress.judge_completeness(strategy, fleet, classes, summary, charges, scope);
             wave_progress.judge_openness(waves, fleet, now);
-            wave_progress.excuse_idle(
-                strategy,
-                classes,
-                (summary, Terms::of(strategy, fleet, now)),
-            );
+            let terms = Terms::of(strategy, fleet, now);
+            wave_progress.excuse_idle(strategy, classes, summary, terms);
         }
         wave_progress
     }
@@ -143,7 +146,8 @@ impl<'a> WaveProgress<'a> {
         &self,
         position: usize,
         strategy: &Strategy,
-        (summary, terms): (&PodSummary<'_>, Terms),
+        summary: &PodSummary<'_>,
+        terms: Terms,
     ) -> bool {
         let holds = |until: Option<Timestamp>| until.is_some_and(|until| until > terms.now);
         self.shut_at(position).is_some()
@@ -272,7 +276,8 @@ impl<'a> WaveProgress<'a> {
         &mut self,
         strategy: &Strategy,
         classes: &[Class],
-        seen: (&PodSummary<'_>, Terms),
+        summary: &PodSummary<'_>,
+        terms: Terms,
     ) {
         for (position, class) in classes.iter().enumerate() {
             let is_broken = matches!(
@@ -282,7 +287,7 @@ impl<'a> WaveProgress<'a> {
                     settling: None
                 }
             );
-            if is_broken && self.is_idle(position, strategy, seen) {
+            if is_broken && self.is_idle(position, strategy, summary, terms) {
                 let wave = self.of_node(position);
                 self.waves[wave].broken -= 1;
             }
@@ -342,7 +347,8 @@ impl<'a> WaveProgress<'a> {
         &mut self,
         strategy: &Strategy,
         fleet: &Fleet,
-        (classes, summary): (&[Class], &PodSummary<'_>),
+        classes: &[Class],
+        summary: &PodSummary<'_>,
         charges: &Charges,
         scope: &RolloutScope,
     ) {

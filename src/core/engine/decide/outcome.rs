@@ -13,7 +13,7 @@ use crate::core::engine::class::Class;
 use crate::core::engine::domains::is_others_turn;
 use crate::core::engine::overdue::Overdue;
 use crate::core::engine::patience::budget_patience;
-use crate::core::engine::phase;
+use crate::core::engine::phase::{self, RolloutFacts};
 use crate::core::fleet::Node;
 use crate::core::fleet::refusals::Part;
 use crate::core::id::NodeName;
@@ -54,13 +54,16 @@ impl PlanDraft<'_> {
                 Some(Guarded::Stopped(stopped)) => Some(stopped).filter(|_| is_held),
                 _ => None,
             };
-            let about = (
-                self.judged.fleet,
-                self.verdicts.as_slice(),
+            let facts = RolloutFacts {
+                fleet: self.judged.fleet,
+                verdicts: &self.verdicts,
+                counts: &counts,
                 stopped,
                 blocked,
-            );
-            phase::of_rollout(about, &counts, [moving, self.is_judging()], self.judged.now)
+                moving,
+                is_judging: self.is_judging(),
+            };
+            phase::of_rollout(&facts, self.judged.now)
         };
         let (phase, wake) = match phase.map_or_else(judged, |phase| (phase, None)) {
             (Phase::Stalled(Stall::WritesRefused), _) if self.others_follow() => {

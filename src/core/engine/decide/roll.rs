@@ -27,7 +27,9 @@ impl PlanDraft<'_> {
         let wave_progress = &self.judged.gates.wave_progress;
         let mut pace = Pace::of(
             self.judged.strategy,
-            (&self.judged.classes, &self.verdicts, &self.judged.summary),
+            &self.judged.classes,
+            &self.verdicts,
+            &self.judged.summary,
             wave_progress,
             self.judged.now,
         );
