@@ -42,7 +42,8 @@ impl Disruptions {
     pub(super) fn note(
         &mut self,
         node: &NodeName,
-        (before, record): (Option<&PodRecord>, &PodRecord),
+        before: Option<&PodRecord>,
+        record: &PodRecord,
         now: Timestamp,
     ) {
         let was_leaving = before.is_some_and(|before| before.pod.terminating);
@@ -130,7 +131,8 @@ impl Disruptions {
     pub(super) fn at(
         &self,
         node: &NodeName,
-        (current, adopted): (&RevisionState, Option<Timestamp>),
+        current: &RevisionState,
+        adopted: Option<Timestamp>,
     ) -> Option<Timestamp> {
         let RevisionState::Current(current) = current else {
             return None;

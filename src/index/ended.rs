@@ -82,7 +82,8 @@ impl Ended {
     pub(super) fn note(
         &mut self,
         node: &NodeName,
-        (pod, record): (&k8s::Pod, &mut PodRecord),
+        pod: &k8s::Pod,
+        record: &mut PodRecord,
         now: Timestamp,
         recalled: impl FnOnce() -> Option<RecalledProblem>,
     ) {

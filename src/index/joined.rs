@@ -326,7 +326,7 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
     let trouble = set.trouble(name, &basis.state, now);
     let kept_away_by = emptied.then(|| set.scheduling.obstacle(&record.facts(name)));
     let kept_away_by = kept_away_by.flatten().map(|it| it.to_string().into());
-    let disrupted_at = set.disrupted_at(name, (&basis.state, basis.adopted));
+    let disrupted_at = set.disrupted_at(name, &basis.state, basis.adopted);
     Some(Node {
         name: name.clone(),
         labels: record.labels(),

@@ -67,7 +67,8 @@ impl PodRecord {
         surge: bool,
         before: Option<&Self>,
         shared: &mut SharedParts,
-        (min_ready, now): (Duration, Timestamp),
+        min_ready: Duration,
+        now: Timestamp,
     ) -> Option<Self> {
         let meta = &pod.metadata;
         let condition = |kind| {
@@ -86,7 +87,7 @@ impl PodRecord {
         let state = state(pod);
         let told = before.and_then(|before| before.pod.problem.as_deref());
         let known = before.map(|before| &before.pod.in_place);
-        let in_place = in_place(pod, state.as_ref(), (known, shared));
+        let in_place = in_place(pod, state.as_ref(), known, shared);
         let restarted = Restarted::by(state.as_ref(), pod, &in_place);
         let ready_since = ready.map(|_| ready_since(before, stamped, restarted, created, now));
         Some(Self {
@@ -103,8 +104,10 @@ impl PodRecord {
                 ready_since,
                 unready_since: unready_since(
                     before,
-                    (ready.is_some(), condition("Ready")),
-                    (created, min_ready),
+                    ready.is_some(),
+                    condition("Ready"),
+                    created,
+                    min_ready,
                     now,
                 ),
                 started: started(before, pod, created, now),
@@ -253,12 +256,14 @@ fn started(
 /// [`ready_since`] is.
 fn unready_since(
     before: Option<&PodRecord>,
-    (is_ready, ready): (bool, Option<&k8s::Condition>),
-    (created, min_ready): (Timestamp, Duration),
+    is_ready: bool,
+    condition: Option<&k8s::Condition>,
+    created: Timestamp,
+    min_ready: Duration,
     now: Timestamp,
 ) -> Option<Timestamp> {
     let Some(before) = before else {
-        let stamped = ready?.last_transition.as_ref()?.0;
+        let stamped = condition?.last_transition.as_ref()?.0;
         return Some(stamped.max(created).min(now));
     };
     let known = before.pod.unready_since;
@@ -361,7 +366,8 @@ fn in_place_gate(pod: &k8s::Pod) -> Option<bool> {
 fn in_place(
     pod: &k8s::Pod,
     state: Option<&InPlaceState>,
-    (before, shared): (Option<&Shared<InPlace>>, &mut SharedParts),
+    before: Option<&Shared<InPlace>>,
+    shared: &mut SharedParts,
 ) -> Shared<InPlace> {
     let known = before.filter(|before| before.containers.iter().map(told).eq(containers(pod)));
     let containers: Arc<[RunningContainer]> = match known {

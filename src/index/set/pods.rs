@@ -59,8 +59,14 @@ impl SetRecord {
         // Of an Advanced DaemonSet it depends on the pods beside it.
         let paired = || before.as_ref().is_some_and(|before| before.pod.surge);
         let surge = by_revision || self.is_advanced() && paired();
-        let at = (self.min_ready, now);
-        let record = PodRecord::read(pod, surge, before.as_ref(), &mut self.shared, at);
+        let record = PodRecord::read(
+            pod,
+            surge,
+            before.as_ref(),
+            &mut self.shared,
+            self.min_ready,
+            now,
+        );
         let Some(mut record) = record else {
             return RequeueDelay::Never;
         };
@@ -71,12 +77,11 @@ impl SetRecord {
         if self.ended.end(&node, before.as_ref(), now) {
             self.cache.mark_dirty(&node);
         }
-        self.ended.note(&node, (pod, &mut record), now, recalled);
+        self.ended.note(&node, pod, &mut record, now, recalled);
         if before.as_ref() == Some(&record) {
             return RequeueDelay::Never;
         }
-        self.disruptions
-            .note(&node, (before.as_ref(), &record), now);
+        self.disruptions.note(&node, before.as_ref(), &record, now);
         let settled = self.pending.settle(&record);
         if before.is_none()
             && let Some(advanced) = &mut self.advanced

@@ -181,13 +181,15 @@ impl SetRecord {
         }
     }
 
-    /// When the last pod of another revision than `current` was seen to leave a node, if that is not over.
+    /// Returns when the last pod of another revision than `current` left a node, if that is not over.
+    /// `adopted`: when `current` became the current one.
     pub(in crate::index) fn disrupted_at(
         &self,
         node: &NodeName,
-        current: (&RevisionState, Option<Timestamp>),
+        current: &RevisionState,
+        adopted: Option<Timestamp>,
     ) -> Option<Timestamp> {
-        self.disruptions.at(node, current)
+        self.disruptions.at(node, current, adopted)
     }
 
     /// What the pods of `current` ended of that followed each other on a node.

@@ -428,7 +428,8 @@ fn record(
         false,
         before,
         &mut SharedParts::default(),
-        (std::time::Duration::ZERO, now),
+        std::time::Duration::ZERO,
+        now,
     );
     read.expect("a pod")
 }
