@@ -57,7 +57,7 @@ use engine::{Engine, EngineParts};
 use events::Events;
 use lease::{Election, ElectionParts, Settings};
 use metrics::Metrics;
-use permissions::{DeniedPermission, Missing};
+use permissions::{DeniedPermission, Missing, PermissionNeeds};
 use prepull::Puller;
 
 pub use gathering::Gathering;
@@ -180,10 +180,11 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     let check = tokio::spawn(check_permissions(
         client.clone(),
         namespace,
-        (elects, kinds),
+        PermissionNeeds { elects, kinds },
         metrics.clone(),
         events.clone(),
-        (leadership.clone(), told),
+        leadership.clone(),
+        told,
     ));
     let (caches, inputs) = caches::Caches::new(CacheParts {
         client: client.clone(),
@@ -257,13 +258,11 @@ const UNREADY: Duration = Duration::from_secs(30);
 async fn check_permissions(
     client: Client,
     namespace: String,
-    needs: (bool, Kinds),
+    needs: PermissionNeeds,
     metrics: Arc<Metrics>,
     events: Events,
-    (mut leadership, told): (
-        tokio::sync::watch::Receiver<lease::Leadership>,
-        tokio::sync::mpsc::UnboundedReceiver<DeniedPermission>,
-    ),
+    mut leadership: tokio::sync::watch::Receiver<lease::Leadership>,
+    told: tokio::sync::mpsc::UnboundedReceiver<DeniedPermission>,
 ) {
     let missing = permissions::missing(&client, &namespace, needs, &metrics).await;
     let leads = leadership.clone();

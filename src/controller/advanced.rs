@@ -84,7 +84,8 @@ impl Writer {
         &self,
         key: &SetKey,
         set: &DaemonSetOwner,
-        (name, uid): (&str, &str),
+        name: &str,
+        uid: &str,
     ) -> Result<bool, WriteError> {
         let path = k8s::Pod::url_path(&(), Some(&key.namespace));
         let pod: k8s::Pod = match read(self.client(), path, "pods", name).await {
@@ -143,8 +144,8 @@ impl Writer {
         condition["lastTransitionTime"] = now;
         let requests = requests::<k8s::Pod>(&key.namespace);
         let uid = pod.uid.to_string();
-        let object = (pod.name.as_str(), uid.as_str());
-        let request = patch_conditions(&requests, object, CONTROLLER, vec![condition]);
+        let name = pod.name.as_str();
+        let request = patch_conditions(&requests, name, &uid, CONTROLLER, vec![condition]);
         self.send("patch", "pods/status", request).await
     }
 

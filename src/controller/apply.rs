@@ -115,9 +115,7 @@ impl Writer {
         match action {
             Action::Delete(pod) => self.delete(key, pod).await,
             Action::Evict(pod) => self.evict(key, pod).await,
-            Action::UpdateInPlace { pod, renewal } => {
-                self.renew(key, set, (pod, renewal), now).await
-            }
+            Action::UpdateInPlace { pod, renewal } => self.renew(key, set, pod, renewal, now).await,
             Action::Mark {
                 pod,
                 preparing,
@@ -253,12 +251,13 @@ impl Writer {
         &self,
         key: &SetKey,
         set: &DaemonSetOwner,
-        (pod, renewal): (&PodRef, &Renewal),
+        pod: &PodRef,
+        renewal: &Renewal,
         now: Timestamp,
     ) -> Result<(), WriteError> {
         if !set.is_advanced() {
             return self
-                .renew_as_is(key, pod, (renewal, IN_PLACE_STATE), now)
+                .renew_as_is(key, pod, renewal, IN_PLACE_STATE, now)
                 .await;
         }
         let mut pod = pod.clone();
@@ -274,7 +273,7 @@ impl Writer {
         let mut tries = CONFLICTS;
         loop {
             let state = KRUISE_IN_PLACE_STATE;
-            let answer = self.renew_as_is(key, &pod, (renewal, state), now).await;
+            let answer = self.renew_as_is(key, &pod, renewal, state, now).await;
             let Err(refusal) = &answer else { return answer };
             tries -= 1;
             if renewal.gate.is_none() || tries == 0 || refusal.failure() != Some(Failure::Conflict)
@@ -299,7 +298,8 @@ impl Writer {
         &self,
         key: &SetKey,
         pod: &PodRef,
-        (renewal, state): (&Renewal, &str),
+        renewal: &Renewal,
+        state: &str,
         now: Timestamp,
     ) -> Result<(), WriteError> {
         let parameters = patched();
@@ -367,8 +367,8 @@ impl Writer {
     ) -> Result<(), WriteError> {
         let requests = requests::<k8s::Pod>(&key.namespace);
         let uid = pod.uid.to_string();
-        let object = (pod.name.as_str(), uid.as_str());
-        let request = patch_conditions(&requests, object, CONTROLLER, conditions);
+        let name = pod.name.as_str();
+        let request = patch_conditions(&requests, name, &uid, CONTROLLER, conditions);
         self.send_briefly("patch", "pods/status", request).await
     }
 
@@ -380,7 +380,7 @@ impl Writer {
         conditions: Vec<Value>,
     ) -> Result<Option<u64>, WriteError> {
         let requests = requests::<k8s::DaemonSet>(&key.namespace);
-        let request = patch_conditions(&requests, (&key.name, uid), CONTROLLER, conditions);
+        let request = patch_conditions(&requests, &key.name, uid, CONTROLLER, conditions);
         self.send_for_version("patch", STATUS, request).await
     }
 

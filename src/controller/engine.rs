@@ -494,7 +494,7 @@ impl Engine {
                 let (released, _) = without_refused(&fleet, released, now);
                 self.tell_kept(key, &released);
                 let managed = self.managed(key, &fleet, now).map(|(managed, _)| managed);
-                let actions = self.tend(key, &fleet, (released.actions, managed), now);
+                let actions = self.tend(key, &fleet, released.actions, managed, now);
                 self.write(key, actions, report, now);
                 self.wake_at(key, released.wake);
             }
@@ -544,7 +544,7 @@ impl Engine {
                 .metrics
                 .record_plan(key.clone(), &plan, plan.phase);
         }
-        let report = Report::of_plan(set, (&fleet, &plan), false, now);
+        let report = Report::of_plan(set, &fleet, &plan, false, now);
         self.write(key, Vec::new(), Some(report), now);
     }
 
@@ -659,19 +659,19 @@ impl Engine {
         let may_write = self.parts.writer.may_write();
         if may_write {
             if !key.is_advanced() {
-                self.ask_why_missing(key, (fleet, &plan), now);
+                self.ask_why_missing(key, fleet, &plan, now);
             }
-            self.ask_why_not_ready(key, (fleet, &plan), now);
+            self.ask_why_not_ready(key, fleet, &plan, now);
         }
         let set = self.index.set_mut(key);
         let report = set.map(|set| {
-            let report = Report::of_plan(set, (fleet, &plan), lasting, now);
+            let report = Report::of_plan(set, fleet, &plan, lasting, now);
             if may_write {
                 set.set_last_record(plan.record.take());
             }
             report
         });
-        let actions = self.tend(key, fleet, (plan.actions, managed), now);
+        let actions = self.tend(key, fleet, plan.actions, managed, now);
         let counts_again = self.counts_again(key, fleet, now);
         self.wake_at(key, counts_again);
         self.write(key, actions, report, now);

@@ -176,7 +176,7 @@ pub fn start(
         metrics: metrics.clone(),
         number: Arc::default(),
     };
-    let sending = tokio::spawn(send_all(client, (queued, beside), metrics));
+    let sending = tokio::spawn(send_all(client, queued, beside, metrics));
     (events, EventSender(sending))
 }
 
@@ -200,7 +200,7 @@ impl Events {
     /// Says it once: the same note for the same object and reason is not repeated before another one came between, or nobody
     /// wanted to say it for an hour. For what is found out again and again; a change of state is [`announced`](Self::announce).
     pub fn publish(&self, about: &Subject, severity: Severity, reason: &str, note: &str) {
-        self.publish_on(about, severity, (reason, ""), note);
+        self.publish_on(about, severity, reason, "", note);
     }
 
     /// The same, where notes of one reason are about several topics: what is said on another one does not come between.
@@ -208,7 +208,8 @@ impl Events {
         &self,
         about: &Subject,
         severity: Severity,
-        (reason, topic): (&str, &str),
+        reason: &str,
+        topic: &str,
         note: &str,
     ) {
         let key = (subject_key(about), format!("{reason}/{topic}"));
@@ -321,7 +322,8 @@ fn cut(text: &str, limit: usize) -> &str {
 
 async fn send_all(
     client: Client,
-    (mut queued, mut beside): (Receiver<Event>, Receiver<Event>),
+    mut queued: Receiver<Event>,
+    mut beside: Receiver<Event>,
     metrics: Arc<Metrics>,
 ) {
     let (mut budget, mut unsent) = (Budget::new(), UnsentEvents::default());
@@ -548,8 +550,8 @@ mod tests {
         let notes = Notes::default();
         let (events, sending, _) = begin(&notes, 0);
         for (topic, note) in [("x", "a"), ("y", "b"), ("x", "a"), ("y", "b"), ("x", "c")] {
-            let reason = ("PermissionMissing", topic);
-            events.publish_on(&agent(), Severity::Warning, reason, note);
+            let reason = "PermissionMissing";
+            events.publish_on(&agent(), Severity::Warning, reason, topic, note);
         }
         drop(events);
         sending.finish().await;

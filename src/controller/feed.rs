@@ -340,7 +340,7 @@ impl Feed {
             }
             Input::Pod(number, said, event) => {
                 let followed = self.follow_unreadable(("pods", number), &event, |_| None);
-                followed.and(self.pod(index, number, (event, said), now))
+                followed.and(self.pod(index, number, event, said, now))
             }
             Input::Order(in_order) => {
                 FeedOutcome::of(RequeueDelay::Short, index.know_order(in_order))
@@ -592,7 +592,8 @@ impl Feed {
         &mut self,
         index: &mut Index,
         number: u64,
-        (event, said): (Event<Item<k8s::Pod>>, Timestamp),
+        event: Event<Item<k8s::Pod>>,
+        said: Timestamp,
         now: Timestamp,
     ) -> FeedOutcome {
         let mut groups = self.groups.iter_mut();

@@ -234,7 +234,8 @@ impl Lookups {
     /// Takes in what was read.
     pub(super) fn take(
         &mut self,
-        (feed, index): (&mut Feed, &mut Index),
+        feed: &mut Feed,
+        index: &mut Index,
         key: &SetKey,
         looked: LookupResult,
     ) -> (FeedOutcome, Option<Notice>) {
@@ -411,11 +412,11 @@ pub(super) async fn last_event(
             last = Some(event);
         }
     };
-    let selected = ("", fields);
     in_time(list_selected(
         client,
         Some(namespace),
-        selected,
+        "",
+        fields,
         EVENTS_PAGE,
         take,
     ))
@@ -435,7 +436,7 @@ async fn not_ready(
 ) -> LookupResult {
     let mut said = BTreeMap::new();
     for (pod, uid) in pods {
-        let words = async { Ok(said_of(&client, &key.namespace, (&pod, &uid), now).await) };
+        let words = async { Ok(said_of(&client, &key.namespace, &pod, &uid, now).await) };
         match within(WRITE_DEADLINE, words).await {
             Ok(words) => said.extend(words.map(|words| (pod, words))),
             Err(error) => return LookupResult::Failed(error),
@@ -448,7 +449,8 @@ async fn not_ready(
 async fn said_of(
     client: &Client,
     namespace: &str,
-    (pod, uid): (&PodName, &PodUid),
+    pod: &PodName,
+    uid: &PodUid,
     now: Timestamp,
 ) -> Option<String> {
     let fields = format!("involvedObject.uid={uid},type=Warning");

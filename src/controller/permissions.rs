@@ -167,7 +167,8 @@ fn is_among(known: &[Permission], verb: &str, resource: &str) -> bool {
 /// Manifests that grant `verb` on `resource` for a DaemonSet of this kind; `write`: what the request was for, if it was a step of a
 /// rollout. Several components grant the same right.
 pub fn granted_by(
-    (verb, resource): (&str, &str),
+    verb: &str,
+    resource: &str,
     kind: SetKind,
     write: Option<RefusedWrite>,
 ) -> &'static str {
@@ -215,14 +216,24 @@ impl Missing {
     }
 }
 
+/// Settings of the controller that decide which permissions it needs.
+#[derive(Clone, Copy, Debug)]
+pub struct PermissionNeeds {
+    /// Replicas elect a leader.
+    pub elects: bool,
+    /// Kinds of DaemonSets that are rolled out.
+    pub kinds: Kinds,
+}
+
 /// Asks for every permission, each until there is an answer; logs and counts what is missing. What only settings need is missing
 /// when a DaemonSet has them.
 pub async fn missing(
     client: &Client,
     lease_namespace: &str,
-    (elects, kinds): (bool, Kinds),
+    needs: PermissionNeeds,
     metrics: &Metrics,
 ) -> Missing {
+    let PermissionNeeds { elects, kinds } = needs;
     let mut missing = Missing::default();
     for permission in needed(elects) {
         let is_of_native =
@@ -314,12 +325,12 @@ impl DeniedPermissions {
 
     /// Reports that `verb` on `resource` (without its group) was refused.
     pub fn tell(&self, verb: &str, resource: &str) {
-        let apply = granted_by((verb, resource), SetKind::Native, None);
-        self.tell_write((verb, resource), apply);
+        let apply = granted_by(verb, resource, SetKind::Native, None);
+        self.tell_write(verb, resource, apply);
     }
 
     /// Reports the same of a write; `apply`: the manifests that grant it.
-    pub fn tell_write(&self, (verb, resource): (&str, &str), apply: &'static str) {
+    pub fn tell_write(&self, verb: &str, resource: &str, apply: &'static str) {
         let components = COMPONENTS.iter().flat_map(|one| one.permissions);
         let mut known = NEEDED.iter().chain(components).chain(&ADVANCED);
         let meant = known.find(|known| known.is_for(verb, resource));

@@ -355,7 +355,7 @@ pub(super) async fn list_each<K: Readable>(
     labels: &str,
     take: impl FnMut(K) + Send,
 ) -> Result<(), CallError> {
-    list_selected(client, namespace, (labels, ""), PAGE, take).await
+    list_selected(client, namespace, labels, "", PAGE, take).await
 }
 
 /// Lists objects as [`list_each`] does, limited by a label selector and a field selector, with so many objects per page.
@@ -365,7 +365,8 @@ pub(super) async fn list_each<K: Readable>(
 pub(super) async fn list_selected<K: Readable>(
     client: &Client,
     namespace: Option<&str>,
-    (labels, fields): (&str, &str),
+    labels: &str,
+    fields: &str,
     page: u32,
     take: impl FnMut(K) + Send,
 ) -> Result<(), CallError> {

@@ -128,13 +128,14 @@ impl Report {
     /// The report on a plan; `lasting` tells that the native controller has been behind for a while already.
     pub(super) fn of_plan(
         set: &SetRecord,
-        (fleet, plan): (&Fleet, &Plan),
+        fleet: &Fleet,
+        plan: &Plan,
         lasting: bool,
         now: Timestamp,
     ) -> Self {
         let mut report = match &plan.invalid {
             Some(invalid) => Self::of_settings(set, invalid),
-            None => Self::of_state(set, (fleet, plan), lasting, now),
+            None => Self::of_state(set, fleet, plan, lasting, now),
         };
         report.conditions.retain(|condition| {
             ![GUARD, PAUSED_CONDITION, REFUSED, ROLLOUT_STATE].contains(&condition.kind.as_str())
@@ -187,7 +188,8 @@ impl Report {
 
     fn of_state(
         set: &SetRecord,
-        (fleet, plan): (&Fleet, &Plan),
+        fleet: &Fleet,
+        plan: &Plan,
         lasting: bool,
         now: Timestamp,
     ) -> Self {
@@ -218,7 +220,7 @@ impl Report {
                 condition(PROGRESSING, moving, reason, &note),
                 or_not(STALLED, stalled, reason, "NotStalled", &note),
             ],
-            state: memory::of(&set.state, (fleet, plan), reason, now),
+            state: memory::of(&set.state, fleet, plan, reason, now),
             ..Self::default()
         };
         let was_paused = *known.reason == *"Paused";
@@ -230,7 +232,7 @@ impl Report {
             stopped,
         };
         let told = news.notice(plan, &revision, &note);
-        let reversal = reversal(known, (fleet, &set.key()), plan);
+        let reversal = reversal(known, fleet, &set.key(), plan);
         let notices = told.into_iter().chain(reversal).collect();
         Self { notices, ..report }
     }

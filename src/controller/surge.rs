@@ -84,7 +84,8 @@ impl Writer {
         &self,
         key: &SetKey,
         set: &DaemonSetOwner,
-        (name, revision): (&str, &Revision),
+        name: &str,
+        revision: &Revision,
         nodes: &[NodeName],
         flows: bool,
     ) -> Result<Vec<SurgeResult>, WriteError> {

@@ -287,7 +287,7 @@ impl EjectCandidate {
         for (path, name, uid, kinds) in self.leftovers() {
             let requests = kube::core::Request::new(path);
             let removals = kinds.iter().map(|kind| removal(kind)).collect();
-            let patch = patch_conditions(&requests, (&name, &uid), FIELD_MANAGER, removals);
+            let patch = patch_conditions(&requests, &name, &uid, FIELD_MANAGER, removals);
             let patch = patch.map_err(|error| missing(&error))?;
             let call = context.access.client.request::<Value>(patch);
             match within(CALL_DEADLINE, call).await {

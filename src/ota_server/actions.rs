@@ -254,8 +254,8 @@ impl Actions {
             condition["lastTransitionTime"] = json!(self.setup.clock.time());
         }
         let requests = requests::<k8s::Pod>(&key.namespace);
-        let object = (key.name.as_str(), facts.uid.as_str());
-        let request = patch_conditions(&requests, object, OTA_SERVER, vec![condition]);
+        let uid = facts.uid.as_str();
+        let request = patch_conditions(&requests, &key.name, uid, OTA_SERVER, vec![condition]);
         match self.live.write(request).await {
             Ok(()) => {
                 info!(pod = %key, %hash, "Asked for the images, as the owner of the node did");

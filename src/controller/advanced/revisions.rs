@@ -79,7 +79,7 @@ impl Writer {
         match same.pop() {
             None => {
                 let made = self
-                    .make_revision(sync, (template, meta["annotations"].take()), greatest + 1)
+                    .make_revision(sync, template, meta["annotations"].take(), greatest + 1)
                     .await?;
                 found.collisions = made.1;
                 owned.push(made.0);
@@ -212,13 +212,14 @@ impl Writer {
     async fn make_revision(
         &self,
         sync: &RevisionSync,
-        (template, annotations): (Value, Value),
+        template: Value,
+        annotations: Value,
         number: i64,
     ) -> Result<(k8s::ControllerRevision, i64), WriteError> {
         let parameters = posted();
         let template = payload(template);
         let text = template.to_string();
-        let mut object = manifest(sync, (template, annotations), number);
+        let mut object = manifest(sync, template, annotations, number);
         let mut collisions = sync.collisions;
         loop {
             name_by(&mut object, &sync.key.name, &hash_of(&text, collisions));
@@ -282,7 +283,7 @@ fn answered(answer: &str) -> Result<k8s::ControllerRevision, WriteError> {
 }
 
 /// A ControllerRevision with this template and number, which has no name yet.
-fn manifest(sync: &RevisionSync, (template, annotations): (Value, Value), number: i64) -> Value {
+fn manifest(sync: &RevisionSync, template: Value, annotations: Value, number: i64) -> Value {
     let key = &sync.key;
     let labels = template["metadata"]["labels"].as_object();
     let labels = labels.cloned().unwrap_or_default();

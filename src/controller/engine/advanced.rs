@@ -25,29 +25,41 @@ use crate::core::{
 use crate::index::{NumbersDue, Orphan, PodWrite, SetKey, StatusNumbers, WriteAnswer};
 use crate::k8s::client::Failure;
 
-/// So many Events about single pods of a DaemonSet are sent at once for each reason, and one more every so often (client-go,
-/// `EventSourceObjectSpamFilter`).
-const POD_EVENTS: (u32, SignedDuration) = (25, SignedDuration::from_mins(5));
+/// Limit of Events about single pods.
+#[derive(Clone, Copy, Debug)]
+struct EventLimit {
+    /// Events that are sent at once.
+    burst: u32,
+    /// Interval after which one more is sent.
+    every: SignedDuration,
+}
+
+/// Limit of Events about single pods of a DaemonSet for each reason (client-go, `EventSourceObjectSpamFilter`).
+const POD_EVENTS: EventLimit = EventLimit {
+    burst: 25,
+    every: SignedDuration::from_mins(5),
+};
 
 /// The same of all DaemonSets together, for those that only tell what can be seen anyway: a quarter of all Events that are sent, so that
 /// those about rollouts are neither late nor dropped.
-const ALL_POD_EVENTS: (u32, SignedDuration) = (60, SignedDuration::from_secs(1));
+const ALL_POD_EVENTS: EventLimit = EventLimit {
+    burst: 60,
+    every: SignedDuration::from_secs(1),
+};
 
 /// How many Events about single pods may still be sent.
 #[derive(Debug)]
 pub(super) struct PodEvents {
-    most: u32,
-    every: SignedDuration,
+    limit: EventLimit,
     left: u32,
     since: Option<Timestamp>,
 }
 
 impl PodEvents {
-    fn new((most, every): (u32, SignedDuration)) -> Self {
+    fn new(limit: EventLimit) -> Self {
         Self {
-            most,
-            every,
-            left: most,
+            limit,
+            left: limit.burst,
             since: None,
         }
     }
@@ -55,10 +67,10 @@ impl PodEvents {
     /// Whether one may be sent at `now`.
     fn take(&mut self, now: Timestamp) -> bool {
         let since = *self.since.get_or_insert(now);
-        let gained = (now.as_second() - since.as_second()) / self.every.as_secs();
+        let gained = (now.as_second() - since.as_second()) / self.limit.every.as_secs();
         if gained > 0 {
-            let gained = u32::try_from(gained).unwrap_or(self.most);
-            self.left = self.left.saturating_add(gained).min(self.most);
+            let gained = u32::try_from(gained).unwrap_or(self.limit.burst);
+            self.left = self.left.saturating_add(gained).min(self.limit.burst);
             self.since = Some(now);
         }
         let may = self.left > 0;
@@ -142,7 +154,8 @@ impl Engine {
         &mut self,
         key: &SetKey,
         fleet: &Fleet,
-        (actions, managed): (Vec<Action>, Option<Manage>),
+        actions: Vec<Action>,
+        managed: Option<Manage>,
         now: Timestamp,
     ) -> Vec<Action> {
         self.release(key, now);
@@ -219,8 +232,7 @@ impl Engine {
         let (writer, key, revision) = (self.parts.writer.clone(), key.clone(), revision.clone());
         // Holds up no decision: whoever is expected is asked for once.
         self.spawn(key.clone(), async move {
-            let origin = (name.as_str(), &revision);
-            let made = writer.create_pods(&key, &owner, origin, &nodes, flows);
+            let made = writer.create_pods(&key, &owner, &name, &revision, &nodes, flows);
             let made = made.await;
             Done::Created(
                 key,
@@ -346,7 +358,7 @@ impl Engine {
         if !fleet.refusals.is_refused(node, RefusedWrite::Delete) {
             let note =
                 format!("Found failed daemon pod {name} on node {node}, will try to kill it");
-            self.tell_of_pod(key, (true, "FailedDaemonPod"), note, now);
+            self.tell_of_pod(key, true, "FailedDaemonPod", note, now);
         }
         let set = self.index.set_mut(key);
         if let Some(advanced) = set.and_then(|set| set.advanced.as_mut()) {
@@ -358,7 +370,8 @@ impl Engine {
     pub(super) fn tell_of_write(
         &mut self,
         key: &SetKey,
-        (pod, write): (&PodName, &PodWrite),
+        pod: &PodName,
+        write: &PodWrite,
         done: bool,
         now: Timestamp,
     ) {
@@ -382,13 +395,14 @@ impl Engine {
         note: String,
         now: Timestamp,
     ) {
-        self.tell_of_pod(key, (false, reason), note, now);
+        self.tell_of_pod(key, false, reason, note, now);
     }
 
     fn tell_of_pod(
         &mut self,
         key: &SetKey,
-        (warning, reason): (bool, &'static str),
+        warning: bool,
+        reason: &'static str,
         note: String,
         now: Timestamp,
     ) {
@@ -425,9 +439,7 @@ impl Engine {
         for (uid, name) in set.take_strays() {
             let (writer, owner) = (self.parts.writer.clone(), owner.clone());
             self.tended(key, async move |key| {
-                let released = writer
-                    .release(&key, &owner, (&name, &uid.to_string()))
-                    .await;
+                let released = writer.release(&key, &owner, &name, &uid.to_string()).await;
                 Tended::Released(name, released)
             });
         }

@@ -161,8 +161,8 @@ impl Engine {
                 key
             }
             Done::Looked(key, looked) => {
-                let feed = (&mut self.parts.feed, &mut self.index);
-                let fed = self.parts.lookups.take(feed, &key, looked);
+                let feed = &mut self.parts.feed;
+                let fed = (self.parts.lookups).take(feed, &mut self.index, &key, looked);
                 if let Some(notice) = fed.1 {
                     self.publish(&key, &notice);
                 }
@@ -256,7 +256,7 @@ impl Engine {
             log(key, written, pod, &write);
         }
         if key.is_advanced() {
-            self.tell_of_write(key, (&pod.name, &write), result.is_ok(), now);
+            self.tell_of_write(key, &pod.name, &write, result.is_ok(), now);
         }
     }
 
@@ -503,8 +503,8 @@ impl Engine {
             // The status says it, once.
             Failure::Blocked => debug!(daemonset = %key, %error, "A disruption budget refuses"),
             Failure::Forbidden if lacks_permission => {
-                let granted_by = permissions::granted_by((verb, resource), key.kind, write);
-                self.parts.lacking.tell_write((verb, resource), granted_by);
+                let granted_by = permissions::granted_by(verb, resource, key.kind, write);
+                self.parts.lacking.tell_write(verb, resource, granted_by);
                 let follows = match *resource {
                     apply::STATUS | advanced::STATUS => self.unreported(key),
                     _ => String::new(),
@@ -522,8 +522,7 @@ impl Engine {
                 if let Some((about, severity)) = self.event(key, &notice) {
                     let topic = format!("{verb} {resource} {granted_by}");
                     let events = &self.parts.events;
-                    let reason = (notice.reason, topic.as_str());
-                    events.publish_on(&about, severity, reason, &notice.note);
+                    events.publish_on(&about, severity, notice.reason, &topic, &notice.note);
                 }
             }
             Failure::Forbidden | Failure::Refused | Failure::Throttled | Failure::Unreachable => {

@@ -215,7 +215,8 @@ impl Engine {
     pub(super) fn ask_why_missing(
         &mut self,
         key: &SetKey,
-        (fleet, plan): (&Fleet, &Plan),
+        fleet: &Fleet,
+        plan: &Plan,
         now: Timestamp,
     ) {
         let missing = plan.verdicts.iter().zip(&fleet.nodes);
@@ -254,7 +255,8 @@ impl Engine {
     pub(super) fn ask_why_not_ready(
         &mut self,
         key: &SetKey,
-        (fleet, plan): (&Fleet, &Plan),
+        fleet: &Fleet,
+        plan: &Plan,
         now: Timestamp,
     ) {
         let UnexplainedPods { pods, next } = plan.not_ready(fleet, now);

@@ -80,7 +80,7 @@ impl OtherInstallations {
         let only = format!("metadata.name={}", names::LEASE);
         let mut leases = Vec::new();
         let take = |lease| leases.push(lease);
-        let list = list_selected(&self.client, None, ("", &only), PAGE, take);
+        let list = list_selected(&self.client, None, "", &only, PAGE, take);
         let in_time = timeout(CALL_DEADLINE, list).await;
         in_time.map_err(|_| CallError::TimedOut(CALL_DEADLINE))??;
         let active = self.renewed(leases);

@@ -45,11 +45,6 @@ struct Single {
     value: fn(&Rollout) -> Option<i64>,
 }
 
-const INVALID: (&str, &str) = (
-    "settings_invalid",
-    "1: the settings cannot be used, nothing is touched",
-);
-
 const SINGLE: [Single; 10] = [
     Single {
         name: "rollout_complete",
@@ -145,7 +140,8 @@ impl Collector for Rollouts {
         });
         gauge(
             &mut encoder,
-            ("nodes", "Nodes of a DaemonSet by verdict"),
+            "nodes",
+            "Nodes of a DaemonSet by verdict",
             words,
         )?;
         for single in SINGLE {
@@ -153,7 +149,7 @@ impl Collector for Rollouts {
                 let value = (single.value)(rollout)?;
                 Some((labels(key), value))
             });
-            gauge(&mut encoder, (single.name, single.help), series)?;
+            gauge(&mut encoder, single.name, single.help, series)?;
         }
         let invalid = known.iter().map(|(key, rollout)| {
             let is_invalid = rollout
@@ -161,7 +157,8 @@ impl Collector for Rollouts {
                 .is_none_or(|known| known.phase == Phase::Invalid);
             (labels(key), i64::from(is_invalid))
         });
-        gauge(&mut encoder, INVALID, invalid)?;
+        let help = "1: the settings cannot be used, nothing is touched";
+        gauge(&mut encoder, "settings_invalid", help, invalid)?;
         let lacking = plans().flat_map(|(key, rollout)| {
             let counts: [_; LACKING] = rollout.counts.lacking();
             counts
@@ -169,7 +166,7 @@ impl Collector for Rollouts {
                 .map(|(reason, count)| (series(key, "reason", reason), number(count)))
         });
         let help = "Targeted nodes without an available pod, by the reason";
-        gauge(&mut encoder, ("without_available_pod", help), lacking)
+        gauge(&mut encoder, "without_available_pod", help, lacking)
     }
 }
 
@@ -192,7 +189,8 @@ fn series<'a>(key: &'a SetKey, label: &'static str, value: &'static str) -> [Lab
 /// Writes a gauge with its series.
 pub(super) fn gauge<L: EncodeLabelSet, V: EncodeGaugeValue>(
     encoder: &mut DescriptorEncoder<'_>,
-    (name, help): (&str, &str),
+    name: &str,
+    help: &str,
     series: impl Iterator<Item = (L, V)>,
 ) -> fmt::Result {
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;

@@ -32,6 +32,10 @@ const BOTH: Kinds = Kinds {
     native: true,
     advanced: true,
 };
+const NEEDS: PermissionNeeds = PermissionNeeds {
+    elects: true,
+    kinds: BOTH,
+};
 
 #[test]
 fn the_manifests_grant_exactly_what_is_needed() {
@@ -98,7 +102,8 @@ fn the_base_deletes_and_evicts_pods_and_writes_status_alone() {
 fn a_refused_write_names_the_component_of_its_feature() {
     #[track_caller]
     fn case(right: (&str, &str), kind: SetKind, write: Option<RefusedWrite>, expected: &str) {
-        assert_eq!(granted_by(right, kind, write), expected);
+        let (verb, resource) = right;
+        assert_eq!(granted_by(verb, resource, kind, write), expected);
     }
     let (native, advanced) = (SetKind::Native, SetKind::Advanced);
     let (patch, status) = (("patch", "pods"), ("patch", "pods/status"));
@@ -173,7 +178,7 @@ fn the_component_of_advanced_daemonsets_grants_exactly_what_they_need() {
         ("list", "controllerrevisions", BASE_RBAC),
         ("list", "daemonsets", BASE_RBAC),
     ] {
-        let found = granted_by((verb, resource), SetKind::Native, None);
+        let found = granted_by(verb, resource, SetKind::Native, None);
         assert_eq!(found, expected, "{verb} {resource}");
     }
 }
@@ -188,7 +193,7 @@ async fn what_a_setting_needs_is_missing_only_while_a_daemonset_has_the_setting(
             ["create", "patch"].contains(&request.verb.as_str()) && request.subresource.is_empty();
         changes && ["pods", "jobs"].contains(&request.resource.as_str())
     });
-    let lacking = async || missing(&client, "yurt-ds", (true, BOTH), &Metrics::new()).await;
+    let lacking = async || missing(&client, "yurt-ds", NEEDS, &Metrics::new()).await;
     let sets: Api<k8s_openapi::api::apps::v1::DaemonSet> = Api::default_namespaced(client.clone());
     let add = async |name: &str, mode: &str, annotations: Value| {
         let set = json!({
@@ -282,7 +287,7 @@ async fn what_is_missing_becomes_one_event_and_a_metric_that_name_it() {
     });
     let client = Client::new(service, "default");
     let metrics = Metrics::new();
-    let missing = missing(&client, "yurt-ds", (true, BOTH), &metrics).await;
+    let missing = missing(&client, "yurt-ds", NEEDS, &metrics).await;
     let names: Vec<String> = missing
         .always
         .iter()

@@ -96,7 +96,8 @@ impl Calls {
             &name,
             namespace,
             daemonset,
-            (&request.pull, request.timeout),
+            &request.pull,
+            request.timeout,
             template,
             &images,
         );

@@ -119,7 +119,8 @@ pub(super) fn job(
     name: &str,
     namespace: &str,
     daemonset: &str,
-    (pull, timeout): (&Pull, Duration),
+    pull: &Pull,
+    timeout: Duration,
     template: &Value,
     images: &[Image],
 ) -> Value {
@@ -168,7 +169,9 @@ fn pod_spec(pull: &Pull, template: &Value, images: &[Image]) -> Value {
         .cloned()
         .unwrap_or_default();
     tolerations.push(json!({ "operator": "Exists", "effect": "NoExecute" }));
-    let containers: Vec<Value> = images.iter().enumerate().map(container).collect();
+    let containers: Vec<Value> = (images.iter().enumerate())
+        .map(|(number, image)| container(number, image))
+        .collect();
     let mut spec = json!({
         "nodeName": pull.node.as_str(),
         "restartPolicy": "Never",
@@ -206,7 +209,7 @@ fn keep(spec: &mut Map<String, Value>, template: &Value, fields: &[&str]) {
     }
 }
 
-fn container((number, image): (usize, &Image)) -> Value {
+fn container(number: usize, image: &Image) -> Value {
     json!({
         "name": format!("{CONTAINER_PREFIX}{number}"),
         "image": image.reference,

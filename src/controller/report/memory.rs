@@ -33,7 +33,8 @@ pub(super) fn kept(set: &SetRecord) -> RolloutState {
 /// Returns what a report of that reason remembers, but for guard, pause and refusals.
 pub(super) fn of(
     known: &RolloutState,
-    (fleet, plan): (&Fleet, &Plan),
+    fleet: &Fleet,
+    plan: &Plan,
     reason: &str,
     now: Timestamp,
 ) -> RolloutState {

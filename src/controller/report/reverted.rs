@@ -12,7 +12,8 @@ use crate::core::{Fleet, NodeName, Phase, Plan, ReversalStage};
 /// The Event for what is new in it since the report that is `known`, with the names of nodes.
 pub(super) fn reversal(
     known: &Reported,
-    (fleet, set): (&Fleet, &dyn Display),
+    fleet: &Fleet,
+    set: &dyn Display,
     plan: &Plan,
 ) -> Option<Notice> {
     if !matches!(plan.phase, Phase::Stalled(_)) {

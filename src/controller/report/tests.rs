@@ -87,7 +87,8 @@ fn report(before: Vec<Condition>, fleet: &Fleet, plan: &Plan) -> Report {
     let index = with(before);
     Report::of_plan(
         index.set(&SetKey::new("edge", "agent")).unwrap(),
-        (fleet, plan),
+        fleet,
+        plan,
         false,
         at(0),
     )
@@ -339,7 +340,7 @@ fn a_rollout_that_waits_in_between_began_once() {
         told = report(told.conditions.clone(), &fleet, &pulls());
         assert_eq!(events(&told), []);
         let index = index(&told);
-        told = Report::of_plan(index.set(&key).unwrap(), (&unknown, &behind), true, at(0));
+        told = Report::of_plan(index.set(&key).unwrap(), &unknown, &behind, true, at(0));
         assert_eq!(
             said(&told, PROGRESSING),
             "True NativeControllerBehind after revision abc: waiting: a pod carries a revision that has to be looked up"
@@ -801,7 +802,8 @@ fn a_state_of_a_later_release_is_used_and_stays_as_it_is() {
     };
     let told = Report::of_plan(
         set,
-        (&fleet(&[], None), &paused(record, false, &["n1"])),
+        &fleet(&[], None),
+        &paused(record, false, &["n1"]),
         false,
         at(9),
     );

@@ -13,7 +13,8 @@ use crate::core::names::{POD_IMAGE_READY, WAIT_PULL_IMAGE};
 /// A patch that finds its object by name and UID, and changes the listed conditions only.
 pub(crate) fn patch_conditions(
     requests: &Request,
-    (name, uid): (&str, &str),
+    name: &str,
+    uid: &str,
     manager: &str,
     conditions: Vec<Value>,
 ) -> Result<http::Request<Vec<u8>>, request::Error> {

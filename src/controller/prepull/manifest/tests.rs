@@ -128,7 +128,8 @@ fn the_job_is_what_the_daemonset_needs_and_no_more() {
         "image-pre-pull-web-x-abc",
         "shop",
         "web",
-        (&pull(), Duration::from_secs(300)),
+        &pull(),
+        Duration::from_secs(300),
         &template,
         &[image],
     );
