@@ -33,8 +33,14 @@ const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
 type Meta = PartialObjectMeta<DynamicObject>;
-/// Index of a kind, and the object's key.
-type Id = (usize, WatchedKey);
+/// An object of one of the kinds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Id {
+    /// Index of the kind.
+    kind: usize,
+    key: WatchedKey,
+}
+
 /// Where an owner would be, with its name and UID.
 type UnresolvedOwner = (Api<DynamicObject>, String, String);
 
@@ -100,7 +106,7 @@ impl Collector {
                 (id, result) = self.writes.next() => {
                     self.busy.remove(&id);
                     if let Err(error) = result {
-                        tracing::debug!(%error, object = id.1.1, "The garbage collector's write failed");
+                        tracing::debug!(%error, object = id.key.name, "The garbage collector's write failed");
                     }
                     self.due.add(RETRY, id);
                 }
@@ -129,14 +135,17 @@ impl Collector {
         served.all(Cache::is_synced)
     }
 
-    fn get(&self, (kind, key): &Id) -> Option<&Meta> {
-        self.objects[*kind].get(key)
+    fn get(&self, id: &Id) -> Option<&Meta> {
+        self.objects[id.kind].get(&id.key)
     }
 
     fn event(&mut self, kind: usize, event: Event<Meta>) {
         for change in self.objects[kind].event(event) {
-            let id = (kind, change.key);
-            let now = self.objects[kind].get(&id.1).cloned();
+            let id = Id {
+                kind,
+                key: change.key,
+            };
+            let now = self.objects[kind].get(&id.key).cloned();
             if let (Some(before), Some(now)) = (&change.before, &now)
                 && is_alike(before, now)
             {
@@ -192,7 +201,7 @@ impl Collector {
             return;
         }
         let (gone, left): (Vec<_>, Vec<_>) =
-            owners(object).partition(|owner| !self.exists(owner, &id.1.0));
+            owners(object).partition(|owner| !self.exists(owner, &id.key.namespace));
         if gone.is_empty() {
             return;
         }
@@ -202,7 +211,7 @@ impl Collector {
         };
         let doubted = gone
             .into_iter()
-            .filter_map(|owner| self.api_of(owner, &id.1.0));
+            .filter_map(|owner| self.api_of(owner, &id.key.namespace));
         let doubted = doubted.collect();
         self.write(id, write, doubted);
     }
@@ -216,7 +225,7 @@ impl Collector {
         match served.position(|kind| is_of(owner, kind)) {
             None => true,
             Some(kind) => {
-                let key = (namespace.to_owned(), owner.name.clone());
+                let key = WatchedKey::new(namespace, &owner.name);
                 let found = self.objects[kind].get(&key);
                 found.is_some_and(|object| uid(object) == owner.uid)
             }
@@ -304,8 +313,8 @@ impl Collector {
         let Some(object) = self.get(&id).filter(|_| !self.busy.contains(&id)) else {
             return;
         };
-        let resource = &self.kinds[id.0];
-        let api: Api<DynamicObject> = match id.1.0.as_str() {
+        let resource = &self.kinds[id.kind];
+        let api: Api<DynamicObject> = match id.key.namespace.as_str() {
             "" => Api::all_with(self.client.clone(), resource),
             namespace => Api::namespaced_with(self.client.clone(), namespace, resource),
         };
@@ -314,7 +323,7 @@ impl Collector {
         self.writes.add(async move {
             let result = match any_exists(doubted).await {
                 Ok(true) => Ok(()),
-                Ok(false) => send(&api, &id.1.1, uid, write).await,
+                Ok(false) => send(&api, &id.key.name, uid, write).await,
                 Err(error) => Err(error),
             };
             (id, result)

@@ -115,7 +115,8 @@ impl Controller {
                 .insert(key.clone());
         }
         if let Some((_, name)) = now.or_else(|| before.and_then(owner)) {
-            self.due.add(Duration::ZERO, (key.0.clone(), name));
+            self.due
+                .add(Duration::ZERO, WatchedKey::new(&key.namespace, &name));
         }
         self.owned.retain(|_, pods| !pods.is_empty());
     }
@@ -163,7 +164,7 @@ impl Controller {
                 }
             }
             Answer::Failed(error) => {
-                tracing::debug!(%error, job = key.1, "The Job controller's write failed");
+                tracing::debug!(%error, job = key.name, "The Job controller's write failed");
                 delay = RETRY;
             }
             Answer::Nothing => delay = RETRY,
@@ -183,12 +184,12 @@ fn owner(pod: &Pod) -> Option<(String, String)> {
     Some((job.uid.clone(), job.name.clone()))
 }
 
-fn reference((namespace, name): &WatchedKey, uid: &str) -> ObjectReference {
+fn reference(key: &WatchedKey, uid: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some("batch/v1".to_owned()),
         kind: Some("Job".to_owned()),
-        namespace: Some(namespace.clone()),
-        name: Some(name.clone()),
+        namespace: Some(key.namespace.clone()),
+        name: Some(key.name.clone()),
         uid: Some(uid.to_owned()),
         ..ObjectReference::default()
     }
@@ -196,10 +197,11 @@ fn reference((namespace, name): &WatchedKey, uid: &str) -> ObjectReference {
 
 async fn write(
     client: Client,
-    (namespace, name): &WatchedKey,
+    key: &WatchedKey,
     step: JobStep,
     recorder: &Recorder,
 ) -> Result<Answer, Error> {
+    let WatchedKey { namespace, name } = key;
     let resource = ApiResource::erase::<Job>(&());
     let jobs = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
     match step {
@@ -252,7 +254,7 @@ async fn create(
     let request = request.map_err(Error::BuildRequest)?;
     match client.request::<Pod>(request).await {
         Ok(pod) => {
-            let note = format!("Created pod: {}", key(&pod).1);
+            let note = format!("Created pod: {}", key(&pod).name);
             recorder.record("Normal", "SuccessfulCreate", &note).await;
             Ok(pod)
         }

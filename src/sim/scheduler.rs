@@ -117,7 +117,7 @@ impl Scheduler {
 
     fn answered(&mut self, key: WatchedKey, result: &kube::Result<()>) {
         if let Err(error) = result {
-            tracing::debug!(%error, pod = key.1, "A pod could not be bound");
+            tracing::debug!(%error, pod = key.name, "A pod could not be bound");
             self.bound.remove(&key);
             self.due.add(RETRY, key);
         }
@@ -130,13 +130,13 @@ impl Scheduler {
             attracted(&scheduling, node) && untolerated(&spec["tolerations"], node).is_none()
         };
         if let Some(name) = named(spec) {
-            let node = self.nodes.get(&(String::new(), name.to_owned()))?;
+            let node = self.nodes.get(&WatchedKey::new("", name))?;
             return fits(node).then(|| name.to_owned());
         }
         let count = self.nodes.iter().count().max(1);
         let turned = self.nodes.iter().cycle().skip(self.turn % count);
         let mut nodes = turned.take(count).map(|(_, node)| node);
-        nodes.find(|node| fits(node)).map(|node| key(node).1)
+        nodes.find(|node| fits(node)).map(|node| key(node).name)
     }
 }
 
@@ -187,12 +187,8 @@ pub(crate) fn tolerates(toleration: &Value, taint: &Value) -> bool {
         && (exists || text(&toleration["value"]) == text(&taint["value"]))
 }
 
-async fn bind(
-    client: &Client,
-    (namespace, name): &WatchedKey,
-    uid: &str,
-    node: &str,
-) -> kube::Result<()> {
+async fn bind(client: &Client, key: &WatchedKey, uid: &str, node: &str) -> kube::Result<()> {
+    let WatchedKey { namespace, name } = key;
     let binding = json!({
         "apiVersion": "v1",
         "kind": "Binding",

@@ -23,16 +23,30 @@ use crate::k8s::client::WATCH_TIMEOUT_SECONDS;
 /// So many requests of one controller are under way at most.
 const PARALLEL: usize = 64;
 
-/// Namespace (empty for cluster-wide kinds) and name.
-pub(crate) type WatchedKey = (String, String);
+/// Key of an object in a [`Cache`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WatchedKey {
+    /// Empty for cluster-wide kinds.
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl WatchedKey {
+    pub(crate) fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+}
 
 /// Namespace and name of an object.
 pub(crate) fn key<K: Resource>(object: &K) -> WatchedKey {
     let meta = object.meta();
-    (
-        meta.namespace.clone().unwrap_or_default(),
-        meta.name.clone().unwrap_or_default(),
-    )
+    WatchedKey {
+        namespace: meta.namespace.clone().unwrap_or_default(),
+        name: meta.name.clone().unwrap_or_default(),
+    }
 }
 
 /// An endless watch that tries again by itself.
@@ -233,8 +247,8 @@ impl<K: Resource + Clone> Cache<K> {
 
     pub(crate) fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a K> {
         self.objects
-            .range((namespace.to_owned(), String::new())..)
-            .take_while(move |((ns, _), _)| ns == namespace)
+            .range(WatchedKey::new(namespace, "")..)
+            .take_while(move |(key, _)| key.namespace == namespace)
             .map(|(_, object)| object)
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::change::PlannedChange;
 use super::measure::LastRollout;
+use super::row::RevisionChange;
 use super::unplayed::UnplayedPlan;
 use crate::clock::Clock;
 use crate::core::fleet::in_place::{InPlace, RunningContainer};
@@ -42,8 +43,7 @@ const PLANNED: &str = "planned";
 pub(super) struct PlannedRollout {
     /// The DaemonSet as it is judged right after the change.
     pub(super) snapshot: RolloutSnapshot,
-    /// The revision before, and the one that nodes get; `None` for one that does not exist yet.
-    pub(super) revisions: (Option<String>, Option<String>),
+    pub(super) revisions: RevisionChange,
     /// What new pods are like.
     pub(super) new_pod: Pod,
     /// How pods of an Advanced DaemonSet are created.
@@ -86,7 +86,10 @@ impl PlannedRollout {
             accepted(&planned, now).await?;
         }
         let words = |revision: Option<&Revision>| revision.map(Revision::to_string);
-        let revisions = (words(current.as_ref()), words(to.as_ref()));
+        let revisions = RevisionChange {
+            from: words(current.as_ref()),
+            to: words(to.as_ref()),
+        };
         if view.unlisted_nodes.is_some() {
             return Ok(Err(UnplayedPlan::of(key, &view, change.words(), revisions)));
         }

@@ -111,13 +111,19 @@ pub(super) struct LeftRow {
     pub(super) message: String,
 }
 
+/// Hashes of the revision before a change, and of the one that nodes get; `None` for one that does not exist yet.
+pub(super) struct RevisionChange {
+    pub(super) from: Option<String>,
+    pub(super) to: Option<String>,
+}
+
 impl PlanRow {
     /// The row of a forecast; `at_end` is the rollout at its end.
     pub(super) fn of(
         played: &Forecast,
         at_end: &RolloutSnapshot,
         change: Vec<String>,
-        (from, to): (Option<String>, Option<String>),
+        revisions: RevisionChange,
         pace: MeasuredPace,
     ) -> Self {
         let end = SetRow::of(at_end, false);
@@ -160,8 +166,8 @@ impl PlanRow {
             namespace: end.namespace,
             name: end.name,
             change,
-            from,
-            to,
+            from: revisions.from,
+            to: revisions.to,
             targeted: played.plan.counts.targeted,
             replaced: steps.len(),
             batches,

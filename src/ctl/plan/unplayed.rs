@@ -5,6 +5,7 @@
 use serde::Serialize;
 
 use super::print::changes;
+use super::row::RevisionChange;
 use crate::core::words::plural;
 use crate::core::{Revision, SetKind};
 use crate::ctl::row::api_version;
@@ -45,8 +46,9 @@ impl UnplayedPlan {
         key: &SetKey,
         view: &ClusterView,
         change: Vec<String>,
-        (from, to): (Option<String>, Option<String>),
+        revisions: RevisionChange,
     ) -> Self {
+        let RevisionChange { from, to } = revisions;
         let set = view.index.set(key).into_iter();
         let pods = set.flat_map(|set| set.pods());
         let revisions = pods.map(|(_, pod)| pod.in_place.revision.as_ref());

@@ -35,11 +35,26 @@ use prometheus_client::metrics::gauge::Gauge;
 use tower::ServiceBuilder;
 use tracing::warn;
 
-/// Silence on a connection with requests under way after which a ping is sent, and how long its answer may take.
-/// Together less than [`WRITE_DEADLINE`](super::WRITE_DEADLINE).
-const PING: (Duration, Duration) = (Duration::from_millis(1500), Duration::from_secs(2));
+/// Pings on a connection.
+#[derive(Clone, Copy)]
+struct Ping {
+    /// Silence after which one is sent.
+    interval: Duration,
+    /// Time for its answer.
+    timeout: Duration,
+}
+
+/// Pings on a connection with requests under way; interval and timeout are together less than
+/// [`WRITE_DEADLINE`](super::WRITE_DEADLINE).
+const PING: Ping = Ping {
+    interval: Duration::from_millis(1500),
+    timeout: Duration::from_secs(2),
+};
 /// The same where watches alone wait, which are silent for long.
-const WATCH_PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(15));
+const WATCH_PING: Ping = Ping {
+    interval: Duration::from_secs(30),
+    timeout: Duration::from_secs(15),
+};
 /// What a stream, and all of a connection, may send before it is read, in bytes: what the slow reader of a fast server holds in memory. With a
 /// quarter of that, a streaming list of 50,000 pods takes twice as long: the thread sleeps between reads (see
 /// [`Gathering`](crate::controller::Gathering)).
@@ -250,14 +265,14 @@ fn holding(
     })
 }
 
-fn builder((interval, timeout): (Duration, Duration)) -> Builder {
+fn builder(ping: Ping) -> Builder {
     let (window, connection_window) = WINDOWS;
     let mut builder = HttpClient::builder(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
-        .http2_keep_alive_interval(interval)
-        .http2_keep_alive_timeout(timeout)
+        .http2_keep_alive_interval(ping.interval)
+        .http2_keep_alive_timeout(ping.timeout)
         // Until the server has told its limit: what exceeds it would be refused.
         .http2_initial_max_send_streams(1)
         .http2_initial_stream_window_size(window)
@@ -496,6 +511,6 @@ mod tests {
     /// In time for a write to be told as unanswered, and for the next one to have a connection that works.
     #[test]
     fn a_dead_connection_is_given_up_within_the_time_of_a_write() {
-        assert!(PING.0 + PING.1 < super::super::WRITE_DEADLINE);
+        assert!(PING.interval + PING.timeout < super::super::WRITE_DEADLINE);
     }
 }

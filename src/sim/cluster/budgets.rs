@@ -48,7 +48,7 @@ pub(crate) fn count(store: &mut Store, namespace: &str, now: Timestamp) {
 fn failed(budget: &Value, why: &str, now: Timestamp) -> Value {
     let mut status = budget["status"].clone();
     status["disruptionsAllowed"] = 0.into();
-    allow(&mut status, ("False", "SyncFailed", why), None, now);
+    allow(&mut status, "False", "SyncFailed", why, None, now);
     status
 }
 
@@ -96,11 +96,11 @@ fn tally(store: &Store, budget: &Value, now: Timestamp) -> Result<Value, String>
     status["observedGeneration"] = generation.clone();
     let gone = Some(gone).filter(|gone| !gone.is_empty());
     status.set_or_remove("disruptedPods", gone.map(Value::Object));
-    let told = match allowed {
-        0 => ("False", "InsufficientPods", ""),
-        _ => ("True", "SufficientPods", ""),
+    let (told, reason) = match allowed {
+        0 => ("False", "InsufficientPods"),
+        _ => ("True", "SufficientPods"),
     };
-    allow(&mut status, told, Some(generation), now);
+    allow(&mut status, told, reason, "", Some(generation), now);
     Ok(status)
 }
 
@@ -144,7 +144,9 @@ fn scale(pods: &[&Value]) -> Result<i64, String> {
 /// Tells whether the budget lets pods go.
 fn allow(
     status: &mut Value,
-    (told, reason, message): (&str, &str, &str),
+    told: &str,
+    reason: &str,
+    message: &str,
     generation: Option<Value>,
     now: Timestamp,
 ) {

@@ -21,14 +21,16 @@ pub(crate) fn answer(path: &str, aggregated: bool, minor: u32, custom: bool) -> 
         ["apis"] => Some(json!({
             "kind": "APIGroupList",
             "apiVersion": "v1",
-            "groups": groups(custom).map(group).collect::<Vec<_>>(),
+            "groups": groups(custom).map(|(name, versions)| group(name, &versions)).collect::<Vec<_>>(),
         })),
-        ["apis", name] => groups(custom).find(|found| found.0 == *name).map(|found| {
-            let mut group = group(found);
-            group["kind"] = "APIGroup".into();
-            group["apiVersion"] = "v1".into();
-            group
-        }),
+        ["apis", name] => groups(custom)
+            .find(|found| found.0 == *name)
+            .map(|(_, versions)| {
+                let mut group = group(name, &versions);
+                group["kind"] = "APIGroup".into();
+                group["apiVersion"] = "v1".into();
+                group
+            }),
         ["api", version] => resource_list("", version, custom),
         ["apis", group, version] => resource_list(group, version, custom),
         _ => None,
@@ -77,7 +79,7 @@ fn groups(custom: bool) -> impl Iterator<Item = (&'static str, Vec<&'static str>
         .filter(|(group, _)| !group.is_empty())
 }
 
-fn group((group, versions): (&str, Vec<&str>)) -> Value {
+fn group(group: &str, versions: &[&str]) -> Value {
     let version = |version: &&str| json!({ "groupVersion": format!("{group}/{version}"), "version": version });
     let versions: Vec<Value> = versions.iter().map(version).collect();
     json!({ "name": group, "versions": versions, "preferredVersion": versions.first() })

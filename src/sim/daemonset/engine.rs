@@ -111,7 +111,9 @@ impl DaemonSetsController {
         loop {
             tokio::select! {
                 biased;
-                Some(done) = self.under_way.next() => self.done(done),
+                Some((key, answers, result)) = self.under_way.next() => {
+                    self.done(key, answers, result);
+                }
                 Some(event) = sets.next() => {
                     let changes = self.objects.event(event);
                     changes.iter().for_each(|change| self.set_changed(change));
@@ -204,7 +206,7 @@ impl DaemonSetsController {
         let owners = owners.into_iter().flatten();
         let owners = owners.flat_map(|r| r.metadata.owner_references.iter().flatten());
         let keys: BTreeSet<WatchedKey> = owners
-            .map(|owner| (change.key.0.clone(), owner.name.clone()))
+            .map(|owner| WatchedKey::new(&change.key.namespace, &owner.name))
             .collect();
         let keys = keys.into_iter().filter(|key| self.sets.contains_key(key));
         for key in keys.collect::<Vec<_>>() {
@@ -239,9 +241,9 @@ impl DaemonSetsController {
                 || after.as_ref() == uid
                 || orphan && set.selector.as_ref().is_some_and(|s| s.matches(label))
         };
-        let namespace = (change.key.0.clone(), String::new())..;
-        let sets = self.sets.range(namespace);
-        let sets = sets.take_while(|((namespace, _), _)| *namespace == change.key.0);
+        let namespace = &change.key.namespace;
+        let sets = self.sets.range(WatchedKey::new(namespace, "")..);
+        let sets = sets.take_while(|(key, _)| key.namespace == *namespace);
         let keys = sets
             .filter(|(_, set)| concerned(set))
             .map(|(key, _)| key.clone());
@@ -252,10 +254,10 @@ impl DaemonSetsController {
 
     fn node_changed(&mut self, key: &WatchedKey) {
         let record = self.node_objects.get(key).map(record);
-        let changed = self.nodes.get(&key.1) != record.as_ref();
+        let changed = self.nodes.get(&key.name) != record.as_ref();
         match record {
-            Some(record) => self.nodes.insert(key.1.clone(), record),
-            None => self.nodes.remove(&key.1),
+            Some(record) => self.nodes.insert(key.name.clone(), record),
+            None => self.nodes.remove(&key.name),
         };
         if changed {
             self.look_at_all();
@@ -301,13 +303,13 @@ impl DaemonSetsController {
         };
         let writer = DaemonSetWriter {
             client: self.client.clone(),
-            namespace: key.0.clone(),
-            set: key.1.clone(),
+            namespace: key.namespace.clone(),
+            set: key.name.clone(),
             recorder: self.recorder.about(ObjectReference {
                 api_version: Some("apps/v1".to_owned()),
                 kind: Some("DaemonSet".to_owned()),
-                namespace: Some(key.0.clone()),
-                name: Some(key.1.clone()),
+                namespace: Some(key.namespace.clone()),
+                name: Some(key.name.clone()),
                 uid: Some(set.uid.clone()),
                 ..ObjectReference::default()
             }),
@@ -413,7 +415,7 @@ impl DaemonSetsController {
             match selected(pod) || pods::is_deleted(pod) {
                 true => mine.push(pod),
                 false => writes.push(DaemonSetWrite::Pod {
-                    name: key(pod).1,
+                    name: key(pod).name,
                     patch: json!({ "metadata": { "uid": pod.metadata.uid, "ownerReferences": [
                         { "$patch": "delete", "uid": set.uid },
                     ] } }),
@@ -424,7 +426,7 @@ impl DaemonSetsController {
         let orphans = pods("").filter(here).filter(|pod| !pods::is_deleted(pod));
         for pod in orphans.filter(|pod| selected(pod)) {
             writes.push(DaemonSetWrite::Pod {
-                name: key(pod).1,
+                name: key(pod).name,
                 patch: json!({ "metadata": {
                     "uid": pod.metadata.uid, "ownerReferences": [set.owner()],
                 } }),
@@ -439,14 +441,19 @@ impl DaemonSetsController {
         let pods = keys.filter_map(|key| self.pods.get(key));
         pods.filter(|pod| pods::label(pod, REVISION_HASH_LABEL) == Some(from))
             .map(|pod| DaemonSetWrite::Pod {
-                name: key(pod).1,
+                name: key(pod).name,
                 patch: json!({ "metadata": { "labels": { REVISION_HASH_LABEL: to } } }),
             })
             .collect()
     }
 
     /// Takes the answers into the caches, then looks at the DaemonSet again.
-    fn done(&mut self, (key, answers, result): Done) {
+    fn done(
+        &mut self,
+        key: WatchedKey,
+        answers: Vec<NativeWriteAnswer>,
+        result: Result<(), Error>,
+    ) {
         for answer in answers {
             self.take_in(&key, answer);
         }
@@ -463,7 +470,7 @@ impl DaemonSetsController {
         match result {
             Ok(()) => progress.failures = 0,
             Err(error) => {
-                tracing::debug!(%error, daemonset = key.1, "The DaemonSet controller's writes failed");
+                tracing::debug!(%error, daemonset = key.name, "The DaemonSet controller's writes failed");
                 progress.failures += 1;
                 let wait = backoff::pause(RETRY, progress.failures, RETRY_MAX);
                 progress.held = Some(Instant::now() + wait);
@@ -481,7 +488,7 @@ impl DaemonSetsController {
                 }
             }
             NativeWriteAnswer::PodGone(name) => {
-                if let Some(change) = self.pods.take(&(key.0.clone(), name)) {
+                if let Some(change) = self.pods.take(&WatchedKey::new(&key.namespace, &name)) {
                     self.pod_changed(&change);
                 }
             }
@@ -489,7 +496,7 @@ impl DaemonSetsController {
                 self.revisions.answer(*revision);
             }
             NativeWriteAnswer::RevisionGone(name) => {
-                self.revisions.take(&(key.0.clone(), name));
+                self.revisions.take(&WatchedKey::new(&key.namespace, &name));
             }
             NativeWriteAnswer::Set(set) => {
                 if let Some(change) = self.objects.answer(*set) {
@@ -533,7 +540,7 @@ fn to_writes(view: &ManagedView<'_>, todo: &ManagePlan<'_>) -> Vec<DaemonSetWrit
         .iter()
         .take(BURST)
         .map(|pod| DaemonSetWrite::DropPod {
-            name: key(*pod).1,
+            name: key(*pod).name,
             uid: pod.metadata.uid.clone().unwrap_or_default(),
         });
     create.chain(delete).collect()

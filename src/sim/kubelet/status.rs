@@ -28,6 +28,13 @@ pub(super) fn pod(pod: &KubeletPod, host_ip: &str) -> Value {
     })
 }
 
+/// Reason and message of a condition that is not `True`.
+#[derive(Clone, Default)]
+struct ConditionCause {
+    reason: &'static str,
+    message: String,
+}
+
 fn conditions(pod: &KubeletPod) -> Value {
     let finished = pod.phase() == "Succeeded" || pod.stage == PodStage::Stopped;
     let unready: Vec<&str> = pod
@@ -37,11 +44,14 @@ fn conditions(pod: &KubeletPod) -> Value {
         .map(|c| c.name.as_str())
         .collect();
     let not_ready = match finished {
-        true => ("PodCompleted", String::new()),
-        false => (
-            "ContainersNotReady",
-            format!("containers with unready status: [{}]", unready.join(" ")),
-        ),
+        true => ConditionCause {
+            reason: "PodCompleted",
+            message: String::new(),
+        },
+        false => ConditionCause {
+            reason: "ContainersNotReady",
+            message: format!("containers with unready status: [{}]", unready.join(" ")),
+        },
     };
     let closed: Vec<String> = pod
         .closed_gates()
@@ -49,7 +59,10 @@ fn conditions(pod: &KubeletPod) -> Value {
         .collect();
     let not_open = match closed.is_empty() || !pod.containers_ready.is {
         true => not_ready.clone(),
-        false => ("ReadinessGatesNotReady", closed.join(", ")),
+        false => ConditionCause {
+            reason: "ReadinessGatesNotReady",
+            message: closed.join(", "),
+        },
     };
     json!([
         condition("PodScheduled", pod.initialized, Default::default()),
@@ -72,15 +85,15 @@ fn closed_gate(pod: &KubeletPod, gate: &str) -> String {
     }
 }
 
-/// A condition; the reason and message only show while it is not `True`.
-fn condition(kind: &str, flag: Flag, (reason, message): (&str, String)) -> Value {
+/// A condition; the cause only shows while it is not `True`.
+fn condition(kind: &str, flag: Flag, cause: ConditionCause) -> Value {
     let shown = |text: &str| (!flag.is && !text.is_empty()).then(|| text.to_owned());
     json!({
         "type": kind,
         "status": if flag.is { "True" } else { "False" },
         "lastTransitionTime": Time(flag.since),
-        "reason": shown(reason),
-        "message": shown(&message),
+        "reason": shown(cause.reason),
+        "message": shown(&cause.message),
     })
 }
 

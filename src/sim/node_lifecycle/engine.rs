@@ -166,7 +166,7 @@ impl NodeLifecycleController {
                 }
                 Some(event) = beats.next() => {
                     for change in Cache::default().event(event) {
-                        self.heard.insert(change.key.1, Instant::now());
+                        self.heard.insert(change.key.name, Instant::now());
                     }
                 }
                 Ok(()) = pulse.changed() => self.listen(&mut pulse),
@@ -227,7 +227,7 @@ impl NodeLifecycleController {
     fn judge(&mut self) {
         self.due.add(self.options.period, Due::Judge);
         let now = Instant::now();
-        let names: Vec<String> = self.nodes.iter().map(|(key, _)| key.1.clone()).collect();
+        let names: Vec<String> = self.nodes.iter().map(|(key, _)| key.name.clone()).collect();
         for name in names {
             let heard = *self.heard.entry(name.clone()).or_insert(now);
             if heard.elapsed() > self.options.grace {
@@ -237,7 +237,7 @@ impl NodeLifecycleController {
     }
 
     fn mark_unknown(&mut self, name: &str) {
-        let key = (String::new(), name.to_owned());
+        let key = WatchedKey::new("", name);
         let Some(node) = self.nodes.get(&key) else {
             return;
         };
@@ -272,10 +272,10 @@ impl NodeLifecycleController {
         });
         let (client, key) = (self.client.clone(), key.clone());
         self.writes.add(async move {
-            let pods: Api<Pod> = Api::namespaced(client, &key.0);
+            let pods: Api<Pod> = Api::namespaced(client, &key.namespace);
             let params = PatchParams::default();
             match pods
-                .patch_status(&key.1, &params, &Patch::Strategic(patch))
+                .patch_status(&key.name, &params, &Patch::Strategic(patch))
                 .await
             {
                 Err(error) if !is_moot(&error) => Answer::Unmarked(key),
@@ -292,10 +292,10 @@ impl NodeLifecycleController {
             let params = PatchParams::default();
             let result = match subresource {
                 Some(_) => {
-                    api.patch_status(&key.1, &params, &Patch::Strategic(patch))
+                    api.patch_status(&key.name, &params, &Patch::Strategic(patch))
                         .await
                 }
-                None => api.patch(&key.1, &params, &Patch::Merge(patch)).await,
+                None => api.patch(&key.name, &params, &Patch::Merge(patch)).await,
             };
             Answer::Node(key, result.ok().map(Box::new))
         });
@@ -303,10 +303,10 @@ impl NodeLifecycleController {
 
     fn node_changed(&mut self, key: &WatchedKey) {
         let Some(node) = self.nodes.get(key) else {
-            self.check_vanished(&key.1);
+            self.check_vanished(&key.name);
             return;
         };
-        self.vanished.remove(&key.1);
+        self.vanished.remove(&key.name);
         if self.busy.contains(key) {
             return;
         }
@@ -320,7 +320,7 @@ impl NodeLifecycleController {
         let taints = self.nodes.get(key).map(|node| &node.data["spec"]["taints"]);
         let mut taints = taints.and_then(Value::as_array).into_iter().flatten();
         if taints.any(evicts) {
-            for pod in self.lodgers.get(&key.1).cloned().unwrap_or_default() {
+            for pod in self.lodgers.get(&key.name).cloned().unwrap_or_default() {
                 self.look_at_pod(&pod);
             }
         }
@@ -349,7 +349,7 @@ impl NodeLifecycleController {
         let Some(pod) = self.pods.get(key) else {
             return;
         };
-        let node = (String::new(), pod.spec.node_name.clone());
+        let node = WatchedKey::new("", &pod.spec.node_name);
         let Some(node) = self.nodes.get(&node) else {
             return;
         };
@@ -372,7 +372,7 @@ impl NodeLifecycleController {
     /// Plans the end of the pods of a node that does not exist.
     fn check_vanished(&mut self, node: &str) {
         let synced = self.nodes.is_synced() && self.pods.is_synced();
-        let exists = self.nodes.get(&(String::new(), node.to_owned())).is_some();
+        let exists = self.nodes.get(&WatchedKey::new("", node)).is_some();
         let empty = self.lodgers.get(node).is_none_or(BTreeSet::is_empty);
         if synced && !exists && !empty && self.vanished.insert(node.to_owned()) {
             let due = Due::Vanished(node.to_owned());
@@ -401,8 +401,8 @@ impl NodeLifecycleController {
         };
         let (client, key) = (self.client.clone(), key.clone());
         self.writes.add(async move {
-            let pods: Api<Pod> = Api::namespaced(client, &key.0);
-            let result = pods.delete(&key.1, &params).await;
+            let pods: Api<Pod> = Api::namespaced(client, &key.namespace);
+            let result = pods.delete(&key.name, &params).await;
             Answer::Pod(key, result.is_ok_and(|_| true))
         });
     }
