@@ -236,9 +236,10 @@ pub(super) fn is_calm(judged: &JudgedFleet<'_>) -> bool {
         && fleet.evictions.is_empty()
         && guard.gate.is_none()
         && guard.failures <= guard.threshold
-        && guard.record.as_ref().is_none_or(|record| {
-            record.stopped.is_none() && !record.exceeded && record.replaced_twice.is_empty()
-        })
+        && guard
+            .record
+            .as_ref()
+            .is_none_or(|record| record.replaced_twice.is_empty())
         && !judged.heard_others
         && !judged.meets_unknown()
         && judged.order().is_by_name()
