@@ -1,10 +1,12 @@
 //! Memory of the guard: a part of the [`RolloutState`](crate::core::RolloutState).
 //!
-//! Most of a judgement follows from nodes and pods as they are. This is the rest: who was charged before its Node was
-//! deleted, its pod was deleted or it came back; whose old pod was broken before it was replaced; who was lost while its pod
-//! was removed, or is being judged; in which waves nodes failed; that the revision was stopped. It is about one revision, and
-//! another one begins with an empty record, on which stands only which ones were stopped before: nobody is to be led back to
-//! them.
+//! Most of a judgement follows from the current nodes and pods. The record holds the rest. It survives restarts of the
+//! controller, and deletions of Nodes and pods.
+//!
+//! A record is about one revision. The next revision begins with an empty record that only names the revisions stopped before.
+//! Rollbacks avoid those.
+//!
+//! Each field names a test that fails when decisions read the field as empty.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,98 +20,131 @@ use crate::core::lenient::{dated, grouped, list, stop, value};
 use crate::core::verdict::Stopped;
 use crate::core::words::named;
 
-/// Failed nodes that are named; a condition has to stay small, so the others are only counted.
+/// Greatest number of names in [`FailureRecord::failed`] and the lists of lost nodes. Further failed nodes are counted.
 pub(in crate::core) const FAILED_NAMED: usize = 200;
-/// Nodes of [`FailureRecord::broken_before`] that are remembered, the first by name; those beyond are judged like all others.
+/// Greatest number of names in [`FailureRecord::broken_before`]. Further nodes are judged like all others.
 pub(in crate::core) const BROKEN_NAMED: usize = 1000;
-/// Revisions of [`FailureRecord::stopped_before`] that are remembered: ten times what a DaemonSet keeps by default.
+/// Greatest number of revisions in [`FailureRecord::stopped_before`]: ten times the default `revisionHistoryLimit`.
 const STOPPED_KEPT: usize = 100;
 
-/// What the guard remembers about a revision.
+/// Facts about a revision that the guard remembers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureRecord {
-    /// The revision.
+    /// Hash of the revision that the record is about.
+    ///
+    /// `a_stopped_revision_stays_so_until_another_one_or_a_word_about_this_one` (guard tests) fails without it.
     pub revision: Revision,
-    /// Why it was stopped, if it was. Only another revision or `resume` ends that.
+    /// Reason for which the guard stopped the revision. Another revision or `resume` ends the stop.
+    ///
+    /// `a_stop_stands_while_those_it_holds_back_are_away` (guard tests) fails without it.
     #[serde(
         default,
         deserialize_with = "stop",
         skip_serializing_if = "Option::is_none"
     )]
     pub stopped: Option<Stopped>,
-    /// Whether more nodes failed than may, also where nobody was left to be saved by a stop.
+    /// True if more nodes failed than `failure-threshold` allows and the rollout was not stopped.
+    ///
+    /// A stop would have saved no node. Rollbacks still avoid the revision.
+    ///
+    /// `a_revision_that_failed_on_all_nodes_is_known_to_the_next_one` (guard tests) fails without it.
     #[serde(
         default,
         deserialize_with = "value",
         skip_serializing_if = "std::ops::Not::not"
     )]
     pub exceeded: bool,
-    /// The revision that its pods are taken back to, chosen when it was stopped (`on-failure: RevertInPlace`).
+    /// Revision to which pods are rolled back under `on-failure: RevertInPlace`. The stop chooses it.
+    ///
+    /// `a_stop_remembers_what_is_taken_back_and_saves_also_when_nobody_waits` (revert tests) fails without it.
     #[serde(
         default,
         deserialize_with = "value",
         skip_serializing_if = "Option::is_none"
     )]
     pub before: Option<Revision>,
-    /// Nodes that were charged to it and have not proved since that they run it.
+    /// Failed nodes that count against the revision. A node leaves the list when it has run the revision for the failure window.
+    ///
+    /// A stopped revision keeps its list.
+    ///
+    /// `a_failure_outlives_its_node_its_pod_and_a_short_recovery` (guard tests) fails without it.
     #[serde(
         default,
         deserialize_with = "list",
         skip_serializing_if = "BTreeSet::is_empty"
     )]
     pub failed: BTreeSet<NodeName>,
-    /// More of these, whose names are not kept.
+    /// Number of further failed nodes, without names.
+    ///
+    /// `a_list_of_names_has_an_end_and_the_number_is_kept` (guard tests) fails without it.
     #[serde(default, deserialize_with = "value", skip_serializing_if = "is_zero")]
     pub more: usize,
-    /// Nodes whose old pod had been broken for longer than the failure window before it was replaced.
+    /// Nodes whose old pod was broken for longer than the failure window before it was replaced. They don't count as failed.
+    ///
+    /// `whoever_was_broken_before_is_not_charged_unless_that_was_a_moment_ago` (guard tests) fails without it.
     #[serde(
         default,
         deserialize_with = "list",
         skip_serializing_if = "BTreeSet::is_empty"
     )]
     pub broken_before: BTreeSet<NodeName>,
-    /// Nodes whose pod we replaced twice for this revision.
+    /// Nodes whose pod the controller replaced twice for this revision.
+    ///
+    /// `a_node_that_was_replaced_twice_and_is_outdated_again_stops_the_rollout` (guard tests) fails without it.
     #[serde(
         default,
         deserialize_with = "list",
         skip_serializing_if = "BTreeSet::is_empty"
     )]
     pub replaced_twice: BTreeSet<NodeName>,
-    /// Nodes that were lost after the removal of their old pod and are not judged yet, where nothing else shows any more that
-    /// there was such a removal.
+    /// Nodes with an open judgement whose old pod was removed, where only the record shows the removal.
+    ///
+    /// They were lost, or a taint or a label keeps their new pod away.
+    ///
+    /// `a_loss_by_removal_outlives_its_pod_its_node_and_a_restart` (guard tests) fails without it.
     #[serde(
         default,
         deserialize_with = "list",
         skip_serializing_if = "BTreeSet::is_empty"
     )]
     pub touched: BTreeSet<NodeName>,
-    /// Nodes that were lost after the rollout touched them, and since when they are NotReady. Who is not judged yet is judged
-    /// all the same when its Node is deleted meanwhile, and who failed stays a loss beside the others then.
+    /// Nodes that were lost after the rollout touched them, with the time of the loss.
+    ///
+    /// When such a Node is deleted, an open judgement goes on. A failed node still counts as a loss in the judgement of others.
+    ///
+    /// `who_is_deleted_while_it_is_judged_is_charged_all_the_same` (guard tests) fails without it.
     #[serde(
         default,
         deserialize_with = "dated",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub judged: BTreeMap<NodeName, Timestamp>,
-    /// Nodes that the rollout had not touched and that were lost at about the same time, and since when: as long as somebody of
-    /// [`Self::judged`] or a node that was let off is away, they stay a proof for the network, also when they are back.
+    /// Untouched nodes that were lost at about the same time as touched ones, with the time of the loss.
+    ///
+    /// They are the evidence of a network outage. It stays after their return, until no touched node is lost any more.
+    ///
+    /// `when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself` (guard tests) fails without it.
     #[serde(
         default,
         deserialize_with = "dated",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub beside: BTreeMap<NodeName, Timestamp>,
-    /// By wave, those of the nodes that were in it when they were last seen: once failed, they hold the later waves shut also
-    /// when their Node is deleted.
+    /// Failed and lost nodes by wave. Deleted or relabelled Nodes keep the wave in which they were lost or failed.
+    ///
+    /// A failed node shuts the waves after its own. A failed node without a wave shuts all waves.
+    ///
+    /// `a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone` (wave tests) fails without it.
     #[serde(
         default,
         deserialize_with = "grouped",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub waves: BTreeMap<Arc<str>, BTreeSet<NodeName>>,
-    /// Other revisions that were stopped before this one came, or with which more nodes failed than may, the last one last; of
-    /// more than a hundred the first are forgotten.
+    /// Earlier revisions that were stopped or over the limit, the latest last. At most 100 are kept.
+    ///
+    /// `nobody_is_sent_back_to_what_the_guard_stopped` (remedy tests) fails without it.
     #[serde(
         default,
         deserialize_with = "list",
@@ -119,7 +154,7 @@ pub struct FailureRecord {
 }
 
 impl FailureRecord {
-    /// Those of [`Self::judged`] that failed, or that wait for their judgement.
+    /// Returns the nodes of [`Self::judged`] that failed, or those with an open judgement.
     pub(in crate::core) fn losses(
         &self,
         failed: bool,
@@ -128,13 +163,12 @@ impl FailureRecord {
         judged.filter(move |(name, _)| self.failed.contains(*name) == failed)
     }
 
-    /// Whether that node was lost after the rollout touched it, or failed: then it is no proof that a network took nodes away,
-    /// also when nothing else tells of it any more.
+    /// Returns true if the record names the node as touched or failed. Its loss is then no evidence of a network outage.
     pub(in crate::core) fn remembers(&self, node: &NodeName) -> bool {
         self.touched.contains(node) || self.failed.contains(node)
     }
 
-    /// Nothing is known against the revision.
+    /// Returns an empty record of the revision.
     pub fn of(revision: Revision) -> Self {
         Self {
             revision,
@@ -153,7 +187,7 @@ impl FailureRecord {
         }
     }
 
-    /// The record of `revision`: what is `known` where that is about it, else an empty one.
+    /// Returns the `known` record if it is about `revision`, else a new one.
     pub fn begun(known: Option<&Self>, revision: &Revision) -> Self {
         match known.filter(|known| known.revision == *revision) {
             Some(known) => known.clone(),
@@ -161,7 +195,7 @@ impl FailureRecord {
         }
     }
 
-    /// An empty record of `revision`, on which stands only what was stopped besides it, as far as `known`.
+    /// Returns a new record of `revision`, which only names the [other stopped revisions](Self::stopped_besides).
     pub(in crate::core) fn anew(known: Option<&Self>, revision: &Revision) -> Self {
         Self {
             stopped_before: Self::stopped_besides(known, revision),
@@ -169,8 +203,7 @@ impl FailureRecord {
         }
     }
 
-    /// The revisions besides `current` that were stopped, or with which more nodes failed than may, as far as `known`; the last
-    /// one last.
+    /// Returns the revisions other than `current` that were stopped or over the limit, the latest last.
     pub fn stopped_besides(known: Option<&Self>, current: &Revision) -> Vec<Revision> {
         let Some(known) = known else {
             return Vec::new();
@@ -183,23 +216,23 @@ impl FailureRecord {
         all[all.len().saturating_sub(STOPPED_KEPT)..].to_vec()
     }
 
-    /// The wave in which that node was lost or failed, as far as known.
+    /// Returns the wave in which the node was lost or failed.
     pub(in crate::core) fn wave_of(&self, node: &NodeName) -> Option<&Arc<str>> {
         let mut waves = self.waves.iter();
         waves.find_map(|(wave, failed)| failed.contains(node).then_some(wave))
     }
 
-    /// Nodes that failed, named or not.
+    /// Returns the number of failed nodes, with and without names.
     pub fn failures(&self) -> usize {
         self.failed.len() + self.more
     }
 
-    /// Whether there is anything to remember.
+    /// Returns true if the record holds nothing but its revision.
     pub fn is_empty(&self) -> bool {
         *self == Self::of(self.revision.clone())
     }
 
-    /// The reason of the condition, whose status is `True` when the revision was stopped.
+    /// Returns the reason of the condition `Guard`. Its status is `True` if the revision was stopped.
     pub fn reason(&self) -> &'static str {
         self.stopped.map_or("Watching", Stopped::word)
     }
@@ -209,7 +242,7 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// The message of the condition `Guard`.
+/// Writes the message of the condition `Guard`.
 impl fmt::Display for FailureRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "revision {}: ", self.revision)?;
@@ -263,11 +296,11 @@ mod tests {
         assert_eq!(FailureRecord::begun(Some(&next), &"next".into()), next);
         let good = FailureRecord::begun(Some(&next), &"good".into());
         assert_eq!(good.stopped_before, ["bad".into()]);
-        // Who comes again is judged anew.
+        // A revision that returns gets a new judgement.
         let again = FailureRecord::begun(Some(&good), &"bad".into());
         assert!(again.is_empty(), "{again}");
         assert!(FailureRecord::begun(None, &"good".into()).is_empty());
-        // Nobody was left to be saved from it.
+        // A stop would have saved no node.
         let everywhere = FailureRecord {
             exceeded: true,
             ..FailureRecord::of("everywhere".into())

@@ -9,8 +9,8 @@ use crate::core::fleet::in_place::InPlaceUpdate;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{
     Action, Cause, Exit, FailureRecord, Fleet, Guarded, InPlace, Mode, Node, NodeName, Offline,
-    Phase, Plan, Pod, PodProblem, Preparing, Readiness, Share, Stall, Stopped, Strategy, Verdict,
-    decide,
+    Phase, Plan, Pod, PodProblem, Preparing, Readiness, RevisionState, Share, Stall, Stopped,
+    Strategy, Verdict, decide,
 };
 
 /// Three of ten nodes at a time, and two may fail.
@@ -685,7 +685,26 @@ fn a_list_of_names_has_an_end_and_the_number_is_kept() {
         Some(Guarded::Stopped(Stopped::FailedByRevision))
     );
     large.record = Some(record.clone());
-    assert_eq!(at_1400(&strategy, &large).record, Some(record));
+    assert_eq!(at_1400(&strategy, &large).record.as_ref(), Some(&record));
+    // The number also counts nodes whose Node is deleted.
+    let name = NodeName::from("n200");
+    large.nodes.retain(|node| node.name < name);
+    assert_eq!(at_1400(&strategy, &large).counts.failures, 300);
+}
+
+#[test]
+fn a_revision_that_failed_on_all_nodes_is_known_to_the_next_one() {
+    let strategy = Strategy {
+        failure_threshold: Some(Share::Number(1)),
+        ..strategy()
+    };
+    let mut all = fleet(vec![lost("a", 9), lost("b", 9)]);
+    let plan = at_1400(&strategy, &all);
+    assert_eq!(plan.guarded, None);
+    all.record = plan.record;
+    all.revision = RevisionState::Current("next".into());
+    let record = at_1400(&strategy, &all).record.expect("a record");
+    assert_eq!(record.stopped_before, ["new".into()]);
 }
 
 #[test]
