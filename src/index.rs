@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! k8s::{Node, DaemonSet, ControllerRevision, Pod} ──apply──► Index ──view──► Reading + Fleet ──► core::decide
-//!                            own writes ──PendingWrites──►
+//!                            own writes ──Expectations──►
 //! ```
 //!
 //! No I/O and no clock: whoever feeds it passes `now`. Changes of readiness that are seen happening get the time of
@@ -13,6 +13,7 @@ mod advanced;
 mod crowd_index;
 mod disruptions;
 mod ended;
+mod expectations;
 mod fleet_cache;
 mod guarded;
 mod joined;
@@ -20,7 +21,6 @@ mod key;
 mod last_reported;
 mod legacy;
 mod node;
-mod pending;
 mod pod;
 mod pod_index;
 mod pod_problem;
@@ -47,8 +47,8 @@ use crate::k8s::{self, Item, Unreadable};
 
 pub(crate) use crate::core::names::OWN_CONDITIONS;
 pub use advanced::{AdvancedRecord, NumbersDue, Orphan, StatusNumbers};
+pub use expectations::{PodWrite, UNSEEN, WriteAnswer};
 pub use key::{SetKey, SetKind};
-pub use pending::{PodWrite, UNSEEN, WriteAnswer};
 pub use set::{PodController, RequeueDelay, SetRecord};
 
 use node::NodeRecord;

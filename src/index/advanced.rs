@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::pending::UNANSWERED;
+use super::expectations::UNANSWERED;
 use crate::core::instant::later;
 use crate::core::{
     DaemonSetCounts, FailedPodsBackoff, ManageTerms, NodeName, PodRef, PodUid, Reading, Revision,

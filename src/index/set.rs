@@ -15,12 +15,12 @@ use k8s_openapi::jiff::Timestamp;
 use super::advanced::{AdvancedRecord, StatusNumbers};
 use super::disruptions::Disruptions;
 use super::ended::Ended;
+use super::expectations::Expectations;
 use super::fleet_cache::FleetCache;
 use super::guarded::GuardedRevision;
 use super::key::{SetKey, SetKind};
 use super::last_reported::LastReported;
 use super::legacy;
-use super::pending::PendingWrites;
 use super::pod::SharedParts;
 use super::pod_index::PodIndex;
 use crate::core::eligibility::Scheduling;
@@ -93,7 +93,7 @@ pub struct SetRecord {
     pods: PodIndex,
     shared: SharedParts,
     /// Writes of ours to it and its pods that do not show yet.
-    pending: PendingWrites,
+    expectations: Expectations,
     /// How evictions were answered.
     pub(super) evictions: Evictions,
     /// How other writes were refused.
@@ -217,7 +217,7 @@ impl SetRecord {
             template_generation: annotation(TEMPLATE_GENERATION_ANNOTATION),
             pods: PodIndex::default(),
             shared: SharedParts::default(),
-            pending: PendingWrites::default(),
+            expectations: Expectations::default(),
             evictions: Evictions::default(),
             refusals: LastReported::default(),
             absent: BTreeSet::new(),

@@ -2,8 +2,8 @@
 
 mod crowd;
 mod ended;
+mod expectations;
 mod hostile;
-mod pending;
 mod place;
 mod pod_problem;
 

@@ -82,7 +82,7 @@ impl SetRecord {
             return RequeueDelay::Never;
         }
         self.disruptions.note(&node, before.as_ref(), &record, now);
-        let settled = self.pending.settle(&record);
+        let settled = self.expectations.settle(&record);
         if before.is_none()
             && let Some(advanced) = &mut self.advanced
         {
@@ -214,13 +214,13 @@ impl SetRecord {
             advanced.retain_creations(began);
         }
         let pods = &self.pods;
-        self.pending
+        self.expectations
             .retain_since(began, |uid| pods.place_of(uid).is_some());
         self.synced = true;
     }
 
     pub(super) fn remove_pod(&mut self, uid: &PodUid) -> bool {
-        self.pending.forget(uid);
+        self.expectations.forget(uid);
         self.remove(uid)
     }
 
@@ -303,7 +303,7 @@ impl SetRecord {
                 let pod = Arc::make_mut(&mut record.pod);
                 (pod.revision, pod.number, pod.of_template) = (revision, number, of_template);
             }
-            self.pending.shown(&record.pod)
+            self.expectations.shown(&record.pod)
         };
         let mut pods: Pods = known.on_mut(node).iter_mut().map(judge).collect();
         if self.advanced.is_some() && known.on(node).len() > 1 {

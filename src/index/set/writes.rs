@@ -8,8 +8,8 @@ use crate::core::{
     RevisionState,
 };
 use crate::index::ended::RecalledProblem;
+use crate::index::expectations::{PodWrite, WriteAnswer};
 use crate::index::last_reported::LastReported;
-use crate::index::pending::{PodWrite, WriteAnswer};
 use crate::k8s;
 
 impl SetRecord {
@@ -24,7 +24,7 @@ impl SetRecord {
             self.begin_write(&Action::HandOver(successor.clone()), now);
         }
         let known = self.pods.get(uid);
-        self.pending.begin(action, known, now);
+        self.expectations.begin(action, known, now);
     }
 
     /// That write was answered.
@@ -35,13 +35,13 @@ impl SetRecord {
             self.end_replacement(uid, answer == WriteAnswer::Accepted);
         }
         let known = self.pods.get(uid);
-        self.pending.answer(action, answer, known, now);
+        self.expectations.answer(action, answer, known, now);
     }
 
     /// Whoever sent writes failed, and will not tell how they were answered.
     pub fn lose_answers(&mut self, now: Timestamp) {
         self.cache.forget();
-        self.pending.lose_answers(now);
+        self.expectations.lose_answers(now);
         self.disruptions.lose_answers();
         if let Some(advanced) = &mut self.advanced {
             advanced.lose_answers(now);
@@ -50,32 +50,32 @@ impl SetRecord {
 
     /// Leaves out of `actions` what was sent already and does not show yet.
     pub fn without_pending(&mut self, actions: Vec<Action>) -> Vec<Action> {
-        self.pending.without_pending(actions)
+        self.expectations.without_pending(actions)
     }
 
     /// These conditions are sent to be ours on the DaemonSet.
     pub fn begin_report(&mut self, conditions: Vec<k8s::Condition>, now: Timestamp) {
-        self.pending.begin_report(conditions, now);
+        self.expectations.begin_report(conditions, now);
     }
 
     /// The report was written as this version of the DaemonSet; `None`: not known.
     pub fn answer_report(&mut self, version: Option<u64>) {
-        self.pending.answer_report(version);
+        self.expectations.answer_report(version);
     }
 
     /// Returns true if these conditions were sent last.
     pub fn is_sent(&self, conditions: &[k8s::Condition]) -> bool {
-        self.pending.is_sent(conditions)
+        self.expectations.is_sent(conditions)
     }
 
     /// Returns true if a report was sent that the watch may not have shown yet. Once it has, another writer made every difference.
     pub fn is_report_unseen(&self, now: Timestamp) -> bool {
-        self.pending.is_report_unseen(self.version, now)
+        self.expectations.is_report_unseen(self.version, now)
     }
 
     /// The report was not written.
     pub fn lose_report(&mut self) {
-        self.pending.lose_report();
+        self.expectations.lose_report();
         if let Some(advanced) = &mut self.advanced {
             advanced.lose_numbers();
         }
@@ -227,13 +227,13 @@ impl SetRecord {
 
     /// Whether a write of ours was refused or never answered, and what became of its pod is not known yet.
     pub fn has_uncertain_writes(&self) -> bool {
-        self.pending.is_uncertain()
+        self.expectations.is_uncertain()
     }
 
     /// When the pods have to be listed anew, because a write of ours should have shown by then.
     pub fn pending_due(&self) -> Option<Timestamp> {
         let advanced = self.advanced.as_ref();
         let created = advanced.and_then(|advanced| advanced.creation_due());
-        self.pending.due().into_iter().chain(created).min()
+        self.expectations.due().into_iter().chain(created).min()
     }
 }

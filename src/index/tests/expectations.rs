@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::core::{Pod, Renewal};
-use crate::index::pending::PendingWrites;
+use crate::index::expectations::Expectations;
 use crate::index::pod::{PodRecord, SharedParts};
 
 /// So many events in a row; then nothing goes wrong any more.
@@ -170,7 +170,7 @@ struct World<'a> {
     list: Option<(i64, State)>,
     seen: PodRecord,
     seen_version: u32,
-    pending: PendingWrites,
+    expectations: Expectations,
     /// Whether it may be done already although nobody could know.
     is_lost: bool,
     history: Vec<Event>,
@@ -193,7 +193,7 @@ impl<'a> World<'a> {
             list: None,
             seen: record(pods, state, None, at(0)),
             seen_version: 1,
-            pending: PendingWrites::default(),
+            expectations: Expectations::default(),
             is_lost: false,
             history: Vec::new(),
         }
@@ -220,7 +220,7 @@ impl<'a> World<'a> {
             Event::Fail => {
                 let fails = self.lose();
                 self.request = None;
-                self.pending.lose_answers(self.now());
+                self.expectations.lose_answers(self.now());
                 fails
             }
             Event::Touch => {
@@ -236,17 +236,17 @@ impl<'a> World<'a> {
             Event::Listed => self.list.take().is_some_and(|list| self.listed(list)),
             Event::Wait => {
                 self.now += 30;
-                self.pending.due().is_some()
+                self.expectations.due().is_some()
             }
         }
     }
 
     /// As the engine: looks for what should have shown, or sends what is not known to be done.
     fn pass(&mut self) -> bool {
-        if self.pending.due().is_some_and(|due| due <= self.now()) {
+        if self.expectations.due().is_some_and(|due| due <= self.now()) {
             return self.begin_list();
         }
-        let sent = self.pending.without_pending(self.wanted());
+        let sent = self.expectations.without_pending(self.wanted());
         let sends = !sent.is_empty();
         for action in sent {
             assert!(
@@ -254,7 +254,8 @@ impl<'a> World<'a> {
                 "written twice: {:?}",
                 self.history
             );
-            self.pending.begin(&action, Some(&self.seen), self.now());
+            self.expectations
+                .begin(&action, Some(&self.seen), self.now());
             self.request = Some(Request {
                 action,
                 version: self.seen_version,
@@ -265,7 +266,7 @@ impl<'a> World<'a> {
     }
 
     fn wanted(&self) -> Vec<Action> {
-        let pod = self.pending.shown(&self.seen.pod);
+        let pod = self.expectations.shown(&self.seen.pod);
         match (self.kind.is_done)(&pod) {
             true => Vec::new(),
             false => vec![self.request_of(&pod)],
@@ -326,7 +327,7 @@ impl<'a> World<'a> {
             return false;
         };
         let now = self.now();
-        self.pending
+        self.expectations
             .answer(&request.action, answer, Some(&self.seen), now);
         true
     }
@@ -344,13 +345,13 @@ impl<'a> World<'a> {
         let before = Some(&self.seen);
         self.seen = record(self.pods, state, before, self.now());
         self.seen_version = state.version;
-        self.pending.settle(&self.seen);
+        self.expectations.settle(&self.seen);
         let is_told_by_the_decision = matches!(
             self.request_of(&self.seen.pod),
             Action::SetNeedUpgrade { .. }
         );
         assert!(
-            !state.is_done || is_told_by_the_decision || self.pending.due().is_none(),
+            !state.is_done || is_told_by_the_decision || self.expectations.due().is_none(),
             "it shows: {:?}",
             self.history
         );
@@ -365,7 +366,7 @@ impl<'a> World<'a> {
 
     fn listed(&mut self, (began, state): (i64, State)) -> bool {
         self.see(state);
-        self.pending.retain_since(Some(at(began)), |_| true);
+        self.expectations.retain_since(Some(at(began)), |_| true);
         true
     }
 
@@ -389,13 +390,17 @@ impl<'a> World<'a> {
                 self.happens(Event::Show);
             }
             self.happens(Event::Wait);
-            if !self.happens(Event::Pass) && self.pending.due().is_none() {
+            if !self.happens(Event::Pass) && self.expectations.due().is_none() {
                 break;
             }
         }
         assert!(self.state.is_done, "held back for ever: {history:?}");
         assert!((self.kind.is_done)(&self.seen.pod));
-        assert_eq!(self.pending.due(), None, "never forgotten: {history:?}");
+        assert_eq!(
+            self.expectations.due(),
+            None,
+            "never forgotten: {history:?}"
+        );
     }
 
     /// Everything that may follow, `events` in a row.

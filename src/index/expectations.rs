@@ -40,7 +40,7 @@ struct PendingWrite {
     /// What was asked for.
     write: PodWrite,
     /// What the API server said.
-    uncertainty: WriteUncertainty,
+    uncertainty: ExpectationState,
 }
 
 /// What is asked for of a pod.
@@ -67,7 +67,7 @@ pub enum PodWrite {
 
 /// How sure we are of a write of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum WriteUncertainty {
+enum ExpectationState {
     /// Under way: it may be carried out at any moment, and will be answered.
     UnderWay,
     /// Accepted: it shows in the watch before long.
@@ -228,7 +228,7 @@ impl PodWrite {
     }
 }
 
-impl WriteUncertainty {
+impl ExpectationState {
     /// Whether it is expected to happen.
     fn is_sure(&self) -> bool {
         matches!(self, Self::UnderWay | Self::Accepted)
@@ -239,10 +239,10 @@ impl PendingWrite {
     /// Whether `seen` shows that it happened, or that it did not.
     fn is_settled_by(&self, seen: &PodRecord) -> bool {
         match &self.uncertainty {
-            WriteUncertainty::UnderWay
-            | WriteUncertainty::Accepted
-            | WriteUncertainty::Unanswered => self.write.shows_in(seen),
-            WriteUncertainty::Conflict(version) => seen.pod.resource_version != *version,
+            ExpectationState::UnderWay
+            | ExpectationState::Accepted
+            | ExpectationState::Unanswered => self.write.shows_in(seen),
+            ExpectationState::Conflict(version) => seen.pod.resource_version != *version,
         }
     }
 
@@ -257,20 +257,20 @@ impl PendingWrite {
     /// When somebody has to look; `None`: not before it is answered.
     fn due(&self) -> Option<Timestamp> {
         match self.uncertainty {
-            WriteUncertainty::UnderWay => None,
-            WriteUncertainty::Accepted | WriteUncertainty::Conflict(_) => {
+            ExpectationState::UnderWay => None,
+            ExpectationState::Accepted | ExpectationState::Conflict(_) => {
                 Some(later(self.at, UNSEEN))
             }
-            WriteUncertainty::Unanswered => Some(later(self.at, UNANSWERED)),
+            ExpectationState::Unanswered => Some(later(self.at, UNANSWERED)),
         }
     }
 
     /// Whether a complete list that began then says nothing of it, because it may be carried out later.
     fn outlasts(&self, began: Timestamp) -> bool {
         match self.uncertainty {
-            WriteUncertainty::UnderWay => true,
-            WriteUncertainty::Accepted | WriteUncertainty::Conflict(_) => self.at > began,
-            WriteUncertainty::Unanswered => later(self.at, UNANSWERED) > began,
+            ExpectationState::UnderWay => true,
+            ExpectationState::Accepted | ExpectationState::Conflict(_) => self.at > began,
+            ExpectationState::Unanswered => later(self.at, UNANSWERED) > began,
         }
     }
 }
@@ -286,13 +286,13 @@ struct SentReport {
 
 /// The writes of ours to one DaemonSet and its pods that do not show yet.
 #[derive(Clone, Debug, Default)]
-pub(super) struct PendingWrites {
+pub(super) struct Expectations {
     /// At most one of each aspect.
     pods: BTreeMap<PodUid, Vec<PendingWrite>>,
     report: Option<SentReport>,
 }
 
-impl PendingWrites {
+impl Expectations {
     /// `action` is sent at `now`; `known` is what is known of its pod.
     pub(super) fn begin(&mut self, action: &Action, known: Option<&PodRecord>, now: Timestamp) {
         let uid = &action.pod().uid;
@@ -302,7 +302,7 @@ impl PendingWrites {
         let pending = PendingWrite {
             at: now,
             write: PodWrite::of(action),
-            uncertainty: WriteUncertainty::UnderWay,
+            uncertainty: ExpectationState::UnderWay,
         };
         self.insert(uid.clone(), pending, known);
     }
@@ -329,14 +329,14 @@ impl PendingWrites {
                 // What shows already is not remembered again.
                 let writes = self.pods.get_mut(&pod.uid).into_iter().flatten();
                 for pending in writes.filter(|pending| pending.write == write) {
-                    (pending.at, pending.uncertainty) = (now, WriteUncertainty::Accepted);
+                    (pending.at, pending.uncertainty) = (now, ExpectationState::Accepted);
                 }
                 return;
             }
             WriteAnswer::Conflict if write.aspect() == Aspect::Replacement => {
-                WriteUncertainty::Conflict(pod.resource_version.clone())
+                ExpectationState::Conflict(pod.resource_version.clone())
             }
-            WriteAnswer::Unanswered if write.counts_in_doubt() => WriteUncertainty::Unanswered,
+            WriteAnswer::Unanswered if write.counts_in_doubt() => ExpectationState::Unanswered,
             WriteAnswer::Refused | WriteAnswer::Conflict | WriteAnswer::Unanswered => {
                 return self.retract(&pod.uid, &write);
             }
@@ -379,8 +379,8 @@ impl PendingWrites {
     /// Whoever sent some of them failed: of none that is under way an answer is sure to come.
     pub(super) fn lose_answers(&mut self, now: Timestamp) {
         let writes = self.pods.values_mut().flatten();
-        for pending in writes.filter(|pending| pending.uncertainty == WriteUncertainty::UnderWay) {
-            (pending.at, pending.uncertainty) = (now, WriteUncertainty::Unanswered);
+        for pending in writes.filter(|pending| pending.uncertainty == ExpectationState::UnderWay) {
+            (pending.at, pending.uncertainty) = (now, ExpectationState::Unanswered);
         }
         self.report = None;
     }
