@@ -249,7 +249,7 @@ fn fleet(size: usize, updated: usize) -> Fleet {
         earlier: Vec::new(),
         undone: None,
         evictions: Default::default(),
-        refusals: Default::default(),
+        write_failures: Default::default(),
         transitions: Default::default(),
         rollback_targets: Default::default(),
         record: None,

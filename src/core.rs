@@ -77,7 +77,7 @@ pub use engine::surge::preempting::Preempting;
 pub use fleet::evictions::{Evictions, Refusal};
 pub use fleet::in_place::{InPlace, Renewal};
 pub use fleet::record::FailureRecord;
-pub use fleet::refusals::{Refusals, RefusedWrite};
+pub use fleet::write_failures::{WriteFailures, WriteVerb};
 pub use fleet::{
     Crowd, Fleet, Hold, Holds, Leaving, Node, NodeWindow, OtaCondition, PauseRecord, Pod,
     PodProblem, Pods, PullFailure, Readiness, RollbackTarget, RollbackTargets, Targeting,

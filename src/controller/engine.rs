@@ -42,8 +42,8 @@ use crate::clock::Clock;
 use crate::core::instant::earlier;
 use crate::core::messages::kept_words;
 use crate::core::{
-    Action, Fleet, Note, Plan, Pull, Reading, Refusals, Revision, RevisionState, RevisionUnknown,
-    StaleData, Strategy, SurgeRelease, decide_in_view, release, upkeep,
+    Action, Fleet, Note, Plan, Pull, Reading, Revision, RevisionState, RevisionUnknown, StaleData,
+    Strategy, SurgeRelease, WriteFailures, decide_in_view, release, upkeep,
 };
 use crate::index::{Index, RequeueDelay, SetKey, SetRecord, Stray};
 use crate::k8s::{Condition, Unreadable};
@@ -512,7 +512,7 @@ impl Engine {
                 let is_over = is_released
                     && !released.waits
                     && !set.is_some_and(SetRecord::has_uncertain_writes);
-                let report = match set.filter(|_| !refused.is_nobody_refused()) {
+                let report = match set.filter(|_| !refused.has_no_failures()) {
                     Some(set) => Some(Report::of_release(set, &refused)),
                     None => is_over.then(Report::of_nothing), // last, as it ends our interest
                 };
@@ -768,9 +768,10 @@ fn without_refused(
     fleet: &Fleet,
     released: SurgeRelease,
     now: Timestamp,
-) -> (SurgeRelease, Refusals) {
-    let refusals = &fleet.refusals;
-    let (actions, again, refused) = refusals.without_held(&fleet.nodes, released.actions, now);
+) -> (SurgeRelease, WriteFailures) {
+    let write_failures = &fleet.write_failures;
+    let (actions, again, refused) =
+        write_failures.without_held(&fleet.nodes, released.actions, now);
     let released = SurgeRelease {
         actions,
         wake: released.wake.into_iter().chain(again).min(),

@@ -24,7 +24,7 @@ use crate::core::names::{
     PRE_PULL_RBAC,
 };
 use crate::core::settings::OnFailure;
-use crate::core::{Reading, RefusedWrite, RollingUpdateType, SetKind, Strategy};
+use crate::core::{Reading, RollingUpdateType, SetKind, Strategy, WriteVerb};
 use crate::index::{Index, SetKey};
 use crate::k8s::DaemonSet;
 use crate::k8s::client::{CallError, WRITE_DEADLINE, within};
@@ -170,7 +170,7 @@ pub fn granted_by(
     verb: &str,
     resource: &str,
     kind: SetKind,
-    write: Option<RefusedWrite>,
+    write: Option<WriteVerb>,
 ) -> &'static str {
     let is_base =
         is_among(&NEEDED, verb, resource) || is_among(&NEEDED_FOR_ELECTION, verb, resource);

@@ -28,10 +28,10 @@ use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, ROLLOUT_COMPLETE,
     ROLLOUT_STATE, STALLED,
 };
-use crate::core::rollout_state::{Reported, ReportedRefusals};
+use crate::core::rollout_state::{Reported, ReportedFailures};
 use crate::core::{
-    Fleet, Invalid, Mode, Phase, Plan, Refusals, Revision, RevisionState, RolloutState, Stall,
-    Strategy,
+    Fleet, Invalid, Mode, Phase, Plan, Revision, RevisionState, RolloutState, Stall, Strategy,
+    WriteFailures,
 };
 use crate::index::{OWN_CONDITIONS, SetRecord};
 use crate::k8s::Condition;
@@ -102,7 +102,7 @@ impl Report {
     }
 
     /// The report on a DaemonSet that is ours no longer, while the API server refuses to take away what we made.
-    pub(super) fn of_release(set: &SetRecord, refused: &Refusals) -> Self {
+    pub(super) fn of_release(set: &SetRecord, refused: &WriteFailures) -> Self {
         let note = format!(
             "{HANDED_BACK}; what was made for it cannot be taken away{}; it is tried again",
             refused.aside()
@@ -118,7 +118,7 @@ impl Report {
             ],
             notices: notices.into_iter().collect(),
             state: RolloutState {
-                refused: ReportedRefusals::of(refused, known),
+                refused: ReportedFailures::of(refused, known),
                 ..RolloutState::default()
             },
         };
@@ -147,7 +147,7 @@ impl Report {
         state.pause = paused::memory(plan, &fleet.revision, known.pause.as_ref());
         state.refused = match plan.phase.is_behind() {
             true => known.refused.clone(),
-            false => ReportedRefusals::of(&plan.refused, known.refused.as_ref()),
+            false => ReportedFailures::of(&plan.refused, known.refused.as_ref()),
         };
         let paused = find(&set.conditions, PAUSED_CONDITION);
         let sheets = [

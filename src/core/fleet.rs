@@ -11,8 +11,8 @@ mod node_window;
 mod pause_record;
 mod pods;
 pub mod record;
-pub mod refusals;
 mod rollback_targets;
+pub mod write_failures;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use super::shared::Shared;
 use evictions::Evictions;
 use in_place::{InPlace, InPlaceTransitions};
 use record::FailureRecord;
-use refusals::Refusals;
+use write_failures::WriteFailures;
 
 pub use crowd::Crowd;
 pub use hold::{Hold, Holds};
@@ -67,7 +67,7 @@ pub struct Fleet {
     /// How evictions were answered.
     pub evictions: Evictions,
     /// Which other writes the API server refused.
-    pub refusals: Refusals,
+    pub write_failures: WriteFailures,
     /// What the guard told and has to remember, as it stands on the DaemonSet; may be about another revision.
     pub record: Option<FailureRecord>,
     /// What is remembered of the pause that holds or just held, as it stands on the DaemonSet.

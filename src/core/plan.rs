@@ -61,7 +61,7 @@ pub struct Plan {
     /// Whether nothing moves before a disruption budget lets a pod go.
     pub blocked: bool,
     /// What the API server refuses of all that is asked for, tried again by this plan or not.
-    pub refused: super::fleet::refusals::Refusals,
+    pub refused: super::fleet::write_failures::WriteFailures,
     /// The earliest instant at which the same fleet would be judged differently; `None`: only a change can do that.
     pub next_wake: Option<Timestamp>,
 }

@@ -275,7 +275,7 @@ fn wild_fleets() -> impl Random<Fleet> {
                 earlier: Vec::new(),
                 undone,
                 evictions: Default::default(),
-                refusals: Default::default(),
+                write_failures: Default::default(),
                 transitions,
                 rollback_targets: Default::default(),
                 record,

@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 
 use super::fleet::PauseRecord;
 use super::fleet::record::FailureRecord;
-use super::fleet::refusals::{Refusals, RefusedWrite};
+use super::fleet::write_failures::{WriteFailures, WriteVerb};
 use super::id::{NodeName, PodName, Revision, RevisionState};
 use super::lenient::{list, value};
 
@@ -54,7 +54,7 @@ pub struct RolloutState {
     pub pause: Option<ReportedPause>,
     /// Writes that the API server refuses.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
-    pub refused: Option<ReportedRefusals>,
+    pub refused: Option<ReportedFailures>,
     /// Why pods, or the ControllerRevision, cannot be created.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub not_created: Option<Arc<str>>,
@@ -126,7 +126,7 @@ pub struct ReportedPause {
 
 /// Writes that the API server refuses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReportedRefusals {
+pub struct ReportedFailures {
     /// The revision that they are for.
     #[serde(
         default,
@@ -142,14 +142,14 @@ pub struct ReportedRefusals {
         deserialize_with = "list",
         skip_serializing_if = "Vec::is_empty"
     )]
-    pub writes: Vec<RefusedGroup>,
+    pub writes: Vec<FailureGroup>,
 }
 
 /// A write that is refused on several nodes in the same words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RefusedGroup {
+pub struct FailureGroup {
     /// What was asked for.
-    pub write: RefusedWrite,
+    pub write: WriteVerb,
     /// What the API server said.
     pub said: Arc<str>,
     /// The first of the nodes, by name.
@@ -228,28 +228,28 @@ impl RolloutState {
     }
 
     /// Returns the writes that were refused.
-    pub fn refusals(&self) -> Option<Refusals> {
+    pub fn refusals(&self) -> Option<WriteFailures> {
         let reported = self.refused.as_ref()?;
         let refused = reported.writes.iter().flat_map(|group| {
             let nodes = group.nodes.iter().cloned();
             nodes.map(|node| (node, group.write, group.said.clone()))
         });
         let revision = reported.revision.clone();
-        Some(Refusals::remember(revision, refused, reported.since))
+        Some(WriteFailures::remember(revision, refused, reported.since))
     }
 
     /// Returns `known` refusals with those whose nodes are not named: who is to be replaced although the controller says that
     /// nothing moves but what is refused. `None`: all are named.
     pub fn with_unnamed<'a>(
         &self,
-        known: &Refusals,
-        begun: impl IntoIterator<Item = (&'a NodeName, RefusedWrite)>,
-    ) -> Option<Refusals> {
+        known: &WriteFailures,
+        begun: impl IntoIterator<Item = (&'a NodeName, WriteVerb)>,
+    ) -> Option<WriteFailures> {
         let reported = self.refused.as_ref()?;
         let unnamed = reported.writes.iter().filter(|group| group.more);
-        let unnamed: BTreeMap<RefusedWrite, &Arc<str>> =
+        let unnamed: BTreeMap<WriteVerb, &Arc<str>> =
             unnamed.map(|group| (group.write, &group.said)).collect();
-        let known_ones = known.denials().map(|(node, denial)| {
+        let known_ones = known.failures().map(|(node, denial)| {
             let said = denial.sentence.clone();
             (node.clone(), denial.write, said)
         });
@@ -261,7 +261,7 @@ impl RolloutState {
         let begun: Vec<_> = begun.collect();
         let revision = reported.revision.clone();
         (!begun.is_empty())
-            .then(|| Refusals::remember(revision, known_ones.chain(begun), reported.since))
+            .then(|| WriteFailures::remember(revision, known_ones.chain(begun), reported.since))
     }
 
     /// Returns the cause for which pods keep ending on `node`.
@@ -282,14 +282,17 @@ impl ReportedPause {
     }
 }
 
-impl ReportedRefusals {
+impl ReportedFailures {
     /// Takes what is refused; `before` is what was reported last. `None`: nothing is.
-    pub fn of(refusals: &Refusals, before: Option<&Self>) -> Option<Self> {
-        let first = refusals.denials().map(|(_, denial)| denial.since).min()?;
-        let revision = refusals.revision().cloned();
+    pub fn of(write_failures: &WriteFailures, before: Option<&Self>) -> Option<Self> {
+        let first = write_failures
+            .failures()
+            .map(|(_, denial)| denial.since)
+            .min()?;
+        let revision = write_failures.revision().cloned();
         let same = before.filter(|before| before.revision == revision);
-        let groups = refusals.groups().into_iter().take(GROUPS);
-        let writes = groups.map(|group| RefusedGroup {
+        let groups = write_failures.groups().into_iter().take(GROUPS);
+        let writes = groups.map(|group| FailureGroup {
             write: group.write,
             said: group.sentence.into(),
             more: group.nodes.len() > NAMED,

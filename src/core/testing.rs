@@ -46,7 +46,7 @@ pub(crate) fn fleet(nodes: Vec<Node>) -> Fleet {
         transitions: Default::default(),
         rollback_targets: Default::default(),
         evictions: Default::default(),
-        refusals: Default::default(),
+        write_failures: Default::default(),
         record: None,
         pause: None,
         kind: Default::default(),

@@ -14,8 +14,8 @@ use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
 use crate::core::{
-    Disruption, Fleet, Invalid, Mode, Node, Note, Offline, Pause, Phase, Plan, Reading, Refusals,
-    RefusedWrite, Revision, RolloutState, Stall, Strategy, Verdict, decide,
+    Disruption, Fleet, Invalid, Mode, Node, Note, Offline, Pause, Phase, Plan, Reading, Revision,
+    RolloutState, Stall, Strategy, Verdict, WriteFailures, WriteVerb, decide,
 };
 use crate::index::{Index, SetKey};
 use crate::k8s::Condition;
@@ -82,8 +82,8 @@ impl RolloutSnapshot {
         // Sentences speak of what counts for this revision.
         let strategy = strategy.on(&fleet.revision).into_owned();
         let mut plan = decide(&strategy, &fleet, now);
-        while let Some(refusals) = refused_unnamed(&fleet, &plan, &state) {
-            fleet.refusals = refusals;
+        while let Some(write_failures) = refused_unnamed(&fleet, &plan, &state) {
+            fleet.write_failures = write_failures;
             plan = decide(&strategy, &fleet, now);
         }
         let on_revision = strategy.notes_on(&fleet.revision);
@@ -334,7 +334,7 @@ fn untouched() -> Strategy {
 
 /// Who is refused, with those whom the condition does not name, while the controller says that nothing else moves; `None`: they are
 /// known already.
-fn refused_unnamed(fleet: &Fleet, plan: &Plan, state: &RolloutState) -> Option<Refusals> {
+fn refused_unnamed(fleet: &Fleet, plan: &Plan, state: &RolloutState) -> Option<WriteFailures> {
     state.stalled_since(Stall::WritesRefused.reason())?;
     if !state.is_about(&fleet.revision) {
         return None;
@@ -343,9 +343,9 @@ fn refused_unnamed(fleet: &Fleet, plan: &Plan, state: &RolloutState) -> Option<R
     let begun = begun.filter_map(|action| {
         let is_here = |node: &&Node| node.pods.iter().any(|pod| pod.uid == action.pod().uid);
         let node = fleet.nodes.iter().find(is_here)?;
-        Some((&node.name, RefusedWrite::of(action)))
+        Some((&node.name, WriteVerb::of(action)))
     });
-    state.with_unnamed(&fleet.refusals, begun)
+    state.with_unnamed(&fleet.write_failures, begun)
 }
 
 fn by_word(verdicts: &[Verdict]) -> [usize; Verdict::WORDS.len()] {
@@ -360,7 +360,7 @@ fn by_word(verdicts: &[Verdict]) -> [usize; Verdict::WORDS.len()] {
 mod tests {
     use super::*;
     use crate::core::Share;
-    use crate::core::rollout_state::{Reported, ReportedRefusals};
+    use crate::core::rollout_state::{Reported, ReportedFailures};
     use crate::core::testing::{at, current, fleet, node, old};
 
     /// Found by somebody who tried: of 59 nodes nine were told to be next, and the rollout to go on.
@@ -370,11 +370,11 @@ mod tests {
         let pod = |i| if i < 59 { old(1) } else { current(2) };
         let nodes = (0..200).map(|i| node(&format!("n{i:03}"), pod(i)));
         let mut fleet = fleet(nodes.collect());
-        let mut all = Refusals::default();
+        let mut all = WriteFailures::default();
         all.keep_to(&"new".into());
         for node in &fleet.nodes[..59] {
             let place = (&node.name, node.pods.first().map(|pod| &pod.uid));
-            all.refuse(place, RefusedWrite::Delete, "kept by test", at(4_000));
+            all.refuse(place, WriteVerb::Delete, "kept by test", at(4_000));
         }
         let state = |reason: &str| RolloutState {
             reported: Reported {
@@ -383,11 +383,11 @@ mod tests {
                 stalled_since: Some(at(4_000)),
                 ..Reported::default()
             },
-            refused: ReportedRefusals::of(&all, None),
+            refused: ReportedFailures::of(&all, None),
             ..RolloutState::default()
         };
         let stalled = state("WritesRefused");
-        fleet.refusals = stalled.refusals().expect("refusals");
+        fleet.write_failures = stalled.refusals().expect("refusals");
         let strategy = Strategy {
             max_unavailable: Share::Percent(50),
             ..Strategy::of(Mode::AdvancedRollingUpdate)
@@ -395,8 +395,8 @@ mod tests {
         let mut plan = decide(&strategy, &fleet, now);
         assert_eq!(plan.phase, Phase::Progressing);
         assert_eq!(refused_unnamed(&fleet, &plan, &state("NoProgress")), None);
-        while let Some(refusals) = refused_unnamed(&fleet, &plan, &stalled) {
-            fleet.refusals = refusals;
+        while let Some(write_failures) = refused_unnamed(&fleet, &plan, &stalled) {
+            fleet.write_failures = write_failures;
             plan = decide(&strategy, &fleet, now);
         }
         assert_eq!(plan.phase, Phase::Stalled(Stall::WritesRefused));

@@ -20,8 +20,8 @@ use crate::core::fleet::position_of;
 use crate::core::instant::later;
 use crate::core::revision::{RevisionFacts, RollbackCandidates, undone};
 use crate::core::{
-    Crowd, Evictions, FailureRecord, Fleet, Node, NodeName, PodRevision, Readiness, Refusals,
-    RevisionState, RevisionUnknown, RollbackTargets, Strategy, Targeting,
+    Crowd, Evictions, FailureRecord, Fleet, Node, NodeName, PodRevision, Readiness, RevisionState,
+    RevisionUnknown, RollbackTargets, Strategy, Targeting, WriteFailures,
 };
 
 /// What a fleet is made from, beside the record of its DaemonSet.
@@ -53,7 +53,7 @@ pub(super) fn fleet(
     let is_proven = is_proven(set, around);
     let judged_by = [in_order, is_proven];
     let counts = strategy.filter(|strategy| {
-        may_be_counted(strategy, now) && !set.cache.is_wide(now) && !set.is_anybody_refused()
+        may_be_counted(strategy, now) && !set.cache.is_wide(now) && !set.has_write_failures()
     });
     let is_of = |crowd: &CrowdIndex| counts.is_some_and(|by| crowd.is_of(by, judged_by));
     let known = set.cache.crowd.take();
@@ -146,7 +146,7 @@ fn unjudged(nodes: Vec<Node>) -> Fleet {
         earlier: Vec::new(),
         undone: None,
         evictions: Evictions::default(),
-        refusals: Refusals::default(),
+        write_failures: WriteFailures::default(),
         transitions: InPlaceTransitions::new(),
         rollback_targets: RollbackTargets::default(),
         record: None,
@@ -200,7 +200,7 @@ fn judge(
         .collect();
     kept.undone = target.and_then(|current| undone(revisions, current));
     kept.evictions = set.evictions.clone();
-    kept.refusals = set.refusals(target, &kept.nodes);
+    kept.write_failures = set.refusals(target, &kept.nodes);
     kept.transitions = set.transitions(&basis.state, revisions);
     kept.rollback_targets = set.rollback_targets(&basis.state, revisions);
     kept.record = record;

@@ -14,10 +14,10 @@ use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, ROLLOUT_COMPLETE, STALLED,
 };
 use crate::core::rollout_state::{
-    FailingPods, RefusedGroup, Reported, ReportedPause, ReportedRefusals,
+    FailingPods, FailureGroup, Reported, ReportedFailures, ReportedPause,
 };
 use crate::core::{
-    FailureRecord, NodeName, PauseRecord, PodName, RefusedWrite, Revision, RolloutState, Stopped,
+    FailureRecord, NodeName, PauseRecord, PodName, Revision, RolloutState, Stopped, WriteVerb,
     instant,
 };
 use crate::k8s::Condition;
@@ -116,7 +116,7 @@ fn pause(since: Timestamp, message: &str) -> ReportedPause {
 }
 
 /// The writes that are refused since then, one a line.
-fn refusals(message: &str, since: Timestamp) -> Option<ReportedRefusals> {
+fn refusals(message: &str, since: Timestamp) -> Option<ReportedFailures> {
     let (revision, rest) = message.strip_prefix("revision ")?.split_once(": ")?;
     let group = |line: &str| {
         let (write, rest) = REFUSED_WRITES.iter().find_map(|(write, words)| {
@@ -125,30 +125,30 @@ fn refusals(message: &str, since: Timestamp) -> Option<ReportedRefusals> {
         })?;
         let (names, said) = rest.split_once(": ")?;
         let named = names.strip_suffix(OTHERS).unwrap_or(names);
-        Some(RefusedGroup {
+        Some(FailureGroup {
             write,
             said: said.into(),
             nodes: read_names(named).0.into_iter().collect(),
             more: names.ends_with(OTHERS),
         })
     };
-    Some(ReportedRefusals {
+    Some(ReportedFailures {
         revision: Some(revision.into()),
         since,
         writes: rest.lines().filter_map(group).collect(),
     })
 }
 
-const REFUSED_WRITES: [(RefusedWrite, &str); 9] = [
-    (RefusedWrite::Delete, "delete pods"),
-    (RefusedWrite::Evict, "evict pods"),
-    (RefusedWrite::Renew, "update pods in place"),
-    (RefusedWrite::Revert, "roll pods back in place"),
-    (RefusedWrite::Mark, "mark pods PreparingDelete"),
-    (RefusedWrite::HandOver, "hand pods over to the DaemonSet"),
-    (RefusedWrite::Create, "create pods"),
-    (RefusedWrite::Unmark, "take marks off pods"),
-    (RefusedWrite::Tell, "patch the conditions of pods"),
+const REFUSED_WRITES: [(WriteVerb, &str); 9] = [
+    (WriteVerb::Delete, "delete pods"),
+    (WriteVerb::Evict, "evict pods"),
+    (WriteVerb::Renew, "update pods in place"),
+    (WriteVerb::Revert, "roll pods back in place"),
+    (WriteVerb::Mark, "mark pods PreparingDelete"),
+    (WriteVerb::HandOver, "hand pods over to the DaemonSet"),
+    (WriteVerb::Create, "create pods"),
+    (WriteVerb::Unmark, "take marks off pods"),
+    (WriteVerb::Tell, "patch the conditions of pods"),
 ];
 
 /// Why pods, or the ControllerRevision, could not be made.

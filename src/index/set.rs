@@ -31,8 +31,8 @@ use crate::core::revision::{RollbackMark, TemplateFingerprint};
 use crate::core::selector::Selector;
 use crate::core::settings::read;
 use crate::core::{
-    DaemonSetCounts, Evictions, Invalid, NodeName, PauseRecord, PodName, PodUid, Reading, Refusals,
-    Revision, RevisionState, RolloutState, Targeting,
+    DaemonSetCounts, Evictions, Invalid, NodeName, PauseRecord, PodName, PodUid, Reading, Revision,
+    RevisionState, RolloutState, Targeting, WriteFailures,
 };
 use crate::k8s;
 
@@ -97,7 +97,7 @@ pub struct SetRecord {
     /// How evictions were answered.
     pub(super) evictions: Evictions,
     /// How other writes were refused.
-    refusals: LastReported<Refusals>,
+    write_failures: LastReported<WriteFailures>,
     absent: BTreeSet<Revision>,
     trusted: Option<i64>,
     /// The template for which the newest revision was found last.
@@ -219,7 +219,7 @@ impl SetRecord {
             shared: SharedParts::default(),
             expectations: Expectations::default(),
             evictions: Evictions::default(),
-            refusals: LastReported::default(),
+            write_failures: LastReported::default(),
             absent: BTreeSet::new(),
             trusted: None,
             confirmed: None,

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::revision::TemplateFingerprint;
-use crate::core::rollout_state::{FailingPods, Reported, ReportedPause, ReportedRefusals};
+use crate::core::rollout_state::{FailingPods, Reported, ReportedFailures, ReportedPause};
 use crate::core::{
-    Action, FailureRecord, PauseRecord, PodRef, PodRevision, PodUid, Readiness, Refusals,
-    RefusedWrite, RevisionState, RevisionUnknown, RolloutState, decide,
+    Action, FailureRecord, PauseRecord, PodRef, PodRevision, PodUid, Readiness, RevisionState,
+    RevisionUnknown, RolloutState, WriteFailures, WriteVerb, decide,
 };
 
 const CREATED: &str = "2026-01-01T00:00:00Z";
@@ -687,9 +687,9 @@ fn the_state_on_the_daemonset_tells_a_new_process_what_it_does_not_see() {
         said: "low on memory".into(),
         nodes: vec!["n1".into()],
     };
-    let mut refused = Refusals::default();
+    let mut refused = WriteFailures::default();
     refused.keep_to(&"aaa".into());
-    refused.refuse((&"n2".into(), None), RefusedWrite::Delete, "no", at(60));
+    refused.refuse((&"n2".into(), None), WriteVerb::Delete, "no", at(60));
     let state = RolloutState {
         reported: Reported {
             revision: Some("aaa".into()),
@@ -700,7 +700,7 @@ fn the_state_on_the_daemonset_tells_a_new_process_what_it_does_not_see() {
             ..FailureRecord::of("aaa".into())
         }),
         pause: Some(ReportedPause::of(pause)),
-        refused: ReportedRefusals::of(&refused, None),
+        refused: ReportedFailures::of(&refused, None),
         not_created: Some("quota".into()),
         not_ready: [("agent-n1".into(), "probe fails".into())].into(),
         failing: vec![failing],

@@ -61,7 +61,7 @@ fn watches_that_stand_still_make_no_second_pod() {
 #[test]
 fn pods_that_are_refused_or_not_answered_for_are_made_later() {
     let faults = Faults {
-        refusals: 1,
+        write_failures: 1,
         silences: 1,
         freezes: 1,
         restarts: 1,
@@ -135,7 +135,7 @@ fn pods_are_made_while_a_rollout_is_paused() {
 fn a_burst_of_one_gets_to_the_end() {
     let faults = Faults {
         misfits: 2,
-        refusals: 1,
+        write_failures: 1,
         restarts: 1,
         ..templates(1)
     };

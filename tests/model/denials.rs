@@ -3,13 +3,13 @@
 //! ```text
 //!            ┌────────── refused ◄──────────┐
 //!            ▼                              │
-//! Denial: left out ──the policy is gone, time passes──► due ──► asked again ──accepted──► forgotten
+//! WriteFailure: left out ──the policy is gone, time passes──► due ──► asked again ──accepted──► forgotten
 //! ```
 //!
 //! As with evictions, whoever asks in vain once more learns nothing new: so time alone makes nobody due, and a policy that
 //! lasts lets the fleet come to rest. Being woken for that is part of having converged.
 
-use yurt_ds::core::{NodeName, PodUid, Refusals, RefusedWrite};
+use yurt_ds::core::{NodeName, PodUid, WriteFailures, WriteVerb};
 
 use super::state::{State, Template};
 use super::view::{at, hash};
@@ -22,14 +22,14 @@ const WORDS: &str = "denied by a policy";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Policy {
     pub(crate) node: usize,
-    pub(crate) write: RefusedWrite,
+    pub(crate) write: WriteVerb,
 }
 
 /// What our controller was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Denial {
+pub(crate) struct WriteFailure {
     node: usize,
-    write: RefusedWrite,
+    write: WriteVerb,
     /// The pod; `None` for one that was to be made.
     pub(crate) uid: Option<u8>,
     /// Which template it was about.
@@ -42,16 +42,16 @@ pub(crate) struct Denial {
 
 impl State {
     /// What was refused, in the form of the engine.
-    pub(crate) fn refusals(&self) -> Refusals {
-        let mut refusals = Refusals::default();
+    pub(crate) fn refusals(&self) -> WriteFailures {
+        let mut write_failures = WriteFailures::default();
         let set = self.seen_set();
-        refusals.keep_to(&hash(set.wanted));
-        let is_of_set = |denial: &&Denial| denial.template == set.wanted;
+        write_failures.keep_to(&hash(set.wanted));
+        let is_of_set = |denial: &&WriteFailure| denial.template == set.wanted;
         for denial in self.denials.iter().filter(is_of_set) {
             let node: NodeName = format!("n{}", denial.node).into();
             let pod: Option<PodUid> = denial.uid.map(|uid| format!("u{uid}").into());
             let mut refuse =
-                |ago| refusals.refuse((&node, pod.as_ref()), denial.write, WORDS, at(ago));
+                |ago| write_failures.refuse((&node, pod.as_ref()), denial.write, WORDS, at(ago));
             if denial.lasts {
                 refuse(-1);
             }
@@ -59,18 +59,18 @@ impl State {
                 refuse(0);
             }
         }
-        refusals
+        write_failures
     }
 
     /// Whether the API server refuses such a write there.
-    pub(crate) fn is_refused(&self, node: usize, write: RefusedWrite) -> bool {
+    pub(crate) fn is_refused(&self, node: usize, write: WriteVerb) -> bool {
         self.policy == Some(Policy { node, write })
     }
 
     /// Our controller takes in that this was refused.
     pub(crate) fn note_denied(&mut self, write: &Pending) {
         let lasts = self.take_denial(write).is_some_and(|known| known.lasts);
-        self.denials.push(Denial {
+        self.denials.push(WriteFailure {
             node: write.node,
             write: write.is(),
             uid: write.about(),
@@ -112,19 +112,20 @@ impl State {
     }
 
     /// What is known of that kind of write there, or of one that it follows or precedes.
-    fn take_denial(&mut self, write: &Pending) -> Option<Denial> {
-        let is_same =
-            |denial: &Denial| denial.node == write.node && part(denial.write) == part(write.is());
+    fn take_denial(&mut self, write: &Pending) -> Option<WriteFailure> {
+        let is_same = |denial: &WriteFailure| {
+            denial.node == write.node && part(denial.write) == part(write.is())
+        };
         let known = self.denials.iter().position(is_same)?;
         Some(self.denials.remove(known))
     }
 }
 
 /// Writes of one part hold up one another on a node.
-fn part(write: RefusedWrite) -> u8 {
+fn part(write: WriteVerb) -> u8 {
     match write {
-        RefusedWrite::Create => 1,
-        RefusedWrite::Unmark | RefusedWrite::Tell => 2,
+        WriteVerb::Create => 1,
+        WriteVerb::Unmark | WriteVerb::Tell => 2,
         _ => 0,
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use yurt_ds::core::selector::Selector;
 use yurt_ds::core::settings::{Approval, Wave};
 use yurt_ds::core::{
-    Disruption, Mode, OnFailure, PreDelete, RefusedWrite, RollingUpdateType, Scaling, Share,
-    Strategy, Waves,
+    Disruption, Mode, OnFailure, PreDelete, RollingUpdateType, Scaling, Share, Strategy, Waves,
+    WriteVerb,
 };
 
 use super::denials::Policy;
@@ -296,13 +296,13 @@ impl Rules {
     pub(crate) fn policies(&self, node: usize) -> impl Iterator<Item = Policy> {
         let in_place = self.strategy.rolling_update_type != RollingUpdateType::Standard;
         let writes = [
-            (!self.evicts(), RefusedWrite::Delete),
-            (self.evicts(), RefusedWrite::Evict),
-            (in_place || self.reverts(), RefusedWrite::Renew),
-            (self.hooked(), RefusedWrite::Mark),
-            (self.hooked(), RefusedWrite::Unmark),
-            (self.surge() > 0, RefusedWrite::Create),
-            (self.surge() > 0, RefusedWrite::HandOver),
+            (!self.evicts(), WriteVerb::Delete),
+            (self.evicts(), WriteVerb::Evict),
+            (in_place || self.reverts(), WriteVerb::Renew),
+            (self.hooked(), WriteVerb::Mark),
+            (self.hooked(), WriteVerb::Unmark),
+            (self.surge() > 0, WriteVerb::Create),
+            (self.surge() > 0, WriteVerb::HandOver),
         ];
         let asked = writes.into_iter().filter(|(is_asked, _)| *is_asked);
         asked.map(move |(_, write)| Policy { node, write })

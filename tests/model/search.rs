@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use stateright::{Checker, Model, Property};
-use yurt_ds::core::{Mode, Phase, RefusedWrite, Revert, Stall, Verdict, WaveShut};
+use yurt_ds::core::{Mode, Phase, Revert, Stall, Verdict, WaveShut, WriteVerb};
 
 use super::reversal::are_slots_lost;
 use super::rules::Rules;
@@ -125,7 +125,7 @@ impl State {
             _ => false,
         };
         let is_tidy = |(n, node): (usize, &Node)| {
-            let is_marked = |pod: &Pod| pod.marked && !self.is_refused(n, RefusedWrite::Unmark);
+            let is_marked = |pod: &Pod| pod.marked && !self.is_refused(n, WriteVerb::Unmark);
             !node.pods.iter().any(|pod| pod.spare || is_marked(pod))
         };
         let nodes = self.nodes.iter().enumerate();

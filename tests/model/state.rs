@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use yurt_ds::core::Stopped;
 
-use super::denials::{Denial, Policy};
+use super::denials::{Policy, WriteFailure};
 use super::evictions::Answers;
 use super::rules::Rules;
 use super::upkeep::Upkeep;
@@ -40,7 +40,7 @@ pub(crate) struct State {
     /// What the API server refuses.
     pub(crate) policy: Option<Policy>,
     /// What of that our controller has met.
-    pub(crate) denials: Vec<Denial>,
+    pub(crate) denials: Vec<WriteFailure>,
     /// What it remembers of the pods that it makes itself.
     pub(crate) upkeep: Upkeep,
     /// What the guard is about to tell.
@@ -242,7 +242,7 @@ pub(crate) struct Faults {
     /// Pods that somebody makes, and nobody controls.
     pub(crate) orphans: u8,
     /// Pods of ours that the API server refuses to make.
-    pub(crate) refusals: u8,
+    pub(crate) write_failures: u8,
     /// The same, without an answer.
     pub(crate) silences: u8,
 }

@@ -109,7 +109,7 @@ impl State {
     pub(crate) fn upkeep_faults(&self) -> Vec<Step> {
         let (faults, mut steps) = (self.faults, Vec::new());
         for (n, _) in &self.upkeep.asked {
-            if faults.refusals > 0 {
+            if faults.write_failures > 0 {
                 steps.push(Step::Make(*n, Answer::Refused));
             }
             if faults.silences > 0 {
@@ -216,7 +216,7 @@ impl State {
         match answer {
             Answer::Lost => self.faults.silences -= 1,
             Answer::Refused => {
-                self.faults.refusals -= 1;
+                self.faults.write_failures -= 1;
                 self.upkeep.expected.remove(&n);
                 self.upkeep.refused.insert(n);
             }

@@ -100,7 +100,7 @@ impl State {
             earlier: Vec::new(),
             undone: None,
             evictions: self.evictions(rules),
-            refusals: self.refusals(),
+            write_failures: self.refusals(),
             transitions: transitions(&set, rules),
             rollback_targets: self.rollback_targets(&set, rules),
             record: record_of(&self.sheet),

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use yurt_ds::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
-use yurt_ds::core::{Action, FailureRecord, NodeName, RefusedWrite};
+use yurt_ds::core::{Action, FailureRecord, NodeName, WriteVerb};
 
 use super::rules::Rules;
 use super::state::{Pod, Sheet, State, Template, Write};
@@ -72,22 +72,22 @@ impl Pending {
     }
 
     /// The kind of write.
-    pub(crate) fn is(&self) -> RefusedWrite {
+    pub(crate) fn is(&self) -> WriteVerb {
         match self.deed {
-            Deed::Delete { evicts: false, .. } | Deed::Remove => RefusedWrite::Delete,
-            Deed::Delete { evicts: true, .. } => RefusedWrite::Evict,
-            Deed::HandOver => RefusedWrite::HandOver,
-            Deed::Make(_) => RefusedWrite::Create,
-            Deed::Renew(..) => RefusedWrite::Renew,
-            Deed::Mark(true) => RefusedWrite::Mark,
-            Deed::Mark(false) => RefusedWrite::Unmark,
-            Deed::Ask(_) | Deed::Tell(..) | Deed::Withdraw { .. } => RefusedWrite::Tell,
+            Deed::Delete { evicts: false, .. } | Deed::Remove => WriteVerb::Delete,
+            Deed::Delete { evicts: true, .. } => WriteVerb::Evict,
+            Deed::HandOver => WriteVerb::HandOver,
+            Deed::Make(_) => WriteVerb::Create,
+            Deed::Renew(..) => WriteVerb::Renew,
+            Deed::Mark(true) => WriteVerb::Mark,
+            Deed::Mark(false) => WriteVerb::Unmark,
+            Deed::Ask(_) | Deed::Tell(..) | Deed::Withdraw { .. } => WriteVerb::Tell,
         }
     }
 
     /// The pod that it is about, if that is there already.
     pub(crate) fn about(&self) -> Option<u8> {
-        (self.is() != RefusedWrite::Create).then_some(self.uid)
+        (self.is() != WriteVerb::Create).then_some(self.uid)
     }
 
     /// That pod of its node changed, or (`None`) pods came or went.

@@ -19,8 +19,8 @@ use crate::controller::report::{Notice, Report};
 use crate::controller::surge::SurgeResult;
 use crate::core::messages::not_created;
 use crate::core::{
-    Action, Fleet, Manage, NodeName, Pod, PodName, PodUid, Readiness, Refusals, RefusedWrite,
-    Revision, RevisionState, Targeting, manage,
+    Action, Fleet, Manage, NodeName, Pod, PodName, PodUid, Readiness, Revision, RevisionState,
+    Targeting, WriteFailures, WriteVerb, manage,
 };
 use crate::index::{NumbersDue, Orphan, PodWrite, SetKey, StatusNumbers, WriteAnswer};
 use crate::k8s::client::Failure;
@@ -131,14 +131,14 @@ impl Engine {
         key: &SetKey,
         fleet: &Fleet,
         now: Timestamp,
-    ) -> Option<(Manage, Refusals)> {
+    ) -> Option<(Manage, WriteFailures)> {
         let set = self.index.set(key)?;
         let advanced = set.advanced.as_ref().filter(|own| own.is_workable)?;
         let mut managed = manage(fleet, advanced.terms(&set.reading, now));
         let asked = std::mem::take(&mut managed.actions);
-        let (actions, again, _) = fleet.refusals.without_held(&fleet.nodes, asked, now);
+        let (actions, again, _) = fleet.write_failures.without_held(&fleet.nodes, asked, now);
         // Told as long as they are there, also while one is asked to go and nobody knows.
-        let refused = fleet.refusals.of_pods_on(&fleet.nodes, |node| {
+        let refused = fleet.write_failures.of_pods_on(&fleet.nodes, |node| {
             let goes = |pod: &Pod| pod.in_place.is_over || managed.leaving.contains(&pod.uid);
             node.native == Targeting::No || node.pods.iter().any(goes)
         });
@@ -355,7 +355,7 @@ impl Engine {
         let pod = nodes.and_then(|node| node.pods.iter().find(|pod| pod.uid == *uid));
         let name = pod.map_or("", |pod| pod.name.as_str());
         // Told once: that it may not be deleted has an Event of its own.
-        if !fleet.refusals.is_refused(node, RefusedWrite::Delete) {
+        if !fleet.write_failures.is_refused(node, WriteVerb::Delete) {
             let note =
                 format!("Found failed daemon pod {name} on node {node}, will try to kill it");
             self.tell_of_pod(key, true, "FailedDaemonPod", note, now);

@@ -12,7 +12,7 @@ use crate::controller::report::refused::WRITE_REFUSED;
 use crate::controller::surge::{SurgeRequest, SurgeResult};
 use crate::controller::write_backoff::WriteBackoff;
 use crate::controller::{advanced, apply, contest, permissions};
-use crate::core::{Action, NodeName, Pod, PodRef, PodRevision, PodUid, Refusals, RefusedWrite};
+use crate::core::{Action, NodeName, Pod, PodRef, PodRevision, PodUid, WriteFailures, WriteVerb};
 use crate::index::{PodWrite, RequeueDelay, SetKey, SetRecord, WriteAnswer};
 use crate::k8s;
 use crate::k8s::client::Failure;
@@ -230,7 +230,7 @@ impl Engine {
         self.end_write(key, &wanted.action(), result, now);
         let beside = wanted.beside.name.as_str();
         let about = WrittenTo::Node(&wanted.node, beside);
-        self.remember(key, about, RefusedWrite::Create, result, now);
+        self.remember(key, about, WriteVerb::Create, result, now);
     }
 
     /// Takes in what became of a write to a pod.
@@ -243,7 +243,7 @@ impl Engine {
     ) {
         let pod = action.pod();
         self.end_write(key, action, result.as_ref().copied(), now);
-        self.note_answer(key, pod, RefusedWrite::of(action), result, now);
+        self.note_answer(key, pod, WriteVerb::of(action), result, now);
         let Some(set) = self.index.set_mut(key) else {
             return;
         };
@@ -298,7 +298,7 @@ impl Engine {
         &mut self,
         key: &SetKey,
         pod: &PodRef,
-        what: RefusedWrite,
+        what: WriteVerb,
         result: &Result<(), WriteError>,
         now: Timestamp,
     ) {
@@ -310,7 +310,7 @@ impl Engine {
     pub(super) fn note_pull_write(&mut self, write: &PullResultWrite) {
         let (now, result) = (self.parts.clock.now(), write.result.as_ref().copied());
         let about = WrittenTo::Pod(&write.pod);
-        self.remember(&write.key, about, RefusedWrite::Tell, result, now);
+        self.remember(&write.key, about, WriteVerb::Tell, result, now);
         self.requeue(write.key.clone(), RequeueDelay::Short);
     }
 
@@ -320,7 +320,7 @@ impl Engine {
         &mut self,
         key: &SetKey,
         about: WrittenTo<'_>,
-        what: RefusedWrite,
+        what: WriteVerb,
         result: Result<(), &WriteError>,
         now: Timestamp,
     ) {
@@ -338,24 +338,26 @@ impl Engine {
             }
         }
         let mut is_refused = false;
-        let is_unfit = class == Some(ErrorClass::Invalid) && what == RefusedWrite::Renew;
+        let is_unfit = class == Some(ErrorClass::Invalid) && what == WriteVerb::Renew;
         if let Some(set) = self.index.set_mut(key) {
-            let note = |refusals: &mut Refusals, node: &NodeName| {
-                is_refused = refusals.is_refused(node, what);
+            let note = |write_failures: &mut WriteFailures, node: &NodeName| {
+                is_refused = write_failures.is_refused(node, what);
                 let place = (node, about.uid());
                 let Some((class, said)) = &failed else {
-                    return refusals.accept(node, what);
+                    return write_failures.accept(node, what);
                 };
                 match class {
-                    ErrorClass::Invalid if is_unfit => refusals.note_unfit(about.uid().cloned()),
-                    ErrorClass::Rejected | ErrorClass::NotPermitted | ErrorClass::Invalid => {
-                        refusals.refuse(place, what, said, now);
+                    ErrorClass::Invalid if is_unfit => {
+                        write_failures.note_unfit(about.uid().cloned())
                     }
-                    ErrorClass::Conflict => refusals.conflict(place, what, said, now),
-                    ErrorClass::Internal => refusals.meet(place, what, said, now),
+                    ErrorClass::Rejected | ErrorClass::NotPermitted | ErrorClass::Invalid => {
+                        write_failures.refuse(place, what, said, now);
+                    }
+                    ErrorClass::Conflict => write_failures.conflict(place, what, said, now),
+                    ErrorClass::Internal => write_failures.meet(place, what, said, now),
                     // A pod that is already refused backs off further. Otherwise it is tried again at once and holds its slot.
                     ErrorClass::Busy if lasting || is_refused => {
-                        refusals.meet(place, what, said, now);
+                        write_failures.meet(place, what, said, now);
                     }
                     ErrorClass::Busy | ErrorClass::Ignored => {}
                 }
@@ -485,7 +487,7 @@ impl Engine {
         &mut self,
         key: &SetKey,
         refusal: &WriteError,
-        write: Option<RefusedWrite>,
+        write: Option<WriteVerb>,
     ) {
         let WriteError::Failed {
             verb,

@@ -101,32 +101,32 @@ fn the_base_deletes_and_evicts_pods_and_writes_status_alone() {
 #[test]
 fn a_refused_write_names_the_component_of_its_feature() {
     #[track_caller]
-    fn case(right: (&str, &str), kind: SetKind, write: Option<RefusedWrite>, expected: &str) {
+    fn case(right: (&str, &str), kind: SetKind, write: Option<WriteVerb>, expected: &str) {
         let (verb, resource) = right;
         assert_eq!(granted_by(verb, resource, kind, write), expected);
     }
     let (native, advanced) = (SetKind::Native, SetKind::Advanced);
     let (patch, status) = (("patch", "pods"), ("patch", "pods/status"));
     for (write, expected) in [
-        (RefusedWrite::Renew, IN_PLACE_RBAC),
-        (RefusedWrite::Revert, IN_PLACE_RBAC),
-        (RefusedWrite::Mark, LIFECYCLE_RBAC),
-        (RefusedWrite::Unmark, LIFECYCLE_RBAC),
-        (RefusedWrite::HandOver, MAX_SURGE_RBAC),
+        (WriteVerb::Renew, IN_PLACE_RBAC),
+        (WriteVerb::Revert, IN_PLACE_RBAC),
+        (WriteVerb::Mark, LIFECYCLE_RBAC),
+        (WriteVerb::Unmark, LIFECYCLE_RBAC),
+        (WriteVerb::HandOver, MAX_SURGE_RBAC),
     ] {
         case(patch, native, Some(write), expected);
         case(patch, advanced, Some(write), ADVANCED_RBAC);
         // Marks and updates in place begin with a condition.
         case(status, native, Some(write), BASE_RBAC);
     }
-    let create = Some(RefusedWrite::Create);
+    let create = Some(WriteVerb::Create);
     case(("create", "pods"), native, create, MAX_SURGE_RBAC);
     case(("create", "pods"), advanced, None, ADVANCED_RBAC);
     case(patch, advanced, None, ADVANCED_RBAC);
     case(
         ("delete", "pods"),
         native,
-        Some(RefusedWrite::Delete),
+        Some(WriteVerb::Delete),
         BASE_RBAC,
     );
     case(("create", "pods/eviction"), native, None, BASE_RBAC);

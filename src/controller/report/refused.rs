@@ -4,8 +4,8 @@ use super::conditions::{condition, short};
 use super::notice::Notice;
 use crate::core::messages::refusals::Group;
 use crate::core::names::REFUSED;
-use crate::core::rollout_state::ReportedRefusals;
-use crate::core::{Plan, Refusals, RevisionState};
+use crate::core::rollout_state::ReportedFailures;
+use crate::core::{Plan, RevisionState, WriteFailures};
 use crate::k8s::Condition;
 
 /// Reason of the Event, and of the condition.
@@ -19,17 +19,17 @@ pub(super) fn sheet(plan: &Plan, revision: &str, known: Option<&Condition>) -> O
     }
     let message = short(&format!("{revision}: {}", plan.refused.sentence()));
     let sheet = || condition(REFUSED, true, WRITE_REFUSED, &message);
-    (!plan.refused.is_nobody_refused()).then(sheet)
+    (!plan.refused.has_no_failures()).then(sheet)
 }
 
 /// The Event for a sentence that was not reported before. A missing permission has an Event of its own.
 pub(super) fn notice(
     plan: &Plan,
     state: &RevisionState,
-    known: Option<&ReportedRefusals>,
+    known: Option<&ReportedFailures>,
 ) -> Option<Notice> {
     let revision = state.current();
-    let about = |known: &&ReportedRefusals| known.revision.as_ref() == revision;
+    let about = |known: &&ReportedFailures| known.revision.as_ref() == revision;
     let subject = revision.map_or_else(
         || "the new revision".to_owned(),
         |revision| format!("revision {revision}"),
@@ -39,9 +39,9 @@ pub(super) fn notice(
 
 /// The same; `about` is how the sentence begins, and `known` what was reported about the same.
 pub(super) fn news(
-    refused: &Refusals,
+    refused: &WriteFailures,
     about: &str,
-    known: Option<&ReportedRefusals>,
+    known: Option<&ReportedFailures>,
 ) -> Option<Notice> {
     let is_told = |sentence: &str| known.is_some_and(|known| known.says(sentence));
     let groups = refused.groups();

@@ -232,7 +232,7 @@ pub(super) fn is_calm(judged: &JudgedFleet<'_>) -> bool {
     let (fleet, guard) = (judged.fleet, &judged.guard);
     may_be_counted(judged.strategy, judged.now)
         && matches!(fleet.revision, RevisionState::Current(_))
-        && fleet.refusals.is_empty()
+        && fleet.write_failures.is_empty()
         && fleet.evictions.is_empty()
         && guard.gate.is_none()
         && guard.failures <= guard.threshold

@@ -52,11 +52,11 @@ pub fn decide_in_view(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Pl
     let (mut plan, view) = attempt(strategy, fleet, now);
     // Whoever was refused and is tried again has a slot until the answer comes. Then it may be the one of somebody else.
     if matches!(plan.phase, Phase::Stalled(_))
-        && let Some(then) = (fleet.refusals).tried_in_vain(&fleet.nodes, &plan.actions, now)
+        && let Some(then) = (fleet.write_failures).tried_in_vain(&fleet.nodes, &plan.actions, now)
     {
-        let (refusals, nodes) = then;
+        let (write_failures, nodes) = then;
         let fleet = Fleet {
-            refusals,
+            write_failures,
             nodes,
             ..fleet.clone()
         };

@@ -14,7 +14,7 @@ use super::eviction::EvictionRequests;
 use super::opening::Openings;
 use super::predownload::Images;
 use super::replacement::{UpdateMethod, way};
-use crate::core::fleet::refusals::{Part, Refusing};
+use crate::core::fleet::write_failures::{RetryGate, WriteGroup};
 use crate::core::fleet::{Fleet, Node, Pod};
 use crate::core::settings::Strategy;
 use crate::core::verdict::{Guarded, Verdict};
@@ -31,7 +31,7 @@ pub(super) struct Gates<'a> {
     /// Whom the plan may ask to go.
     pub(super) asking: EvictionRequests<'a>,
     /// Whom the API server refused.
-    pub(super) refusing: Refusing<'a>,
+    pub(super) refusing: RetryGate<'a>,
     fleet: &'a Fleet,
     /// Whether pods may be made beside others, and whether others may go first.
     surges: bool,
@@ -64,7 +64,7 @@ impl<'a> Gates<'a> {
             images,
             kept: kept.map(|node| evicted(strategy, fleet, node)).collect(),
             asking,
-            refusing: Refusing::of(&fleet.refusals, &fleet.nodes, now),
+            refusing: RetryGate::of(&fleet.write_failures, &fleet.nodes, now),
             fleet,
             surges: !strategy.max_surge.is_zero(),
             deletes: strategy.max_surge.is_zero() || !strategy.max_unavailable.is_zero(),
@@ -111,19 +111,19 @@ impl<'a> Gates<'a> {
     /// Whether the old pod of the node at `position` may be asked to go, or to change, as far as refusals go.
     pub(super) fn may_step(&self, position: usize) -> bool {
         self.refusing
-            .may(&self.fleet.nodes[position].name, Part::Step)
+            .may(&self.fleet.nodes[position].name, WriteGroup::Step)
     }
 
     /// Whether something may be told on its pod, as far as refusals go.
     pub(super) fn may_tell(&self, position: usize) -> bool {
         self.refusing
-            .may(&self.fleet.nodes[position].name, Part::Tell)
+            .may(&self.fleet.nodes[position].name, WriteGroup::Tell)
     }
 
     /// Whether a pod may be made beside it, as far as refusals go.
     pub(super) fn may_surge(&self, position: usize) -> bool {
         let name = &self.fleet.nodes[position].name;
-        self.surges && self.refusing.may(name, Part::Create)
+        self.surges && self.refusing.may(name, WriteGroup::Create)
     }
 
     fn write_refused_at(&self, position: usize) -> Option<Verdict> {
@@ -131,7 +131,7 @@ impl<'a> Gates<'a> {
             return None;
         }
         let name = &self.fleet.nodes[position].name;
-        let denial = [Part::Step, Part::Create].into_iter();
+        let denial = [WriteGroup::Step, WriteGroup::Create].into_iter();
         let denial = denial
             .filter_map(|part| self.refusing.at(name, part))
             .next()?;

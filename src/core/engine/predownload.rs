@@ -24,7 +24,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::class::Class;
 use super::replacement::{self, UpdateMethod};
 use crate::core::action::{Action, BATCH, Pull, PullInitiator};
-use crate::core::fleet::refusals::RefusedWrite;
+use crate::core::fleet::write_failures::WriteVerb;
 use crate::core::fleet::{Fleet, Node, Pod, PullFailure};
 use crate::core::id::{PodRevision, Revision, RevisionState};
 use crate::core::instant::later;
@@ -227,7 +227,8 @@ impl<'a> Images<'a> {
             let is_asked = matches!(self.stands[position], ImageState::Asked { .. });
             if is_asked && goes_on(&classes[position]) {
                 // Its pull has ended, and that may not be written: it takes no room either.
-                let is_unwritten = (self.fleet.refusals).is_refused(&node.name, RefusedWrite::Tell);
+                let is_unwritten =
+                    (self.fleet.write_failures).is_refused(&node.name, WriteVerb::Tell);
                 let room = is_unwritten || pulling < limit;
                 let waits = waits(&verdicts[position]);
                 let pull = self.pull(node, room && waits);
@@ -245,7 +246,7 @@ impl<'a> Images<'a> {
         }
         let mut room = limit.saturating_sub(pulling).min(BATCH);
         asking.wake = self.next_retry(classes);
-        if room == 0 && self.fleet.refusals.is_nobody_refused() {
+        if room == 0 && self.fleet.write_failures.has_no_failures() {
             return asking;
         }
         let queue = queue();

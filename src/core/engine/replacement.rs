@@ -30,7 +30,7 @@ pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> UpdateMethod {
         .revision
         .as_ref()
         .and_then(|old| fleet.transitions.get(old));
-    if fleet.refusals.is_unfit(&pod.uid) {
+    if fleet.write_failures.is_unfit(&pod.uid) {
         return UpdateMethod::Recreate(Some(Recreate::Refused));
     }
     match found {

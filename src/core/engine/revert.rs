@@ -30,7 +30,7 @@ use super::classify::settling;
 use super::scope::RolloutScope;
 use crate::core::fleet::in_place::{self, Recreate, Renewal};
 use crate::core::fleet::record::FailureRecord;
-use crate::core::fleet::refusals::RefusedWrite;
+use crate::core::fleet::write_failures::WriteVerb;
 use crate::core::fleet::{Fleet, Node, Pod, Readiness, RollbackTarget, Targeting};
 use crate::core::id::{PodRevision, Revision, RevisionState};
 use crate::core::plan::Reversal;
@@ -186,8 +186,8 @@ pub(super) fn turns(
         };
         match renewal(record, past, pod) {
             Ok(renewal) => {
-                let mut refused = fleet.refusals.on(&node.name);
-                match refused.any(|denial| denial.write == RefusedWrite::Revert) {
+                let mut refused = fleet.write_failures.on(&node.name);
+                match refused.any(|denial| denial.write == WriteVerb::Revert) {
                     true => {
                         reversal.stuck.push(node.name.clone());
                         reversal.why = reversal.why.or(Some(Recreate::Refused));

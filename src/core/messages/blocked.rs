@@ -13,8 +13,8 @@ impl Plan {
         let nodes = fleet.nodes.iter().zip(&self.verdicts);
         let blocked = nodes.filter(|(_, verdict)| matches!(verdict, Verdict::BlockedByPdb { .. }));
         let pods = blocked.flat_map(|(node, _)| node.pods.iter());
-        let refusals = pods.filter_map(|pod| fleet.evictions.refusal_of(pod));
-        refusals
+        let write_failures = pods.filter_map(|pod| fleet.evictions.refusal_of(pod));
+        write_failures
             .filter_map(|refusal| refusal.budget.as_deref())
             .min()
     }
@@ -24,18 +24,18 @@ impl Plan {
         let nodes = fleet.nodes.iter().zip(&self.verdicts);
         let blocked = nodes.filter(|(_, verdict)| matches!(verdict, Verdict::BlockedByPdb { .. }));
         let pods = blocked.flat_map(|(node, _)| &node.pods);
-        let refusals: Vec<&Refusal> = pods
+        let write_failures: Vec<&Refusal> = pods
             .filter_map(|pod| fleet.evictions.refusal_of(pod))
             .collect();
         let of = |wanted: Obstruction| {
-            let of = refusals
+            let of = write_failures
                 .iter()
                 .filter(|refusal| refusal.obstruction == wanted);
             of.filter_map(|refusal| refusal.budget.as_deref())
                 .collect::<BTreeSet<&str>>()
         };
         let mut sentences = Vec::new();
-        if refusals
+        if write_failures
             .iter()
             .any(|refusal| refusal.obstruction == Obstruction::Several)
         {

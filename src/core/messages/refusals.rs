@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::NextStep;
 use super::headline::Headline;
-use crate::core::fleet::refusals::{Refusals, RefusedWrite};
+use crate::core::fleet::write_failures::{WriteFailures, WriteVerb};
 use crate::core::id::NodeName;
 
 /// Nodes that are named for each sentence.
@@ -20,7 +20,7 @@ const OTHERS: &str = " and others";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group<'a> {
     /// What was asked for.
-    pub write: RefusedWrite,
+    pub write: WriteVerb,
     /// What the API server said.
     pub sentence: &'a str,
     /// On which nodes, in the order of names.
@@ -53,7 +53,7 @@ pub fn lacks_permission(sentence: &str) -> bool {
 }
 
 /// Returns what the API server refuses, the first of several.
-pub(super) fn headline(refused: &Refusals) -> Headline {
+pub(super) fn headline(refused: &WriteFailures) -> Headline {
     let groups = refused.groups();
     let Some(first) = groups.first() else {
         return Headline::default();
@@ -84,7 +84,7 @@ fn without_binding(sentence: &str) -> String {
     )
 }
 
-impl Refusals {
+impl WriteFailures {
     /// Returns what is refused in one sentence, as for a condition.
     pub fn sentence(&self) -> String {
         headline(self).sentence()
@@ -92,8 +92,8 @@ impl Refusals {
 
     /// By what was refused and in which words.
     pub fn groups(&self) -> Vec<Group<'_>> {
-        let mut groups: BTreeMap<(RefusedWrite, &str), Vec<&NodeName>> = BTreeMap::new();
-        for (node, denial) in self.denials() {
+        let mut groups: BTreeMap<(WriteVerb, &str), Vec<&NodeName>> = BTreeMap::new();
+        for (node, denial) in self.failures() {
             let group = groups.entry((denial.write, &denial.sentence)).or_default();
             group.push(node);
         }

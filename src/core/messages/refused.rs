@@ -3,14 +3,14 @@
 use super::refusals::lacks_permission;
 use super::rollout::RolloutView;
 use crate::core::fleet::Node;
-use crate::core::fleet::refusals::{BACK_OFF, RefusedWrite};
+use crate::core::fleet::write_failures::{BACK_OFF, WriteVerb};
 use crate::core::names::BASE_RBAC;
 use crate::core::verdict::Verdict;
 
 /// What is refused on this node, as the condition `Refused` tells.
 pub(super) fn refused(rollout: &RolloutView<'_>, node: &Node) -> (Option<String>, String) {
-    let mut denials = rollout.fleet.refusals.on(&node.name);
-    let because = match denials.next() {
+    let mut failures = rollout.fleet.write_failures.on(&node.name);
+    let because = match failures.next() {
         Some(denial) => format!(
             "has its turn, and the API server refuses to {} there: {}",
             denial.write.words(),
@@ -23,9 +23,9 @@ pub(super) fn refused(rollout: &RolloutView<'_>, node: &Node) -> (Option<String>
 
 /// What is refused on this node beside what its verdict tells.
 pub(super) fn aside(rollout: &RolloutView<'_>, node: &Node, verdict: &Verdict) -> String {
-    let mut denials = rollout.fleet.refusals.on(&node.name);
+    let mut failures = rollout.fleet.write_failures.on(&node.name);
     let told = matches!(verdict, Verdict::Refused { .. });
-    match denials.next().filter(|_| !told) {
+    match failures.next().filter(|_| !told) {
         Some(denial) => format!(
             "; the API server refuses to {} there: {}",
             denial.write.words(),
@@ -38,7 +38,7 @@ pub(super) fn aside(rollout: &RolloutView<'_>, node: &Node, verdict: &Verdict) -
 /// Who can mend that.
 pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node) -> String {
     let namespace = &rollout.key.namespace;
-    let denial = rollout.fleet.refusals.on(&node.name).next();
+    let denial = rollout.fleet.write_failures.on(&node.name).next();
     let (write, said) = match denial {
         Some(denial) => (Some(denial.write), &*denial.sentence),
         None => (None, ""),
@@ -64,7 +64,7 @@ pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node) -> String {
         "Look at that webhook, or except the controller's service account in it: kubectl get \
          validatingwebhookconfigurations,mutatingwebhookconfigurations."
             .to_owned()
-    } else if write == Some(RefusedWrite::Create) {
+    } else if write == Some(WriteVerb::Create) {
         "Correct the template, or what refuses its pods.".to_owned()
     } else {
         "Remove what refuses it.".to_owned()

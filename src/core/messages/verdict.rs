@@ -300,7 +300,7 @@ pub fn remedy(rollout: &RolloutView<'_>, position: usize) -> String {
         &rollout.plan.verdicts[position],
     );
     match *verdict {
-        Verdict::Done if rollout.fleet.refusals.on(&node.name).next().is_some() => {
+        Verdict::Done if rollout.fleet.write_failures.on(&node.name).next().is_some() => {
             refused::remedy(rollout, node)
         }
         Verdict::Done => "Nothing: it is done.".to_owned(),

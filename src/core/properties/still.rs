@@ -13,7 +13,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::{carry_out, config, fleets, later, now, shares, strategies};
-use crate::core::fleet::refusals::RefusedWrite;
+use crate::core::fleet::write_failures::WriteVerb;
 use crate::core::{Strategy, *};
 
 /// Looks at it in a row, and how much later each of the last ones is: longer than any deadline, soak or window.
@@ -55,9 +55,9 @@ fn look(strategy: &Strategy, fleet: &mut Fleet, deaf: &BTreeSet<NodeName>, at: T
         .partition(|action| holder(action).is_some_and(|node| deaf.contains(&node)));
     for action in &refused {
         let node = holder(action).expect("it was found");
-        let write = RefusedWrite::of(action);
-        let pod = Some(&action.pod().uid).filter(|_| write != RefusedWrite::Create);
-        fleet.refusals.refuse((&node, pod), write, "no", at);
+        let write = WriteVerb::of(action);
+        let pod = Some(&action.pod().uid).filter(|_| write != WriteVerb::Create);
+        fleet.write_failures.refuse((&node, pod), write, "no", at);
     }
     plan.actions = taken;
     let (pairs, others) = std::mem::take(&mut plan.actions)
@@ -69,7 +69,7 @@ fn look(strategy: &Strategy, fleet: &mut Fleet, deaf: &BTreeSet<NodeName>, at: T
         pair(&mut then, action, at);
     }
     then.record = plan.record.clone();
-    then.refusals.tidy(&then.nodes);
+    then.write_failures.tidy(&then.nodes);
     *fleet = as_told(then, at);
     plan.actions.extend(pairs.into_iter().chain(refused));
     plan
@@ -129,9 +129,9 @@ fn settle(
 ) -> Plan {
     let mut plan = look(strategy, fleet, deaf, at);
     for _ in 0..ANSWERS {
-        let before = fleet.refusals.clone();
+        let before = fleet.write_failures.clone();
         plan = look(strategy, fleet, deaf, at);
-        if fleet.refusals == before {
+        if fleet.write_failures == before {
             break;
         }
     }

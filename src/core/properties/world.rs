@@ -211,7 +211,7 @@ impl World {
             earlier: Vec::new(),
             undone: None,
             evictions: Default::default(),
-            refusals: Default::default(),
+            write_failures: Default::default(),
             transitions: Default::default(),
             rollback_targets: Default::default(),
             record: self.record.clone(),

@@ -46,11 +46,11 @@ fn full() -> RolloutState {
             newcomers: names(&["edge-6"]),
             more: true,
         }),
-        refused: Some(ReportedRefusals {
+        refused: Some(ReportedFailures {
             revision: Some("5d4f8".into()),
             since: at(50),
-            writes: vec![RefusedGroup {
-                write: RefusedWrite::HandOver,
+            writes: vec![FailureGroup {
+                write: WriteVerb::HandOver,
                 said: "policy: no".into(),
                 nodes: names(&["edge-8"]),
                 more: true,

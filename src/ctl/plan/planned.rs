@@ -267,7 +267,7 @@ fn apply(
 
 /// Forgets what others answered before the change: the API server is asked again.
 fn forget_answers(fleet: &mut Fleet) {
-    fleet.refusals = Default::default();
+    fleet.write_failures = Default::default();
     fleet.evictions = Default::default();
     fleet.not_created = None;
     fleet.not_ready = BTreeMap::new();

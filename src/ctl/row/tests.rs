@@ -10,8 +10,8 @@ use crate::core::testing::{self, old};
 use crate::core::{
     Disruption, FailureRecord, Fleet, Labels, Mode, Node, Obstruction, OnFailure, Pause,
     PauseRecord, Plan, Pod, PodProblem, PodRevision, PreDelete, Preparing, Readiness, Refusal,
-    RefusedWrite, Reversal, Revert, RevisionState, RollbackTarget, RollbackTargets, Share, Stopped,
-    Strategy, Targeting, Topology, Verdict, Waves, decide,
+    Reversal, Revert, RevisionState, RollbackTarget, RollbackTargets, Share, Stopped, Strategy,
+    Targeting, Topology, Verdict, Waves, WriteVerb, decide,
 };
 use k8s_openapi::jiff::Timestamp;
 use std::sync::Arc;
@@ -607,9 +607,9 @@ fn who_may_get_no_second_pod_takes_none_of_the_places_of_those_that_have_one() {
     let mut snapshot = snapshot(vec![doubled(), node("n2")], None);
     snapshot.strategy.max_surge = Share::Number(2);
     let second = (&"n2".into(), None);
-    let refusals = &mut snapshot.fleet.refusals;
-    refusals.keep_to(&"new".into());
-    refusals.refuse(second, RefusedWrite::Create, "no", at(NOW - 60));
+    let write_failures = &mut snapshot.fleet.write_failures;
+    write_failures.keep_to(&"new".into());
+    write_failures.refuse(second, WriteVerb::Create, "no", at(NOW - 60));
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
     assert_eq!(snapshot.plan.verdicts[1].word(), "Refused");
     assert!(!snapshot.plan.actions.is_empty(), "it is asked for again");

@@ -60,7 +60,7 @@ impl SetRecord {
         self.lose_report();
         self.guard.forget_reported();
         self.pause = LastReported::Nothing;
-        self.refusals = LastReported::Nothing;
+        self.write_failures = LastReported::Nothing;
         self.not_created = LastReported::Nothing;
         self.not_ready = LastReported::Nothing;
     }

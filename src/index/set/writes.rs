@@ -4,8 +4,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::SetRecord;
 use crate::core::{
-    Action, Evictions, Node, NodeName, PodProblem, PodUid, Refusal, Refusals, Revision,
-    RevisionState,
+    Action, Evictions, Node, NodeName, PodProblem, PodUid, Refusal, Revision, RevisionState,
+    WriteFailures,
 };
 use crate::index::ended::RecalledProblem;
 use crate::index::expectations::{PodWrite, WriteAnswer};
@@ -106,48 +106,52 @@ impl SetRecord {
         &mut self,
         revision: Option<&Revision>,
         nodes: &[Node],
-    ) -> Refusals {
-        let mut refusals = self.known_refusals();
+    ) -> WriteFailures {
+        let mut write_failures = self.known_write_failures();
         if let Some(revision) = revision {
-            refusals.keep_to(revision);
+            write_failures.keep_to(revision);
         }
-        refusals.tidy(nodes);
-        if matches!(self.refusals, LastReported::Reported(_)) {
-            self.refusals = LastReported::Reported(Some(refusals.clone()));
+        write_failures.tidy(nodes);
+        if matches!(self.write_failures, LastReported::Reported(_)) {
+            self.write_failures = LastReported::Reported(Some(write_failures.clone()));
         }
-        refusals
+        write_failures
     }
 
     /// Whether a write to a pod was refused, as far as that is remembered.
-    pub(in crate::index) fn is_anybody_refused(&self) -> bool {
-        !(self.evictions.is_empty() && self.known_refusals().is_empty())
+    pub(in crate::index) fn has_write_failures(&self) -> bool {
+        !(self.evictions.is_empty() && self.known_write_failures().is_empty())
     }
 
     /// Whether this pod changes too often for a write that rests on its version.
     pub fn is_contended(&self, pod: &PodUid) -> bool {
-        match &self.refusals {
-            LastReported::Reported(Some(refusals)) => refusals.is_contended(pod),
+        match &self.write_failures {
+            LastReported::Reported(Some(write_failures)) => write_failures.is_contended(pod),
             _ => false,
         }
     }
 
-    pub(super) fn known_refusals(&self) -> Refusals {
+    pub(super) fn known_write_failures(&self) -> WriteFailures {
         let stands = || self.state.refusals();
-        self.refusals.or(stands).unwrap_or_default()
+        self.write_failures.or(stands).unwrap_or_default()
     }
 
     /// Remembers what became of a write to a pod that is there.
-    pub fn note_write(&mut self, uid: &PodUid, note: impl FnOnce(&mut Refusals, &NodeName)) {
+    pub fn note_write(&mut self, uid: &PodUid, note: impl FnOnce(&mut WriteFailures, &NodeName)) {
         if let Some(node) = self.pods.place_of(uid).cloned() {
             self.note_write_on(&node, note);
         }
     }
 
     /// The same of one to a node.
-    pub fn note_write_on(&mut self, node: &NodeName, note: impl FnOnce(&mut Refusals, &NodeName)) {
-        let mut refusals = self.known_refusals();
-        note(&mut refusals, node);
-        self.refusals = LastReported::Reported(Some(refusals));
+    pub fn note_write_on(
+        &mut self,
+        node: &NodeName,
+        note: impl FnOnce(&mut WriteFailures, &NodeName),
+    ) {
+        let mut write_failures = self.known_write_failures();
+        note(&mut write_failures, node);
+        self.write_failures = LastReported::Reported(Some(write_failures));
     }
 
     pub(super) fn touch_place_of(&mut self, uid: &PodUid) {

@@ -15,7 +15,7 @@ use crate::core::engine::overdue::Overdue;
 use crate::core::engine::patience::budget_patience;
 use crate::core::engine::phase::{self, RolloutFacts};
 use crate::core::fleet::Node;
-use crate::core::fleet::refusals::Part;
+use crate::core::fleet::write_failures::WriteGroup;
 use crate::core::id::NodeName;
 use crate::core::instant::later;
 use crate::core::plan::{Counts, PauseStand, Phase, Plan, Reversal, Stall, WaveStand};
@@ -119,7 +119,7 @@ impl PlanDraft<'_> {
             waves,
             overdue,
             blocked: blocked.is_some(),
-            refused: self.judged.fleet.refusals.only(&refused),
+            refused: self.judged.fleet.write_failures.only(&refused),
             next_wake,
         }
     }
@@ -150,8 +150,8 @@ impl PlanDraft<'_> {
 
     /// Says of those whom the API server refused that they wait for it, be they tried again by this plan or not; adds them to
     /// `refused`.
-    fn tell_refused(&mut self, refused: &mut BTreeSet<(NodeName, Part)>) {
-        if self.judged.fleet.refusals.is_nobody_refused() {
+    fn tell_refused(&mut self, refused: &mut BTreeSet<(NodeName, WriteGroup)>) {
+        if self.judged.fleet.write_failures.has_no_failures() {
             return;
         }
         let terms = self.judged.terms;
@@ -159,7 +159,7 @@ impl PlanDraft<'_> {
             let part = match (self.verdicts[position], &self.judged.classes[position]) {
                 (Verdict::Refused { .. } | Verdict::Budget { .. }, _) => None,
                 (Verdict::InProgress(Progress::SurgeStarting), Class::Outdated { .. }) => {
-                    Some(Part::Create)
+                    Some(WriteGroup::Create)
                 }
                 (
                     Verdict::InProgress(Progress::SurgeTakingOver | Progress::SurgeLeaving),
@@ -167,35 +167,35 @@ impl PlanDraft<'_> {
                 )
                 | (Verdict::InProgress(Progress::Replacing | Progress::Reverting { .. }), _)
                 | (Verdict::Revert(Revert::Pending), _)
-                | (Verdict::HookPending { since: None, .. }, _) => Some(Part::Step),
+                | (Verdict::HookPending { since: None, .. }, _) => Some(WriteGroup::Step),
                 (Verdict::InProgress(Progress::Terminating), _)
                     if node
                         .pods
                         .iter()
-                        .any(|pod| self.judged.fleet.refusals.is_in_doubt(node, pod)) =>
+                        .any(|pod| self.judged.fleet.write_failures.is_in_doubt(node, pod)) =>
                 {
-                    Some(Part::Step)
+                    Some(WriteGroup::Step)
                 }
-                (Verdict::PullPending(_), _) => Some(Part::Tell),
+                (Verdict::PullPending(_), _) => Some(WriteGroup::Tell),
                 // Its readiness gate is shut, by us.
                 (Verdict::InProgress(Progress::Starting | Progress::Young { .. }), _)
-                    if refused.contains(&(node.name.clone(), Part::Tell)) =>
+                    if refused.contains(&(node.name.clone(), WriteGroup::Tell)) =>
                 {
-                    Some(Part::Tell)
+                    Some(WriteGroup::Tell)
                 }
                 (Verdict::Held { .. } | Verdict::Partition | Verdict::NotSelected, _)
                     if (self.judged.summary.withheld_until(position, terms))
                         .is_some_and(|until| until == Timestamp::MAX) =>
                 {
-                    Some(Part::Tell)
+                    Some(WriteGroup::Tell)
                 }
                 _ => continue,
             };
             let parts = match &part {
                 Some(part) => std::slice::from_ref(part),
-                None => &[Part::Step, Part::Create],
+                None => &[WriteGroup::Step, WriteGroup::Create],
             };
-            let at = |part: &Part| {
+            let at = |part: &WriteGroup| {
                 let denial = self.judged.gates.refusing.at(&node.name, *part)?;
                 Some((*part, denial.since))
             };

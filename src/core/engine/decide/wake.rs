@@ -10,7 +10,7 @@ use crate::core::engine::classify::lets_go_at;
 use crate::core::engine::patience::failure_window;
 use crate::core::engine::removal;
 use crate::core::engine::surge::{self, WithdrawnPair};
-use crate::core::fleet::refusals::Part;
+use crate::core::fleet::write_failures::WriteGroup;
 use crate::core::fleet::{Node, Pod, Targeting};
 use crate::core::id::{NodeName, PodRevision};
 use crate::core::instant::later;
@@ -128,7 +128,10 @@ impl PlanDraft<'_> {
     }
 
     /// When one of those who were `refused`, or whoever has to wait because of them, may be tried.
-    pub(super) fn refused_again(&self, refused: &BTreeSet<(NodeName, Part)>) -> Option<Timestamp> {
+    pub(super) fn refused_again(
+        &self,
+        refused: &BTreeSet<(NodeName, WriteGroup)>,
+    ) -> Option<Timestamp> {
         let refusing = &self.judged.gates.refusing;
         let matters = !refused.is_empty() || refusing.is_full();
         refusing.wake().filter(|_| matters)

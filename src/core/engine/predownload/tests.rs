@@ -158,7 +158,7 @@ fn best_effort_replaces_without_waiting_and_pulls_ahead_on_the_next_nodes() {
 
 #[test]
 fn a_request_that_is_refused_takes_no_place_from_the_next_node() {
-    use crate::core::RefusedWrite;
+    use crate::core::WriteVerb;
     for settings in [required(1), best_effort(1)] {
         let mut fleet = fleet(&[None, None, None, None]);
         // Its own pod is replaced first where nothing is awaited.
@@ -166,10 +166,10 @@ fn a_request_that_is_refused_takes_no_place_from_the_next_node() {
         let node = &fleet.nodes[refused];
         let (name, uid) = (node.name.clone(), node.pods[0].uid.clone());
         let current = Revision::from("new");
-        fleet.refusals.keep_to(&current);
+        fleet.write_failures.keep_to(&current);
         fleet
-            .refusals
-            .refuse((&name, Some(&uid)), RefusedWrite::Tell, "no", at(100));
+            .write_failures
+            .refuse((&name, Some(&uid)), WriteVerb::Tell, "no", at(100));
         let next = fleet.nodes[refused + 1].name.to_string();
         let plan = decide(&settings, &fleet, at(100));
         assert_eq!(written(&plan)[0], [next], "{:?}", plan.verdicts);
@@ -182,16 +182,16 @@ fn a_request_that_is_refused_takes_no_place_from_the_next_node() {
 
 #[test]
 fn a_result_that_may_not_be_written_takes_no_place_from_the_next_node() {
-    use crate::core::RefusedWrite;
+    use crate::core::WriteVerb;
     let mut fleet = fleet(&[asks(), None]);
     let (name, uid) = (
         fleet.nodes[0].name.clone(),
         fleet.nodes[0].pods[0].uid.clone(),
     );
-    fleet.refusals.keep_to(&Revision::from("new"));
+    fleet.write_failures.keep_to(&Revision::from("new"));
     fleet
-        .refusals
-        .refuse((&name, Some(&uid)), RefusedWrite::Tell, "no", at(100));
+        .write_failures
+        .refuse((&name, Some(&uid)), WriteVerb::Tell, "no", at(100));
     let plan = decide(&required(1), &fleet, at(100));
     assert_eq!(written(&plan), [vec!["b"], NOBODY, NOBODY]);
     assert_eq!(plan.verdicts[0], Verdict::Refused { since: at(100) });

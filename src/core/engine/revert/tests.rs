@@ -443,14 +443,14 @@ fn a_stop_stands_while_all_are_away_and_keeps_its_names_when_they_return() {
 
 /// The API server refused at 1000 to take back the pod of node `a`, the first one.
 fn refuse_at_a(fleet: &mut Fleet) {
-    use crate::core::{RefusedWrite, Revision};
+    use crate::core::{Revision, WriteVerb};
 
     let pod = fleet.nodes[0].pods[0].uid.clone();
-    fleet.refusals.keep_to(&Revision::from("new"));
+    fleet.write_failures.keep_to(&Revision::from("new"));
     let at_a = (&NodeName::from("a"), Some(&pod));
     fleet
-        .refusals
-        .refuse(at_a, RefusedWrite::Revert, "no", at(1000));
+        .write_failures
+        .refuse(at_a, WriteVerb::Revert, "no", at(1000));
 }
 
 #[test]

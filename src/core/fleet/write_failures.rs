@@ -1,6 +1,6 @@
 //! Writes that the API server refuses for a pod or a node: an admission policy, a webhook, a quota, a missing right.
 //!
-//! Only an answer tells, so whoever writes notes down the answers in [`Refusals`], and a plan goes by them: who was refused
+//! Only an answer tells, so whoever writes notes down the answers in [`WriteFailures`], and a plan goes by them: who was refused
 //! is tried again after a pause that grows from one to the other end of [`BACK_OFF`], holds no slot until then, and holds up
 //! nobody else. When one of several that were refused in the same words succeeds, all of them are forgotten.
 //!
@@ -31,7 +31,7 @@ use crate::core::instant::later;
 use crate::core::kind::SetKind;
 use crate::core::names::{ADVANCED_RBAC, BASE_RBAC, IN_PLACE_RBAC, LIFECYCLE_RBAC, MAX_SURGE_RBAC};
 
-pub(in crate::core) use plan::Refusing;
+pub(in crate::core) use plan::RetryGate;
 
 /// The shortest and the longest pause after a refusal; it doubles from one to the other.
 pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -53,7 +53,7 @@ const SENTENCES: usize = 16;
 /// What was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum RefusedWrite {
+pub enum WriteVerb {
     /// The deletion of a pod.
     Delete,
     /// Its eviction, and not by a disruption budget.
@@ -76,7 +76,7 @@ pub enum RefusedWrite {
 
 /// Writes that hold up one another on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::core) enum Part {
+pub(in crate::core) enum WriteGroup {
     /// A step of the replacement of a pod that is there.
     Step,
     /// The pod beside it.
@@ -85,7 +85,7 @@ pub(in crate::core) enum Part {
     Tell,
 }
 
-impl RefusedWrite {
+impl WriteVerb {
     /// All of them.
     pub const ALL: [Self; 9] = [
         Self::Delete,
@@ -149,27 +149,27 @@ impl RefusedWrite {
         }
     }
 
-    pub(in crate::core) fn part(self) -> Part {
+    pub(in crate::core) fn part(self) -> WriteGroup {
         match self {
             Self::Delete
             | Self::Evict
             | Self::Renew
             | Self::Revert
             | Self::Mark
-            | Self::HandOver => Part::Step,
-            Self::Create => Part::Create,
-            Self::Unmark | Self::Tell => Part::Tell,
+            | Self::HandOver => WriteGroup::Step,
+            Self::Create => WriteGroup::Create,
+            Self::Unmark | Self::Tell => WriteGroup::Tell,
         }
     }
 }
 
 /// Which writes were refused, for one revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refusals {
+pub struct WriteFailures {
     revision: Option<Revision>,
-    by_place: BTreeMap<Place, Denial>,
+    by_place: BTreeMap<FailureKey, WriteFailure>,
     /// Conflicts, and the like, in a row.
-    conflicts: BTreeMap<Place, u32>,
+    conflicts: BTreeMap<FailureKey, u32>,
     /// Number of conflicts by pod: how often it had changed between the look and the write.
     contended: BTreeMap<PodUid, u32>,
     /// Pods that the API server does not let be updated in place: they are made anew.
@@ -179,13 +179,13 @@ pub struct Refusals {
 }
 
 /// Whom a refusal holds up.
-pub(in crate::core) type Place = (NodeName, Part);
+pub(in crate::core) type FailureKey = (NodeName, WriteGroup);
 
 /// How a write was refused last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Denial {
+pub struct WriteFailure {
     /// What was asked for.
-    pub write: RefusedWrite,
+    pub write: WriteVerb,
     /// Since when it is refused.
     pub since: Timestamp,
     /// What the API server said about it.
@@ -196,7 +196,7 @@ pub struct Denial {
     times: u32,
 }
 
-impl Denial {
+impl WriteFailure {
     /// Whether the node has come back since it was asked.
     fn is_before(&self, readiness: Readiness) -> bool {
         let asked = self.asked.max(self.since);
@@ -215,12 +215,12 @@ impl Denial {
     }
 }
 
-impl Refusals {
+impl WriteFailures {
     /// Takes in that `write` was refused on `node`, for `pod` if it is there, in these words.
     pub fn refuse(
         &mut self,
         (node, pod): (&NodeName, Option<&PodUid>),
-        write: RefusedWrite,
+        write: WriteVerb,
         sentence: &str,
         now: Timestamp,
     ) {
@@ -228,7 +228,7 @@ impl Refusals {
         let place = (node.clone(), write.part());
         // Of several pods on a node each may be the one: as long as one of them is there it is the same refusal.
         let known = self.by_place.get(&place);
-        let denial = Denial {
+        let failure = WriteFailure {
             write,
             since: known.map_or(now, |known| known.since),
             sentence,
@@ -236,21 +236,21 @@ impl Refusals {
             asked: now,
             times: known.map_or(1, |known| known.times + u32::from(known.asked < now)),
         };
-        self.by_place.insert(place, denial);
+        self.by_place.insert(place, failure);
     }
 
     /// Takes in what a condition remembers of `revision`: since then, and nobody is known to have been asked again.
     pub(in crate::core) fn remember(
         revision: Option<Revision>,
-        refused: impl IntoIterator<Item = (NodeName, RefusedWrite, Arc<str>)>,
+        refused: impl IntoIterator<Item = (NodeName, WriteVerb, Arc<str>)>,
         since: Timestamp,
     ) -> Self {
-        let mut refusals = Self {
+        let mut write_failures = Self {
             revision,
             ..Self::default()
         };
         for (node, write, sentence) in refused {
-            let denial = Denial {
+            let failure = WriteFailure {
                 write,
                 since,
                 sentence: sentence.clone(),
@@ -258,10 +258,12 @@ impl Refusals {
                 asked: Timestamp::MIN,
                 times: 0,
             };
-            refusals.by_place.insert((node, write.part()), denial);
-            refusals.sentences.insert(sentence);
+            write_failures
+                .by_place
+                .insert((node, write.part()), failure);
+            write_failures.sentences.insert(sentence);
         }
-        refusals
+        write_failures
     }
 
     /// The revision that it is about.
@@ -270,10 +272,10 @@ impl Refusals {
     }
 
     /// Who is refused what, by the names of nodes.
-    pub(in crate::core) fn denials(&self) -> impl Iterator<Item = (&NodeName, &Denial)> {
+    pub(in crate::core) fn failures(&self) -> impl Iterator<Item = (&NodeName, &WriteFailure)> {
         self.by_place
             .iter()
-            .map(|((node, _), denial)| (node, denial))
+            .map(|((node, _), failure)| (node, failure))
     }
 
     /// Takes in that `write` met a pod that is not as it was judged, or an error inside the API server. That happens; when it
@@ -281,7 +283,7 @@ impl Refusals {
     pub fn meet(
         &mut self,
         (node, pod): (&NodeName, Option<&PodUid>),
-        write: RefusedWrite,
+        write: WriteVerb,
         sentence: &str,
         now: Timestamp,
     ) {
@@ -289,11 +291,12 @@ impl Refusals {
         let met = self.conflicts.entry(place).or_default();
         *met += 1;
         let met = *met;
-        let is_known = |denial: &Denial| denial.write == write && *denial.sentence == *sentence;
+        let is_known =
+            |failure: &WriteFailure| failure.write == write && *failure.sentence == *sentence;
         if met >= CONFLICTS || self.by_place.values().any(is_known) {
             self.refuse((node, pod), write, sentence, now);
-            if let Some(denial) = self.by_place.get_mut(&(node.clone(), write.part())) {
-                denial.times = denial.times.max(CONFLICTS);
+            if let Some(failure) = self.by_place.get_mut(&(node.clone(), write.part())) {
+                failure.times = failure.times.max(CONFLICTS);
             }
         }
     }
@@ -303,7 +306,7 @@ impl Refusals {
     pub fn conflict(
         &mut self,
         place: (&NodeName, Option<&PodUid>),
-        write: RefusedWrite,
+        write: WriteVerb,
         sentence: &str,
         now: Timestamp,
     ) {
@@ -327,7 +330,7 @@ impl Refusals {
 
     /// Takes in that `write` was carried out on `node`. Who was refused in the same words is so no longer, as far as anybody
     /// knows, and is tried as if for the first time.
-    pub fn accept(&mut self, node: &NodeName, write: RefusedWrite) {
+    pub fn accept(&mut self, node: &NodeName, write: WriteVerb) {
         if self.is_empty() {
             return;
         }
@@ -336,9 +339,10 @@ impl Refusals {
         let Some(ended) = self.by_place.remove(&place) else {
             return;
         };
-        let is_equal =
-            |denial: &Denial| denial.write == ended.write && denial.sentence == ended.sentence;
-        self.by_place.retain(|_, denial| !is_equal(denial));
+        let is_equal = |failure: &WriteFailure| {
+            failure.write == ended.write && failure.sentence == ended.sentence
+        };
+        self.by_place.retain(|_, failure| !is_equal(failure));
     }
 
     /// Takes in that this pod cannot be updated in place.
@@ -360,23 +364,23 @@ impl Refusals {
     }
 
     /// Whether nobody is refused.
-    pub fn is_nobody_refused(&self) -> bool {
+    pub fn has_no_failures(&self) -> bool {
         self.by_place.is_empty()
     }
 
     /// Whether such a write is refused on this node.
-    pub fn is_refused(&self, node: &NodeName, write: RefusedWrite) -> bool {
+    pub fn is_refused(&self, node: &NodeName, write: WriteVerb) -> bool {
         self.at(node, write.part()).is_some()
     }
 
     /// What was refused on this node, the gravest first.
-    pub fn on(&self, node: &NodeName) -> impl Iterator<Item = &Denial> {
-        let parts = [Part::Step, Part::Create, Part::Tell];
+    pub fn on(&self, node: &NodeName) -> impl Iterator<Item = &WriteFailure> {
+        let parts = [WriteGroup::Step, WriteGroup::Create, WriteGroup::Tell];
         let parts = parts.into_iter().filter(|_| !self.by_place.is_empty());
         parts.filter_map(|part| self.at(node, part))
     }
 
-    fn at(&self, node: &NodeName, part: Part) -> Option<&Denial> {
+    fn at(&self, node: &NodeName, part: WriteGroup) -> Option<&WriteFailure> {
         match self.by_place.is_empty() {
             true => None,
             false => self.by_place.get(&(node.clone(), part)),
@@ -401,18 +405,18 @@ impl Refusals {
         }
         self.conflicts
             .retain(|(name, _), _| by_name(nodes, name).is_some());
-        self.by_place.retain(|(name, _), denial| {
-            let node = by_name(nodes, name).filter(|node| !denial.is_before(node.readiness));
+        self.by_place.retain(|(name, _), failure| {
+            let node = by_name(nodes, name).filter(|node| !failure.is_before(node.readiness));
             let belongs = node.is_some_and(|node| node.native != Targeting::No);
             let mut pods = node.into_iter().flat_map(|node| &node.pods);
-            match &denial.pod {
+            match &failure.pod {
                 Some(uid) => pods.any(|pod| pod.uid == *uid),
-                None => match denial.write {
-                    RefusedWrite::Renew
-                    | RefusedWrite::Revert
-                    | RefusedWrite::Mark
-                    | RefusedWrite::Unmark
-                    | RefusedWrite::Tell => pods.any(|pod| !pod.terminating),
+                None => match failure.write {
+                    WriteVerb::Renew
+                    | WriteVerb::Revert
+                    | WriteVerb::Mark
+                    | WriteVerb::Unmark
+                    | WriteVerb::Tell => pods.any(|pod| !pod.terminating),
                     // It goes for its revision, or because it ended, or belongs nowhere.
                     _ => pods.any(|pod| {
                         let is_new = pod.revision == PodRevision::Current && !pod.in_place.is_over;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::core::plan::{Phase, Plan, Stall};
-use crate::core::rollout_state::ReportedRefusals;
+use crate::core::rollout_state::ReportedFailures;
 use crate::core::settings::{Mode, Share, Strategy};
 use crate::core::testing::{self, at, current, fleet, node, old};
 use crate::core::verdict::Verdict;
@@ -24,7 +24,7 @@ fn three() -> Vec<Node> {
 /// The deletion of these pods was refused then, once each.
 fn refused(nodes: Vec<Node>, names: &[&str], instant: i64) -> Fleet {
     let mut fleet = fleet(nodes);
-    fleet.refusals.keep_to(&"new".into());
+    fleet.write_failures.keep_to(&"new".into());
     for name in names {
         refuse(&mut fleet, name, instant);
     }
@@ -33,8 +33,8 @@ fn refused(nodes: Vec<Node>, names: &[&str], instant: i64) -> Fleet {
 
 fn refuse(fleet: &mut Fleet, name: &str, instant: i64) {
     let (node, pod) = (name.into(), name.into());
-    let refusals = &mut fleet.refusals;
-    refusals.refuse((&node, Some(&pod)), RefusedWrite::Delete, NO, at(instant));
+    let write_failures = &mut fleet.write_failures;
+    write_failures.refuse((&node, Some(&pod)), WriteVerb::Delete, NO, at(instant));
 }
 
 /// Whose pods are deleted.
@@ -126,7 +126,7 @@ fn one_that_succeeds_lets_all_try_that_were_refused_in_the_same_words() {
         }
     }
     assert_eq!(deleted(&decide(&rolling(3), &fleet, at(120))), [""; 0]);
-    fleet.refusals.accept(&"b".into(), RefusedWrite::Delete);
+    fleet.write_failures.accept(&"b".into(), WriteVerb::Delete);
     assert_eq!(
         deleted(&decide(&rolling(3), &fleet, at(120))),
         ["a", "b", "c"]
@@ -173,82 +173,82 @@ fn a_time_that_others_wait_for_comes_first() {
 
 #[test]
 fn five_conflicts_in_a_row_are_a_refusal() {
-    let mut refusals = Refusals::default();
+    let mut write_failures = WriteFailures::default();
     let (node, pod) = (NodeName::from("a"), PodUid::from("a"));
     for _ in 0..4 {
-        refusals.meet((&node, Some(&pod)), RefusedWrite::Delete, NO, at(1));
+        write_failures.meet((&node, Some(&pod)), WriteVerb::Delete, NO, at(1));
     }
-    assert!(refusals.is_nobody_refused());
-    refusals.accept(&node, RefusedWrite::Delete);
+    assert!(write_failures.has_no_failures());
+    write_failures.accept(&node, WriteVerb::Delete);
     for _ in 0..5 {
-        refusals.meet((&node, Some(&pod)), RefusedWrite::Delete, NO, at(1));
+        write_failures.meet((&node, Some(&pod)), WriteVerb::Delete, NO, at(1));
     }
-    assert!(!refusals.is_nobody_refused());
+    assert!(!write_failures.has_no_failures());
 }
 
 #[test]
 fn a_pod_that_changes_all_the_time_is_written_to_by_its_uid_alone() {
-    let mut refusals = Refusals::default();
+    let mut write_failures = WriteFailures::default();
     let (node, pod) = (NodeName::from("a"), PodUid::from("a"));
-    let conflict = |refusals: &mut Refusals| {
-        refusals.conflict((&node, Some(&pod)), RefusedWrite::Delete, NO, at(1));
+    let conflict = |write_failures: &mut WriteFailures| {
+        write_failures.conflict((&node, Some(&pod)), WriteVerb::Delete, NO, at(1));
     };
     for _ in 0..2 {
-        conflict(&mut refusals);
+        conflict(&mut write_failures);
     }
-    assert!(!refusals.is_contended(&pod));
-    conflict(&mut refusals);
-    assert!(refusals.is_contended(&pod) && refusals.is_nobody_refused());
-    refusals.tidy(&[]);
-    assert!(refusals.is_empty());
+    assert!(!write_failures.is_contended(&pod));
+    conflict(&mut write_failures);
+    assert!(write_failures.is_contended(&pod) && write_failures.has_no_failures());
+    write_failures.tidy(&[]);
+    assert!(write_failures.is_empty());
 }
 
 #[test]
 fn what_is_refused_is_forgotten_with_the_pod_with_the_node_and_with_the_revision() {
     let all = refused(three(), &["a", "b"], 100);
-    let mut refusals = all.refusals.clone();
-    refusals.tidy(&all.nodes);
-    assert_eq!(refusals, all.refusals);
+    let mut write_failures = all.write_failures.clone();
+    write_failures.tidy(&all.nodes);
+    assert_eq!(write_failures, all.write_failures);
     let mut renewed = all.nodes.clone();
     renewed[0] = node("a", current(2));
     renewed[0].pods[0].uid = "another".into();
-    refusals.tidy(&renewed);
+    write_failures.tidy(&renewed);
     assert_eq!(
-        refusals.words(),
+        write_failures.words(),
         format!("the API server refuses to delete pods on b: {NO}")
     );
-    refusals.tidy(&renewed[2..]);
-    assert_eq!(refusals.words(), "");
-    let mut refusals = all.refusals;
-    refusals.keep_to(&"newer".into());
-    assert!(refusals.is_nobody_refused());
+    write_failures.tidy(&renewed[2..]);
+    assert_eq!(write_failures.words(), "");
+    let mut write_failures = all.write_failures;
+    write_failures.keep_to(&"newer".into());
+    assert!(write_failures.has_no_failures());
 }
 
 #[test]
 fn words_that_differ_by_numbers_are_the_same_words() {
-    let mut refusals = Refusals::default();
+    let mut write_failures = WriteFailures::default();
     for (name, used) in [("a", 3), ("b", 4)] {
         let said = format!("exceeded quota: none, used: pods={used}, limited: pods=3");
         let node = NodeName::from(name);
-        refusals.refuse((&node, None), RefusedWrite::Create, &said, at(1));
+        write_failures.refuse((&node, None), WriteVerb::Create, &said, at(1));
     }
     assert_eq!(
-        refusals.words(),
+        write_failures.words(),
         "the API server refuses to create pods on a, b: exceeded quota: none, used: pods=3, limited: pods=3"
     );
 }
 
 #[test]
 fn what_is_remembered_is_read_as_it_was_written() {
-    let mut refusals = refused(three(), &["a", "c"], 100).refusals;
+    let mut write_failures = refused(three(), &["a", "c"], 100).write_failures;
     let said = "admission webhook \"w\" denied the request: on monday: no";
-    refusals.refuse((&"b".into(), None), RefusedWrite::Create, said, at(101));
-    let read = reread(&refusals);
-    assert_eq!(read.words(), refusals.words());
-    let since: Vec<Timestamp> = read.denials().map(|(_, denial)| denial.since).collect();
+    write_failures.refuse((&"b".into(), None), WriteVerb::Create, said, at(101));
+    let read = reread(&write_failures);
+    assert_eq!(read.words(), write_failures.words());
+    let since: Vec<Timestamp> = read.failures().map(|(_, failure)| failure.since).collect();
     assert_eq!(since, [at(100); 3]);
     let mut fleet = fleet(three());
-    fleet.refusals = read;
+    fleet.write_failures = read;
     // Who was refused before a restart is tried at once.
     assert_eq!(
         deleted(&decide(&rolling(3), &fleet, at(200))),
@@ -259,8 +259,8 @@ fn what_is_remembered_is_read_as_it_was_written() {
 #[test]
 fn a_pod_that_may_not_be_changed_in_place_is_made_anew() {
     let mut fleet = refused(three(), &[], 0);
-    fleet.refusals.note_unfit(Some("a".into()));
-    assert!(fleet.refusals.is_unfit(&"a".into()));
+    fleet.write_failures.note_unfit(Some("a".into()));
+    assert!(fleet.write_failures.is_unfit(&"a".into()));
     let way = |fleet: &Fleet| {
         let strategy = Strategy {
             rolling_update_type: crate::core::RollingUpdateType::InPlaceIfPossible,
@@ -277,18 +277,18 @@ fn a_pod_that_may_not_be_changed_in_place_is_made_anew() {
 }
 
 /// As another replica, or `ctl`, reads it: the pod is not known.
-fn read(fleet: &mut Fleet, write: RefusedWrite) {
-    let mut refusals = Refusals::default();
-    refusals.keep_to(&"new".into());
-    refusals.refuse((&"a".into(), None), write, NO, at(100));
-    fleet.refusals = reread(&refusals);
-    fleet.refusals.tidy(&fleet.nodes);
+fn read(fleet: &mut Fleet, write: WriteVerb) {
+    let mut write_failures = WriteFailures::default();
+    write_failures.keep_to(&"new".into());
+    write_failures.refuse((&"a".into(), None), write, NO, at(100));
+    fleet.write_failures = reread(&write_failures);
+    fleet.write_failures.tidy(&fleet.nodes);
 }
 
 /// What a restarted controller knows of it.
-fn reread(refusals: &Refusals) -> Refusals {
+fn reread(write_failures: &WriteFailures) -> WriteFailures {
     let state = RolloutState {
-        refused: ReportedRefusals::of(refusals, None),
+        refused: ReportedFailures::of(write_failures, None),
         ..RolloutState::default()
     };
     let read = RolloutState::read(&state.to_json()).expect("JSON");
@@ -297,17 +297,13 @@ fn reread(refusals: &Refusals) -> Refusals {
 
 #[test]
 fn what_is_refused_to_pods_of_the_current_revision_is_remembered_by_who_reads_it() {
-    for write in [
-        RefusedWrite::Renew,
-        RefusedWrite::Unmark,
-        RefusedWrite::Tell,
-    ] {
+    for write in [WriteVerb::Renew, WriteVerb::Unmark, WriteVerb::Tell] {
         let mut fleet = fleet(vec![node("a", current(2))]);
         read(&mut fleet, write);
-        assert!(!fleet.refusals.is_nobody_refused(), "{write:?}");
+        assert!(!fleet.write_failures.has_no_failures(), "{write:?}");
         fleet.nodes[0].pods.clear();
-        fleet.refusals.tidy(&fleet.nodes);
-        assert!(fleet.refusals.is_nobody_refused(), "{write:?}");
+        fleet.write_failures.tidy(&fleet.nodes);
+        assert!(fleet.write_failures.has_no_failures(), "{write:?}");
     }
 }
 
@@ -315,7 +311,7 @@ fn what_is_refused_to_pods_of_the_current_revision_is_remembered_by_who_reads_it
 fn a_mark_that_may_not_be_taken_off_keeps_nobody_from_being_done_and_is_told() {
     let mut fleet = fleet(vec![node("a", current(2))]);
     fleet.nodes[0].pods[0].exit.preparing = Some(crate::core::Preparing { since: None });
-    read(&mut fleet, RefusedWrite::Unmark);
+    read(&mut fleet, WriteVerb::Unmark);
     let plan = decide(&rolling(1), &fleet, at(200));
     assert_eq!(words(&plan), ["Done"]);
     assert!(matches!(plan.phase, Phase::Complete { .. }));
@@ -332,7 +328,7 @@ fn a_pod_whose_gate_we_shut_and_may_not_open_is_refused_and_not_late() {
     pod.ready_since = None;
     let shut = r#"[{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
     pod.exit.gate = Some(crate::core::Gate::read(Some((false, shut))).into());
-    read(&mut fleet, RefusedWrite::Tell);
+    read(&mut fleet, WriteVerb::Tell);
     let plan = decide(&rolling(1), &fleet, at(200));
     assert_eq!(words(&plan), ["Refused"]);
     assert_eq!(plan.phase, Phase::Stalled(Stall::WritesRefused));
@@ -348,17 +344,17 @@ fn of_two_pods_of_a_node_that_are_refused_in_turn_the_first_refusal_counts() {
         pods: pods.into(),
         ..node("a", old(1))
     }]);
-    fleet.refusals.keep_to(&"new".into());
+    fleet.write_failures.keep_to(&"new".into());
     for instant in [100, 110, 120] {
         for pod in ["1", "2"] {
             let place = (&"a".into(), Some(&pod.into()));
             fleet
-                .refusals
-                .refuse(place, RefusedWrite::Delete, NO, at(instant));
+                .write_failures
+                .refuse(place, WriteVerb::Delete, NO, at(instant));
         }
     }
-    let denial = fleet.refusals.on(&"a".into()).next().unwrap();
-    assert_eq!((denial.since, denial.times), (at(100), 3));
+    let failure = fleet.write_failures.on(&"a".into()).next().unwrap();
+    assert_eq!((failure.since, failure.times), (at(100), 3));
 }
 
 /// The window of a Node that is open at no time of these tests.
@@ -411,17 +407,17 @@ fn who_was_offline_since_is_asked_before_it_is_called_refused() {
     fleet.nodes[0].readiness = Readiness::NotReady {
         since: Some(at(110)),
     };
-    fleet.refusals.tidy(&fleet.nodes);
-    assert!(!fleet.refusals.is_empty());
+    fleet.write_failures.tidy(&fleet.nodes);
+    assert!(!fleet.write_failures.is_empty());
     fleet.nodes[0].readiness = Readiness::Ready { since: at(150) };
-    fleet.refusals.tidy(&fleet.nodes);
-    assert!(fleet.refusals.is_empty());
+    fleet.write_failures.tidy(&fleet.nodes);
+    assert!(fleet.write_failures.is_empty());
 }
 
 #[test]
 fn when_one_of_several_equal_refusals_ends_the_others_wait_as_everybody_does() {
     let mut fleet = refused(three(), &["a", "b", "c"], 100);
-    fleet.refusals.accept(&"a".into(), RefusedWrite::Delete);
+    fleet.write_failures.accept(&"a".into(), WriteVerb::Delete);
     fleet.nodes[0].pods = [current(2).made(120)].into();
     let slow = Strategy {
         min_interval: std::time::Duration::from_secs(600),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Denial, PER_SECOND, Part, Place, Refusals, RefusedWrite, SECOND};
+use super::{FailureKey, PER_SECOND, SECOND, WriteFailure, WriteFailures, WriteGroup, WriteVerb};
 use crate::core::action::Action;
 use crate::core::fleet::{Node, Pod, by_name};
 use crate::core::id::{NodeName, PodUid};
@@ -12,10 +12,10 @@ use crate::core::instant::later;
 
 /// What a plan has to know of refusals.
 #[derive(Debug)]
-pub(in crate::core) struct Refusing<'a> {
-    refusals: &'a Refusals,
+pub(in crate::core) struct RetryGate<'a> {
+    write_failures: &'a WriteFailures,
     /// Who may not be tried now.
-    held: BTreeSet<&'a Place>,
+    held: BTreeSet<&'a FailureKey>,
     /// When that changes.
     wake: Option<Timestamp>,
     /// Whether nothing may begin for the rest of this second.
@@ -24,30 +24,38 @@ pub(in crate::core) struct Refusing<'a> {
     places: BTreeMap<&'a PodUid, &'a NodeName>,
 }
 
-impl<'a> Refusing<'a> {
+impl<'a> RetryGate<'a> {
     /// As it is at `now`; `nodes` as in a fleet. Of those whose pause is over the ones that wait the longest are tried first.
-    pub(in crate::core) fn of(refusals: &'a Refusals, nodes: &'a [Node], now: Timestamp) -> Self {
-        let mut recent: Vec<Timestamp> = refusals.by_place.values().map(|one| one.asked).collect();
+    pub(in crate::core) fn of(
+        write_failures: &'a WriteFailures,
+        nodes: &'a [Node],
+        now: Timestamp,
+    ) -> Self {
+        let mut recent: Vec<Timestamp> = write_failures
+            .by_place
+            .values()
+            .map(|one| one.asked)
+            .collect();
         recent.retain(|asked| later(*asked, SECOND) > now);
         let room = PER_SECOND.saturating_sub(recent.len());
         let (mut due, early): (Vec<_>, Vec<_>) =
-            (refusals.by_place.iter()).partition(|(_, denial)| denial.due() <= now);
-        due.sort_by_key(|(place, denial)| (denial.asked, *place));
+            (write_failures.by_place.iter()).partition(|(_, failure)| failure.due() <= now);
+        due.sort_by_key(|(place, failure)| (failure.asked, *place));
         let late = due.split_off(room.min(due.len()));
         let is_full = room == 0;
         let next_second = (is_full || !late.is_empty()).then(|| {
             let oldest = recent.iter().min();
             oldest.map_or_else(|| later(now, SECOND), |oldest| later(*oldest, SECOND))
         });
-        let wake = early.iter().map(|(_, denial)| denial.due());
+        let wake = early.iter().map(|(_, failure)| failure.due());
         let wake = wake.chain(next_second).min();
         let held = early.into_iter().chain(late).map(|(place, _)| place);
         Self {
-            refusals,
+            write_failures,
             held: held.collect(),
             wake,
             is_full,
-            places: refusals.places(nodes),
+            places: write_failures.places(nodes),
         }
     }
 
@@ -62,13 +70,17 @@ impl<'a> Refusing<'a> {
     }
 
     /// Whether such a write may be tried on this node now.
-    pub(in crate::core) fn may(&self, node: &NodeName, part: Part) -> bool {
+    pub(in crate::core) fn may(&self, node: &NodeName, part: WriteGroup) -> bool {
         self.held.is_empty() || !self.held.contains(&(node.clone(), part))
     }
 
     /// How such a write was refused on this node, whether it may be tried again or not.
-    pub(in crate::core) fn at(&self, node: &NodeName, part: Part) -> Option<&'a Denial> {
-        self.refusals.at(node, part)
+    pub(in crate::core) fn at(
+        &self,
+        node: &NodeName,
+        part: WriteGroup,
+    ) -> Option<&'a WriteFailure> {
+        self.write_failures.at(node, part)
     }
 
     /// Leaves out of `actions` what would be refused now, and tells when there may be more of them.
@@ -98,22 +110,25 @@ impl<'a> Refusing<'a> {
     pub(in crate::core) fn again<'b>(
         &self,
         actions: impl Iterator<Item = &'b Action>,
-    ) -> BTreeSet<Place> {
+    ) -> BTreeSet<FailureKey> {
         actions
             .filter_map(|action| self.refused_at(action))
             .collect()
     }
 
-    fn refused_at(&self, action: &Action) -> Option<Place> {
-        if self.refusals.by_place.is_empty() {
+    fn refused_at(&self, action: &Action) -> Option<FailureKey> {
+        if self.write_failures.by_place.is_empty() {
             return None;
         }
         let place = self.place(action)?;
-        self.refusals.by_place.contains_key(&place).then_some(place)
+        self.write_failures
+            .by_place
+            .contains_key(&place)
+            .then_some(place)
     }
 
-    fn place(&self, action: &Action) -> Option<Place> {
-        let part = RefusedWrite::of(action).part();
+    fn place(&self, action: &Action) -> Option<FailureKey> {
+        let part = WriteVerb::of(action).part();
         let node = match action {
             Action::Surge { node, .. } => Some(node),
             action => self.places.get(&action.pod().uid).copied(),
@@ -127,7 +142,7 @@ impl<'a> Refusing<'a> {
     }
 }
 
-impl Refusals {
+impl WriteFailures {
     /// Leaves out of `actions` what would be refused at `now`, tells when there may be more of them, and the part of it that is
     /// about any of them. `nodes` as in a fleet.
     pub fn without_held(
@@ -136,7 +151,7 @@ impl Refusals {
         actions: Vec<Action>,
         now: Timestamp,
     ) -> (Vec<Action>, Option<Timestamp>, Self) {
-        let refusing = Refusing::of(self, nodes, now);
+        let refusing = RetryGate::of(self, nodes, now);
         let refused = self.only(&refusing.again(actions.iter()));
         let (actions, again) = refusing.without_held(actions);
         (actions, again, refused)
@@ -144,7 +159,7 @@ impl Refusals {
 
     /// Whether nobody knows if this pod goes, and it was refused before.
     pub(in crate::core) fn is_in_doubt(&self, node: &Node, pod: &Pod) -> bool {
-        pod.in_doubt && self.at(&node.name, Part::Step).is_some()
+        pod.in_doubt && self.at(&node.name, WriteGroup::Step).is_some()
     }
 
     /// As it and its nodes would be if whatever may be tried at `now`, or was tried and nobody knows, had just been refused once
@@ -158,50 +173,49 @@ impl Refusals {
         if self.by_place.is_empty() {
             return None;
         }
-        let refusing = Refusing::of(self, nodes, now);
+        let refusing = RetryGate::of(self, nodes, now);
         let mut tried = refusing.again(actions.iter().filter(|action| action.begins()));
         let in_doubt = nodes.iter().filter(|node| {
             let mut pods = node.pods.iter();
             pods.any(|pod| self.is_in_doubt(node, pod))
         });
-        tried.extend(in_doubt.map(|node| (node.name.clone(), Part::Step)));
+        tried.extend(in_doubt.map(|node| (node.name.clone(), WriteGroup::Step)));
         let mut then = Some(self.clone()).filter(|_| !tried.is_empty())?;
         let mut nodes = nodes.to_vec();
         for node in &mut nodes {
-            if tried.contains(&(node.name.clone(), Part::Step)) {
+            if tried.contains(&(node.name.clone(), WriteGroup::Step)) {
                 for pod in node.pods.iter_mut().filter(|pod| pod.in_doubt) {
                     (pod.in_doubt, pod.terminating) = (false, false);
                 }
             }
         }
-        for (_, denial) in then
+        for (_, failure) in then
             .by_place
             .iter_mut()
             .filter(|(at, _)| tried.contains(at))
         {
             // A second ago: what was refused in this second would hold up the others, too.
-            (denial.asked, denial.times) = (now - SECOND, u32::MAX);
+            (failure.asked, failure.times) = (now - SECOND, u32::MAX);
         }
         Some((then, nodes))
     }
 
     /// The part of it that is about pods of such nodes. `nodes` as in a fleet.
     pub fn of_pods_on(&self, nodes: &[Node], such: impl Fn(&Node) -> bool) -> Self {
-        let places = self
-            .by_place
-            .keys()
-            .filter(|(name, part)| *part == Part::Step && by_name(nodes, name).is_some_and(&such));
+        let places = self.by_place.keys().filter(|(name, part)| {
+            *part == WriteGroup::Step && by_name(nodes, name).is_some_and(&such)
+        });
         self.only(&places.cloned().collect())
     }
 
     /// The part of it that is about these.
-    pub(in crate::core) fn only(&self, places: &BTreeSet<Place>) -> Self {
+    pub(in crate::core) fn only(&self, places: &BTreeSet<FailureKey>) -> Self {
         let by_place = self.by_place.iter();
         let by_place = by_place.filter(|(place, _)| places.contains(place));
         Self {
             revision: self.revision.clone(),
             by_place: by_place
-                .map(|(place, denial)| (place.clone(), denial.clone()))
+                .map(|(place, failure)| (place.clone(), failure.clone()))
                 .collect(),
             ..Self::default()
         }
