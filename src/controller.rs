@@ -16,8 +16,8 @@ mod caches;
 pub mod complaints;
 mod contest;
 mod engine;
+mod event_handler;
 pub mod events;
-mod feed;
 mod freshness;
 mod gathering;
 mod groups;
@@ -153,7 +153,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     for (kind, _) in watched.iter().filter(|(_, is_watched)| *is_watched) {
         readiness.wait_for(kinds::resource_of(*kind));
     }
-    for resource in feed::CLUSTER_WIDE {
+    for resource in event_handler::CLUSTER_WIDE {
         readiness.wait_for(resource);
     }
     let lease_namespace = settings.namespace.clone();
@@ -186,7 +186,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         leadership.clone(),
         told,
     ));
-    let (caches, inputs) = caches::Caches::new(CacheParts {
+    let (caches, inputs) = caches::Watches::new(CacheParts {
         client: client.clone(),
         metrics: metrics.clone(),
         complaints,
@@ -208,7 +208,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
         written,
     });
     let engine = Engine::new(EngineParts {
-        feed: feed::Feed::new(caches, &kinds),
+        feed: event_handler::EventHandler::new(caches, &kinds),
         inputs,
         writer,
         puller,

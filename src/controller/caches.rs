@@ -146,7 +146,7 @@ pub(super) struct CacheParts {
 
 /// Starts watches and hands what they say to the engine.
 #[derive(Clone)]
-pub(super) struct Caches {
+pub(super) struct Watches {
     parts: CacheParts,
     sender: mpsc::Sender<Input>,
     /// What the API server is able to; `None`: that is not known yet.
@@ -155,7 +155,7 @@ pub(super) struct Caches {
     lists: Arc<Semaphore>,
 }
 
-impl Caches {
+impl Watches {
     /// No watch yet, and where all of them will speak.
     pub(super) fn new(parts: CacheParts) -> (Self, mpsc::Receiver<Input>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
@@ -357,7 +357,7 @@ fn of_group<K: Readable>(group: &Group, page: u32) -> Target {
 
 /// Passes what one watch reports to the engine.
 struct Queue<F> {
-    caches: Caches,
+    caches: Watches,
     resource: &'static str,
     heard: Heard,
     input: F,
@@ -530,7 +530,7 @@ mod tests {
         let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(client.clone());
         let node = serde_json::from_value(json!({ "metadata": { "name": "node-1" } })).unwrap();
         nodes.create(&Default::default(), &node).await.unwrap();
-        let (caches, mut inputs) = Caches::new(parts(client, clock));
+        let (caches, mut inputs) = Watches::new(parts(client, clock));
         let _watches = [caches.version(), caches.nodes()];
         let mut told = Vec::new();
         while told.last() != Some(&"done") {

@@ -1,7 +1,7 @@
 //! The loop: one task owns the index, takes in what watches and writes tell, decides, and starts writes.
 //!
 //! ```text
-//! watches ──Input──► Feed ──► Index ──dirty──► pass: fleet → decide → report ──► writes (tasks) ──Done──► Index
+//! watches ──Input──► EventHandler ──► Index ──dirty──► pass: fleet → decide → report ──► writes (tasks) ──Done──► Index
 //!                                             ▲ after a short pause, so that a burst of events is one pass
 //! ```
 //!
@@ -27,8 +27,8 @@ use super::advanced::RevisionsRead;
 use super::apply::{WriteError, Writer};
 use super::caches::{AdvancedAbsence, Input};
 use super::contest::Contest;
+use super::event_handler::{Enqueue, EventHandler, StaleWatch};
 use super::events::{Events, Severity, Subject};
-use super::feed::{Feed, FeedOutcome, StaleWatch};
 use super::gathering::Gathering;
 use super::lease::Leadership;
 use super::lookup::{LookupResult, Lookups};
@@ -77,7 +77,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// What the loop is made of.
 pub(super) struct EngineParts {
-    pub(super) feed: Feed,
+    pub(super) feed: EventHandler,
     pub(super) inputs: mpsc::Receiver<Input>,
     pub(super) leadership: watch::Receiver<Leadership>,
     pub(super) writer: Writer,
@@ -260,7 +260,7 @@ impl Engine {
         self.take_fed(fed);
     }
 
-    fn take_fed(&mut self, fed: FeedOutcome) {
+    fn take_fed(&mut self, fed: Enqueue) {
         for resource in fed.complete {
             self.parts.readiness.done(resource);
             debug!(resource, "Listed");

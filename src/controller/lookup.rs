@@ -10,7 +10,7 @@ use kube::{Api, Client};
 use tokio::sync::Mutex;
 use tracing::{debug, warn};
 
-use super::feed::{Feed, FeedOutcome};
+use super::event_handler::{Enqueue, EventHandler};
 use super::reflector::{list_each, list_selected};
 use super::report::Notice;
 use crate::core::messages::{not_created, not_ready};
@@ -234,29 +234,29 @@ impl Lookups {
     /// Takes in what was read.
     pub(super) fn take(
         &mut self,
-        feed: &mut Feed,
+        feed: &mut EventHandler,
         index: &mut Index,
         key: &SetKey,
         looked: LookupResult,
-    ) -> (FeedOutcome, Option<Notice>) {
+    ) -> (Enqueue, Option<Notice>) {
         match looked {
             LookupResult::Failed(error) => {
                 warn!(daemonset = %key, %error, "Cannot read what is in doubt");
-                (FeedOutcome::default(), None)
+                (Enqueue::default(), None)
             }
             LookupResult::NotCreated(said) => {
                 if let Some(set) = index.set_mut(key) {
                     let why = said.map(|said| not_created::said(&said, &key.name).into());
                     set.set_not_created(why);
                 }
-                (FeedOutcome::default(), None)
+                (Enqueue::default(), None)
             }
             LookupResult::NotReady(said) => {
                 if let Some(set) = index.set_mut(key) {
                     let why = said.into_iter().map(|(pod, why)| (pod, why.into()));
                     set.set_not_ready(why.collect());
                 }
-                (FeedOutcome::default(), None)
+                (Enqueue::default(), None)
             }
             LookupResult::Revisions(found) => {
                 let is_late =
@@ -267,7 +267,7 @@ impl Lookups {
                 for (hash, known) in found {
                     take_revision(index, key, hash, known);
                 }
-                (FeedOutcome::default(), None)
+                (Enqueue::default(), None)
             }
             LookupResult::Whole(read) => {
                 let (set, revisions) = *read;

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
 
 use self::unreadable::{UnreadableObjects, WatchId};
-use super::caches::{AdvancedAbsence, CacheWatch, Caches, Input};
+use super::caches::{AdvancedAbsence, CacheWatch, Input, Watches};
 use super::groups::Group;
 use super::kinds::{Kinds, resource_of};
 use crate::core::PodUid;
@@ -24,8 +24,8 @@ pub(super) const CLUSTER_WIDE: [&str; 2] = ["nodes", "controllerrevisions"];
 const SPARE_GROUPS: usize = 8;
 
 /// The watches that feed the index, and which of them have told everything once.
-pub(super) struct Feed {
-    caches: Caches,
+pub(super) struct EventHandler {
+    caches: Watches,
     groups: Vec<GroupWatch>,
     started: u64,
     /// Begins when the others have told which images to look for.
@@ -120,7 +120,7 @@ impl<T: Default> Listing<T> {
 
 /// What an input led to.
 #[derive(Debug, Default)]
-pub(super) struct FeedOutcome {
+pub(super) struct Enqueue {
     /// DaemonSets to decide again, and how soon.
     pub(super) requeued: Vec<(SetKey, RequeueDelay)>,
     /// DaemonSets that are gone, or ours no longer.
@@ -137,7 +137,7 @@ pub(super) struct FeedOutcome {
     pub(super) recount: bool,
 }
 
-impl FeedOutcome {
+impl Enqueue {
     /// Joins both outcomes of one event, of which `self` is about unreadable objects.
     fn and(self, rest: Self) -> Self {
         Self {
@@ -156,9 +156,9 @@ impl FeedOutcome {
     }
 }
 
-impl Feed {
+impl EventHandler {
     /// Nothing is told yet.
-    pub(super) fn new(caches: Caches, kinds: &Kinds) -> Self {
+    pub(super) fn new(caches: Watches, kinds: &Kinds) -> Self {
         let unless = |is_watched: bool| Listing {
             complete: !is_watched,
             ..Listing::default()
@@ -228,7 +228,7 @@ impl Feed {
     }
 
     /// Takes in what a watch said.
-    pub(super) fn take(&mut self, index: &mut Index, input: Input, now: Timestamp) -> FeedOutcome {
+    pub(super) fn take(&mut self, index: &mut Index, input: Input, now: Timestamp) -> Enqueue {
         let mut fed = self.take_input(index, input, now);
         if !self.unreadable.is_empty() {
             let groups = &self.groups;
@@ -288,8 +288,8 @@ impl Feed {
         watch: WatchId,
         event: &Event<Item<K>>,
         salvaged: impl Fn(&K) -> Option<Unreadable>,
-    ) -> FeedOutcome {
-        let mut outcome = FeedOutcome::default();
+    ) -> Enqueue {
+        let mut outcome = Enqueue::default();
         match event {
             Event::Init => self.unreadable.begin(watch),
             Event::InitDone => outcome.recount = self.unreadable.finish(watch),
@@ -321,7 +321,7 @@ impl Feed {
         self.unreadable.forget(watch, namespace, name)
     }
 
-    fn take_input(&mut self, index: &mut Index, input: Input, now: Timestamp) -> FeedOutcome {
+    fn take_input(&mut self, index: &mut Index, input: Input, now: Timestamp) -> Enqueue {
         match input {
             Input::Node(event) => {
                 let followed = self.follow_unreadable(("nodes", 0), &event, |_| None);
@@ -329,7 +329,7 @@ impl Feed {
             }
             Input::Set(event) => self.take_set(index, SetKind::Native, event),
             Input::Advanced(event) => self.take_set(index, SetKind::Advanced, event),
-            Input::NoAdvanced(why) => FeedOutcome {
+            Input::NoAdvanced(why) => Enqueue {
                 absence: why,
                 ..self.lose_advanced(index)
             },
@@ -342,9 +342,7 @@ impl Feed {
                 let followed = self.follow_unreadable(("pods", number), &event, |_| None);
                 followed.and(self.pod(index, number, event, said, now))
             }
-            Input::Order(in_order) => {
-                FeedOutcome::of(RequeueDelay::Short, index.know_order(in_order))
-            }
+            Input::Order(in_order) => Enqueue::of(RequeueDelay::Short, index.know_order(in_order)),
         }
     }
 
@@ -353,30 +351,30 @@ impl Feed {
         index: &mut Index,
         event: Event<Item<k8s::Node>>,
         now: Timestamp,
-    ) -> FeedOutcome {
+    ) -> Enqueue {
         let name = |item| meta_of::<k8s::Node>(item).name.clone();
         match event {
             Event::Init => self.nodes.begin(),
             Event::InitApply(item) => {
                 self.nodes.seen.extend(name(&item));
-                return FeedOutcome::of(RequeueDelay::Short, index.take_listed_node(&item, now));
+                return Enqueue::of(RequeueDelay::Short, index.take_listed_node(&item, now));
             }
             Event::Apply(item) => {
-                return FeedOutcome::of(RequeueDelay::Short, index.take_listed_node(&item, now));
+                return Enqueue::of(RequeueDelay::Short, index.take_listed_node(&item, now));
             }
             Event::Delete(item) => {
                 let concerned = index.delete_node(&name(&item).unwrap_or_default());
-                return FeedOutcome::of(RequeueDelay::Short, concerned);
+                return Enqueue::of(RequeueDelay::Short, concerned);
             }
             Event::InitDone => {
                 let seen = self.nodes.finish();
-                return FeedOutcome {
+                return Enqueue {
                     complete: vec!["nodes"],
-                    ..FeedOutcome::of(RequeueDelay::Short, index.retain_nodes(&seen))
+                    ..Enqueue::of(RequeueDelay::Short, index.retain_nodes(&seen))
                 };
             }
         }
-        FeedOutcome::default()
+        Enqueue::default()
     }
 
     fn take_set(
@@ -384,7 +382,7 @@ impl Feed {
         index: &mut Index,
         kind: SetKind,
         event: Event<Item<k8s::DaemonSet>>,
-    ) -> FeedOutcome {
+    ) -> Enqueue {
         let salvaged = |set: &k8s::DaemonSet| set.spec.unreadable.as_deref().cloned();
         let followed = self.follow_unreadable((resource_of(kind), 0), &event, salvaged);
         followed.and(self.set(index, kind, event))
@@ -395,7 +393,7 @@ impl Feed {
         index: &mut Index,
         kind: SetKind,
         event: Event<Item<k8s::DaemonSet>>,
-    ) -> FeedOutcome {
+    ) -> Enqueue {
         match event {
             Event::Init => self.listing(kind).begin(),
             Event::InitApply(item) => {
@@ -409,27 +407,27 @@ impl Feed {
             Event::Apply(Err(_)) => {}
             Event::Delete(item) => {
                 let gone = key_of(kind, &item).filter(|key| self.drop_set(index, key));
-                return FeedOutcome {
+                return Enqueue {
                     gone: gone.into_iter().collect(),
-                    ..FeedOutcome::default()
+                    ..Enqueue::default()
                 };
             }
             Event::InitDone => return self.finish_sets(index, kind),
         }
-        FeedOutcome::default()
+        Enqueue::default()
     }
 
     /// There are no Advanced DaemonSets to roll out, or not any more.
-    fn lose_advanced(&mut self, index: &mut Index) -> FeedOutcome {
+    fn lose_advanced(&mut self, index: &mut Index) -> Enqueue {
         let is_any = index.keys().any(SetKey::is_advanced);
         match self.advanced.complete && !is_any {
-            true => FeedOutcome::default(),
+            true => Enqueue::default(),
             false => self.finish_sets(index, SetKind::Advanced),
         }
     }
 
     /// A complete list of the DaemonSets of a kind has arrived.
-    fn finish_sets(&mut self, index: &mut Index, kind: SetKind) -> FeedOutcome {
+    fn finish_sets(&mut self, index: &mut Index, kind: SetKind) -> Enqueue {
         let was_known = self.knows_sets();
         let seen = self.listing(kind).finish();
         if kind == SetKind::Native {
@@ -443,38 +441,38 @@ impl Feed {
         if !was_known && self.knows_sets() {
             self.regroup(index);
         }
-        FeedOutcome {
+        Enqueue {
             gone,
             complete: vec![resource_of(kind)],
-            ..FeedOutcome::default()
+            ..Enqueue::default()
         }
     }
 
     /// Takes in a DaemonSet, watched or read.
-    pub(super) fn apply_set(&mut self, index: &mut Index, set: &k8s::DaemonSet) -> FeedOutcome {
+    pub(super) fn apply_set(&mut self, index: &mut Index, set: &k8s::DaemonSet) -> Enqueue {
         let Some(key) = SetKey::of_set(set) else {
-            return FeedOutcome::default();
+            return Enqueue::default();
         };
         match index.apply_set(set) {
-            SetChange::Ignored => FeedOutcome {
+            SetChange::Ignored => Enqueue {
                 strays: index.is_stray(&key),
-                ..FeedOutcome::default()
+                ..Enqueue::default()
             },
-            SetChange::Updated => FeedOutcome::of(RequeueDelay::Zero, [key]),
+            SetChange::Updated => Enqueue::of(RequeueDelay::Zero, [key]),
             SetChange::Watch(_) => {
                 self.leave(&key);
                 // All of the first list are put into groups at its end.
                 if self.knows_sets() {
                     self.join(index, &key);
                 }
-                FeedOutcome::default()
+                Enqueue::default()
             }
             SetChange::Unwatch => {
                 self.leave(&key);
-                FeedOutcome {
+                Enqueue {
                     strays: index.is_stray(&key),
                     gone: vec![key],
-                    ..FeedOutcome::default()
+                    ..Enqueue::default()
                 }
             }
         }
@@ -543,10 +541,10 @@ impl Feed {
         number: u64,
         event: Event<Item<k8s::ControllerRevision>>,
         now: Timestamp,
-    ) -> FeedOutcome {
+    ) -> Enqueue {
         let mut groups = self.groups.iter_mut();
         let Some(known) = groups.find(|known| known.revisions.number == number) else {
-            return FeedOutcome::default();
+            return Enqueue::default();
         };
         let members = &known.group.members;
         let of_member = |meta: &ObjectMeta| {
@@ -561,18 +559,18 @@ impl Feed {
             Event::InitApply(item) | Event::Apply(item) => {
                 let meta = meta_of(&item);
                 let Some(owner) = of_member(meta) else {
-                    return FeedOutcome::default();
+                    return Enqueue::default();
                 };
                 if is_listed {
                     let name = meta.name.clone().unwrap_or_default();
                     known.revisions.listing.seen.insert((owner, name));
                 }
                 let concerned = index.take_listed_revision(&item);
-                return FeedOutcome::of(RequeueDelay::Zero, concerned);
+                return Enqueue::of(RequeueDelay::Zero, concerned);
             }
             Event::Delete(item) => {
                 let concerned = index.delete_revision(meta_of(&item));
-                return FeedOutcome::of(RequeueDelay::Zero, concerned);
+                return Enqueue::of(RequeueDelay::Zero, concerned);
             }
             Event::InitDone => {
                 let seen = known.revisions.listing.finish();
@@ -582,10 +580,10 @@ impl Feed {
                     concerned.extend(members.keys().cloned());
                 }
                 known.sync(index);
-                return FeedOutcome::of(RequeueDelay::Zero, concerned);
+                return Enqueue::of(RequeueDelay::Zero, concerned);
             }
         }
-        FeedOutcome::default()
+        Enqueue::default()
     }
 
     fn pod(
@@ -595,10 +593,10 @@ impl Feed {
         event: Event<Item<k8s::Pod>>,
         said: Timestamp,
         now: Timestamp,
-    ) -> FeedOutcome {
+    ) -> Enqueue {
         let mut groups = self.groups.iter_mut();
         let Some(known) = groups.find(|known| known.pods.number == number) else {
-            return FeedOutcome::default();
+            return Enqueue::default();
         };
         let requeued = match event {
             Event::Init => {
@@ -635,9 +633,9 @@ impl Feed {
             Event::Delete(Ok(pod)) => known.delete_pod(index, &pod.metadata),
             Event::InitDone => known.finish_pods(index),
         };
-        FeedOutcome {
+        Enqueue {
             requeued,
-            ..FeedOutcome::default()
+            ..Enqueue::default()
         }
     }
 }
