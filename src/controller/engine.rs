@@ -35,7 +35,7 @@ use super::lookup::{LookupResult, Lookups};
 use super::metrics::Metrics;
 use super::permissions::DeniedPermissions;
 use super::prepull::{DesiredPulls, PullResultWrite, Puller};
-use super::report::{Notice, Report};
+use super::report::{Report, RolloutEvent};
 use super::surge::{SurgeRequest, SurgeResult};
 use super::write_backoff::WriteBackoff;
 use crate::clock::Clock;
@@ -135,7 +135,7 @@ struct SetState {
     behind_since: Option<Timestamp>,
     /// What was told while these conditions stood on it: what is the news of a report is no news before that shows. Not a pending
     /// write: an Event cannot be read back, and is told again when the conditions are others.
-    announced: (Vec<Condition>, Vec<Notice>),
+    announced: (Vec<Condition>, Vec<RolloutEvent>),
     /// The revision of which was told that its pods are made anew although an update in place was asked for.
     recreated: Option<Revision>,
     /// Notes on the settings that were told.
@@ -605,11 +605,11 @@ impl Engine {
         if was_told || released.kept.is_empty() || !self.parts.writer.may_write() {
             return;
         }
-        let notice = Notice {
+        let notice = RolloutEvent {
             warning: true,
             reason: "SurgeKept",
             note: kept_words(released),
-            ..Notice::default()
+            ..RolloutEvent::default()
         };
         self.publish(key, &notice);
     }
@@ -688,14 +688,14 @@ impl Engine {
             return;
         }
         state.recreated = Some(revision.clone());
-        let notice = Notice {
+        let notice = RolloutEvent {
             warning: false,
             reason: "NotInPlace",
             note: format!(
                 "revision {revision}: pods are made anew, not updated in place: {}",
                 why.words()
             ),
-            ..Notice::default()
+            ..RolloutEvent::default()
         };
         self.publish(key, &notice);
     }
@@ -709,18 +709,18 @@ impl Engine {
         }
         let known = std::mem::replace(&mut state.noted, texts);
         for note in notes.iter().filter(|note| !known.contains(&note.text)) {
-            let notice = Notice {
+            let notice = RolloutEvent {
                 warning: note.warning,
                 reason: "Settings",
                 note: note.text.clone(),
-                ..Notice::default()
+                ..RolloutEvent::default()
             };
             self.publish(key, &notice);
         }
     }
 
     /// Says what is new in a report, once for as long as that does not show on the DaemonSet.
-    fn announce(&mut self, key: &SetKey, notices: &[Notice]) {
+    fn record(&mut self, key: &SetKey, notices: &[RolloutEvent]) {
         let Some(set) = self.index.set(key) else {
             return;
         };
@@ -729,21 +729,22 @@ impl Engine {
         if state.announced.0 != present {
             state.announced = (present, Vec::new());
         }
-        let is_new = |notice: &&Notice| !state.announced.1.iter().any(|told| notice.repeats(told));
-        let fresh: Vec<Notice> = notices.iter().filter(is_new).cloned().collect();
+        let is_new =
+            |notice: &&RolloutEvent| !state.announced.1.iter().any(|told| notice.repeats(told));
+        let fresh: Vec<RolloutEvent> = notices.iter().filter(is_new).cloned().collect();
         for notice in fresh {
             let Some((about, severity)) = self.event(key, &notice) else {
                 return;
             };
             let events = &self.parts.events;
-            if events.announce(&about, severity, notice.reason, &notice.note) {
+            if events.record(&about, severity, notice.reason, &notice.note) {
                 let state = self.state.sets.entry(key.clone()).or_default();
                 state.announced.1.push(notice);
             }
         }
     }
 
-    fn publish(&self, key: &SetKey, notice: &Notice) {
+    fn publish(&self, key: &SetKey, notice: &RolloutEvent) {
         if let Some((about, severity)) = self.event(key, notice) {
             self.parts
                 .events
@@ -752,7 +753,7 @@ impl Engine {
     }
 
     /// What the Event of a notice is about, and how grave it is.
-    fn event(&self, key: &SetKey, notice: &Notice) -> Option<(Subject, Severity)> {
+    fn event(&self, key: &SetKey, notice: &RolloutEvent) -> Option<(Subject, Severity)> {
         let set = self.index.set(key)?;
         let about = Subject::of_set(key, &set.uid);
         let severity = match notice.warning {

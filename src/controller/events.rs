@@ -198,7 +198,7 @@ impl fmt::Debug for Events {
 
 impl Events {
     /// Says it once: the same note for the same object and reason is not repeated before another one came between, or nobody
-    /// wanted to say it for an hour. For what is found out again and again; a change of state is [`announced`](Self::announce).
+    /// wanted to say it for an hour. For what is found out again and again; a change of state is [`announced`](Self::record).
     pub fn publish(&self, about: &Subject, severity: Severity, reason: &str, note: &str) {
         self.publish_on(about, severity, reason, "", note);
     }
@@ -223,13 +223,13 @@ impl Events {
             *at = now;
             return;
         }
-        if self.announce(about, severity, reason, note) {
+        if self.record(about, severity, reason, note) {
             said.insert(key, (note.to_owned(), now));
         }
     }
 
     /// Says it, whatever was said before; false when there is no room for it now.
-    pub fn announce(&self, about: &Subject, severity: Severity, reason: &str, note: &str) -> bool {
+    pub fn record(&self, about: &Subject, severity: Severity, reason: &str, note: &str) -> bool {
         let note = cut(note, NOTE_LIMIT);
         let event = self.event(about, severity, reason, note);
         let sent = self.queue.try_send(event).is_ok();
@@ -240,7 +240,13 @@ impl Events {
     }
 
     /// Says of a single pod what happened to it, when nothing about a rollout waits to be said; with many of them some are left out.
-    pub fn tell_aside(&self, about: &Subject, severity: Severity, reason: &str, note: &str) {
+    pub fn record_low_priority(
+        &self,
+        about: &Subject,
+        severity: Severity,
+        reason: &str,
+        note: &str,
+    ) {
         let event = self.event(about, severity, reason, cut(note, NOTE_LIMIT));
         if self.asides.try_send(event).is_err() {
             self.metrics.event_dropped("queue_full");
@@ -581,7 +587,7 @@ mod tests {
         let notes = Notes::default();
         let (events, sending, _) = begin(&notes, 0);
         for note in ["a", "a"] {
-            assert!(events.announce(&agent(), Severity::Warning, "RolloutStalled", note));
+            assert!(events.record(&agent(), Severity::Warning, "RolloutStalled", note));
         }
         drop(events);
         sending.finish().await;
@@ -603,13 +609,13 @@ mod tests {
         let notes = Notes::default();
         let (events, _sending, metrics) = begin(&notes, 20);
         for note in ["a", "b"] {
-            events.announce(&agent(), Severity::Warning, "RolloutStalled", note);
+            events.record(&agent(), Severity::Warning, "RolloutStalled", note);
         }
         sleep(Duration::from_secs(300)).await;
         assert_eq!(*notes.lock().unwrap(), ["a", "b"]);
         assert!(!metrics.encode().contains("yurt_ds_events_dropped_total{"));
         let (events, _sending, metrics) = begin(&notes, usize::MAX);
-        events.announce(&agent(), Severity::Warning, "RolloutStalled", "never");
+        events.record(&agent(), Severity::Warning, "RolloutStalled", "never");
         sleep(Duration::from_secs(4000)).await;
         let dropped = "yurt_ds_events_dropped_total{reason=\"unreachable\"} 1";
         assert!(metrics.encode().contains(dropped), "{}", metrics.encode());

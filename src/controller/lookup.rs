@@ -12,7 +12,7 @@ use tracing::{debug, warn};
 
 use super::event_handler::{Enqueue, EventHandler};
 use super::reflector::{list_each, list_selected};
-use super::report::Notice;
+use super::report::RolloutEvent;
 use crate::core::messages::{not_created, not_ready};
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::core::{PodName, PodUid, Revision, RevisionState, RevisionUnknown};
@@ -238,7 +238,7 @@ impl Lookups {
         index: &mut Index,
         key: &SetKey,
         looked: LookupResult,
-    ) -> (Enqueue, Option<Notice>) {
+    ) -> (Enqueue, Option<RolloutEvent>) {
         match looked {
             LookupResult::Failed(error) => {
                 warn!(daemonset = %key, %error, "Cannot read what is in doubt");
@@ -308,7 +308,7 @@ fn take_revision(index: &mut Index, key: &SetKey, hash: Revision, known: FoundRe
 }
 
 /// After a live look that still shows another template in the newest revision, its number decides alone.
-fn trust(index: &mut Index, key: &SetKey, read: &DaemonSet) -> Option<Notice> {
+fn trust(index: &mut Index, key: &SetKey, read: &DaemonSet) -> Option<RolloutEvent> {
     let revisions = index.revisions_of(&index.set(key)?.uid);
     let set = index.set_mut(key)?;
     let observed = read.status.observed_generation.unwrap_or_default()
@@ -319,13 +319,13 @@ fn trust(index: &mut Index, key: &SetKey, read: &DaemonSet) -> Option<Notice> {
         return None;
     }
     set.trust_greatest(set.generation);
-    Some(Notice {
+    Some(RolloutEvent {
         warning: true,
         reason: "RevisionNotComparable",
         note: "the newest ControllerRevision does not equal the template although the native controller has observed \
                it; its number decides"
             .to_owned(),
-        ..Notice::default()
+        ..RolloutEvent::default()
     })
 }
 

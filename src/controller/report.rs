@@ -7,18 +7,18 @@ mod blocked;
 mod conditions;
 mod guarded;
 mod memory;
-mod notice;
 mod paused;
 pub(super) mod refused;
 mod reverted;
+mod rollout_event;
 
 use serde_json::{Value, json};
 
 use self::blocked::stays_blocked;
 use self::conditions::{LONGEST, condition, find, or_not, says_the_same, short};
 use self::guarded::{is_stopped, same_stall, sheet, stall_news};
-pub(super) use self::notice::Notice;
 use self::reverted::reversal;
+pub(super) use self::rollout_event::RolloutEvent;
 use super::apply::on_the_wire;
 use crate::core::messages::rollout::SetName;
 use crate::core::messages::{
@@ -50,7 +50,7 @@ pub(super) struct Report {
     /// The conditions as they should be; one of ours that is not here should not be there.
     pub(super) conditions: Vec<Condition>,
     /// What to tell in Events, if `conditions` differ from the present ones in status or reason.
-    pub(super) notices: Vec<Notice>,
+    pub(super) notices: Vec<RolloutEvent>,
     /// State that survives a restart, once the conditions are written.
     pub(super) state: RolloutState,
 }
@@ -90,12 +90,12 @@ impl Report {
         let is_told = |told: &str| told.starts_with(mistake);
         if !set.state.invalid.as_deref().is_some_and(is_told) {
             let news = Some(mistake.to_owned());
-            report.notices.push(Notice {
+            report.notices.push(RolloutEvent {
                 warning: true,
                 reason: "InvalidSettings",
                 note,
                 news,
-                ..Notice::default()
+                ..RolloutEvent::default()
             });
         }
         report
@@ -172,7 +172,7 @@ impl Report {
     /// Adds the condition with what it remembers.
     fn with_state(mut self, set: &SetRecord) -> Self {
         self.conditions.push(memory::sheet(set, &self.state));
-        let unreadable = set.state_error.as_ref().map(|error| Notice {
+        let unreadable = set.state_error.as_ref().map(|error| RolloutEvent {
             warning: true,
             reason: "StateUnreadable",
             note: format!(
@@ -180,7 +180,7 @@ impl Report {
                  judges a stopped revision again; find out which other client writes to the status of DaemonSet {}",
                 set.key()
             ),
-            ..Notice::default()
+            ..RolloutEvent::default()
         });
         self.notices.extend(unreadable);
         self
@@ -332,7 +332,7 @@ struct News<'a> {
 
 impl News<'_> {
     /// The Event for what is new.
-    fn notice(&self, plan: &Plan, revision: &str, note: &str) -> Option<Notice> {
+    fn notice(&self, plan: &Plan, revision: &str, note: &str) -> Option<RolloutEvent> {
         let (known, reported) = (self.known, self.reported);
         let same_reason = known.is_some_and(|known| known.reason == reported.reason);
         let same_revision = reported.revision.is_some()
@@ -387,12 +387,12 @@ impl News<'_> {
                 return None;
             }
         };
-        Some(Notice {
+        Some(RolloutEvent {
             warning,
             reason,
             note: note.to_owned(),
             news,
-            ..Notice::default()
+            ..RolloutEvent::default()
         })
     }
 }

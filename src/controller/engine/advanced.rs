@@ -15,7 +15,7 @@ use crate::controller::apply::{WriteError, on_the_wire};
 use crate::controller::owner::DaemonSetOwner;
 use crate::controller::refused::{ErrorClass, class, message};
 use crate::controller::report::refused::WRITE_REFUSED;
-use crate::controller::report::{Notice, Report};
+use crate::controller::report::{Report, RolloutEvent};
 use crate::controller::surge::SurgeResult;
 use crate::core::messages::not_created;
 use crate::core::{
@@ -329,11 +329,11 @@ impl Engine {
         if let Some(said) = said {
             let note = format!("Error creating: {said}");
             warn!(daemonset = %key, note, "A pod was not made");
-            let notice = Notice {
+            let notice = RolloutEvent {
                 warning: true,
                 reason: "FailedCreate",
                 note,
-                ..Notice::default()
+                ..RolloutEvent::default()
             };
             self.publish(key, &notice);
         }
@@ -411,15 +411,15 @@ impl Engine {
         if !may || !warning && !self.state.pod_events.0.take(now) {
             return;
         }
-        let notice = Notice {
+        let notice = RolloutEvent {
             warning,
             reason,
             note,
-            ..Notice::default()
+            ..RolloutEvent::default()
         };
         if let Some((about, severity)) = self.event(key, &notice) {
             let events = &self.parts.events;
-            events.tell_aside(&about, severity, reason, &notice.note);
+            events.record_low_priority(&about, severity, reason, &notice.note);
         }
     }
 
@@ -604,11 +604,11 @@ impl Engine {
             return;
         }
         state.not_created = failure;
-        let notice = Notice {
+        let notice = RolloutEvent {
             warning: true,
             reason: WRITE_REFUSED,
             note: format!("{said}; no other ones are made beside them, and it is tried again"),
-            ..Notice::default()
+            ..RolloutEvent::default()
         };
         self.publish(key, &notice);
     }
@@ -725,13 +725,13 @@ impl Engine {
             return;
         }
         state.not_created = failure;
-        let notice = Notice {
+        let notice = RolloutEvent {
             warning: true,
             reason: WRITE_REFUSED,
             note: format!(
                 "the API server refuses to write the ControllerRevision of the present template: {said}"
             ),
-            ..Notice::default()
+            ..RolloutEvent::default()
         };
         self.publish(key, &notice);
     }

@@ -7,7 +7,7 @@ use super::{Done, Engine};
 use crate::controller::apply::WriteError;
 use crate::controller::prepull::PullResultWrite;
 use crate::controller::refused::{ErrorClass, class, is_by_webhook, message};
-use crate::controller::report::Notice;
+use crate::controller::report::RolloutEvent;
 use crate::controller::report::refused::WRITE_REFUSED;
 use crate::controller::surge::{SurgeRequest, SurgeResult};
 use crate::controller::write_backoff::WriteBackoff;
@@ -382,13 +382,13 @@ impl Engine {
 
     /// Tells of pods that are made anew because the API server lets nobody change them so.
     fn tell_unfit(&self, key: &SetKey, about: WrittenTo<'_>, sentence: &str) {
-        let notice = Notice {
+        let notice = RolloutEvent {
             warning: true,
             reason: "NotInPlace",
             note: format!(
                 "pods are made anew, not updated in place: the API server does not let them be changed so: {sentence}"
             ),
-            ..Notice::default()
+            ..RolloutEvent::default()
         };
         info!(daemonset = %key, pod = about.name(), "{}", notice.note);
         self.publish(key, &notice);
@@ -431,11 +431,11 @@ impl Engine {
             key.name,
         );
         warn!(daemonset = %key, note, "Another writer overwrites the status");
-        let notice = Notice {
+        let notice = RolloutEvent {
             warning: true,
             reason: "StatusOverwritten",
             note,
-            ..Notice::default()
+            ..RolloutEvent::default()
         };
         self.publish(key, &notice);
     }
@@ -455,14 +455,14 @@ impl Engine {
             }
             false => "",
         };
-        let notice = Notice {
+        let notice = RolloutEvent {
             warning: true,
             reason: WRITE_REFUSED,
             note: format!(
                 "the API server refuses to patch the status of the DaemonSet: {said}{definition}{}",
                 self.unreported(key)
             ),
-            ..Notice::default()
+            ..RolloutEvent::default()
         };
         self.publish(key, &notice);
     }
@@ -515,11 +515,11 @@ impl Engine {
                     "the API server refuses to {verb} {resource} (HTTP 403); grant it: kubectl apply -k {granted_by}{follows}"
                 );
                 warn!(daemonset = %key, verb, resource, %error, "Not permitted");
-                let notice = Notice {
+                let notice = RolloutEvent {
                     warning: true,
                     reason: permissions::PERMISSION_MISSING,
                     note,
-                    ..Notice::default()
+                    ..RolloutEvent::default()
                 };
                 if let Some((about, severity)) = self.event(key, &notice) {
                     let topic = format!("{verb} {resource} {granted_by}");

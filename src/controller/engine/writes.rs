@@ -10,7 +10,7 @@ use super::answers::WrittenPod;
 use super::{Done, Engine};
 use crate::controller::metrics::SkipReason;
 use crate::controller::owner::DaemonSetOwner;
-use crate::controller::report::{Notice, Report};
+use crate::controller::report::{Report, RolloutEvent};
 use crate::controller::surge::SurgeRequest;
 use crate::core::engine::not_ready::UnexplainedPods;
 use crate::core::{Action, Fleet, Plan, Progress, RevisionUnknown, Targeting, Verdict};
@@ -180,9 +180,9 @@ impl Engine {
             }
         }
         let unmarked = report.notices.iter().filter(|notice| notice.mark.is_none());
-        let unmarked: Vec<Notice> = unmarked.cloned().collect();
+        let unmarked: Vec<RolloutEvent> = unmarked.cloned().collect();
         if is_news {
-            self.announce(key, &unmarked);
+            self.record(key, &unmarked);
         }
         if let Some(set) = self.index.set_mut(key) {
             // What is reported of a pause counts from now on, whether it shows yet or not.

@@ -1,7 +1,7 @@
 //! What is said of a pause: in the condition about it, and once a day in an Event, so that it is not forgotten.
 
 use super::conditions::condition;
-use super::notice::Notice;
+use super::rollout_event::RolloutEvent;
 use crate::core::messages::{paused_words, still_paused};
 use crate::core::names::PAUSED_CONDITION;
 use crate::core::rollout_state::ReportedPause;
@@ -77,11 +77,11 @@ pub(super) fn sheet(
 }
 
 /// The reminder, when one is due.
-pub(super) fn reminder(plan: &Plan, revision: &str) -> Option<Notice> {
+pub(super) fn reminder(plan: &Plan, revision: &str) -> Option<RolloutEvent> {
     let stand = plan.pause.as_ref().filter(|stand| stand.reminds)?;
     let days = stand.record.reminded;
     let note = format!("{revision}: {}", still_paused(plan, stand));
-    Some(Notice {
+    Some(RolloutEvent {
         // One that ends by itself needs nobody.
         warning: stand.until.is_none(),
         reason: REMINDER,
@@ -90,6 +90,6 @@ pub(super) fn reminder(plan: &Plan, revision: &str) -> Option<Notice> {
             "paused-{:x}-{days}",
             stand.record.since.as_second()
         )),
-        ..Notice::default()
+        ..RolloutEvent::default()
     })
 }

@@ -1,7 +1,7 @@
 //! What is said of writes that the API server refuses: in the condition about them, and once in an Event.
 
 use super::conditions::{condition, short};
-use super::notice::Notice;
+use super::rollout_event::RolloutEvent;
 use crate::core::messages::refusals::Group;
 use crate::core::names::REFUSED;
 use crate::core::rollout_state::ReportedFailures;
@@ -27,7 +27,7 @@ pub(super) fn notice(
     plan: &Plan,
     state: &RevisionState,
     known: Option<&ReportedFailures>,
-) -> Option<Notice> {
+) -> Option<RolloutEvent> {
     let revision = state.current();
     let about = |known: &&ReportedFailures| known.revision.as_ref() == revision;
     let subject = revision.map_or_else(
@@ -42,12 +42,12 @@ pub(super) fn news(
     refused: &WriteFailures,
     about: &str,
     known: Option<&ReportedFailures>,
-) -> Option<Notice> {
+) -> Option<RolloutEvent> {
     let is_told = |sentence: &str| known.is_some_and(|known| known.says(sentence));
     let groups = refused.groups();
     let is_fresh = |group: &&Group<'_>| !is_told(group.sentence) && !group.lacks_permission();
     let group = groups.iter().find(is_fresh)?;
-    Some(Notice {
+    Some(RolloutEvent {
         warning: true,
         reason: WRITE_REFUSED,
         // More nodes that are refused in these words are no news.
@@ -57,6 +57,6 @@ pub(super) fn news(
             group.nodes.first().map_or("", |node| node.as_str()),
             group.sentence
         ),
-        ..Notice::default()
+        ..RolloutEvent::default()
     })
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::Notice;
+use super::RolloutEvent;
 use crate::core::messages::NOT_REVERTED;
 use crate::core::remedy::way_on;
 use crate::core::rollout_state::Reported;
@@ -15,7 +15,7 @@ pub(super) fn reversal(
     fleet: &Fleet,
     set: &dyn Display,
     plan: &Plan,
-) -> Option<Notice> {
+) -> Option<RolloutEvent> {
     if !matches!(plan.phase, Phase::Stalled(_)) {
         return None;
     }
@@ -32,10 +32,10 @@ pub(super) fn reversal(
         true => format!("; {}", way_on(fleet, set)),
         false => String::new(),
     };
-    Some(Notice {
+    Some(RolloutEvent {
         warning,
         reason,
         note: format!("revision {revision}: {words}: {names}{next}"),
-        ..Notice::default()
+        ..RolloutEvent::default()
     })
 }

@@ -2,7 +2,7 @@
 
 /// A change of state worth an Event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::controller) struct Notice {
+pub(in crate::controller) struct RolloutEvent {
     /// Event type `Warning` rather than `Normal`.
     pub(in crate::controller) warning: bool,
     /// Event reason.
@@ -15,7 +15,7 @@ pub(in crate::controller) struct Notice {
     pub(in crate::controller) news: Option<String>,
 }
 
-impl Notice {
+impl RolloutEvent {
     /// Whether `told` said this already.
     pub(in crate::controller) fn repeats(&self, told: &Self) -> bool {
         self == told || self.news.is_some() && self.news == told.news
