@@ -60,7 +60,7 @@ use metrics::Metrics;
 use permissions::{DeniedPermission, Missing, PermissionNeeds};
 use prepull::Puller;
 
-pub use gathering::Gathering;
+pub use gathering::WakeupBatching;
 pub use kinds::Kinds;
 
 /// What the controller runs with; tests and the simulator bring their own.
@@ -78,7 +78,7 @@ pub struct ControllerConfig {
     /// What `/ready` waits for.
     pub readiness: ReadinessHandle,
     /// How long the thread sleeps between two looks at what arrived.
-    pub gathering: Gathering,
+    pub gathering: WakeupBatching,
     /// Which DaemonSets are rolled out.
     pub kinds: Kinds,
 }
@@ -87,7 +87,11 @@ pub struct ControllerConfig {
 ///
 /// # Errors
 /// When it cannot start: no usable credentials, a port that is taken, durations that do not fit.
-pub async fn start(args: ControllerArgs, gathering: Gathering, shutdown: Shutdown) -> Result<()> {
+pub async fn start(
+    args: ControllerArgs,
+    gathering: WakeupBatching,
+    shutdown: Shutdown,
+) -> Result<()> {
     let source = Source {
         kubeconfig: args.kubeconfig.clone(),
         in_cluster: args.kubeconfig.is_none(),

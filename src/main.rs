@@ -8,7 +8,7 @@ use clap::FromArgMatches as _;
 use yurt_ds::cli::manifests::ManifestsVerb;
 use yurt_ds::cli::{Cli, Command};
 use yurt_ds::clock::Clock;
-use yurt_ds::controller::{self, Gathering};
+use yurt_ds::controller::{self, WakeupBatching};
 use yurt_ds::core::foreign::{TEXT, cut};
 use yurt_ds::{ctl, demo, log, manifests, ota_server, shutdown};
 
@@ -48,7 +48,7 @@ fn wrong(error: &clap::Error) -> ! {
 fn run(command: Command) -> Result<ExitCode> {
     // One thread: the work is waiting, and each thread would cost memory on every replica.
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let gathering = Gathering::default();
+    let gathering = WakeupBatching::default();
     if matches!(command, Command::Controller(_)) {
         let gathering = gathering.clone();
         runtime.on_thread_park(move || gathering.sleep());
@@ -60,7 +60,7 @@ fn run(command: Command) -> Result<ExitCode> {
     runtime.block_on(dispatch(command, gathering))
 }
 
-async fn dispatch(command: Command, gathering: Gathering) -> Result<ExitCode> {
+async fn dispatch(command: Command, gathering: WakeupBatching) -> Result<ExitCode> {
     let mut shutdown = shutdown::on_signals().context("cannot listen for signals")?;
     match command {
         Command::Controller(args) => controller::start(args, gathering, shutdown).await?,

@@ -29,7 +29,7 @@ use super::caches::{AdvancedAbsence, Input};
 use super::contest::Contest;
 use super::event_handler::{Enqueue, EventHandler, StaleWatch};
 use super::events::{Events, Severity, Subject};
-use super::gathering::Gathering;
+use super::gathering::WakeupBatching;
 use super::lease::Leadership;
 use super::lookup::{LookupResult, Lookups};
 use super::metrics::Metrics;
@@ -88,7 +88,7 @@ pub(super) struct EngineParts {
     pub(super) events: Events,
     pub(super) metrics: Arc<Metrics>,
     pub(super) readiness: ReadinessHandle,
-    pub(super) gathering: Gathering,
+    pub(super) gathering: WakeupBatching,
     pub(super) clock: Clock,
     /// Where the Lease is, of which Events about the controller itself tell.
     pub(super) lease_namespace: String,

@@ -16,12 +16,12 @@ const LONG: Duration = Duration::from_millis(30);
 
 /// Tells the thread how long to sleep, from what the watches wait for.
 #[derive(Clone, Debug, Default)]
-pub struct Gathering {
+pub struct WakeupBatching {
     /// Whether every list has arrived.
     settled: Arc<AtomicBool>,
 }
 
-impl Gathering {
+impl WakeupBatching {
     /// Sleeps, with the thread; for `tokio::runtime::Builder::on_thread_park`.
     pub fn sleep(&self) {
         std::thread::sleep(self.time());
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_list_on_its_way_is_not_kept_waiting() {
-        let gathering = Gathering::default();
+        let gathering = WakeupBatching::default();
         let thread = gathering.clone();
         assert_eq!(thread.time(), BRIEF);
         gathering.settle(true);

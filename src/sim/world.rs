@@ -143,7 +143,7 @@ pub(crate) fn start_controller(
         elects: false, // there is one
         metrics: metrics::Metrics::new(),
         readiness: ReadinessHandle::default(),
-        gathering: controller::Gathering::default(),
+        gathering: controller::WakeupBatching::default(),
         kinds: kinds.into(),
     };
     (end, tokio::spawn(controller::run(config, shutdown)))

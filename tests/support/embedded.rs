@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use yurt_ds::clock::Clock;
 use yurt_ds::controller::lease::Settings;
 use yurt_ds::controller::metrics::Metrics;
-use yurt_ds::controller::{self, ControllerConfig, Gathering, Kinds};
+use yurt_ds::controller::{self, ControllerConfig, Kinds, WakeupBatching};
 use yurt_ds::core::SetKind;
 use yurt_ds::k8s::client::Role;
 use yurt_ds::ota_server;
@@ -272,7 +272,7 @@ fn replica_of(
         elects,
         metrics: metrics.clone(),
         readiness: ReadinessHandle::default(),
-        gathering: Gathering::default(),
+        gathering: WakeupBatching::default(),
         kinds,
     };
     Replica {

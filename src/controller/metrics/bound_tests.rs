@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::rollouts::SERIES;
 use super::*;
 use crate::clock::Clock;
-use crate::controller::{self, ControllerConfig, Gathering, Kinds, lease};
+use crate::controller::{self, ControllerConfig, Kinds, WakeupBatching, lease};
 use crate::k8s::client::Role;
 use crate::serve::ReadinessHandle;
 use crate::shutdown;
@@ -101,7 +101,7 @@ async fn no_annotation_status_or_node_adds_series_beyond_the_documented_number()
             elects: true,
             metrics: metrics.clone(),
             readiness: ReadinessHandle::default(),
-            gathering: Gathering::default(),
+            gathering: WakeupBatching::default(),
             kinds: Kinds {
                 native: true,
                 advanced: false,

@@ -399,7 +399,7 @@ async fn a_replica_that_may_not_list_says_so_and_never_takes_the_lease() {
         elects: true,
         metrics: Metrics::new(),
         readiness: crate::serve::ReadinessHandle::default(),
-        gathering: crate::controller::Gathering::default(),
+        gathering: crate::controller::WakeupBatching::default(),
         kinds: BOTH,
     };
     tokio::spawn(crate::controller::run(config, ending));

@@ -108,7 +108,7 @@ impl Story {
             elects: false,
             metrics: Metrics::new(),
             readiness: ReadinessHandle::default(),
-            gathering: controller::Gathering::default(),
+            gathering: controller::WakeupBatching::default(),
             kinds: controller::Kinds {
                 native: true,
                 advanced: false,

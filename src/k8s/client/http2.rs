@@ -57,7 +57,7 @@ const WATCH_PING: Ping = Ping {
 };
 /// What a stream, and all of a connection, may send before it is read, in bytes: what the slow reader of a fast server holds in memory. With a
 /// quarter of that, a streaming list of 50,000 pods takes twice as long: the thread sleeps between reads (see
-/// [`Gathering`](crate::controller::Gathering)).
+/// [`WakeupBatching`](crate::controller::WakeupBatching)).
 const WINDOWS: (u32, u32) = (1 << 20, 2 << 20);
 
 /// Watches of groups per connection. Servers and proxies usually allow 100 or more (kube-apiserver, HAProxy: 100; nginx,
