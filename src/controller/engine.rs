@@ -1,7 +1,7 @@
 //! The loop: one task owns the index, takes in what watches and writes tell, decides, and starts writes.
 //!
 //! ```text
-//! watches ──Input──► EventHandler ──► Index ──dirty──► pass: fleet → decide → report ──► writes (tasks) ──Done──► Index
+//! watches ──Input──► EventHandler ──► Index ──dirty──► pass: fleet → decide → report ──► writes (tasks) ──TaskResult──► Index
 //!                                             ▲ after a short pause, so that a burst of events is one pass
 //! ```
 //!
@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use self::advanced::{AllPodEvents, CreatedPods, PodEventsByReason, Tended};
+use self::advanced::{AdvancedTask, AllPodEvents, CreatedPods, PodEventsByReason};
 use super::advanced::RevisionsRead;
 use super::apply::{WriteError, Writer};
 use super::caches::{AdvancedAbsence, Input};
@@ -107,7 +107,7 @@ pub(super) struct Engine {
 struct EngineState {
     dirty: BTreeSet<SetKey>,
     sets: BTreeMap<SetKey, SetState>,
-    done: JoinSet<Done>,
+    done: JoinSet<TaskResult>,
     next_pass: Option<Instant>,
     rested: Option<Instant>,
     leading: bool,
@@ -165,7 +165,7 @@ enum NotCreated {
 }
 
 /// An answer that the loop waited for.
-enum Done {
+enum TaskResult {
     Acted {
         key: SetKey,
         action: Action,
@@ -191,7 +191,7 @@ enum Done {
     Created(SetKey, CreatedPods),
     /// The present template was to be put into a revision.
     Revised(SetKey, Result<RevisionsRead, WriteError>),
-    Tended(SetKey, Tended),
+    AdvancedTask(SetKey, AdvancedTask),
     Looked(SetKey, LookupResult),
     /// An Event that nobody remembers was sent, or could not be.
     Told,
@@ -425,7 +425,7 @@ impl Engine {
                 events.said_once(&about, Severity::Warning, stray.reason, &stray.text, &mark);
             self.state.done.spawn(async move {
                 event.await;
-                Done::Told
+                TaskResult::Told
             });
         }
     }
@@ -494,7 +494,7 @@ impl Engine {
                 let (released, _) = without_refused(&fleet, released, now);
                 self.tell_kept(key, &released);
                 let managed = self.managed(key, &fleet, now).map(|(managed, _)| managed);
-                let actions = self.tend(key, &fleet, released.actions, managed, now);
+                let actions = self.reconcile_pods(key, &fleet, released.actions, managed, now);
                 self.write(key, actions, report, now);
                 self.wake_at(key, released.wake);
             }
@@ -671,7 +671,7 @@ impl Engine {
             }
             report
         });
-        let actions = self.tend(key, fleet, plan.actions, managed, now);
+        let actions = self.reconcile_pods(key, fleet, plan.actions, managed, now);
         let counts_again = self.counts_again(key, fleet, now);
         self.wake_at(key, counts_again);
         self.write(key, actions, report, now);

@@ -9,7 +9,7 @@ use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use tracing::{debug, info, warn};
 
-use super::{Done, Engine, NotCreated};
+use super::{Engine, NotCreated, TaskResult};
 use crate::controller::advanced::{RevisionSync, RevisionsRead};
 use crate::controller::apply::{WriteError, on_the_wire};
 use crate::controller::owner::DaemonSetOwner;
@@ -112,7 +112,7 @@ pub(super) struct CreatedPods {
 }
 
 /// What became of the upkeep of an Advanced DaemonSet.
-pub(super) enum Tended {
+pub(super) enum AdvancedTask {
     /// A pod was adopted.
     Adopted(Orphan, Result<(), WriteError>),
     /// A pod was let go, or had not to be.
@@ -150,7 +150,7 @@ impl Engine {
     }
 
     /// Begins what is to be done for an Advanced DaemonSet beside its rollout; the rest of the rollout's own actions.
-    pub(super) fn tend(
+    pub(super) fn reconcile_pods(
         &mut self,
         key: &SetKey,
         fleet: &Fleet,
@@ -234,7 +234,7 @@ impl Engine {
         self.spawn(key.clone(), async move {
             let made = writer.create_pods(&key, &owner, &name, &revision, &nodes, flows);
             let made = made.await;
-            Done::Created(
+            TaskResult::Created(
                 key,
                 CreatedPods {
                     revision,
@@ -440,7 +440,7 @@ impl Engine {
             let (writer, owner) = (self.parts.writer.clone(), owner.clone());
             self.tended(key, async move |key| {
                 let released = writer.release(&key, &owner, &name, &uid.to_string()).await;
-                Tended::Released(name, released)
+                AdvancedTask::Released(name, released)
             });
         }
     }
@@ -467,7 +467,7 @@ impl Engine {
             let (writer, owner) = (self.parts.writer.clone(), owner.clone());
             self.tended(key, async move |key| {
                 let adopted = writer.adopt(&key, &owner, &orphan).await;
-                Tended::Adopted(orphan, adopted)
+                AdvancedTask::Adopted(orphan, adopted)
             });
         }
     }
@@ -490,7 +490,7 @@ impl Engine {
             let (writer, at) = (self.parts.writer.clone(), at.clone());
             self.tended(key, async move |key| {
                 let opened = writer.set_in_place_gate(&key, &pod, true, at).await;
-                Tended::Opened(opened.map(drop))
+                AdvancedTask::Opened(opened.map(drop))
             });
         }
     }
@@ -530,28 +530,30 @@ impl Engine {
                 let answer = writer.delete_revision(&key.namespace, &name, &any).await;
                 trimmed.push((name, answer));
             }
-            Tended::Trimmed(trimmed)
+            AdvancedTask::Trimmed(trimmed)
         });
     }
 
     fn tended<F>(&mut self, key: &SetKey, task: impl FnOnce(SetKey) -> F)
     where
-        F: Future<Output = Tended> + Send + 'static,
+        F: Future<Output = AdvancedTask> + Send + 'static,
     {
         self.state.sets.entry(key.clone()).or_default().under_way += 1;
         let task = task(key.clone());
         let key = key.clone();
-        self.spawn(key.clone(), async move { Done::Tended(key, task.await) });
+        self.spawn(key.clone(), async move {
+            TaskResult::AdvancedTask(key, task.await)
+        });
     }
 
     /// Takes in what became of such upkeep.
-    pub(super) fn note_tended(&mut self, key: &SetKey, tended: Tended, now: Timestamp) {
+    pub(super) fn note_tended(&mut self, key: &SetKey, tended: AdvancedTask, now: Timestamp) {
         let refusal = match tended {
-            Tended::Adopted(_, Ok(())) => {
+            AdvancedTask::Adopted(_, Ok(())) => {
                 self.forget_not_adopted(key);
                 None
             }
-            Tended::Adopted(orphan, answer) => answer.err().inspect(|refusal| {
+            AdvancedTask::Adopted(orphan, answer) => answer.err().inspect(|refusal| {
                 self.tell_not_adopted(key, refusal);
                 // Of one that has changed, or is gone, the watch is about to tell.
                 let set = self.index.set_mut(key);
@@ -561,13 +563,13 @@ impl Engine {
                     advanced.return_orphan(orphan);
                 }
             }),
-            Tended::Opened(answer) => answer.err(),
-            Tended::Released(pod, Ok(true)) => {
+            AdvancedTask::Opened(answer) => answer.err(),
+            AdvancedTask::Released(pod, Ok(true)) => {
                 info!(daemonset = %key, pod, "Let go a pod whose labels the selector does not match any more");
                 None
             }
-            Tended::Released(_, answer) => answer.err(),
-            Tended::Trimmed(answers) => {
+            AdvancedTask::Released(_, answer) => answer.err(),
+            AdvancedTask::Trimmed(answers) => {
                 let uid = self.index.set(key).map(|set| set.uid.clone());
                 let mut refusal = None;
                 for (name, answer) in answers {
@@ -651,7 +653,7 @@ impl Engine {
         let writer = self.parts.writer.clone();
         self.spawn(key.clone(), async move {
             let read = writer.sync_revisions(&sync).await;
-            Done::Revised(sync.key, read)
+            TaskResult::Revised(sync.key, read)
         });
     }
 

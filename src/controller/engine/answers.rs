@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 use tracing::{debug, error, info, warn};
 
-use super::{Done, Engine};
+use super::{Engine, TaskResult};
 use crate::controller::apply::WriteError;
 use crate::controller::prepull::PullResultWrite;
 use crate::controller::refused::{ErrorClass, class, is_by_webhook, message};
@@ -105,11 +105,11 @@ fn log(key: &SetKey, WrittenPod { node, was }: &WrittenPod, pod: &PodRef, write:
 }
 
 impl Engine {
-    pub(super) fn take_done(&mut self, done: Result<Done, tokio::task::JoinError>) {
+    pub(super) fn take_done(&mut self, done: Result<TaskResult, tokio::task::JoinError>) {
         let Ok(done) = done else { return }; // it was cut off, at the end
         let now = self.parts.clock.now();
         let key = match done {
-            Done::Acted {
+            TaskResult::Acted {
                 key,
                 action,
                 written,
@@ -122,32 +122,32 @@ impl Engine {
                 }
                 key
             }
-            Done::Surged(key, wanted, made) => {
+            TaskResult::Surged(key, wanted, made) => {
                 self.note_surged(&key, &wanted, made, now);
                 key
             }
-            Done::Created(key, created) => {
+            TaskResult::Created(key, created) => {
                 self.note_created(&key, created, now);
                 // It held up nothing.
                 return self.requeue(key, RequeueDelay::Short);
             }
-            Done::Revised(key, read) => {
+            TaskResult::Revised(key, read) => {
                 self.note_revised(&key, read, now);
                 key
             }
-            Done::Tended(key, tended) => {
+            TaskResult::AdvancedTask(key, tended) => {
                 self.note_tended(&key, tended, now);
                 key
             }
-            Done::Reported(key, result, rival) => {
+            TaskResult::Reported(key, result, rival) => {
                 if let Some(rival) = rival {
                     self.tell_contested(&key, rival.as_deref());
                 }
                 self.note_reported(&key, result, now);
                 key
             }
-            Done::Told => return,
-            Done::Failed(key) => {
+            TaskResult::Told => return,
+            TaskResult::Failed(key) => {
                 error!(daemonset = %key, "A task failed; what it asked for is looked at again");
                 self.parts.metrics.task_failed();
                 // What it wrote is found out by the next list of the pods.
@@ -160,7 +160,7 @@ impl Engine {
                 }
                 key
             }
-            Done::Looked(key, looked) => {
+            TaskResult::Looked(key, looked) => {
                 let feed = &mut self.parts.feed;
                 let fed = (self.parts.lookups).take(feed, &mut self.index, &key, looked);
                 if let Some(notice) = fed.1 {

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use tracing::{info, warn};
 
 use super::answers::WrittenPod;
-use super::{Done, Engine};
+use super::{Engine, TaskResult};
 use crate::controller::metrics::SkipReason;
 use crate::controller::owner::DaemonSetOwner;
 use crate::controller::report::{Report, RolloutEvent};
@@ -17,9 +17,9 @@ use crate::core::{Action, Fleet, Plan, Progress, RevisionUnknown, Targeting, Ver
 use crate::index::SetKey;
 
 /// What becomes of `task`, a panic included: what is asked for after it must not wait for it for ever.
-async fn caught(key: SetKey, task: impl Future<Output = Done>) -> Done {
+async fn caught(key: SetKey, task: impl Future<Output = TaskResult>) -> TaskResult {
     let ended = std::panic::AssertUnwindSafe(task).catch_unwind().await;
-    ended.unwrap_or(Done::Failed(key))
+    ended.unwrap_or(TaskResult::Failed(key))
 }
 
 impl Engine {
@@ -76,7 +76,11 @@ impl Engine {
     }
 
     /// Starts what asks the API server for something; its end is told even if it fails.
-    pub(super) fn spawn(&mut self, key: SetKey, task: impl Future<Output = Done> + Send + 'static) {
+    pub(super) fn spawn(
+        &mut self,
+        key: SetKey,
+        task: impl Future<Output = TaskResult> + Send + 'static,
+    ) {
         self.state.done.spawn(caught(key, task));
     }
 
@@ -101,7 +105,7 @@ impl Engine {
         let (writer, key) = (self.parts.writer.clone(), key.clone());
         self.spawn(key.clone(), async move {
             let made = writer.surge(&key, &owner, &name, &wanted).await;
-            Done::Surged(key, wanted, made)
+            TaskResult::Surged(key, wanted, made)
         });
     }
 
@@ -124,7 +128,7 @@ impl Engine {
                 }
                 _ => None,
             };
-            Done::Acted {
+            TaskResult::Acted {
                 key,
                 action,
                 written,
@@ -207,7 +211,7 @@ impl Engine {
                 Some((whole, numbers)) => writer.apply_status(&key, &uid, &whole, &numbers).await,
                 None => writer.patch_set(&key, &uid, conditions).await,
             };
-            Done::Reported(key, result, rival)
+            TaskResult::Reported(key, result, rival)
         });
     }
 
@@ -247,7 +251,10 @@ impl Engine {
         if let Some(lookup) = lookup {
             state.under_way += 1;
             let key = key.clone();
-            self.spawn(key.clone(), async move { Done::Looked(key, lookup.await) });
+            self.spawn(
+                key.clone(),
+                async move { TaskResult::Looked(key, lookup.await) },
+            );
         }
     }
 
@@ -275,7 +282,10 @@ impl Engine {
         if let (Some(lookup), Some(state)) = (lookup, self.state.sets.get_mut(key)) {
             state.under_way += 1;
             let key = key.clone();
-            self.spawn(key.clone(), async move { Done::Looked(key, lookup.await) });
+            self.spawn(
+                key.clone(),
+                async move { TaskResult::Looked(key, lookup.await) },
+            );
         }
     }
 
@@ -304,7 +314,10 @@ impl Engine {
         if let Some(lookup) = lookup {
             state.under_way += 1;
             let key = key.clone();
-            self.spawn(key.clone(), async move { Done::Looked(key, lookup.await) });
+            self.spawn(
+                key.clone(),
+                async move { TaskResult::Looked(key, lookup.await) },
+            );
         }
     }
 }
@@ -317,10 +330,15 @@ mod tests {
     async fn a_task_that_panics_ends_with_the_name_of_its_daemonset() {
         let key = SetKey::new("shop", "agent");
         match caught(key.clone(), async { panic!("a mistake") }).await {
-            Done::Failed(failed) => assert_eq!(failed, key),
+            TaskResult::Failed(failed) => assert_eq!(failed, key),
             _ => panic!("it did not fail"),
         }
-        let reported = caught(key.clone(), async { Done::Reported(key, Ok(None), None) });
-        assert!(matches!(reported.await, Done::Reported(_, Ok(None), None)));
+        let reported = caught(key.clone(), async {
+            TaskResult::Reported(key, Ok(None), None)
+        });
+        assert!(matches!(
+            reported.await,
+            TaskResult::Reported(_, Ok(None), None)
+        ));
     }
 }
