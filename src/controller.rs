@@ -13,7 +13,6 @@
 mod advanced;
 mod apply;
 mod caches;
-pub mod complaints;
 mod contest;
 mod engine;
 mod event_handler;
@@ -25,6 +24,7 @@ pub mod identity;
 mod in_place;
 mod kinds;
 pub mod lease;
+pub mod log_throttle;
 mod lookup;
 pub mod metrics;
 mod owner;
@@ -52,10 +52,10 @@ use crate::k8s::client::{self, Role, Source};
 use crate::serve::{self, ReadinessHandle};
 use crate::shutdown::{self, Shutdown};
 use caches::CacheParts;
-use complaints::Complaints;
 use engine::{Engine, EngineParts};
 use events::Events;
 use lease::{Election, ElectionParts, Settings};
+use log_throttle::LogThrottle;
 use metrics::Metrics;
 use permissions::{DeniedPermission, Missing, PermissionNeeds};
 use prepull::Puller;
@@ -162,7 +162,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     }
     let lease_namespace = settings.namespace.clone();
     let (identity, namespace) = (settings.identity.clone(), settings.namespace.clone());
-    let complaints = Complaints::default();
+    let log_throttle = LogThrottle::default();
     let (events, sending) =
         events::start(client.clone(), &identity, clock.clone(), metrics.clone());
     let election = if elects {
@@ -171,7 +171,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
             kinds,
             clock: clock.clone(),
             metrics: metrics.clone(),
-            complaints: complaints.clone(),
+            log_throttle: log_throttle.clone(),
             events: events.clone(),
             readiness: readiness.clone(),
         };
@@ -193,7 +193,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     let (caches, inputs) = caches::Watches::new(CacheParts {
         client: client.clone(),
         metrics: metrics.clone(),
-        complaints,
+        log_throttle,
         lacking: lacking.clone(),
         clock: clock.clone(),
     });

@@ -21,9 +21,9 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::complaints::Complaints;
 use super::freshness::{Heard, STALE_AFTER, WatchAges};
 use super::groups::Group;
+use super::log_throttle::LogThrottle;
 use super::metrics::Metrics;
 use super::permissions::DeniedPermissions;
 use super::reflector::{Ended, PAGE, Sink, Target};
@@ -138,7 +138,7 @@ impl Drop for CacheWatch {
 pub(super) struct CacheParts {
     pub(super) client: Client,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) complaints: Complaints,
+    pub(super) log_throttle: LogThrottle,
     /// Hears of lists and watches that are forbidden.
     pub(super) lacking: DeniedPermissions,
     pub(super) clock: Clock,
@@ -432,7 +432,7 @@ impl<F> Queue<F> {
             parts.lacking.tell(verb, self.resource);
         }
         parts
-            .complaints
+            .log_throttle
             .failed(self.resource, failure, &ended.words());
     }
 
@@ -462,7 +462,7 @@ impl<K: Readable, F: Fn(Event<Item<K>>) -> Input + Send + Sync> Sink<K> for Queu
             Event::Init => {}
             _ => {
                 self.reported.store(true, Ordering::Relaxed);
-                self.caches.parts.complaints.answered(self.resource);
+                self.caches.parts.log_throttle.answered(self.resource);
             }
         }
         if matches!(event, Event::InitDone) {
@@ -513,7 +513,7 @@ mod tests {
         CacheParts {
             client,
             metrics: Metrics::new(),
-            complaints: Complaints::default(),
+            log_throttle: LogThrottle::default(),
             lacking: DeniedPermissions::new().0,
             clock,
         }

@@ -39,9 +39,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{info, warn};
 
-use super::complaints::Complaints;
 use super::events::{Events, Severity, Subject};
 use super::kinds::Kinds;
+use super::log_throttle::LogThrottle;
 use super::metrics::Metrics;
 use crate::clock::Clock;
 use crate::core::names;
@@ -58,9 +58,9 @@ const RETRY: Duration = Duration::from_secs(1);
 const MARGIN: Duration = Duration::from_secs(5);
 /// Reason of a leadership that ends on either clock.
 const LATE: &str = "the Lease was not renewed in time";
-/// What is asked for, in complaints.
+/// What is asked for, in log_throttle.
 const LEASES: &str = "leases";
-/// Names the list of the Leases of other installations in complaints.
+/// Names the list of the Leases of other installations in log_throttle.
 const OTHER_LEASES: &str = "leases of other installations";
 /// Another holder's duration is believed up to here; beyond, ours counts.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -177,7 +177,7 @@ pub struct ElectionParts {
     /// Metrics of the process.
     pub metrics: Arc<Metrics>,
     /// Log of failed requests.
-    pub complaints: Complaints,
+    pub log_throttle: LogThrottle,
     /// Queue of Events.
     pub events: Events,
     /// Readiness of the process.
@@ -337,7 +337,7 @@ impl Candidate {
                     }
                 }
                 Ok(Attempt::Others { expires }) => {
-                    self.parts.complaints.answered(LEASES);
+                    self.parts.log_throttle.answered(LEASES);
                     self.stand_by("the Lease is held by another replica");
                     expires.min(began + every)
                 }
@@ -484,7 +484,7 @@ impl Candidate {
         if !self.leads() {
             info!(identity = %self.parts.settings.identity, "Leading");
         }
-        self.parts.complaints.answered(LEASES);
+        self.parts.log_throttle.answered(LEASES);
         self.leadership.send_replace(renewed);
         self.parts.metrics.leader(true);
         let now = self.parts.clock.now();
@@ -502,10 +502,10 @@ impl Candidate {
             Err(error) => {
                 let text = format!("cannot list the Leases of other installations: {error}");
                 let failure = error.failure();
-                return self.parts.complaints.failed(OTHER_LEASES, failure, &text);
+                return self.parts.log_throttle.failed(OTHER_LEASES, failure, &text);
             }
         };
-        self.parts.complaints.answered(OTHER_LEASES);
+        self.parts.log_throttle.answered(OTHER_LEASES);
         if !is_news {
             return;
         }
@@ -565,7 +565,9 @@ impl Candidate {
     fn report(&self, error: &CallError) {
         let (namespace, name) = (&self.parts.settings.namespace, names::LEASE);
         let text = format!("cannot read or renew the Lease {namespace}/{name}: {error}");
-        self.parts.complaints.failed(LEASES, error.failure(), &text);
+        self.parts
+            .log_throttle
+            .failed(LEASES, error.failure(), &text);
     }
 
     /// Empties the Lease, if it is ours, so that the next replica can take it at once.

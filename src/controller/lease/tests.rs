@@ -199,7 +199,7 @@ fn start_for(
         kinds,
         clock,
         metrics,
-        complaints: Complaints::default(),
+        log_throttle: LogThrottle::default(),
         events,
         readiness,
     };

@@ -17,7 +17,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 
 /// What fails, shared by all who call the API server again and again. Cheap to clone; all clones are one.
 #[derive(Clone, Debug, Default)]
-pub struct Complaints(Arc<Mutex<BTreeMap<Cause, Complaint>>>);
+pub struct LogThrottle(Arc<Mutex<BTreeMap<Cause, Complaint>>>);
 
 /// Why something fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +50,7 @@ struct Complaint {
     untold: u64,
 }
 
-impl Complaints {
+impl LogThrottle {
     /// A call failed and is tried again: says so, if that is news.
     pub fn failed(&self, resource: &'static str, failure: Failure, error: &str) {
         if let Some(failures) = self.note_failed(resource, failure) {
@@ -108,30 +108,30 @@ mod tests {
     /// Three watches that try every half second for two minutes: what the log of the controller was made of.
     #[tokio::test(start_paused = true)]
     async fn an_api_server_that_is_away_is_told_at_once_then_twice_a_minute_and_when_it_is_back() {
-        let complaints = Complaints::default();
+        let log_throttle = LogThrottle::default();
         let mut told = Vec::new();
         let began = Instant::now();
         for _ in 0..240 {
             for resource in ["daemonsets", "controllerrevisions", "lease"] {
-                let news = complaints.note_failed(resource, Failure::Unreachable);
+                let news = log_throttle.note_failed(resource, Failure::Unreachable);
                 told.extend(news.map(|failures| (began.elapsed().as_secs(), failures)));
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
         assert_eq!(told, [(0, 1), (30, 180), (60, 180), (90, 180)]);
-        let over = complaints.note_answered("lease");
+        let over = log_throttle.note_answered("lease");
         assert_eq!(over, [(Cause::NoAnswer, Duration::from_secs(120))]);
-        assert_eq!(complaints.note_answered("daemonsets"), []);
+        assert_eq!(log_throttle.note_answered("daemonsets"), []);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_comes_and_goes_is_no_more_talkative_than_one_that_is_gone() {
-        let complaints = Complaints::default();
+        let log_throttle = LogThrottle::default();
         let mut lines = 0;
         for _ in 0..120 {
-            let news = complaints.note_failed("nodes", Failure::Unreachable);
+            let news = log_throttle.note_failed("nodes", Failure::Unreachable);
             lines += usize::from(news.is_some());
-            lines += complaints.note_answered("nodes").len();
+            lines += log_throttle.note_answered("nodes").len();
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         assert_eq!(lines, 8);
@@ -140,11 +140,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_forbidden_is_told_per_resource_and_does_not_end_because_another_one_is_answered()
      {
-        let complaints = Complaints::default();
-        let tell = |resource| complaints.note_failed(resource, Failure::Forbidden);
+        let log_throttle = LogThrottle::default();
+        let tell = |resource| log_throttle.note_failed(resource, Failure::Forbidden);
         assert_eq!((tell("nodes"), tell("pods")), (Some(1), Some(1)));
         assert_eq!((tell("nodes"), tell("pods")), (None, None));
-        let over = complaints.note_answered("pods");
+        let over = log_throttle.note_answered("pods");
         assert_eq!(over, [(Cause::Resource("pods"), Duration::ZERO)]);
         tokio::time::sleep(SILENCE).await;
         assert_eq!(tell("nodes"), Some(2));
