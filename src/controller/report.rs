@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use self::blocked::stays_blocked;
 use self::conditions::{LONGEST, condition, find, or_not, says_the_same, short};
-use self::guarded::{is_stopped, same_stall, sheet, stall_news};
+use self::guarded::{is_stopped, same_stall, stall_news, to_condition};
 use self::reverted::reversal;
 pub(super) use self::rollout_event::RolloutEvent;
 use super::apply::on_the_wire;
@@ -60,7 +60,7 @@ impl Report {
     pub(super) fn of_invalid(set: &SetRecord, invalid: &Invalid) -> Self {
         let mut report = Self::of_settings(set, invalid);
         let record = report.state.guard.as_ref();
-        report.conditions.extend(record.map(sheet));
+        report.conditions.extend(record.map(to_condition));
         report.with_state(set)
     }
 
@@ -151,14 +151,14 @@ impl Report {
         };
         let paused = find(&set.conditions, PAUSED_CONDITION);
         let sheets = [
-            plan.record.as_ref().map(sheet),
-            Some(paused::sheet(
+            plan.record.as_ref().map(to_condition),
+            Some(paused::to_condition(
                 plan,
                 &fleet.revision,
                 state.pause.as_ref(),
                 paused,
             )),
-            refused::sheet(plan, &revision, find(&set.conditions, REFUSED)),
+            refused::to_condition(plan, &revision, find(&set.conditions, REFUSED)),
         ];
         let refused = refused::notice(plan, &fleet.revision, known.refused.as_ref());
         let reminder = paused::reminder(plan, &revision);
@@ -171,7 +171,7 @@ impl Report {
 
     /// Adds the condition with what it remembers.
     fn with_state(mut self, set: &SetRecord) -> Self {
-        self.conditions.push(memory::sheet(set, &self.state));
+        self.conditions.push(memory::to_condition(set, &self.state));
         let unreadable = set.state_error.as_ref().map(|error| RolloutEvent {
             warning: true,
             reason: "StateUnreadable",

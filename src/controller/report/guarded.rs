@@ -36,7 +36,7 @@ fn stops(plan: &Plan) -> bool {
 }
 
 /// The condition about the guard.
-pub(super) fn sheet(record: &FailureRecord) -> Condition {
+pub(super) fn to_condition(record: &FailureRecord) -> Condition {
     let stopped = record.stopped.is_some();
     condition(GUARD, stopped, record.reason(), &short(&record.to_string()))
 }

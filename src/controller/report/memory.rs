@@ -79,7 +79,7 @@ pub(super) fn of(
 }
 
 /// Returns the condition with that state. A state that a later release wrote stays as it is.
-pub(super) fn sheet(set: &SetRecord, state: &RolloutState) -> Condition {
+pub(super) fn to_condition(set: &SetRecord, state: &RolloutState) -> Condition {
     let known = find(&set.conditions, ROLLOUT_STATE).filter(|_| set.state.is_newer());
     match known {
         Some(known) => known.clone(),

@@ -42,7 +42,7 @@ pub(super) fn memory(
 }
 
 /// The condition about a pause; `known` is how it stands, and counts while it is not known what is rolled out.
-pub(super) fn sheet(
+pub(super) fn to_condition(
     plan: &Plan,
     state: &RevisionState,
     memory: Option<&ReportedPause>,

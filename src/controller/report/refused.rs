@@ -13,13 +13,17 @@ pub(in crate::controller) const WRITE_REFUSED: &str = "WriteRefused";
 
 /// The condition about it, while there is something to say; `known` is how it stands, and counts while it is not known what is
 /// rolled out.
-pub(super) fn sheet(plan: &Plan, revision: &str, known: Option<&Condition>) -> Option<Condition> {
+pub(super) fn to_condition(
+    plan: &Plan,
+    revision: &str,
+    known: Option<&Condition>,
+) -> Option<Condition> {
     if plan.phase.is_behind() {
         return known.cloned();
     }
     let message = short(&format!("{revision}: {}", plan.refused.sentence()));
-    let sheet = || condition(REFUSED, true, WRITE_REFUSED, &message);
-    (!plan.refused.has_no_failures()).then(sheet)
+    let to_condition = || condition(REFUSED, true, WRITE_REFUSED, &message);
+    (!plan.refused.has_no_failures()).then(to_condition)
 }
 
 /// The Event for a sentence that was not reported before. A missing permission has an Event of its own.
