@@ -66,7 +66,7 @@ pub struct Index {
     unreadable_revisions: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<str>>>,
     texts: Texts,
     /// DaemonSets that are not rolled out although their owners may expect it.
-    strays: BTreeMap<SetKey, Stray>,
+    unmanaged: BTreeMap<SetKey, Unmanaged>,
     /// Images of which it matters whether nodes have them: those of every revision of a DaemonSet that pulls ahead.
     wanted: BTreeSet<ImageKey>,
     /// See [`Fleet::in_order`].
@@ -82,7 +82,7 @@ struct OwnedRevision {
 /// A DaemonSet that is not rolled out although its owner may expect it: its annotations only look as if it were ours, or it is being
 /// deleted and does not go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stray {
+pub struct Unmanaged {
     /// Its UID.
     pub uid: Arc<str>,
     /// The reason of the Event that tells of it.
@@ -91,7 +91,7 @@ pub struct Stray {
     pub text: Arc<str>,
 }
 
-impl Stray {
+impl Unmanaged {
     /// What makes the Event about it the same whoever says it.
     pub fn mark(&self) -> String {
         let mut hasher = DefaultHasher::new();
@@ -253,8 +253,8 @@ impl Index {
             Reading::Strategy { .. } | Reading::Invalid(..) => undeletable(set),
         };
         match stray {
-            Some(stray) => drop(self.strays.insert(key.clone(), stray)),
-            None => drop(self.strays.remove(&key)),
+            Some(stray) => drop(self.unmanaged.insert(key.clone(), stray)),
+            None => drop(self.unmanaged.remove(&key)),
         }
         let known = self.sets.get_mut(&key);
         if record.is_finished() || set.metadata.deletion_timestamp.is_some() {
@@ -284,7 +284,7 @@ impl Index {
 
     /// Forgets a DaemonSet; true when its pods were watched.
     pub fn delete_set(&mut self, key: &SetKey) -> bool {
-        self.strays.remove(key);
+        self.unmanaged.remove(key);
         self.remove_set(key)
     }
 
@@ -430,18 +430,18 @@ impl Index {
     }
 
     /// DaemonSets that are not rolled out although their owners may expect it.
-    pub fn strays(&self) -> impl Iterator<Item = (&SetKey, &Stray)> {
-        self.strays.iter()
+    pub fn unmanaged(&self) -> impl Iterator<Item = (&SetKey, &Unmanaged)> {
+        self.unmanaged.iter()
     }
 
     /// Whether that is one of them.
     pub fn is_stray(&self, key: &SetKey) -> bool {
-        self.strays.contains_key(key)
+        self.unmanaged.contains_key(key)
     }
 
     /// Forgets those of them that a complete list did not contain.
     pub fn retain_strays(&mut self, seen: &BTreeSet<SetKey>) {
-        self.strays.retain(|key, _| seen.contains(key));
+        self.unmanaged.retain(|key, _| seen.contains(key));
     }
 
     /// The record of a DaemonSet.
@@ -637,14 +637,14 @@ impl Index {
 const OF_DELETION: [&str; 2] = ["foregroundDeletion", "orphan"];
 
 /// What to say of one that is being deleted, and that finalizers of others keep.
-fn undeletable(set: &k8s::DaemonSet) -> Option<Stray> {
+fn undeletable(set: &k8s::DaemonSet) -> Option<Unmanaged> {
     let meta = &set.metadata;
     meta.deletion_timestamp.as_ref()?;
     let finalizers = meta.finalizers.iter().flatten().map(String::as_str);
     let others: Vec<&str> = finalizers
         .filter(|finalizer| !OF_DELETION.contains(finalizer))
         .collect();
-    (!others.is_empty()).then(|| Stray {
+    (!others.is_empty()).then(|| Unmanaged {
         uid: meta.uid.as_deref().unwrap_or_default().into(),
         reason: "BeingDeleted",
         text: messages::undeletable(&others).into(),
@@ -652,7 +652,7 @@ fn undeletable(set: &k8s::DaemonSet) -> Option<Stray> {
 }
 
 /// What to say of one that is not ours, and has settings of ours.
-fn unmanaged(set: &k8s::DaemonSet) -> Option<Stray> {
+fn unmanaged(set: &k8s::DaemonSet) -> Option<Unmanaged> {
     let meta = &set.metadata;
     let source = set.settings();
     let text = settings::stray(
@@ -660,7 +660,7 @@ fn unmanaged(set: &k8s::DaemonSet) -> Option<Stray> {
         source.update_strategy,
         source.in_template,
     )?;
-    Some(Stray {
+    Some(Unmanaged {
         uid: meta.uid.as_deref().unwrap_or_default().into(),
         reason: "Unmanaged",
         text: text.into(),

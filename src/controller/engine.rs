@@ -45,7 +45,7 @@ use crate::core::{
     Action, Fleet, Note, Plan, Pull, Reading, Revision, RevisionState, RevisionUnknown, StaleData,
     Strategy, SurgeRelease, WriteFailures, decide_in_view, release, upkeep,
 };
-use crate::index::{Index, RequeueDelay, SetKey, SetRecord, Stray};
+use crate::index::{Index, RequeueDelay, SetKey, SetRecord, Unmanaged};
 use crate::k8s::{Condition, Unreadable};
 use crate::serve::ReadinessHandle;
 use crate::shutdown::Shutdown;
@@ -114,7 +114,7 @@ struct EngineState {
     /// Resources of which a watch was not heard for too long.
     stale: BTreeSet<&'static str>,
     /// What was told of DaemonSets that are not ours although they look so.
-    strays: BTreeMap<SetKey, Stray>,
+    unmanaged: BTreeMap<SetKey, Unmanaged>,
     /// Events about single pods of all Advanced DaemonSets.
     pod_events: AllPodEvents,
 }
@@ -279,7 +279,7 @@ impl Engine {
         if let Some(why @ AdvancedAbsence::OfKruise) = fed.absence {
             self.tell_absence(why);
         }
-        if fed.strays {
+        if fed.unmanaged {
             self.look_soon();
         }
         if fed.recount {
@@ -407,14 +407,14 @@ impl Engine {
     /// Tells once of each DaemonSet that is not rolled out although its owner may expect it. Nothing is written on
     /// it that could be remembered: the Event is the same whoever says it.
     fn tell_strays(&mut self) {
-        let strays = self.index.strays();
-        if !self.parts.writer.may_write() || strays.eq(&self.state.strays) {
+        let unmanaged = self.index.unmanaged();
+        if !self.parts.writer.may_write() || unmanaged.eq(&self.state.unmanaged) {
             return;
         }
-        let strays = self.index.strays();
-        let strays = strays.map(|(key, stray)| (key.clone(), stray.clone()));
-        let known = std::mem::replace(&mut self.state.strays, strays.collect());
-        let (told, events) = (&self.state.strays, &self.parts.events);
+        let unmanaged = self.index.unmanaged();
+        let unmanaged = unmanaged.map(|(key, stray)| (key.clone(), stray.clone()));
+        let known = std::mem::replace(&mut self.state.unmanaged, unmanaged.collect());
+        let (told, events) = (&self.state.unmanaged, &self.parts.events);
         for (key, stray) in told
             .iter()
             .filter(|(key, stray)| known.get(key) != Some(stray))

@@ -126,7 +126,7 @@ pub(super) struct Enqueue {
     /// DaemonSets that are gone, or ours no longer.
     pub(super) gone: Vec<SetKey>,
     /// What there is to say of DaemonSets that are not ours may have changed.
-    pub(super) strays: bool,
+    pub(super) unmanaged: bool,
     /// Why Advanced DaemonSets are left alone from now on.
     pub(super) absence: Option<AdvancedAbsence>,
     /// Complete lists of these resources have arrived.
@@ -455,7 +455,7 @@ impl EventHandler {
         };
         match index.apply_set(set) {
             SetChange::Ignored => Enqueue {
-                strays: index.is_stray(&key),
+                unmanaged: index.is_stray(&key),
                 ..Enqueue::default()
             },
             SetChange::Updated => Enqueue::of(RequeueDelay::Zero, [key]),
@@ -470,7 +470,7 @@ impl EventHandler {
             SetChange::Unwatch => {
                 self.leave(&key);
                 Enqueue {
-                    strays: index.is_stray(&key),
+                    unmanaged: index.is_stray(&key),
                     gone: vec![key],
                     ..Enqueue::default()
                 }

@@ -241,7 +241,7 @@ pub(super) async fn find(
     match view.present.get(key) {
         None => Err(missing(access, key).await),
         Some(present) if present.deleting => {
-            let kept = view.index.strays().next().map(|(_, stray)| &*stray.text);
+            let kept = view.index.unmanaged().next().map(|(_, stray)| &*stray.text);
             let what = kept.unwrap_or("it is being deleted: nothing is rolled out any more");
             Err(CliError::new(
                 Code::NotFound,
@@ -250,7 +250,7 @@ pub(super) async fn find(
         }
         Some(present) if view.managed().next().is_none() => {
             let mut error = to_hand_over(key, present.on_delete);
-            if let Some((_, stray)) = view.index.strays().next() {
+            if let Some((_, stray)) = view.index.unmanaged().next() {
                 error.text = format!("{}. ({})", error.text, stray.text);
             }
             Err(error)

@@ -23,7 +23,7 @@ use super::{lookup, print};
 use crate::cli::Output;
 use crate::cli::ctl::StatusArgs;
 use crate::core::Revision;
-use crate::index::{SetKey, Stray};
+use crate::index::{SetKey, Unmanaged};
 
 /// Changes that come together are shown together.
 const GATHER: Duration = Duration::from_millis(300);
@@ -82,7 +82,7 @@ pub(super) async fn status(
             lookup::namespace(&context.access, namespace).await?;
         }
         // A reader that went away is no reason to hide the outcome.
-        let _ = screen.print(&(show.text(&snapshots, screen.colour)? + &show.strays(&view)));
+        let _ = screen.print(&(show.text(&snapshots, screen.colour)? + &show.unmanaged(&view)));
         StatusScreen::warn_of_hidden(&view, screen);
         Ok(show.code(&snapshots))
     }
@@ -223,11 +223,12 @@ impl StatusScreen<'_> {
     }
 
     /// A line for each DaemonSet that is not rolled out although its owner may expect it.
-    fn strays(&self, view: &ClusterView) -> String {
-        let line = |(key, stray): (&SetKey, &Stray)| format!("\nNote, on {key}: {}\n", stray.text);
+    fn unmanaged(&self, view: &ClusterView) -> String {
+        let line =
+            |(key, stray): (&SetKey, &Unmanaged)| format!("\nNote, on {key}: {}\n", stray.text);
         match self.is_document() {
             true => String::new(),
-            false => view.index.strays().map(line).collect(),
+            false => view.index.unmanaged().map(line).collect(),
         }
     }
 

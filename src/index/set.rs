@@ -80,7 +80,7 @@ pub struct SetRecord {
     pub(super) scheduling: Scheduling,
     pub(super) podless: BTreeMap<NodeName, Podless>,
     /// Pods that we have to let go if they are still there: the selector does not match them any more.
-    strays: BTreeSet<(PodUid, String)>,
+    unmanaged: BTreeSet<(PodUid, String)>,
     disruptions: Disruptions,
     /// Why the native controller could not make a pod.
     not_created: LastReported<Arc<str>>,
@@ -208,7 +208,7 @@ impl SetRecord {
             advanced: AdvancedRecord::read(set),
             scheduling: set.spec.scheduling.clone(),
             podless: BTreeMap::new(),
-            strays: BTreeSet::new(),
+            unmanaged: BTreeSet::new(),
             disruptions: Disruptions::default(),
             not_created: LastReported::Nothing,
             not_ready: LastReported::Nothing,

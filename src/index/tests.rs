@@ -651,7 +651,7 @@ fn a_daemonset_that_is_being_deleted_is_told_of_where_finalizers_of_others_keep_
         going.metadata.deletion_timestamp = parsed(json!(at(50).to_string()));
         going.metadata.finalizers = parsed(json!(finalizers));
         assert_eq!(index.apply_set(&going), SetChange::Unwatch);
-        let told: Vec<_> = index.strays().map(|(_, stray)| stray.clone()).collect();
+        let told: Vec<_> = index.unmanaged().map(|(_, stray)| stray.clone()).collect();
         assert_eq!(told.len(), usize::from(named.is_some()), "{told:?}");
         if let (Some(named), [stray]) = (named, &*told) {
             assert_eq!(stray.reason, "BeingDeleted");

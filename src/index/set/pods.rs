@@ -167,7 +167,7 @@ impl SetRecord {
             && (self.is_advanced() || pod.surge)
         {
             let stray = (uid.clone(), pod.name.to_string());
-            self.strays.insert(stray);
+            self.unmanaged.insert(stray);
         }
         let advanced = self.advanced.as_mut();
         let was_orphan = advanced.is_some_and(|advanced| advanced.forget_orphan(&uid));
@@ -180,12 +180,12 @@ impl SetRecord {
 
     /// Whether there are such pods.
     pub fn has_strays(&self) -> bool {
-        !self.strays.is_empty()
+        !self.unmanaged.is_empty()
     }
 
     /// Takes the pods, by UID and name, that we have to let go if they are still there.
     pub fn take_strays(&mut self) -> BTreeSet<(PodUid, String)> {
-        std::mem::take(&mut self.strays)
+        std::mem::take(&mut self.unmanaged)
     }
 
     /// How soon it is decided again when a pod is gone: the native controller makes the next one, or we do.
