@@ -27,7 +27,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::class::Class;
 use super::classify::classify;
 use super::deadline::stuck;
-use super::judged::JudgedFleet;
+use super::evaluation::FleetEvaluation;
 use super::patience::{MISSING_GRACE, failure_window};
 use super::pause::is_paused;
 use super::predownload::Predownloading;
@@ -228,7 +228,7 @@ impl InView {
 }
 
 /// Whether no rule is at work that has to see every node.
-pub(super) fn is_calm(judged: &JudgedFleet<'_>) -> bool {
+pub(super) fn is_calm(judged: &FleetEvaluation<'_>) -> bool {
     let (fleet, guard) = (judged.fleet, &judged.guard);
     may_be_counted(judged.strategy, judged.now)
         && matches!(fleet.revision, RevisionState::Current(_))

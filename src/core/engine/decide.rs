@@ -1,6 +1,6 @@
 //! The decision: one pass over a fleet, from what is judged to a plan.
 //!
-//! The plan is drafted from a [`JudgedFleet`]: who has a turn is replaced as far as the budget goes ([`roll`]), and what
+//! The plan is drafted from a [`FleetEvaluation`]: who has a turn is replaced as far as the budget goes ([`roll`]), and what
 //! follows for the fleet as a whole is said at the end ([`outcome`]).
 //!
 //! # Guarantees
@@ -20,8 +20,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::class::{Class, Kept};
 use super::crowd::{self, InView};
+use super::evaluation::FleetEvaluation;
 use super::guard::Guard;
-use super::judged::JudgedFleet;
 use super::patience::BEHIND_PATIENCE;
 use super::pause::is_paused;
 use super::surge::{self, SurgeRelease, WithdrawnPair};
@@ -69,7 +69,7 @@ pub fn decide_in_view(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Pl
 
 /// The plan, with the slots of those who were refused in the hands of those who are tried again.
 fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView) {
-    let mut draft = PlanDraft::of(JudgedFleet::of(strategy, fleet, now));
+    let mut draft = PlanDraft::of(FleetEvaluation::of(strategy, fleet, now));
     if !crowd::is_calm(&draft.judged) {
         return (whole(draft), InView::Everybody);
     }
@@ -140,7 +140,7 @@ pub fn upkeep(
         released.actions.extend(removal::open_gates(fleet));
         return released;
     }
-    let draft = PlanDraft::of(JudgedFleet::of(strategy, fleet, now));
+    let draft = PlanDraft::of(FleetEvaluation::of(strategy, fleet, now));
     let plan = match draft.target() {
         Ok(_) => draft.refuse(invalid.clone()),
         Err(behind) => draft.hold(behind),
@@ -176,13 +176,13 @@ pub fn release(fleet: &Fleet, min_ready: Duration, now: Timestamp) -> SurgeRelea
 /// The positions of the outdated nodes that may be replaced at `now`, in the order in which they have their turn; a plan of
 /// the same moment replaces some of them.
 pub fn queue(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Vec<usize> {
-    let queue = JudgedFleet::of(strategy, fleet, now).queue();
+    let queue = FleetEvaluation::of(strategy, fleet, now).queue();
     queue.into_iter().map(|turn| turn.position).collect()
 }
 
 /// A plan in the making.
 struct PlanDraft<'a> {
-    judged: JudgedFleet<'a>,
+    judged: FleetEvaluation<'a>,
     actions: Vec<Action>,
     /// By position in the fleet.
     verdicts: Vec<Verdict>,
@@ -209,7 +209,7 @@ struct PlanDraft<'a> {
 
 impl<'a> PlanDraft<'a> {
     /// Nothing is written yet, and every node is told what follows from its class.
-    fn of(judged: JudgedFleet<'a>) -> Self {
+    fn of(judged: FleetEvaluation<'a>) -> Self {
         Self {
             actions: Vec::new(),
             verdicts: judged.classes.iter().map(Class::verdict).collect(),

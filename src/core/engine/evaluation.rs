@@ -4,7 +4,7 @@
 //! observed classes ──charges──► who failed ──scope──► who keeps its pod ──waves, budget──► guard, gates
 //! ```
 //!
-//! Nothing is written here, and nobody is told anything: a [`JudgedFleet`] is what the plan is drafted from.
+//! Nothing is written here, and nobody is told anything: a [`FleetEvaluation`] is what the plan is drafted from.
 
 use std::cell::OnceCell;
 
@@ -32,7 +32,7 @@ use crate::core::settings::{Invalid, Strategy};
 use crate::core::verdict::Progress;
 
 /// A fleet as it is judged at one moment.
-pub(super) struct JudgedFleet<'a> {
+pub(super) struct FleetEvaluation<'a> {
     pub(super) strategy: &'a Strategy,
     pub(super) fleet: &'a Fleet,
     pub(super) now: Timestamp,
@@ -52,7 +52,7 @@ pub(super) struct JudgedFleet<'a> {
     waiting: OnceCell<Vec<Turn>>,
 }
 
-impl<'a> JudgedFleet<'a> {
+impl<'a> FleetEvaluation<'a> {
     /// Looks at `fleet` at `now`, and judges it.
     pub(super) fn of(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
         let Observation {
@@ -102,7 +102,7 @@ impl<'a> JudgedFleet<'a> {
     }
 }
 
-impl JudgedFleet<'_> {
+impl FleetEvaluation<'_> {
     /// Whether an online node runs a revision that is not known: this view may be older than that pod.
     pub(super) fn meets_unknown(&self) -> bool {
         let is_unknown = |class: &Class| matches!(class, Class::Unknown { .. });
