@@ -14,7 +14,7 @@ use super::budget::Budget;
 use super::class::Class;
 use super::gates::Gates;
 use super::guard::Guard;
-use super::guard::charges::charge;
+use super::guard::attribution::attribute;
 use super::observation::Observation;
 use super::order::{Order, Turn};
 use super::pod_summary::PodSummary;
@@ -64,7 +64,7 @@ impl<'a> FleetEvaluation<'a> {
             images,
             terms,
         } = Observation::of(strategy, fleet, now);
-        let charges = charge(strategy, fleet, now, &mut classes, &summary);
+        let charges = attribute(strategy, fleet, now, &mut classes, &summary);
         revert::mark(strategy, fleet, &mut classes);
         scope.narrow(strategy, fleet, &summary, &mut classes);
         let wave_progress =

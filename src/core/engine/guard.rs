@@ -8,7 +8,7 @@
 //! What was lost under another revision, or before the change, is never charged to this one.
 //!
 //! ```text
-//! classes ──charge──► classes (Failed) + Charges ──scope, budget──► Charges ──conclude──► Guard: gate, record, wake
+//! classes ──charge──► classes (Failed) + FailureAttribution ──scope, budget──► FailureAttribution ──conclude──► Guard: gate, record, wake
 //! ```
 //!
 //! # What it rests on
@@ -17,7 +17,7 @@
 //! the [`FailureRecord`] that stands on the DaemonSet.
 //! No node's clock decides, and a restart of the controller forgets nothing that was told.
 
-pub(super) mod charges;
+pub(super) mod attribution;
 mod losses;
 #[cfg(test)]
 mod tests;
@@ -37,7 +37,7 @@ use crate::core::id::NodeName;
 use crate::core::instant::later;
 use crate::core::settings::{Mode, OnFailure, Strategy};
 use crate::core::verdict::{Guarded, Stopped};
-use charges::Charges;
+use attribution::FailureAttribution;
 
 /// How many nodes may be charged to a revision before it is stopped.
 pub(super) fn failure_threshold(strategy: &Strategy, targeted: usize, base: usize) -> usize {
@@ -66,7 +66,7 @@ pub(super) struct Guard {
     pub(super) changes: Option<Timestamp>,
 }
 
-impl Charges {
+impl FailureAttribution {
     /// What follows: whether something new may begin, and what has to be remembered.
     ///
     /// `classes` are those after the scope was narrowed.

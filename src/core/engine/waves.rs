@@ -29,7 +29,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use super::class::Class;
-use super::guard::charges::Charges;
+use super::guard::attribution::FailureAttribution;
 use super::pod_summary::{PodFacts, PodSummary};
 use super::scope::RolloutScope;
 use super::terms::Terms;
@@ -114,7 +114,7 @@ impl<'a> WaveProgress<'a> {
         members: WaveMembership<'a>,
         classes: &[Class],
         summary: &PodSummary<'_>,
-        charges: &Charges,
+        charges: &FailureAttribution,
         scope: &RolloutScope,
         now: Timestamp,
     ) -> Self {
@@ -294,9 +294,15 @@ impl<'a> WaveProgress<'a> {
         }
     }
 
-    /// Charges the waves in which nodes failed that run the revision no better now, or of which the fleet does not tell any more:
+    /// FailureAttribution the waves in which nodes failed that run the revision no better now, or of which the fleet does not tell any more:
     /// labels that change since, and a list that does, let nobody out.
-    fn tally_failed(&mut self, waves: &Waves, fleet: &Fleet, classes: &[Class], charges: &Charges) {
+    fn tally_failed(
+        &mut self,
+        waves: &Waves,
+        fleet: &Fleet,
+        classes: &[Class],
+        charges: &FailureAttribution,
+    ) {
         let Some(record) = charges.record() else {
             return;
         };
@@ -349,7 +355,7 @@ impl<'a> WaveProgress<'a> {
         fleet: &Fleet,
         classes: &[Class],
         summary: &PodSummary<'_>,
-        charges: &Charges,
+        charges: &FailureAttribution,
         scope: &RolloutScope,
     ) {
         // Who waits for nobody needs to know nothing.

@@ -20,7 +20,7 @@ use crate::core::verdict::{Cause, Progress};
 
 /// What there is against the current revision.
 #[derive(Debug, Default)]
-pub(in crate::core) struct Charges {
+pub(in crate::core) struct FailureAttribution {
     /// The record; `None`: the revision is not judged (it is not known, replaces nothing, or somebody resumed it).
     pub(super) record: Option<FailureRecord>,
     /// What remains of it where it is not judged.
@@ -35,7 +35,7 @@ pub(in crate::core) struct Charges {
     pub(in crate::core) heard_others: bool,
 }
 
-impl Charges {
+impl FailureAttribution {
     /// The record, while the revision is judged.
     pub(in crate::core) fn record(&self) -> Option<&FailureRecord> {
         self.record.as_ref()
@@ -49,26 +49,26 @@ impl Charges {
 }
 
 /// Turns the classes of the nodes that are charged to the current revision into [`Class::Failed`].
-pub(in crate::core) fn charge(
+pub(in crate::core) fn attribute(
     strategy: &Strategy,
     fleet: &Fleet,
     now: Timestamp,
     classes: &mut [Class],
     summary: &PodSummary<'_>,
-) -> Charges {
+) -> FailureAttribution {
     let RevisionState::Current(revision) = &fleet.revision else {
-        return Charges::default();
+        return FailureAttribution::default();
     };
     if !fleet.replaces {
-        return Charges::default();
+        return FailureAttribution::default();
     }
     let known = fleet.record.as_ref();
     let known = known.filter(|_| strategy.mode == Mode::AdvancedRollingUpdate);
     if strategy.resume.as_ref() == Some(revision) {
         let rest = FailureRecord::anew(known, revision);
-        return Charges {
+        return FailureAttribution {
             rest: Some(rest).filter(|rest| !rest.is_empty()),
-            ..Charges::default()
+            ..FailureAttribution::default()
         };
     }
     let mut tracker = FailureTracker {
@@ -78,7 +78,7 @@ pub(in crate::core) fn charge(
         fleet,
         record: FailureRecord::begun(known, revision),
         added: BTreeSet::new(),
-        charges: Charges::default(),
+        charges: FailureAttribution::default(),
     };
     tracker.judge_losses(classes, summary);
     tracker.judge_pods(classes);
@@ -96,7 +96,7 @@ struct FailureTracker<'a> {
     record: FailureRecord,
     /// Nodes charged now that are not on the record yet.
     added: BTreeSet<NodeName>,
-    charges: Charges,
+    charges: FailureAttribution,
 }
 
 impl FailureTracker<'_> {
@@ -178,7 +178,7 @@ impl FailureTracker<'_> {
         }
         let is_judged = !is_network && judged_at <= self.now;
         if is_judged {
-            self.charge(name, true);
+            self.attribute(name, true);
         }
         if is_judged || is_charged || open_until > self.now {
             note_loss(judged, name, since);
@@ -262,13 +262,13 @@ impl FailureTracker<'_> {
                 Some(Failing::Crashes) => Cause::Crashing,
                 Some(Failing::CannotStart) => Cause::NotStarting,
             };
-            self.charge(&node.name, cause == Cause::Crashing);
+            self.attribute(&node.name, cause == Cause::Crashing);
             fail(class, (since, cause));
         }
     }
 
-    /// Charges a node; `lasts` puts it on the record.
-    fn charge(&mut self, name: &NodeName, lasts: bool) {
+    /// FailureAttribution a node; `lasts` puts it on the record.
+    fn attribute(&mut self, name: &NodeName, lasts: bool) {
         if self.record.failed.contains(name) {
             return;
         }
@@ -336,12 +336,12 @@ impl FailureTracker<'_> {
     }
 
     /// Closes the record; of too many names the rest is a number, which only grows.
-    fn finish(mut self) -> Charges {
+    fn finish(mut self) -> FailureAttribution {
         let room = FAILED_NAMED.saturating_sub(self.record.failed.len());
         let beyond = self.added.len().saturating_sub(room);
         self.record.failed.extend(self.added.into_iter().take(room));
         self.record.more = self.record.more.max(beyond);
-        Charges {
+        FailureAttribution {
             record: Some(self.record),
             ..self.charges
         }
