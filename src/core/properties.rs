@@ -311,7 +311,7 @@ fn renamed(fleet: Fleet) -> Fleet {
         judged: (record.judged.iter())
             .map(|(node, since)| (name(node), *since))
             .collect(),
-        beside: (record.beside.iter())
+        control_group: (record.control_group.iter())
             .map(|(node, since)| (name(node), *since))
             .collect(),
         waves: (record.waves.iter())

@@ -240,7 +240,7 @@ fn record(status: bool, reason: &str, message: &str) -> Option<FailureRecord> {
         } else if let Some(revisions) = part.strip_prefix(STOPPED) {
             record.stopped_before = revisions.split(", ").map(Revision::from).collect();
         } else if let Some(names) = part.strip_prefix(BESIDE) {
-            record.beside = read_dated(names);
+            record.control_group = read_dated(names);
         } else if let Some(names) = part
             .strip_prefix(JUDGED)
             .or_else(|| part.strip_prefix(LOST))

@@ -209,7 +209,7 @@ pub fn named(record: Option<&FailureRecord>) -> impl Iterator<Item = &NodeName> 
             &record.replaced_twice,
             &record.touched,
         ];
-        let dated = [&record.judged, &record.beside];
+        let dated = [&record.judged, &record.control_group];
         let dated = dated.into_iter().flat_map(|names| names.keys());
         names.into_iter().flatten().chain(dated)
     })

@@ -130,7 +130,7 @@ pub struct FailureRecord {
         deserialize_with = "dated",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
-    pub beside: BTreeMap<NodeName, Timestamp>,
+    pub control_group: BTreeMap<NodeName, Timestamp>,
     /// Failed and lost nodes by wave. Deleted or relabelled Nodes keep the wave in which they were lost or failed.
     ///
     /// A failed node shuts the waves after its own. A failed node without a wave shuts all waves.
@@ -181,7 +181,7 @@ impl FailureRecord {
             replaced_twice: BTreeSet::new(),
             touched: BTreeSet::new(),
             judged: BTreeMap::new(),
-            beside: BTreeMap::new(),
+            control_group: BTreeMap::new(),
             waves: BTreeMap::new(),
             stopped_before: Vec::new(),
         }

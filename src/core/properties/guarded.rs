@@ -47,7 +47,7 @@ pub(super) fn records() -> impl Random<FailureRecord> {
             replaced_twice: names(lists.2),
             touched: names(lists.3),
             judged: dated(lists.4.0),
-            beside: dated(lists.4.1),
+            control_group: dated(lists.4.1),
             stopped_before: lists.4.2.iter().map(|name| (*name).into()).collect(),
             ..FailureRecord::of(hash.into())
         }

@@ -138,7 +138,7 @@ impl FailureRecord {
             waves,
             broken_before: first(&self.broken_before, room.spared),
             replaced_twice: first(&self.replaced_twice, room.names.max(1)),
-            beside: self.beside.into_iter().take(room.spared).collect(),
+            control_group: self.control_group.into_iter().take(room.spared).collect(),
             ..self
         }
     }

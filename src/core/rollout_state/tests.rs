@@ -33,7 +33,7 @@ fn full() -> RolloutState {
             replaced_twice: names(&["edge-9"]).into_iter().collect(),
             touched: names(&["edge-5"]).into_iter().collect(),
             judged: [("edge-3".into(), at(90))].into(),
-            beside: [("edge-4".into(), at(60))].into(),
+            control_group: [("edge-4".into(), at(60))].into(),
             waves: [("canary".into(), [NodeName::from("edge-1")].into())].into(),
             stopped_before: vec!["77aa1".into()],
             ..FailureRecord::of("5d4f8".into())
@@ -170,7 +170,7 @@ fn however_many_nodes_there_are_it_stays_small_and_becomes_more_careful() {
     guard.replaced_twice = many("twice").into_iter().collect();
     guard.touched = many("touched").into_iter().collect();
     guard.judged = dated("judged");
-    guard.beside = dated("beside");
+    guard.control_group = dated("beside");
     let in_wave: std::collections::BTreeSet<NodeName> =
         guard.failed.iter().take(1000).cloned().collect();
     let wave = |number: usize| (format!("{number:0>63}").into(), in_wave.clone());
@@ -198,7 +198,7 @@ fn however_many_nodes_there_are_it_stays_small_and_becomes_more_careful() {
         (&guard.before, &guard.stopped_before)
     );
     assert_eq!(read.failures(), 300_000, "failed, touched or lost");
-    assert!(!read.replaced_twice.is_empty() && read.beside.is_empty());
+    assert!(!read.replaced_twice.is_empty() && read.control_group.is_empty());
     assert_eq!(read.waves.len(), 50);
     let mut charged = read.waves.values().flatten();
     assert!(charged.all(|node| read.failed.contains(node)));

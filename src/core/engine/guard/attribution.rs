@@ -133,7 +133,7 @@ impl FailureTracker<'_> {
             }
         }
         self.record.judged = judged;
-        self.record.beside = losses.beside(self.window, FAILED_NAMED);
+        self.record.control_group = losses.control_group(self.window, FAILED_NAMED);
         self.remember_barred(classes, &mut touched);
         // Whoever is gone may come back under its name, and is judged when its node says for how long it has not been Ready.
         let remembered = std::mem::take(&mut self.record.touched).into_iter();

@@ -22,7 +22,7 @@ pub(super) struct Losses {
     /// The same of those that are gone since, in the order of names.
     gone: Vec<(NodeName, Timestamp)>,
     /// Nodes that the rollout had not touched when they were lost, also those that are back since and of which `record` tells.
-    beside: BTreeMap<NodeName, Timestamp>,
+    control_group: BTreeMap<NodeName, Timestamp>,
     /// When that was, in order.
     control: Vec<Timestamp>,
     /// Nodes that were lost after the rollout touched them, however long after.
@@ -110,12 +110,12 @@ impl Losses {
             losses
                 .suspects
                 .sort_by_key(|suspect| (suspect.since, suspect.position));
-            losses.hear(nodes, (classes, summary), record, window);
+            losses.add_control_group(nodes, (classes, summary), record, window);
         }
         losses
     }
 
-    fn hear(
+    fn add_control_group(
         &mut self,
         nodes: &[Node],
         (classes, summary): (&[Class], &PodSummary<'_>),
@@ -135,7 +135,7 @@ impl Losses {
                     match since {
                         _ if record.remembers(&node.name) => self.lost += 1,
                         Some(since) if !is_after(since) => {
-                            self.beside.insert(node.name.clone(), since);
+                            self.control_group.insert(node.name.clone(), since);
                         }
                         Some(_) => self.lost += 1,
                         None => self.lost += usize::from(touched.is_some()),
@@ -150,20 +150,24 @@ impl Losses {
         let span = self.span(window);
         let is_near =
             |since: &Timestamp| span.is_some_and(|(from, to)| from <= *since && *since <= to);
-        for (name, since) in record.beside.iter().filter(|(_, since)| is_near(since)) {
+        for (name, since) in record
+            .control_group
+            .iter()
+            .filter(|(_, since)| is_near(since))
+        {
             let position = position_of(nodes, name).ok();
             let is_of_that = |position: usize| matches!(classes[position], Class::Offline { since: Some(lost), .. } if lost == *since);
-            if self.beside.contains_key(name) || position.is_some_and(is_of_that) {
+            if self.control_group.contains_key(name) || position.is_some_and(is_of_that) {
                 continue; // it is away, still or again: what is known of it now says more
             }
-            self.beside.insert(name.clone(), *since);
+            self.control_group.insert(name.clone(), *since);
             // Where no pod belongs any more, one did.
             let is_counted = position.is_some_and(|position| classes[position].is_targeted());
             self.targeted += usize::from(!is_counted);
         }
         self.targeted += self.gone.len();
         self.lost += self.gone.len();
-        self.control.extend(self.beside.values());
+        self.control.extend(self.control_group.values());
         self.control.sort();
         self.updated.sort();
     }
@@ -197,12 +201,16 @@ impl Losses {
     }
 
     /// The control group, as far as it says anything of those that are away: what is to be remembered of it, `most` at most.
-    pub(super) fn beside(&self, window: Duration, most: usize) -> BTreeMap<NodeName, Timestamp> {
+    pub(super) fn control_group(
+        &self,
+        window: Duration,
+        most: usize,
+    ) -> BTreeMap<NodeName, Timestamp> {
         let Some((from, to)) = self.span(window) else {
             return BTreeMap::new();
         };
-        let beside = self.beside.iter();
-        let near = beside.filter(|(_, since)| from <= **since && **since <= to);
+        let control_group = self.control_group.iter();
+        let near = control_group.filter(|(_, since)| from <= **since && **since <= to);
         near.take(most)
             .map(|(name, since)| (name.clone(), *since))
             .collect()

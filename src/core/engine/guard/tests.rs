@@ -312,7 +312,7 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
     assert_eq!(deletions(&over), 3);
     // They stay a proof when they are back before those that the rollout had touched, or their Nodes are deleted.
     let record = over.record.expect("the control group is remembered");
-    let beside: Vec<&str> = record.beside.keys().map(NodeName::as_str).collect();
+    let beside: Vec<&str> = record.control_group.keys().map(NodeName::as_str).collect();
     assert_eq!((beside, record.judged.len()), (vec!["d", "e", "f"], 0));
     let mut some_back = outage.clone();
     some_back.record = Some(record);
@@ -502,7 +502,7 @@ fn whom_the_record_names_beside_the_others_is_not_one_of_them_once_it_is_known_t
     let mut nodes = vec![lost("a", 9), lost("b", 9)];
     nodes.extend(["c", "d", "e"].map(|name| node(name, old(1))));
     let mut record = FailureRecord::of("new".into());
-    record.beside = [("a", 1009), ("b", 1009)]
+    record.control_group = [("a", 1009), ("b", 1009)]
         .map(|(name, since)| (name.into(), at(since)))
         .into();
     let plan = at_1400(
