@@ -113,7 +113,7 @@ impl Plan {
     pub fn judging_words(&self) -> String {
         let open = self.record.iter().flat_map(|record| {
             let judged = record.losses(false).map(|(name, _)| name);
-            judged.chain(&record.touched)
+            judged.chain(&record.updated_before_loss)
         });
         let lost: BTreeSet<&str> = open.map(NodeName::as_str).collect();
         let failed = self.record.iter().flat_map(|record| record.losses(true));

@@ -307,7 +307,7 @@ fn renamed(fleet: Fleet) -> Fleet {
         failed: names(&record.failed),
         broken_before: names(&record.broken_before),
         replaced_twice: names(&record.replaced_twice),
-        touched: names(&record.touched),
+        updated_before_loss: names(&record.updated_before_loss),
         judged: (record.judged.iter())
             .map(|(node, since)| (name(node), *since))
             .collect(),

@@ -358,7 +358,9 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
 fn lost_while_touched(record: Option<&FailureRecord>, state: &RevisionState) -> BTreeSet<NodeName> {
     let is_about =
         |record: &&FailureRecord| *state == RevisionState::Current(record.revision.clone());
-    let touched = record.filter(is_about).map(|record| record.touched.clone());
+    let touched = record
+        .filter(is_about)
+        .map(|record| record.updated_before_loss.clone());
     touched.unwrap_or_default()
 }
 

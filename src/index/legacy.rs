@@ -232,7 +232,7 @@ fn record(status: bool, reason: &str, message: &str) -> Option<FailureRecord> {
         } else if let Some(names) = part.strip_prefix(TWICE) {
             record.replaced_twice = read_names(names).0;
         } else if let Some(names) = part.strip_prefix(TOUCHED) {
-            record.touched = read_names(names).0;
+            record.updated_before_loss = read_names(names).0;
         } else if let Some((wave, names)) =
             (part.strip_prefix(WAVE)).and_then(|part| part.split_once(": "))
         {

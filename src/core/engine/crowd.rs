@@ -207,7 +207,7 @@ pub fn named(record: Option<&FailureRecord>) -> impl Iterator<Item = &NodeName> 
             &record.failed,
             &record.broken_before,
             &record.replaced_twice,
-            &record.touched,
+            &record.updated_before_loss,
         ];
         let dated = [&record.judged, &record.control_group];
         let dated = dated.into_iter().flat_map(|names| names.keys());

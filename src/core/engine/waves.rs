@@ -334,7 +334,7 @@ impl<'a> WaveProgress<'a> {
     pub(super) fn note_waves(&self, record: &mut FailureRecord, fleet: &Fleet, classes: &[Class]) {
         let mut noted: BTreeMap<Arc<str>, BTreeSet<NodeName>> = BTreeMap::new();
         if let Some(waves) = self.told {
-            let lost = record.judged.keys().chain(&record.touched);
+            let lost = record.judged.keys().chain(&record.updated_before_loss);
             for name in record.failed.iter().chain(lost) {
                 let wave = record.wave_of(name).cloned().or_else(|| {
                     let (wave, _) = self.member(fleet, classes, name)?;

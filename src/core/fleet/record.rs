@@ -108,7 +108,7 @@ pub struct FailureRecord {
         deserialize_with = "list",
         skip_serializing_if = "BTreeSet::is_empty"
     )]
-    pub touched: BTreeSet<NodeName>,
+    pub updated_before_loss: BTreeSet<NodeName>,
     /// Nodes that were lost after the rollout touched them, with the time of the loss.
     ///
     /// When such a Node is deleted, an open judgement goes on. A failed node still counts as a loss in the judgement of others.
@@ -165,7 +165,7 @@ impl FailureRecord {
 
     /// Returns true if the record names the node as touched or failed. Its loss is then no evidence of a network outage.
     pub(in crate::core) fn remembers(&self, node: &NodeName) -> bool {
-        self.touched.contains(node) || self.failed.contains(node)
+        self.updated_before_loss.contains(node) || self.failed.contains(node)
     }
 
     /// Returns an empty record of the revision.
@@ -179,7 +179,7 @@ impl FailureRecord {
             more: 0,
             broken_before: BTreeSet::new(),
             replaced_twice: BTreeSet::new(),
-            touched: BTreeSet::new(),
+            updated_before_loss: BTreeSet::new(),
             judged: BTreeMap::new(),
             control_group: BTreeMap::new(),
             waves: BTreeMap::new(),

@@ -74,7 +74,8 @@ pub(super) fn loss_aside(rollout: &RolloutView<'_>, node: &Node) -> String {
     if record.failed.contains(&node.name) {
         return "; it failed after it got this revision".to_owned();
     }
-    let judged = record.judged.contains_key(&node.name) || record.touched.contains(&node.name);
+    let judged =
+        record.judged.contains_key(&node.name) || record.updated_before_loss.contains(&node.name);
     match rollout.plan.guarded {
         Some(Guarded::Inconclusive { until }) if judged => format!(
             "; whether this revision or the network took it away is judged in {}",
@@ -136,7 +137,7 @@ pub fn gone(rollout: &RolloutView<'_>, name: &NodeName) -> Option<DeletedNode> {
             ),
         });
     }
-    let is_open = since.is_some() || record.touched.contains(name);
+    let is_open = since.is_some() || record.updated_before_loss.contains(name);
     is_open.then(|| DeletedNode {
         verdict: Verdict::Offline(Offline::NoNode).word(),
         since,

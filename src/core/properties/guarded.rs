@@ -45,7 +45,7 @@ pub(super) fn records() -> impl Random<FailureRecord> {
             broken_before: names(&lists.1 - &lists.0),
             failed: names(lists.0),
             replaced_twice: names(lists.2),
-            touched: names(lists.3),
+            updated_before_loss: names(lists.3),
             judged: dated(lists.4.0),
             control_group: dated(lists.4.1),
             stopped_before: lists.4.2.iter().map(|name| (*name).into()).collect(),
@@ -167,7 +167,7 @@ proptest! {
             let record = current_record(heeded);
             let is_soon = |touched: Timestamp| touched <= since && since <= later(touched, window);
             let is_on_sheet = |record: &FailureRecord| {
-                record.failed.contains(&node.name) || record.touched.contains(&node.name)
+                record.failed.contains(&node.name) || record.updated_before_loss.contains(&node.name)
             };
             prop_assert!(
                 node.touched_at(true).any(is_soon) || node.emptied || record.is_some_and(is_on_sheet)

@@ -111,7 +111,7 @@ impl FailureRecord {
     /// Keeps at most so many names in each list. The rest makes the guard more careful: nodes that failed or were lost are
     /// counted as failed. Where names in waves are left out, one failed node that does not exist keeps the later waves shut.
     fn cut(self, room: Room) -> Self {
-        let lost = self.judged.keys().chain(&self.touched);
+        let lost = self.judged.keys().chain(&self.updated_before_loss);
         let lost: BTreeSet<NodeName> = lost.cloned().collect();
         let all: BTreeSet<&NodeName> = self.failed.union(&lost).collect();
         let mut failed = first(&self.failed, room.names);
@@ -133,7 +133,11 @@ impl FailureRecord {
         Self {
             more: self.more + all.len().saturating_sub(kept.len()),
             failed,
-            touched: self.touched.intersection(&kept).cloned().collect(),
+            updated_before_loss: self
+                .updated_before_loss
+                .intersection(&kept)
+                .cloned()
+                .collect(),
             judged,
             waves,
             broken_before: first(&self.broken_before, room.spared),

@@ -117,7 +117,7 @@ impl FailureTracker<'_> {
             let name = &nodes[suspect.position].name;
             if self.record.broken_before.contains(name) {
                 // Nobody is to blame for it, and it is no proof against the others either.
-                touched.extend(self.record.touched.take(name));
+                touched.extend(self.record.updated_before_loss.take(name));
                 continue;
             }
             let loss = (suspect.first, suspect.since);
@@ -136,7 +136,7 @@ impl FailureTracker<'_> {
         self.record.control_group = losses.control_group(self.window, FAILED_NAMED);
         self.remember_barred(classes, &mut touched);
         // Whoever is gone may come back under its name, and is judged when its node says for how long it has not been Ready.
-        let remembered = std::mem::take(&mut self.record.touched).into_iter();
+        let remembered = std::mem::take(&mut self.record.updated_before_loss).into_iter();
         touched.extend(remembered.filter(|name| {
             let class = self.position(name).map(|position| &classes[position]);
             matches!(
@@ -144,7 +144,7 @@ impl FailureTracker<'_> {
                 None | Some(Class::NoNode | Class::Offline { since: None, .. })
             )
         }));
-        self.record.touched = touched;
+        self.record.updated_before_loss = touched;
         self.tell_lost(classes);
     }
 

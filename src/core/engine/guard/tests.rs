@@ -992,7 +992,7 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
         at(1020),
     );
     let record = seen.record.expect("nothing else tells of the removal");
-    assert_eq!(record.touched, [NodeName::from("a")].into());
+    assert_eq!(record.updated_before_loss, [NodeName::from("a")].into());
     // After a restart the record alone tells.
     let restarted = |node: Option<Node>, record: &FailureRecord| Fleet {
         record: Some(record.clone()),
@@ -1037,7 +1037,7 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
 fn a_loss_by_removal_is_remembered_also_when_the_next_pod_is_asked_to_leave() {
     let mut fleet = beside_old(vec![lost_by_removal("a", 1015, 1009)]);
     fleet.record = Some(FailureRecord {
-        touched: ["a".into()].into(),
+        updated_before_loss: ["a".into()].into(),
         ..FailureRecord::of("new".into())
     });
     let plan = decide(&strategy(), &fleet, at(1020));
@@ -1265,7 +1265,7 @@ fn a_node_that_is_tainted_while_it_is_replaced_keeps_its_slot_and_is_not_charged
         assert_eq!(plan.phase, Phase::Stalled(Stall::PodsKeptAway));
         assert_eq!((plan.counts.failures, deletions(&plan)), (0, 0));
         let record = plan.record.expect("nothing else tells of the removal");
-        assert_eq!(record.touched, [NodeName::from("a")].into());
+        assert_eq!(record.updated_before_loss, [NodeName::from("a")].into());
         assert!(record.failed.is_empty());
     }
     // The other slot is used.
