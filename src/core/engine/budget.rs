@@ -78,7 +78,7 @@ impl Budget {
             ..Self::default()
         };
         for (position, class) in classes.iter().enumerate() {
-            let takes_part = scope.contains(position) && !matches!(class, Class::Kept(_));
+            let takes_part = scope.contains(position) && !matches!(class, Class::Excluded(_));
             budget.targeted += usize::from(class.is_targeted());
             budget.base += usize::from(class.is_targeted() && takes_part);
             budget.done += usize::from(takes_part && *class == Class::Done);
@@ -89,7 +89,7 @@ impl Budget {
                 Class::Surging(_) => true,
                 // Also while a node that returned is left alone with both of its pods.
                 Class::InProgress(_)
-                | Class::Kept(_)
+                | Class::Excluded(_)
                 | Class::Outdated { .. }
                 | Class::Preparing { .. } => summary.is_doubled(position),
                 Class::Repelled | Class::NotTargeted => summary.is_paired(position),
@@ -99,8 +99,8 @@ impl Budget {
                 // Whose wave is not open takes no part yet.
                 Class::Outdated { .. }
                     if wave_progress.is_idle(position, strategy, summary, terms) => {}
-                Class::Kept(_) if is_withheld(position) => budget.withheld += 1,
-                Class::Kept(_) => budget.starting += usize::from(is_starting(position)),
+                Class::Excluded(_) if is_withheld(position) => budget.withheld += 1,
+                Class::Excluded(_) => budget.starting += usize::from(is_starting(position)),
                 // A user or a drain took its pod, and not the rollout.
                 Class::InProgress(progress)
                     if !takes_part_now(position) && !summary.is_ours(position, *progress) => {}

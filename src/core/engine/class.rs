@@ -8,7 +8,7 @@ use crate::core::verdict::{Cause, Offline, Progress, Verdict};
 
 /// Why an outdated node is left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum Excluded {
     /// Its labels do not match `selector`.
     NotSelected,
     /// It is one of those that `partition` keeps.
@@ -68,7 +68,7 @@ pub(super) enum Class {
         settling: Option<Timestamp>,
     },
     /// Runs an outdated pod, and is to keep it.
-    Kept(Kept),
+    Excluded(Excluded),
     /// Runs a pod of an unknown revision.
     Unknown {
         /// Whether that pod is available.
@@ -146,9 +146,9 @@ impl Class {
                 since: preparing.since,
                 overdue,
             },
-            Self::Kept(Kept::NotSelected) => Verdict::NotSelected,
-            Self::Kept(Kept::Partition) => Verdict::Partition,
-            Self::Kept(Kept::Held(until)) => Verdict::Held { until },
+            Self::Excluded(Excluded::NotSelected) => Verdict::NotSelected,
+            Self::Excluded(Excluded::Partition) => Verdict::Partition,
+            Self::Excluded(Excluded::Held(until)) => Verdict::Held { until },
             Self::Unknown { .. } => Verdict::NativeControllerBehind,
         }
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::class::{Class, Kept};
+use super::class::{Class, Excluded};
 use super::crowd::{self, InView};
 use super::evaluation::FleetEvaluation;
 use super::guard::Guard;
@@ -297,7 +297,7 @@ impl<'a> PlanDraft<'a> {
                     | Class::Surging(_)
                     | Class::Outdated { .. }
                     | Class::Preparing { .. }
-                    | Class::Kept(_)
+                    | Class::Excluded(_)
                     | Class::Unknown { .. }
             ) {
                 *verdict = Verdict::NativeControllerBehind;
@@ -332,7 +332,7 @@ impl<'a> PlanDraft<'a> {
         for (verdict, class) in self.verdicts.iter_mut().zip(&self.judged.classes) {
             if matches!(
                 class,
-                Class::Outdated { settling: None, .. } | Class::Kept(Kept::NotSelected)
+                Class::Outdated { settling: None, .. } | Class::Excluded(Excluded::NotSelected)
             ) {
                 *verdict = Verdict::Invalid;
             }

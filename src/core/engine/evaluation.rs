@@ -125,8 +125,12 @@ impl FleetEvaluation<'_> {
 
     /// Whether a node that keeps its pod, or to which none belongs, has one beside it that would go if nobody paused.
     pub(super) fn parts_later(&self) -> bool {
-        let stays =
-            |class: &Class| matches!(class, Class::Kept(_) | Class::Repelled | Class::NotTargeted);
+        let stays = |class: &Class| {
+            matches!(
+                class,
+                Class::Excluded(_) | Class::Repelled | Class::NotTargeted
+            )
+        };
         let mut classes = self.classes.iter().enumerate();
         classes.any(|(position, class)| stays(class) && self.summary.is_paired(position))
     }

@@ -8,7 +8,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::class::{Class, Kept};
+use super::class::{Class, Excluded};
 use super::pod_summary::PodSummary;
 use super::progressive;
 use crate::core::fleet::{Fleet, Node};
@@ -19,7 +19,7 @@ use crate::core::verdict::Progress;
 #[derive(Debug)]
 pub(super) struct RolloutScope {
     /// By position in the fleet why a node takes no part; whoever comes after the last of them does.
-    outside: Vec<Option<Kept>>,
+    outside: Vec<Option<Excluded>>,
 }
 
 impl RolloutScope {
@@ -52,10 +52,10 @@ impl RolloutScope {
 
     /// Returns false if the selector does not match the node at `position`. A node with a hold counts as selected.
     pub(super) fn is_selected(&self, position: usize) -> bool {
-        self.reason(position) != Some(Kept::NotSelected)
+        self.reason(position) != Some(Excluded::NotSelected)
     }
 
-    fn reason(&self, position: usize) -> Option<Kept> {
+    fn reason(&self, position: usize) -> Option<Excluded> {
         self.outside.get(position).copied().flatten()
     }
 
@@ -63,13 +63,13 @@ impl RolloutScope {
     pub(super) fn next_change(&self) -> Option<Timestamp> {
         let outside = self.outside.iter().flatten();
         let ends = outside.filter_map(|kept| match kept {
-            Kept::Held(until) => *until,
-            Kept::NotSelected | Kept::Partition => None,
+            Excluded::Held(until) => *until,
+            Excluded::NotSelected | Excluded::Partition => None,
         });
         ends.min()
     }
 
-    /// Turns the classes of the outdated nodes that are left alone into [`Class::Kept`].
+    /// Turns the classes of the outdated nodes that are left alone into [`Class::Excluded`].
     ///
     /// Whether a node is online plays no part: who is kept must not depend on who happens to be there. `partition` keeps
     /// nobody on the revision that somebody went back from ([`Fleet::undone`]).
@@ -87,7 +87,7 @@ impl RolloutScope {
             if let Some(kept) = *outside
                 && is_old(summary, position, class)
             {
-                *class = Class::Kept(kept);
+                *class = Class::Excluded(kept);
             }
         }
         if !strategy.partition.is_zero() {
@@ -100,15 +100,15 @@ impl RolloutScope {
 }
 
 /// Why a node takes no part. Its own word comes before the DaemonSet's.
-fn outside(strategy: &Strategy, node: &Node, now: Timestamp) -> Option<Kept> {
+fn outside(strategy: &Strategy, node: &Node, now: Timestamp) -> Option<Excluded> {
     let hold = node.hold.as_ref().filter(|hold| hold.holds(now));
     let is_selected = || {
         let selector = strategy.selector.as_ref();
         selector.is_none_or(|selector| selector.matches(|key| node.labels.get(key)))
     };
     match hold {
-        Some(hold) => Some(Kept::Held(hold.until)),
-        None => (!is_selected()).then_some(Kept::NotSelected),
+        Some(hold) => Some(Excluded::Held(hold.until)),
+        None => (!is_selected()).then_some(Excluded::NotSelected),
     }
 }
 
@@ -127,7 +127,7 @@ fn keep_partition(
     for (position, class) in classes.iter().enumerate() {
         let is_candidate = may_stay(position, class);
         targeted += usize::from(class.is_targeted());
-        old += usize::from(is_candidate || matches!(class, Class::Kept(_)));
+        old += usize::from(is_candidate || matches!(class, Class::Excluded(_)));
         candidates += usize::from(is_candidate);
     }
     let kept = strategy.partition.resolve_down(targeted);
@@ -135,7 +135,7 @@ fn keep_partition(
     let mut left = candidates.saturating_sub(old.saturating_sub(kept));
     let mut keep = |(position, class): (usize, &mut Class)| {
         if left > 0 && may_stay(position, class) {
-            *class = Class::Kept(Kept::Partition);
+            *class = Class::Excluded(Excluded::Partition);
             left -= 1;
         }
     };
@@ -153,7 +153,7 @@ fn keep_empty(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
             classes[position],
             Class::InProgress(Progress::Missing { .. })
         ) {
-            classes[position] = Class::Kept(Kept::Partition);
+            classes[position] = Class::Excluded(Excluded::Partition);
         }
     }
 }

@@ -244,7 +244,7 @@ impl<'a> WaveProgress<'a> {
 
     fn tally(&mut self, classes: &[Class], scope: &RolloutScope) {
         for (position, class) in classes.iter().enumerate() {
-            let takes_part = scope.contains(position) && !matches!(class, Class::Kept(_));
+            let takes_part = scope.contains(position) && !matches!(class, Class::Excluded(_));
             let tally = &mut self.waves[self.members[position]];
             tally.base += usize::from(class.is_targeted() && takes_part);
             tally.done += usize::from(takes_part && *class == Class::Done);

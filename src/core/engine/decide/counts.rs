@@ -51,7 +51,7 @@ impl PlanDraft<'_> {
                     counts.outdated += usize::from(is_back);
                     counts.reverted += usize::from(is_back);
                 }
-                Class::Kept(_) => counts.kept += 1,
+                Class::Excluded(_) => counts.kept += 1,
                 Class::Repelled => counts.repelled += 1,
                 Class::Outdated {
                     settling: Some(_), ..

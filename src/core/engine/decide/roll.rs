@@ -127,7 +127,7 @@ impl PlanDraft<'_> {
                 }
                 Class::Repelled => surge::leave(node, terms),
                 // What keeps its old pod loses the one beside it.
-                Class::Kept(_) if self.judged.summary.is_surging => {
+                Class::Excluded(_) if self.judged.summary.is_surging => {
                     if surge::spare(node).is_none()
                         || !surge::has_way_back(self.judged.strategy, node)
                     {

@@ -26,7 +26,7 @@ impl PlanDraft<'_> {
         let available_at = move |node: &Node| terms.available_at(alive(node)?);
         // Who was out of service because of us is back, or is not because of us any more.
         let serves_again = move |position: usize| {
-            let is_kept = matches!(self.judged.classes[position], Class::Kept(_));
+            let is_kept = matches!(self.judged.classes[position], Class::Excluded(_));
             let starting = is_kept.then(|| self.judged.summary.starting_until(position, terms));
             let until = [
                 self.judged.summary.withheld_until(position, terms),
@@ -52,11 +52,11 @@ impl PlanDraft<'_> {
                 ripe.filter(|at| *at > self.judged.now).min()
             }
             Class::Surging(ref pair) => pair.turn,
-            Class::Kept(_) | Class::NotTargeted if self.judged.summary.is_surging => {
+            Class::Excluded(_) | Class::NotTargeted if self.judged.summary.is_surging => {
                 let parts = WithdrawnPair::of(node, terms).and_then(|parting| parting.turn);
                 parts.into_iter().chain(serves_again(position)).min()
             }
-            Class::Kept(_) => serves_again(position),
+            Class::Excluded(_) => serves_again(position),
             Class::Outdated {
                 settling: Some(until),
                 ..
