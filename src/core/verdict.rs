@@ -116,7 +116,7 @@ pub enum Progress {
     /// Its new pod is not Ready.
     Starting,
     /// Its new pod is Ready, but not yet for `minReadySeconds`.
-    Young {
+    NotYetAvailable {
         /// When it will be available.
         available_at: Timestamp,
     },

@@ -150,7 +150,7 @@ fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, terms: Te
                 .unwrap_or(counts_at);
             match available_at <= now {
                 true => Class::Done,
-                false => Class::InProgress(Progress::Young { available_at }),
+                false => Class::InProgress(Progress::NotYetAvailable { available_at }),
             }
         }
         (PodRevision::Current, None) => Class::InProgress(Progress::Starting),

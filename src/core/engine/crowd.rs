@@ -147,7 +147,7 @@ fn standing(
         Class::InProgress(
             progress @ (Progress::Terminating
             | Progress::Starting
-            | Progress::Young { .. }
+            | Progress::NotYetAvailable { .. }
             | Progress::UpdatingInPlace { .. }),
         ) => {
             let joins = phase::joins(node);
@@ -180,7 +180,7 @@ fn in_time_until(node: &Node, progress: Progress, now: Timestamp) -> Option<Opti
         return None;
     }
     let available = match progress {
-        Progress::Young { available_at } => Some(available_at),
+        Progress::NotYetAvailable { available_at } => Some(available_at),
         _ => None,
     };
     Some([overdue, asked, available].into_iter().flatten().min())

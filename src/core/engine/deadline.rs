@@ -53,7 +53,7 @@ pub(super) fn stuck(
         Verdict::HookPending { overdue: true, .. } => Ok(Stall::HookPending),
         Verdict::HookPending { since, .. } => by_deadline(since, HOOK_PATIENCE, Stall::HookPending),
         Verdict::InProgress(progress) if fails(node, progress) => Ok(Stall::PodsDoNotStart),
-        Verdict::InProgress(Progress::Young { .. }) if is_between_crashes(node, now) => {
+        Verdict::InProgress(Progress::NotYetAvailable { .. }) if is_between_crashes(node, now) => {
             Ok(Stall::PodsDoNotStart)
         }
         Verdict::InProgress(progress @ (Progress::SurgeStarting | Progress::Starting))
@@ -182,7 +182,7 @@ pub(super) fn deadline(
         }
         Progress::Reverting { since } => no_progress(since),
         // One that is Ready for the first time gets there by time alone; one that was late, or is so again and again, may not.
-        Progress::Young { .. } | Progress::SurgeYoung { .. } => {
+        Progress::NotYetAvailable { .. } | Progress::SurgeYoung { .. } => {
             let pod = node.pods.iter().max_by_key(|pod| pod.revised())?;
             let (by, stall) = no_progress(pod.unready())?;
             (pod.ready_since? >= by).then_some((by, stall))
@@ -225,7 +225,7 @@ pub(super) fn awaited(node: &Node, progress: Progress) -> Option<&Pod> {
         Progress::Starting
         | Progress::UpdatingInPlace { .. }
         | Progress::Reverting { .. }
-        | Progress::Young { .. }
+        | Progress::NotYetAvailable { .. }
         | Progress::SurgeStarting
         | Progress::SurgeYoung { .. } => newest(),
         Progress::SurgeLeaving if !is_ending => surge::own(node).find(|pod| !pod.terminating),

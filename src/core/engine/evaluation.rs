@@ -243,7 +243,8 @@ impl FleetEvaluation<'_> {
             };
             let runs = matches!(
                 self.classes[position],
-                Class::Done | Class::InProgress(Progress::Young { .. } | Progress::Starting)
+                Class::Done
+                    | Class::InProgress(Progress::NotYetAvailable { .. } | Progress::Starting)
             );
             runs && node.pods.iter().any(|pod| crashed(pod, since))
         });

@@ -249,7 +249,9 @@ fn rank(class: &Class) -> Option<u8> {
     match class {
         Class::Failed { cause, .. } => cause.holds_slot().then_some(0),
         Class::InProgress(
-            Progress::Starting | Progress::Young { .. } | Progress::UpdatingInPlace { .. },
+            Progress::Starting
+            | Progress::NotYetAvailable { .. }
+            | Progress::UpdatingInPlace { .. },
         ) => Some(1),
         Class::Done => Some(AVAILABLE),
         _ => None,

@@ -63,7 +63,7 @@ enum SurgePod {
     /// Not Ready.
     Starting,
     /// Ready, but not yet for `minReadySeconds`.
-    Young { available_at: Timestamp },
+    NotYetAvailable { available_at: Timestamp },
     /// Ready for long enough.
     Available,
     /// Of a revision that is current no longer.
@@ -147,11 +147,15 @@ fn step(own: OwnPod, spare: SurgePod, in_order: bool, now: Timestamp) -> SurgeSt
         (OwnPod::Outdated { available: false }, SurgePod::Outdated { .. }) => SurgeStep::Retire,
         (OwnPod::Outdated { available: true }, SurgePod::Outdated { .. }) => SurgeStep::Remove,
         (OwnPod::Outdated { .. }, SurgePod::Available) => SurgeStep::Retire,
-        (OwnPod::Outdated { .. }, SurgePod::Starting | SurgePod::Young { .. }) => SurgeStep::Wait,
+        (OwnPod::Outdated { .. }, SurgePod::Starting | SurgePod::NotYetAvailable { .. }) => {
+            SurgeStep::Wait
+        }
         (OwnPod::Current { .. }, SurgePod::Outdated { .. }) => SurgeStep::Wait,
         (OwnPod::Current { younger: true, .. }, _) => SurgeStep::HandOver,
         (OwnPod::Current { .. }, SurgePod::Starting) => SurgeStep::Remove,
-        (OwnPod::Current { .. }, SurgePod::Young { .. } | SurgePod::Available) => SurgeStep::Wait,
+        (OwnPod::Current { .. }, SurgePod::NotYetAvailable { .. } | SurgePod::Available) => {
+            SurgeStep::Wait
+        }
     }
 }
 
@@ -224,7 +228,7 @@ impl SurgePair {
                 ready: ready.is_some(),
             },
             (_, Some(at)) if at <= now => SurgePod::Available,
-            (_, Some(available_at)) => SurgePod::Young { available_at },
+            (_, Some(available_at)) => SurgePod::NotYetAvailable { available_at },
             (_, None) => SurgePod::Starting,
         };
         let mut pods = own(node).filter(|pod| !pod.terminating);
@@ -245,7 +249,7 @@ impl SurgePair {
         let in_time = |pod: &Pod| available_at(pod).filter(|at| *at > now);
         let turn = match spare {
             SurgePod::Ended { again } => Some(again).filter(|again| *again > now),
-            SurgePod::Young { available_at } => Some(available_at),
+            SurgePod::NotYetAvailable { available_at } => Some(available_at),
             _ => None,
         };
         let alive = node.pods.iter().filter(|pod| !pod.terminating);
@@ -322,7 +326,7 @@ fn progress(step: SurgeStep, spare: SurgePod) -> Progress {
         (SurgeStep::Retire | SurgeStep::HandOver, _) | (SurgeStep::Wait, SurgePod::Available) => {
             Progress::SurgeTakingOver
         }
-        (SurgeStep::Wait, SurgePod::Young { available_at }) => {
+        (SurgeStep::Wait, SurgePod::NotYetAvailable { available_at }) => {
             Progress::SurgeYoung { available_at }
         }
         (SurgeStep::Wait, SurgePod::Starting | SurgePod::Ended { .. }) => Progress::SurgeStarting,

@@ -142,7 +142,7 @@ mod tests {
             (Phase::Progressing, Some(at(10_006)))
         );
         let young = |until| {
-            Verdict::InProgress(Progress::Young {
+            Verdict::InProgress(Progress::NotYetAvailable {
                 available_at: at(until),
             })
         };

@@ -350,14 +350,14 @@ pub(super) fn remedy_progress(
                 ),
             }
         }
-        Progress::Young { .. } if is_between_crashes(node, rollout.now) => format!(
+        Progress::NotYetAvailable { .. } if is_between_crashes(node, rollout.now) => format!(
             "If it crashes again, {}. What it says: kubectl -n {namespace} logs {pod} --previous",
             way_on(rollout.fleet, &rollout.key)
         ),
-        Progress::Young { .. } if stall_of(node, verdict, rollout.now).is_some() => format!(
+        Progress::NotYetAvailable { .. } if stall_of(node, verdict, rollout.now).is_some() => format!(
             "Its readiness comes and goes, or came late. See why: kubectl -n {namespace} describe pod {pod}"
         ),
-        Progress::Young { .. } => "Nothing to do: its slot is free then.".to_owned(),
+        Progress::NotYetAvailable { .. } => "Nothing to do: its slot is free then.".to_owned(),
         Progress::SurgeStarting if node.pods.iter().any(|pod| pod.surge) => {
             let look = format!("kubectl -n {namespace} describe pod {pod}");
             match stall_of(node, verdict, rollout.now) {

@@ -103,8 +103,8 @@ fn stage(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> (Option<
             };
             (Some(reason), because)
         }
-        Progress::Young { available_at } if is_between_crashes(node, rollout.now) => (
-            Some("Young".into()),
+        Progress::NotYetAvailable { available_at } if is_between_crashes(node, rollout.now) => (
+            Some("NotYetAvailable".into()),
             format!(
                 "has {}{pod}, whose container crashed and was started again more than once; if it goes on running, it counts as \
                  available in {}",
@@ -112,18 +112,20 @@ fn stage(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> (Option<
                 instant::between(rollout.now, available_at)
             ),
         ),
-        Progress::Young { available_at } if awaits_proof(rollout, node, available_at) => (
-            Some("Proving".into()),
-            format!(
-                "has {}{pod}, which is Ready. The revision is still being tested on its first nodes: other nodes are updated \
+        Progress::NotYetAvailable { available_at } if awaits_proof(rollout, node, available_at) => {
+            (
+                Some("Proving".into()),
+                format!(
+                    "has {}{pod}, which is Ready. The revision is still being tested on its first nodes: other nodes are updated \
                  when one of its first pods has been Ready for {}s; this pod reaches that in {}",
-                its_pod(node),
-                PROOF.as_secs(),
-                instant::between(rollout.now, available_at)
-            ),
-        ),
-        Progress::Young { available_at } => (
-            Some("Young".into()),
+                    its_pod(node),
+                    PROOF.as_secs(),
+                    instant::between(rollout.now, available_at)
+                ),
+            )
+        }
+        Progress::NotYetAvailable { available_at } => (
+            Some("NotYetAvailable".into()),
             format!(
                 "has {}{pod}, which counts as available in {} (minReadySeconds: {})",
                 its_pod(node),
@@ -399,7 +401,7 @@ pub fn urgency(rollout: &RolloutView<'_>, position: usize) -> Option<u8> {
         Verdict::HookPending { .. } => None,
         Verdict::InProgress(_) if !trouble_words(node).is_empty() => Some(1),
         Verdict::InProgress(
-            Progress::Replacing | Progress::Young { .. } | Progress::SurgeYoung { .. },
+            Progress::Replacing | Progress::NotYetAvailable { .. } | Progress::SurgeYoung { .. },
         ) => None,
         Verdict::InProgress(_) => {
             let since = verdict_since(node, verdict, rollout.first_look)?;

@@ -31,7 +31,9 @@ pub(super) fn verdict_since(
         }
         Verdict::InProgress(Progress::Surplus) => Some(newest?.revised()),
         Verdict::InProgress(
-            Progress::Young { .. } | Progress::SurgeYoung { .. } | Progress::SurgeTakingOver,
+            Progress::NotYetAvailable { .. }
+            | Progress::SurgeYoung { .. }
+            | Progress::SurgeTakingOver,
         ) => newest?.ready_since,
         Verdict::Offline(
             Offline::NotReady { since }

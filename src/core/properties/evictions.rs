@@ -149,7 +149,7 @@ proptest! {
             }
         }
         let (plan, other) = (decide(&strategy, &blocked, now()), decide(&strategy, &held, now()));
-        // Young pods are not available: they hold slots where they wait, and none where they are held.
+        // NotYetAvailable pods are not available: they hold slots where they wait, and none where they are held.
         if strategy.min_ready.is_zero() && strategy.max_unavailable.resolve(other.counts.base) == plan.counts.allowed {
             let turns = |fleet: &Fleet| {
                 let mut turns = queue(&strategy, fleet, now());

@@ -150,7 +150,7 @@ fn every_state_of_a_node_has_words() {
     case(
         young,
         "InProgress",
-        Some("Young"),
+        Some("NotYetAvailable"),
         "available in 15s (minReadySeconds: 20)",
         "Nothing to do",
     );

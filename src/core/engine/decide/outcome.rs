@@ -178,7 +178,7 @@ impl PlanDraft<'_> {
                 }
                 (Verdict::PullPending(_), _) => Some(WriteGroup::Tell),
                 // Its readiness gate is shut, by us.
-                (Verdict::InProgress(Progress::Starting | Progress::Young { .. }), _)
+                (Verdict::InProgress(Progress::Starting | Progress::NotYetAvailable { .. }), _)
                     if refused.contains(&(node.name.clone(), WriteGroup::Tell)) =>
                 {
                     Some(WriteGroup::Tell)

@@ -41,7 +41,7 @@ impl PlanDraft<'_> {
                 .min()
         };
         let turn = move |(position, (node, class)): (usize, (&Node, &Class))| match *class {
-            Class::InProgress(Progress::Young { available_at }) => Some(available_at),
+            Class::InProgress(Progress::NotYetAvailable { available_at }) => Some(available_at),
             Class::InProgress(Progress::Missing { .. }) if node.is_barred() => {
                 let window = failure_window(self.judged.strategy);
                 lets_go_at(node, window).filter(|at| *at < Timestamp::MAX)

@@ -385,7 +385,7 @@ fn healthy_since(node: &Node, class: &Class) -> Option<Timestamp> {
     };
     let is_up = matches!(
         class,
-        Class::Done | Class::InProgress(Progress::Young { .. })
+        Class::Done | Class::InProgress(Progress::NotYetAvailable { .. })
     );
     let pod = new_pod(node).filter(|_| is_up)?;
     Some(pod.ready_since?.max(since).max(pod.revised()))

@@ -18,7 +18,7 @@ fn ago(seconds: i64) -> Timestamp {
 fn spares() -> [SurgePod; 7] {
     [
         SurgePod::Starting,
-        SurgePod::Young {
+        SurgePod::NotYetAvailable {
             available_at: ago(-5),
         },
         SurgePod::Available,
