@@ -92,7 +92,7 @@ impl Budget {
                 | Class::Excluded(_)
                 | Class::Outdated { .. }
                 | Class::Preparing { .. } => summary.is_doubled(position),
-                Class::Repelled | Class::NotTargeted => summary.is_paired(position),
+                Class::UntoleratedTaint | Class::NotTargeted => summary.is_paired(position),
                 _ => false,
             });
             match class {

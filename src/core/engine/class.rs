@@ -24,7 +24,7 @@ pub(super) enum Class {
     NotTargeted,
     /// Runs an outdated pod, and has a taint of effect `NoSchedule` that the template does not tolerate: that pod stays, and
     /// if it went, no other would come.
-    Repelled,
+    UntoleratedTaint,
     /// There is no Node object, so nothing is known.
     NoNode,
     /// NotReady.
@@ -79,7 +79,10 @@ pub(super) enum Class {
 impl Class {
     /// Whether the node counts into the base of percentages.
     pub(super) fn is_targeted(&self) -> bool {
-        !matches!(self, Self::NotTargeted | Self::Repelled | Self::NoNode)
+        !matches!(
+            self,
+            Self::NotTargeted | Self::UntoleratedTaint | Self::NoNode
+        )
     }
 
     /// Whether the node is on its way to the current revision, or failed on it while it is Ready. One that was lost holds up
@@ -116,7 +119,7 @@ impl Class {
     pub(super) fn verdict(&self) -> Verdict {
         match *self {
             Self::NotTargeted => Verdict::NotTargeted,
-            Self::Repelled => Verdict::UntoleratedTaint,
+            Self::UntoleratedTaint => Verdict::UntoleratedTaint,
             Self::NoNode => Verdict::Offline(Offline::NoNode),
             Self::Offline {
                 updated: true,

@@ -28,7 +28,7 @@ pub(super) fn classify(strategy: &Strategy, node: &Node, terms: Terms) -> Class 
     let ready_since = match node.readiness {
         Readiness::Gone => return Class::NoNode,
         Readiness::Unreadable => return UNREADABLE,
-        _ if node.is_repelled() && node.outdated().is_some() => return Class::Repelled,
+        _ if node.is_repelled() && node.outdated().is_some() => return Class::UntoleratedTaint,
         _ if node.targeting != Targeting::Run => return barred(strategy, node, terms),
         Readiness::NotReady { since } => return offline(node, since),
         Readiness::Ready { since } => since,

@@ -253,7 +253,7 @@ impl<'a> PlanDraft<'a> {
             return;
         }
         for (position, class) in self.judged.classes.iter().enumerate() {
-            let is_left = matches!(class, Class::Repelled | Class::NotTargeted);
+            let is_left = matches!(class, Class::UntoleratedTaint | Class::NotTargeted);
             if is_left && self.judged.summary.is_paired(position) {
                 let parting =
                     WithdrawnPair::of(&self.judged.fleet.nodes[position], self.judged.terms);

@@ -128,7 +128,7 @@ impl FleetEvaluation<'_> {
         let stays = |class: &Class| {
             matches!(
                 class,
-                Class::Excluded(_) | Class::Repelled | Class::NotTargeted
+                Class::Excluded(_) | Class::UntoleratedTaint | Class::NotTargeted
             )
         };
         let mut classes = self.classes.iter().enumerate();

@@ -52,7 +52,7 @@ impl PlanDraft<'_> {
                     counts.reverted += usize::from(is_back);
                 }
                 Class::Excluded(_) => counts.kept += 1,
-                Class::Repelled => counts.repelled += 1,
+                Class::UntoleratedTaint => counts.repelled += 1,
                 Class::Outdated {
                     settling: Some(_), ..
                 } => counts.offline_outdated += 1,

@@ -125,7 +125,7 @@ impl PlanDraft<'_> {
                     });
                     pair.actions(node, leaves, self.judged.fleet.in_order)
                 }
-                Class::Repelled => surge::leave(node, terms),
+                Class::UntoleratedTaint => surge::leave(node, terms),
                 // What keeps its old pod loses the one beside it.
                 Class::Excluded(_) if self.judged.summary.is_surging => {
                     if surge::spare(node).is_none()
