@@ -88,7 +88,7 @@ pub use id::{
 };
 pub use kind::SetKind;
 pub use labels::Labels;
-pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, Preparing};
+pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, PreDeleteHook};
 pub use plan::{
     Counts, PauseStand, Phase, Plan, PullsAwait, Reversal, ReversalStage, StaleData, Stall,
     WaveStand, WaveState,

@@ -24,7 +24,7 @@ use super::fleet::in_place::{InPlace, InPlaceUpdate, Renewal, RunningContainer};
 use super::fleet::{Fleet, Leaving, OtaCondition, Pod, Readiness, Targeting};
 use super::id::{NodeName, PodName, PodRevision, PodUid, Revision};
 use super::instant::later;
-use super::lifecycle::Preparing;
+use super::lifecycle::PreDeleteHook;
 use super::messages::{HELD, StatusSentence};
 use super::plan::{Phase, Plan, Stall};
 use super::settings::{Scaling, Strategy};
@@ -364,7 +364,7 @@ impl<'a> World<'a> {
                 let since = Some(self.now);
                 self.change(&pod, |pod| {
                     if let Some(preparing) = preparing {
-                        pod.exit.preparing = preparing.then_some(Preparing { since });
+                        pod.exit.preparing = preparing.then_some(PreDeleteHook { since });
                     }
                 });
             }

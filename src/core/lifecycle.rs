@@ -148,14 +148,14 @@ pub struct Exit {
     /// Its finalizers.
     pub finalizers: Vec<Arc<str>>,
     /// Whether it is marked `PreparingDelete`.
-    pub preparing: Option<Preparing>,
+    pub preparing: Option<PreDeleteHook>,
     /// Its readiness gate `KruisePodReady`; `None` when it has no such gate.
     pub gate: Option<Box<Gate>>,
 }
 
 /// That a pod waits for its hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Preparing {
+pub struct PreDeleteHook {
     /// Since when; `None` when the mark does not say so.
     pub since: Option<Timestamp>,
 }

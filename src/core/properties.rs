@@ -500,7 +500,7 @@ fn exits() -> impl Random<Exit> {
         Just(Some((false, r#"[{"userAgent":"Drain","key":"x"}]"#))),
         Just(Some((false, "drained"))),
     ];
-    let preparing = option::of(recent()).prop_map(|since| Preparing { since });
+    let preparing = option::of(recent()).prop_map(|since| PreDeleteHook { since });
     (
         prop::bool::weighted(0.4),
         prop::bool::weighted(0.2),
@@ -583,7 +583,7 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
             } => {
                 match preparing {
                     None => {}
-                    Some(true) => pod.exit.preparing = Some(Preparing { since: Some(now()) }),
+                    Some(true) => pod.exit.preparing = Some(PreDeleteHook { since: Some(now()) }),
                     Some(false) => pod.exit.preparing = None,
                 }
                 if let Some(gate) = gate {

@@ -22,7 +22,7 @@ use super::pod::PodRecord;
 use crate::core::fleet::in_place::InPlaceUpdate;
 use crate::core::instant::later;
 use crate::core::{
-    Action, OtaCondition, Pod, PodRevision, PodUid, Preparing, ResourceVersion, Revision,
+    Action, OtaCondition, Pod, PodRevision, PodUid, PreDeleteHook, ResourceVersion, Revision,
 };
 use crate::k8s::Condition;
 
@@ -51,7 +51,7 @@ pub enum PodWrite {
     /// The same, if its disruption budget allows that.
     Eviction,
     /// That it waits for its hook.
-    Preparing,
+    PreDeleteHook,
     /// That it becomes one of this revision in place.
     Renewal {
         /// The revision.
@@ -121,7 +121,7 @@ impl PodWrite {
             Action::Mark {
                 preparing: Some(true),
                 ..
-            } => Self::Preparing,
+            } => Self::PreDeleteHook,
             Action::UpdateInPlace { renewal, .. } => Self::Renewal {
                 to: renewal.revision.clone(),
                 from: renewal.reverts.clone(),
@@ -145,7 +145,7 @@ impl PodWrite {
 
     fn aspect(&self) -> Aspect {
         match self {
-            Self::Deletion | Self::Eviction | Self::Preparing | Self::Renewal { .. } => {
+            Self::Deletion | Self::Eviction | Self::PreDeleteHook | Self::Renewal { .. } => {
                 Aspect::Replacement
             }
             Self::ImageRequest(_) => Aspect::Images,
@@ -163,7 +163,7 @@ impl PodWrite {
         match self {
             Self::Other(action) => matches!(action, Action::Surge { .. }),
             Self::ImageRequest(_) => false,
-            Self::Deletion | Self::Eviction | Self::Preparing | Self::Renewal { .. } => true,
+            Self::Deletion | Self::Eviction | Self::PreDeleteHook | Self::Renewal { .. } => true,
         }
     }
 
@@ -171,7 +171,7 @@ impl PodWrite {
     fn shows_in(&self, seen: &PodRecord) -> bool {
         match self {
             Self::Deletion | Self::Eviction => seen.pod.terminating,
-            Self::Preparing => seen.pod.terminating || seen.pod.exit.preparing.is_some(),
+            Self::PreDeleteHook => seen.pod.terminating || seen.pod.exit.preparing.is_some(),
             Self::Renewal { to, .. } => seen.pod.terminating || seen.hash() == Some(to),
             // A second attempt shows when it waits, the first one as soon as it is there at all.
             Self::ImageRequest(revision) => {
@@ -189,9 +189,9 @@ impl PodWrite {
     fn show(&self, pod: &mut Pod, at: Timestamp) {
         match self {
             Self::Deletion | Self::Eviction => pod.terminating = true,
-            Self::Preparing => {
+            Self::PreDeleteHook => {
                 let since = Some(at);
-                pod.exit.preparing.get_or_insert(Preparing { since });
+                pod.exit.preparing.get_or_insert(PreDeleteHook { since });
             }
             Self::Renewal { to, from } => {
                 pod.revision = match from {

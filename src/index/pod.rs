@@ -21,7 +21,7 @@ use crate::core::names::{
 };
 use crate::core::{
     Exit, Gate, InPlace, Labels, Leaving, OtaCondition, Pod, PodName, PodRevision, PodUid,
-    Preparing, PullFailure, Revision, Shared, revision_in,
+    PreDeleteHook, PullFailure, Revision, Shared, revision_in,
 };
 use crate::k8s;
 
@@ -296,7 +296,7 @@ fn exit(pod: &k8s::Pod, before: Option<&Shared<Exit>>, shared: &mut SharedParts)
             .parse()
             .ok()
     };
-    let preparing = (state == Some(PREPARING_DELETE)).then(|| Preparing { since: stamp() });
+    let preparing = (state == Some(PREPARING_DELETE)).then(|| PreDeleteHook { since: stamp() });
     let gate = pod.spec.has_gate(KRUISE_POD_READY).then(|| {
         let mut conditions = pod.status.conditions.iter();
         let condition = conditions.find(|condition| condition.kind == KRUISE_POD_READY);

@@ -203,7 +203,7 @@ pub(crate) enum Write {
     Deletion,
     Renewal,
     Reversal { to: Template, from: Template },
-    Preparing,
+    PreDeleteHook,
 }
 
 /// How often each thing may still go wrong.

@@ -11,7 +11,7 @@ use yurt_ds::core::fleet::in_place::{
 };
 use yurt_ds::core::{
     Exit, FailureRecord, Fleet, Labels, Leaving, Node, NodeName, OtaCondition, Pod, PodProblem,
-    PodRef, PodRevision, Pods, Preparing, Readiness, Revision, RevisionState, RevisionUnknown,
+    PodRef, PodRevision, Pods, PreDeleteHook, Readiness, Revision, RevisionState, RevisionUnknown,
     RollingUpdateType, SetKind, Targeting,
 };
 
@@ -24,7 +24,7 @@ pub(crate) const TICK: Duration = Duration::from_secs(150);
 /// The label that a preDelete hook looks for.
 pub(crate) const HOOK: (&str, &str) = ("drain", "true");
 /// How long a hook takes is no part of this model.
-const MARKED: Preparing = Preparing { since: None };
+const MARKED: PreDeleteHook = PreDeleteHook { since: None };
 
 /// The present.
 pub(crate) fn now() -> Timestamp {
@@ -246,7 +246,7 @@ impl State {
                 Write::Deletion => {
                     (seen.in_doubt, seen.terminating) = (!seen.terminating && *doubt, true);
                 }
-                Write::Preparing => seen.exit.preparing = Some(MARKED),
+                Write::PreDeleteHook => seen.exit.preparing = Some(MARKED),
                 Write::Reversal { to, from } => {
                     seen.revision = revision_of(*to, &set);
                     seen.in_place.revision = Some(hash(*to));

@@ -177,7 +177,7 @@ impl State {
             Deed::Delete { .. } | Deed::Remove => Write::Deletion,
             Deed::Renew(_, None) => Write::Renewal,
             Deed::Renew(to, Some(from)) => Write::Reversal { to, from },
-            Deed::Mark(true) => Write::Preparing,
+            Deed::Mark(true) => Write::PreDeleteHook,
             _ => return,
         };
         self.view.overlay.push((write.uid, laid, false));

@@ -91,7 +91,7 @@ fn log(key: &SetKey, WrittenPod { node, was }: &WrittenPod, pod: &PodRef, write:
         PodWrite::Eviction => {
             info!(daemonset = %key, %node, pod = %pod.name, "Evicted {was}");
         }
-        PodWrite::Preparing => {
+        PodWrite::PreDeleteHook => {
             info!(daemonset = %key, %node, pod = %pod.name, "Marked {was} PreparingDelete");
         }
         PodWrite::Renewal { to, from: Some(_) } => {

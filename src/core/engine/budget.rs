@@ -91,7 +91,7 @@ impl Budget {
                 Class::InProgress(_)
                 | Class::Excluded(_)
                 | Class::Outdated { .. }
-                | Class::Preparing { .. } => summary.is_doubled(position),
+                | Class::PreDeleteHook { .. } => summary.is_doubled(position),
                 Class::UntoleratedTaint | Class::NotTargeted => summary.is_paired(position),
                 _ => false,
             });
@@ -104,7 +104,7 @@ impl Budget {
                 // A user or a drain took its pod, and not the rollout.
                 Class::InProgress(progress)
                     if !takes_part_now(position) && !summary.is_ours(position, *progress) => {}
-                Class::InProgress(_) | Class::Preparing { .. } | Class::Failed { .. } => {
+                Class::InProgress(_) | Class::PreDeleteHook { .. } | Class::Failed { .. } => {
                     budget.in_flight += usize::from(class.is_in_flight());
                 }
                 Class::Surging(pair) => {

@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::surge::SurgePair;
-use crate::core::lifecycle::Preparing;
+use crate::core::lifecycle::PreDeleteHook;
 use crate::core::verdict::{Cause, Offline, Progress, Verdict};
 
 /// Why an outdated node is left alone.
@@ -57,9 +57,9 @@ pub(super) enum Class {
         settling: Option<Timestamp>,
     },
     /// Runs an outdated pod that is marked to be deleted: occupies budget.
-    Preparing {
+    PreDeleteHook {
         /// What the mark says.
-        preparing: Box<Preparing>,
+        preparing: Box<PreDeleteHook>,
         /// Whether that pod is available.
         available: bool,
         /// Whether that is for so long that somebody should look.
@@ -89,7 +89,7 @@ impl Class {
     /// nobody, whoever took it away.
     pub(super) fn is_in_flight(&self) -> bool {
         match self {
-            Self::InProgress(_) | Self::Surging(_) | Self::Preparing { .. } => true,
+            Self::InProgress(_) | Self::Surging(_) | Self::PreDeleteHook { .. } => true,
             Self::Failed { cause, .. } => cause.holds_slot(),
             _ => false,
         }
@@ -99,7 +99,7 @@ impl Class {
     pub(super) fn still_serves(&self) -> bool {
         matches!(
             self,
-            Self::Preparing {
+            Self::PreDeleteHook {
                 available: true,
                 ..
             }
@@ -141,7 +141,7 @@ impl Class {
                 ..
             } => Verdict::Offline(Offline::Settling { until }),
             Self::Outdated { available, .. } => Verdict::Budget { broken: !available },
-            Self::Preparing {
+            Self::PreDeleteHook {
                 ref preparing,
                 overdue,
                 ..

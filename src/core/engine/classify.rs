@@ -159,7 +159,7 @@ fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, terms: Te
             let settling = settling(strategy, pod, node_ready_since).filter(|until| *until > now);
             match pod.exit.preparing {
                 Some(preparing) if strategy.mode == Mode::AdvancedRollingUpdate => {
-                    Class::Preparing {
+                    Class::PreDeleteHook {
                         preparing: Box::new(preparing),
                         available,
                         overdue: removal::overdue_at(pod).is_some_and(|at| at <= now),

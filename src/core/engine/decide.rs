@@ -296,7 +296,7 @@ impl<'a> PlanDraft<'a> {
                     | Class::InProgress(_)
                     | Class::Surging(_)
                     | Class::Outdated { .. }
-                    | Class::Preparing { .. }
+                    | Class::PreDeleteHook { .. }
                     | Class::Excluded(_)
                     | Class::Unknown { .. }
             ) {

@@ -138,7 +138,7 @@ impl FleetEvaluation<'_> {
     /// Whether a targeted node is online, settled and outdated.
     pub(super) fn is_any_outdated(&self) -> bool {
         let is_outdated = |class: &Class| match class {
-            Class::Outdated { settling: None, .. } | Class::Preparing { .. } => true,
+            Class::Outdated { settling: None, .. } | Class::PreDeleteHook { .. } => true,
             Class::Surging(pair) => pair.outdated,
             _ => false,
         };

@@ -101,7 +101,7 @@ impl FailureAttribution {
         record.broken_before.extend(broken.into_iter().take(room));
         // A revision is stopped when there is something to save from it, or somebody to take back.
         let waits = |class: &Class| match class {
-            Class::Outdated { settling: None, .. } | Class::Preparing { .. } => true,
+            Class::Outdated { settling: None, .. } | Class::PreDeleteHook { .. } => true,
             Class::Surging(pair) => pair.has_way_back,
             _ => false,
         };

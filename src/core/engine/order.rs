@@ -115,7 +115,7 @@ fn unfinished(
     for (position, class) in classes.iter().enumerate() {
         let is_waiting = matches!(
             class,
-            Class::Outdated { settling: None, .. } | Class::Preparing { .. }
+            Class::Outdated { settling: None, .. } | Class::PreDeleteHook { .. }
         );
         if !is_waiting && *class != Class::Done {
             continue;

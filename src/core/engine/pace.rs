@@ -54,7 +54,7 @@ impl Pace {
                 // No pod comes there for an unknown time.
                 Class::InProgress(_) if summary.is_barred(position) => false,
                 Class::InProgress(_) => is_awaited(verdict, false),
-                Class::Preparing { .. } => is_awaited(verdict, true),
+                Class::PreDeleteHook { .. } => is_awaited(verdict, true),
                 _ => false,
             };
         }
@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
     use crate::core::testing::{at, fleet, node, old};
-    use crate::core::{Mode, Preparing, Share, decide};
+    use crate::core::{Mode, PreDeleteHook, Share, decide};
 
     /// Found by a property: the one waited for the other's slot, and that one for its interval.
     #[test]
@@ -111,7 +111,7 @@ mod tests {
             ..Strategy::of(Mode::AdvancedRollingUpdate)
         };
         let mut marked = node("a", old(1));
-        marked.pods[0].exit.preparing = Some(Preparing { since: None });
+        marked.pods[0].exit.preparing = Some(PreDeleteHook { since: None });
         let fleet = fleet(vec![marked, node("b", old(1).broken())]);
         let plan = decide(&strategy, &fleet, at(10_000));
         let gone: Vec<_> = plan

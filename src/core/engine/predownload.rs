@@ -334,7 +334,7 @@ impl<'a> Images<'a> {
 fn goes_on(class: &Class) -> bool {
     matches!(
         class,
-        Class::Outdated { settling: None, .. } | Class::Preparing { .. } | Class::InProgress(_)
+        Class::Outdated { settling: None, .. } | Class::PreDeleteHook { .. } | Class::InProgress(_)
     )
 }
 

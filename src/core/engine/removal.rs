@@ -18,7 +18,7 @@ use crate::core::action::{Action, BATCH};
 use crate::core::fleet::{Fleet, Node, Pod};
 use crate::core::id::FIRST_REVISION;
 use crate::core::instant::later;
-use crate::core::lifecycle::{PreDelete, Preparing};
+use crate::core::lifecycle::{PreDelete, PreDeleteHook};
 use crate::core::settings::Strategy;
 use crate::core::verdict::Verdict;
 
@@ -64,7 +64,7 @@ pub(super) fn is_hooked(strategy: &Strategy, node: &Node) -> bool {
 /// When the wait of a marked pod becomes worth a report. A mark that does not say since when it is there is no older than what
 /// the pod runs.
 pub(super) fn overdue_at(pod: &Pod) -> Option<Timestamp> {
-    let Preparing { since } = pod.exit.preparing?;
+    let PreDeleteHook { since } = pod.exit.preparing?;
     Some(later(since.unwrap_or(pod.revised()), HOOK_PATIENCE))
 }
 

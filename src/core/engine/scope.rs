@@ -161,7 +161,7 @@ fn keep_empty(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
 /// Whether a targeted node runs an old revision, and would go on doing so if nobody touched it.
 fn is_old(summary: &PodSummary<'_>, position: usize, class: &Class) -> bool {
     match class {
-        Class::Outdated { .. } | Class::Preparing { .. } => true,
+        Class::Outdated { .. } | Class::PreDeleteHook { .. } => true,
         Class::Surging(pair) => pair.has_way_back,
         Class::Offline {
             updated: false,
@@ -177,8 +177,8 @@ mod tests {
     use crate::core::selector::Selector;
     use crate::core::testing::{at, current, fleet, node, old};
     use crate::core::{
-        Exit, Mode, Node, Offline, Pod, Preparing, Progress, Readiness, Share, Strategy, Targeting,
-        Verdict, decide,
+        Exit, Mode, Node, Offline, Pod, PreDeleteHook, Progress, Readiness, Share, Strategy,
+        Targeting, Verdict, decide,
     };
 
     /// Found by a property.
@@ -187,7 +187,7 @@ mod tests {
         let since = Some(at(900));
         let leaves = Pod {
             exit: Exit {
-                preparing: Some(Preparing { since }),
+                preparing: Some(PreDeleteHook { since }),
                 ..Exit::default()
             }
             .into(),

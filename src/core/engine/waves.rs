@@ -449,7 +449,7 @@ fn hold_of(
         Class::InProgress(_)
         | Class::Surging(_)
         | Class::Outdated { settling: None, .. }
-        | Class::Preparing { .. } => Some((since, None)),
+        | Class::PreDeleteHook { .. } => Some((since, None)),
         _ => None,
     }
 }

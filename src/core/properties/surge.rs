@@ -516,7 +516,7 @@ impl World {
         }));
         Exit {
             labels: label.into_iter().collect(),
-            preparing: pod.preparing.then_some(Preparing { since: None }),
+            preparing: pod.preparing.then_some(PreDeleteHook { since: None }),
             gate: Some(gate.changed_at(Some(after(now(), pod.ready_at))).into()),
             ..Exit::default()
         }

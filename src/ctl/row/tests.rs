@@ -9,7 +9,7 @@ use crate::core::settings::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, Wave}
 use crate::core::testing::{self, old};
 use crate::core::{
     Disruption, FailureRecord, Fleet, Labels, Mode, Node, Obstruction, OnFailure, Pause,
-    PauseRecord, Plan, Pod, PodProblem, PodRevision, PreDelete, Preparing, Readiness, Refusal,
+    PauseRecord, Plan, Pod, PodProblem, PodRevision, PreDelete, PreDeleteHook, Readiness, Refusal,
     Reversal, Revert, RevisionState, RollbackTarget, RollbackTargets, Share, Stopped, Strategy,
     Targeting, Topology, Verdict, Waves, WriteVerb, decide,
 };
@@ -364,7 +364,7 @@ fn two_pods_that_a_pause_or_a_mistake_keeps_are_told_so() {
 #[test]
 fn a_pod_whose_hook_is_gone_is_told_what_else_holds_it() {
     let mut leaving = node("n1");
-    leaving.pods[0].exit.preparing = Some(Preparing {
+    leaving.pods[0].exit.preparing = Some(PreDeleteHook {
         since: Some(at(NOW - 60)),
     });
     let mut snapshot = snapshot(vec![leaving, node("n2")], None);

@@ -56,7 +56,7 @@ impl PlanDraft<'_> {
                 Class::Outdated {
                     settling: Some(_), ..
                 } => counts.offline_outdated += 1,
-                Class::Preparing { .. } => counts.outdated += 1,
+                Class::PreDeleteHook { .. } => counts.outdated += 1,
                 Class::Surging(ref pair) => {
                     counts.outdated += usize::from(pair.outdated);
                     counts.updated += usize::from(!pair.outdated);

@@ -154,7 +154,7 @@ impl PlanDraft<'_> {
             .map(|wave| wave_progress.for_waiting(wave, share))
             .collect();
         for position in 0..self.judged.classes.len() {
-            let Class::Preparing {
+            let Class::PreDeleteHook {
                 available,
                 settling: None,
                 ..
@@ -276,7 +276,7 @@ impl PlanDraft<'_> {
             return;
         }
         let leaves = |position: usize| {
-            matches!(self.judged.classes[position], Class::Preparing { .. })
+            matches!(self.judged.classes[position], Class::PreDeleteHook { .. })
                 || matches!(
                     (&self.judged.classes[position], &self.verdicts[position]),
                     (_, Verdict::HookPending { .. })

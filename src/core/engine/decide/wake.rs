@@ -61,7 +61,7 @@ impl PlanDraft<'_> {
                 settling: Some(until),
                 ..
             } => Some(until),
-            Class::Preparing {
+            Class::PreDeleteHook {
                 available,
                 overdue,
                 settling,

@@ -6,7 +6,7 @@ use super::*;
 use crate::core::fleet::evictions::{KEPT, Refusal};
 use crate::core::fleet::{Fleet, Node};
 use crate::core::id::PodRevision;
-use crate::core::lifecycle::{PreDelete, Preparing};
+use crate::core::lifecycle::{PreDelete, PreDeleteHook};
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::verdict::Obstruction;
 use crate::core::{Mode, Phase, Plan, Share, Stall, decide};
@@ -158,7 +158,7 @@ fn the_hook_comes_first_and_a_pod_past_it_keeps_its_slot() {
     assert!(matches!(plan.actions[..], [Action::Mark { .. }]));
     let mut past = three();
     let since = Some(at(900));
-    past[0].pods[0].exit.preparing = Some(Preparing { since });
+    past[0].pods[0].exit.preparing = Some(PreDeleteHook { since });
     let plan = decide(&strategy, &fleet(past.clone()), at(1_000));
     assert_eq!(asked(&plan), ["a"]);
     let mut fleet = refused(past, &[999]);

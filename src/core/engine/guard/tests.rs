@@ -9,7 +9,7 @@ use crate::core::fleet::in_place::InPlaceUpdate;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{
     Action, Cause, Exit, FailureRecord, Fleet, Guarded, InPlace, Mode, Node, NodeName, Offline,
-    Phase, Plan, Pod, PodProblem, Preparing, Readiness, RevisionState, Share, Stall, Stopped,
+    Phase, Plan, Pod, PodProblem, PreDeleteHook, Readiness, RevisionState, Share, Stall, Stopped,
     Strategy, Verdict, decide,
 };
 
@@ -826,7 +826,7 @@ fn a_pod_that_waits_for_its_hook_is_worth_a_stop() {
         )
     };
     let marked = waits(Exit {
-        preparing: Some(Preparing { since: None }),
+        preparing: Some(PreDeleteHook { since: None }),
         ..Exit::default()
     });
     let plan = at_1400(&strategy(), &fleet(failed.chain([marked]).collect()));
@@ -843,7 +843,7 @@ fn a_node_that_was_lost_and_judged_frees_its_slot() {
         ..strategy()
     };
     let exit = Exit {
-        preparing: Some(Preparing { since: None }),
+        preparing: Some(PreDeleteHook { since: None }),
         ..Exit::default()
     }
     .into();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::core::lifecycle::{Exit, Preparing};
+use crate::core::lifecycle::{Exit, PreDeleteHook};
 use crate::core::settings::Share;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{Phase, Progress, Verdict, decide};
@@ -398,7 +398,7 @@ fn who_has_no_turn_is_told_neither_and_the_first_of_several_pauses_wakes() {
         ..Given::hooked()
     };
     let asked = Exit {
-        preparing: Some(Preparing { since: None }),
+        preparing: Some(PreDeleteHook { since: None }),
         ..(*old(1).labelled("drain", "true").exit).clone()
     };
     let asked = Pod {
@@ -546,7 +546,7 @@ fn what_goes_asks_its_hook_first() {
     let hooked = || old(1).labelled("drain", "true");
     let waiting = |pod: Pod| {
         let exit = Exit {
-            preparing: Some(Preparing { since: None }),
+            preparing: Some(PreDeleteHook { since: None }),
             ..(*pod.exit).clone()
         };
         Pod {

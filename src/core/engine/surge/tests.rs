@@ -1,7 +1,7 @@
 use k8s_openapi::jiff::SignedDuration;
 
 use super::*;
-use crate::core::lifecycle::{Exit, PreDelete, Preparing};
+use crate::core::lifecycle::{Exit, PreDelete, PreDeleteHook};
 use crate::core::testing::{fleet, old};
 use crate::core::verdict::Offline;
 use crate::core::{Labels, Mode, NodeName, RevisionState, Share, Strategy, Verdict, decide};
@@ -318,7 +318,7 @@ fn the_old_pod_is_asked_before_it_goes() {
             labels: [("drain", if hooked { "true" } else { "done" })]
                 .into_iter()
                 .collect(),
-            preparing: since.map(|since| Preparing {
+            preparing: since.map(|since| PreDeleteHook {
                 since: Some(ago(since)),
             }),
             ..Exit::default()
@@ -447,7 +447,7 @@ fn under_ota_the_mark_goes_first_and_the_new_pod_when_the_old_one_serves() {
     let old = Pod {
         ready_since: None,
         exit: Exit {
-            preparing: Some(Preparing {
+            preparing: Some(PreDeleteHook {
                 since: Some(ago(5)),
             }),
             gate: Some(Gate::read(Some((false, &shut.message))).into()),
@@ -673,7 +673,7 @@ fn a_node_that_is_kept_while_its_hook_is_awaited_keeps_its_old_pod() {
     let old = |ready| Pod {
         exit: Exit {
             labels: [("drain", "done")].into_iter().collect(),
-            preparing: Some(Preparing {
+            preparing: Some(PreDeleteHook {
                 since: Some(ago(5)),
             }),
             ..Exit::default()

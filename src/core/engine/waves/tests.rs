@@ -8,7 +8,7 @@ use crate::core::selector::Selector;
 use crate::core::settings::{Approval, Wave};
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{
-    Action, Exit, FailureRecord, Mode, Phase, Pod, Preparing, Share, Stall, Targeting, decide,
+    Action, Exit, FailureRecord, Mode, Phase, Pod, PreDeleteHook, Share, Stall, Targeting, decide,
 };
 
 fn wave(name: &str) -> Wave {
@@ -439,7 +439,7 @@ fn a_wave_tells_who_is_under_way_and_which_slots_are_taken() {
 #[test]
 fn a_broken_pod_goes_while_another_one_waits_for_its_slot_after_its_hook() {
     let exit = Exit {
-        preparing: Some(Preparing { since: None }),
+        preparing: Some(PreDeleteHook { since: None }),
         ..Exit::default()
     }
     .into();
@@ -462,7 +462,7 @@ fn a_broken_pod_goes_while_another_one_waits_for_its_slot_after_its_hook() {
 #[test]
 fn a_broken_pod_of_a_wave_that_is_not_open_takes_no_slot_from_one_that_has_begun() {
     let exit = Exit {
-        preparing: Some(Preparing { since: None }),
+        preparing: Some(PreDeleteHook { since: None }),
         ..Exit::default()
     }
     .into();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::fleet::Fleet;
-use crate::core::lifecycle::Preparing;
+use crate::core::lifecycle::PreDeleteHook;
 use crate::core::settings::{RollingUpdateType, Strategy};
 use crate::core::testing::{at, fleet, node, old};
 use crate::core::{Action, Mode, Share, decide};
@@ -312,7 +312,7 @@ fn a_pod_that_is_not_what_its_revision_says_is_made_anew() {
         Recreate::Over,
     );
     let mark = |fleet: &mut Fleet| {
-        let preparing = Some(Preparing { since: None });
+        let preparing = Some(PreDeleteHook { since: None });
         fleet.nodes[0].pods[0].exit.preparing = preparing;
     };
     case(mark, Recreate::Leaving);

@@ -310,7 +310,7 @@ fn what_is_refused_to_pods_of_the_current_revision_is_remembered_by_who_reads_it
 #[test]
 fn a_mark_that_may_not_be_taken_off_keeps_nobody_from_being_done_and_is_told() {
     let mut fleet = fleet(vec![node("a", current(2))]);
-    fleet.nodes[0].pods[0].exit.preparing = Some(crate::core::Preparing { since: None });
+    fleet.nodes[0].pods[0].exit.preparing = Some(crate::core::PreDeleteHook { since: None });
     read(&mut fleet, WriteVerb::Unmark);
     let plan = decide(&rolling(1), &fleet, at(200));
     assert_eq!(words(&plan), ["Done"]);
