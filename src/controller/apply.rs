@@ -134,7 +134,7 @@ impl Writer {
                 pod, evict: true, ..
             } => self.evict(key, pod).await,
             Action::Retire { pod, .. } => self.delete(key, pod).await,
-            Action::HandOver(pod) => self.hand_over(key, set, pod).await,
+            Action::TransferOwnership(pod) => self.transfer_ownership(key, set, pod).await,
             Action::Surge { .. } => Ok(()),
             Action::SetNeedUpgrade {
                 pod,

@@ -183,7 +183,7 @@ impl Writer {
     }
 
     /// Makes the DaemonSet the only owner of a pod that was made beside another one.
-    pub(super) async fn hand_over(
+    pub(super) async fn transfer_ownership(
         &self,
         key: &SetKey,
         set: &DaemonSetOwner,

@@ -47,7 +47,7 @@ pub enum Action {
         evict: bool,
     },
     /// Make the DaemonSet the controller of this pod, which was made beside another one.
-    HandOver(PodRef),
+    TransferOwnership(PodRef),
     /// Set the pod condition `PodNeedUpgrade`.
     SetNeedUpgrade {
         /// The pod.
@@ -90,7 +90,7 @@ impl Action {
             | Self::Evict(pod)
             | Self::UpdateInPlace { pod, .. }
             | Self::Mark { pod, .. }
-            | Self::HandOver(pod)
+            | Self::TransferOwnership(pod)
             | Self::Surge { beside: pod, .. }
             | Self::Retire { pod, .. }
             | Self::SetNeedUpgrade { pod, .. }
@@ -119,7 +119,7 @@ impl Action {
             | Self::UpdateInPlace { .. }
             | Self::Surge { .. }
             | Self::Retire { .. }
-            | Self::HandOver(_) => true,
+            | Self::TransferOwnership(_) => true,
             Self::Mark { preparing, .. } => *preparing == Some(true),
             _ => false,
         }
@@ -159,7 +159,7 @@ impl Action {
             && match (self, other) {
                 (Self::Delete(_), Self::Delete(_))
                 | (Self::Evict(_), Self::Evict(_))
-                | (Self::HandOver(_), Self::HandOver(_)) => true,
+                | (Self::TransferOwnership(_), Self::TransferOwnership(_)) => true,
                 (Self::Surge { revision: a, .. }, Self::Surge { revision: b, .. }) => a == b,
                 (Self::Retire { successor: a, .. }, Self::Retire { successor: b, .. }) => {
                     a.uid == b.uid

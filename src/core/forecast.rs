@@ -381,7 +381,7 @@ impl<'a> World<'a> {
                 self.remove(&pod, evict);
                 self.change(&successor, |pod| pod.surge = false);
             }
-            Action::HandOver(pod) => self.change(&pod, |pod| pod.surge = false),
+            Action::TransferOwnership(pod) => self.change(&pod, |pod| pod.surge = false),
             Action::SetNeedUpgrade {
                 pod,
                 needed,

@@ -591,7 +591,7 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
                     pod.exit.gate = Some(gate.changed_at(Some(now())).into());
                 }
             }
-            Action::Surge { .. } | Action::Retire { .. } | Action::HandOver(_) => {
+            Action::Surge { .. } | Action::Retire { .. } | Action::TransferOwnership(_) => {
                 panic!("nothing surges here: {action:?}")
             }
             Action::SetNeedUpgrade {
@@ -763,7 +763,7 @@ fn is_upkeep(fleet: &Fleet, action: &Action) -> bool {
         Action::Mark {
             preparing, gate, ..
         } => *preparing != Some(true) && gate.as_ref().is_none_or(|gate| gate.open),
-        Action::HandOver(pod) | Action::Delete(pod) => made_beside(&pod.uid),
+        Action::TransferOwnership(pod) | Action::Delete(pod) => made_beside(&pod.uid),
         _ => false,
     }
 }

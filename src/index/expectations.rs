@@ -129,7 +129,7 @@ impl PodWrite {
             Action::AskForImages { revision, .. } => Self::ImageRequest(revision.clone()),
             Action::Mark { .. }
             | Action::Surge { .. }
-            | Action::HandOver(_)
+            | Action::TransferOwnership(_)
             | Action::SetNeedUpgrade { .. }
             | Action::RemoveConditions { .. } => Self::Other(action.clone()),
         }
@@ -151,7 +151,7 @@ impl PodWrite {
             Self::ImageRequest(_) => Aspect::Images,
             Self::Other(Action::RemoveConditions { .. }) => Aspect::RemovedConditions,
             Self::Other(Action::Mark { .. }) => Aspect::Exit,
-            Self::Other(Action::HandOver(_)) => Aspect::Owner,
+            Self::Other(Action::TransferOwnership(_)) => Aspect::Owner,
             Self::Other(Action::Surge { .. }) => Aspect::Beside,
             Self::Other(_) => Aspect::Conditions,
         }

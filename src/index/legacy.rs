@@ -145,7 +145,10 @@ const REFUSED_WRITES: [(WriteVerb, &str); 9] = [
     (WriteVerb::Renew, "update pods in place"),
     (WriteVerb::Revert, "roll pods back in place"),
     (WriteVerb::Mark, "mark pods PreparingDelete"),
-    (WriteVerb::HandOver, "hand pods over to the DaemonSet"),
+    (
+        WriteVerb::TransferOwnership,
+        "hand pods over to the DaemonSet",
+    ),
     (WriteVerb::Create, "create pods"),
     (WriteVerb::Unmark, "take marks off pods"),
     (WriteVerb::Tell, "patch the conditions of pods"),

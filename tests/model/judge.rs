@@ -241,7 +241,7 @@ fn is_upkeep(action: &Action, node: &yurt_ds::core::Node, pod: &yurt_ds::core::P
         Action::Mark {
             preparing, gate, ..
         } => *preparing != Some(true) && gate.as_ref().is_none_or(|gate| gate.open),
-        Action::HandOver(_) | Action::Delete(_) => {
+        Action::TransferOwnership(_) | Action::Delete(_) => {
             let stays = node.targeting != Targeting::No;
             pod.surge && !(stays && node.pods.iter().any(is_old))
         }

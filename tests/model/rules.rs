@@ -302,7 +302,7 @@ impl Rules {
             (self.hooked(), WriteVerb::Mark),
             (self.hooked(), WriteVerb::Unmark),
             (self.surge() > 0, WriteVerb::Create),
-            (self.surge() > 0, WriteVerb::HandOver),
+            (self.surge() > 0, WriteVerb::TransferOwnership),
         ];
         let asked = writes.into_iter().filter(|(is_asked, _)| *is_asked);
         asked.map(move |(_, write)| Policy { node, write })

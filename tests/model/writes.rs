@@ -37,7 +37,7 @@ enum Deed {
     /// To delete a pod that goes whatever its revision.
     Remove,
     /// To hand the pod over.
-    HandOver,
+    TransferOwnership,
     /// To make a pod beside it.
     Make(Template),
     /// To update it in place, or to take it back so from that revision.
@@ -76,7 +76,7 @@ impl Pending {
         match self.deed {
             Deed::Delete { evicts: false, .. } | Deed::Remove => WriteVerb::Delete,
             Deed::Delete { evicts: true, .. } => WriteVerb::Evict,
-            Deed::HandOver => WriteVerb::HandOver,
+            Deed::TransferOwnership => WriteVerb::TransferOwnership,
             Deed::Make(_) => WriteVerb::Create,
             Deed::Renew(..) => WriteVerb::Renew,
             Deed::Mark(true) => WriteVerb::Mark,
@@ -124,7 +124,7 @@ impl State {
                     heir: Some(number(successor)),
                     evicts: *evict,
                 },
-                Action::HandOver(_) => Deed::HandOver,
+                Action::TransferOwnership(_) => Deed::TransferOwnership,
                 Action::Surge { revision, .. } => Deed::Make(template_of(revision)),
                 Action::UpdateInPlace { renewal, .. } => {
                     let from = renewal.reverts.as_ref().map(template_of);
@@ -226,13 +226,13 @@ impl State {
                 self.haunt(n, p, rules);
                 self.pending.extend(heir.map(|heir| Pending {
                     uid: heir,
-                    deed: Deed::HandOver,
+                    deed: Deed::TransferOwnership,
                     stale: false,
                     ..write.clone()
                 }));
             }
             Deed::Remove => self.terminate(n, p),
-            Deed::HandOver => {
+            Deed::TransferOwnership => {
                 (pod.spare, pod.beside) = (false, None);
                 self.nodes[n].raced |= write.raced || write.stale;
                 self.outdate(write.uid);

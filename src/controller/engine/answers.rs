@@ -268,7 +268,7 @@ impl Engine {
         handed: Option<Result<(), WriteError>>,
         now: Timestamp,
     ) {
-        let action = Action::HandOver(successor);
+        let action = Action::TransferOwnership(successor);
         match handed {
             Some(handed) => self.note_acted(key, (&action, None), &handed, now),
             None => {

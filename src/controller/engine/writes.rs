@@ -124,7 +124,7 @@ impl Engine {
             let handed = match (&action, &result) {
                 // At once, before the old pod is gone.
                 (Action::Retire { successor, .. }, Ok(())) => {
-                    Some(writer.hand_over(&key, &whom, successor).await)
+                    Some(writer.transfer_ownership(&key, &whom, successor).await)
                 }
                 _ => None,
             };

@@ -112,7 +112,7 @@ fn a_refused_write_names_the_component_of_its_feature() {
         (WriteVerb::Revert, IN_PLACE_RBAC),
         (WriteVerb::Mark, LIFECYCLE_RBAC),
         (WriteVerb::Unmark, LIFECYCLE_RBAC),
-        (WriteVerb::HandOver, MAX_SURGE_RBAC),
+        (WriteVerb::TransferOwnership, MAX_SURGE_RBAC),
     ] {
         case(patch, native, Some(write), expected);
         case(patch, advanced, Some(write), ADVANCED_RBAC);

@@ -172,7 +172,7 @@ impl Manage {
                 pod, evict: false, ..
             } => Some(Action::Delete(pod)),
             Action::Retire { pod, .. } => Some(Action::Evict(pod)),
-            Action::HandOver(_) => None,
+            Action::TransferOwnership(_) => None,
             action => Some(action),
         }));
         actions

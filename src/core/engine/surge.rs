@@ -82,7 +82,7 @@ pub(super) enum SurgeStep {
     /// The DaemonSet's own pod is deleted (or evicted), then the new one is handed over, as soon as that is safe.
     Retire,
     /// The new one is handed over to the DaemonSet.
-    HandOver,
+    TransferOwnership,
     /// The new one is deleted.
     Remove,
 }
@@ -135,14 +135,16 @@ fn step(own: OwnPod, spare: SurgePod, in_order: bool, now: Timestamp) -> SurgeSt
         (OwnPod::Several | OwnPod::InDoubt, _) | (_, SurgePod::Leaving) => SurgeStep::Wait,
         (OwnPod::Outdated { .. }, SurgePod::Ended { again }) if again > now => SurgeStep::Wait,
         (_, SurgePod::Ended { .. } | SurgePod::Outdated { ready: false }) => SurgeStep::Remove,
-        (OwnPod::Current { younger: true, .. }, SurgePod::Available) => SurgeStep::HandOver,
+        (OwnPod::Current { younger: true, .. }, SurgePod::Available) => {
+            SurgeStep::TransferOwnership
+        }
         (
             OwnPod::Current {
                 available: true, ..
             },
             _,
         ) => SurgeStep::Remove,
-        (OwnPod::None | OwnPod::Leaving, _) if in_order => SurgeStep::HandOver,
+        (OwnPod::None | OwnPod::Leaving, _) if in_order => SurgeStep::TransferOwnership,
         (OwnPod::None | OwnPod::Leaving, _) => SurgeStep::Wait,
         (OwnPod::Outdated { available: false }, SurgePod::Outdated { .. }) => SurgeStep::Retire,
         (OwnPod::Outdated { available: true }, SurgePod::Outdated { .. }) => SurgeStep::Remove,
@@ -151,7 +153,7 @@ fn step(own: OwnPod, spare: SurgePod, in_order: bool, now: Timestamp) -> SurgeSt
             SurgeStep::Wait
         }
         (OwnPod::Current { .. }, SurgePod::Outdated { .. }) => SurgeStep::Wait,
-        (OwnPod::Current { younger: true, .. }, _) => SurgeStep::HandOver,
+        (OwnPod::Current { younger: true, .. }, _) => SurgeStep::TransferOwnership,
         (OwnPod::Current { .. }, SurgePod::Starting) => SurgeStep::Remove,
         (OwnPod::Current { .. }, SurgePod::NotYetAvailable { .. } | SurgePod::Available) => {
             SurgeStep::Wait
@@ -308,7 +310,7 @@ impl SurgePair {
 fn writes(node: &Node, step: SurgeStep, leaves: Option<Action>, in_order: bool) -> Vec<Action> {
     let mut actions = superfluous(node);
     actions.extend(spare(node).and_then(|made| match step {
-        SurgeStep::HandOver => Some(Action::HandOver(made.reference())),
+        SurgeStep::TransferOwnership => Some(Action::TransferOwnership(made.reference())),
         SurgeStep::Remove => Some(Action::Delete(made.reference())),
         SurgeStep::Retire if in_order => leaves.map(|leaves| leaves.before(made.reference())),
         SurgeStep::Retire => leaves,
@@ -323,9 +325,8 @@ fn progress(step: SurgeStep, spare: SurgePod) -> Progress {
         (SurgeStep::Remove, _) | (_, SurgePod::Leaving | SurgePod::Outdated { .. }) => {
             Progress::SurgeLeaving
         }
-        (SurgeStep::Retire | SurgeStep::HandOver, _) | (SurgeStep::Wait, SurgePod::Available) => {
-            Progress::SurgeTakingOver
-        }
+        (SurgeStep::Retire | SurgeStep::TransferOwnership, _)
+        | (SurgeStep::Wait, SurgePod::Available) => Progress::SurgeTakingOver,
         (SurgeStep::Wait, SurgePod::NotYetAvailable { available_at }) => {
             Progress::SurgeYoung { available_at }
         }
@@ -371,9 +372,11 @@ impl WithdrawnPair {
             (Readiness::Gone, _, _) | (_, Targeting::No, _) => SurgeStep::Remove,
             _ if made.in_place.is_over => SurgeStep::Remove,
             (_, _, None) if in_doubt || !terms.in_order => SurgeStep::Wait,
-            (_, _, None) => SurgeStep::HandOver,
+            (_, _, None) => SurgeStep::TransferOwnership,
             _ if several => SurgeStep::Wait,
-            (_, _, Some(own)) if is_third(own) && made.ready_since.is_some() => SurgeStep::HandOver,
+            (_, _, Some(own)) if is_third(own) && made.ready_since.is_some() => {
+                SurgeStep::TransferOwnership
+            }
             (_, _, Some(_)) if made.started.is_none() => SurgeStep::Remove,
             // Which of the two serves is not known before the node is back.
             (Readiness::NotReady { .. }, _, _) => SurgeStep::Wait,

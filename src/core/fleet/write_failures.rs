@@ -65,7 +65,7 @@ pub enum WriteVerb {
     /// The mark that it waits for its hook.
     Mark,
     /// To make the DaemonSet the controller of it (`max-surge`).
-    HandOver,
+    TransferOwnership,
     /// The creation of a pod (`max-surge`).
     Create,
     /// A mark that is taken away.
@@ -93,7 +93,7 @@ impl WriteVerb {
         Self::Renew,
         Self::Revert,
         Self::Mark,
-        Self::HandOver,
+        Self::TransferOwnership,
         Self::Create,
         Self::Unmark,
         Self::Tell,
@@ -114,7 +114,7 @@ impl WriteVerb {
                 preparing: Some(false),
                 ..
             } => Self::Unmark,
-            Action::HandOver(_) => Self::HandOver,
+            Action::TransferOwnership(_) => Self::TransferOwnership,
             Action::Surge { .. } => Self::Create,
             Action::Mark { .. }
             | Action::SetNeedUpgrade { .. }
@@ -131,7 +131,7 @@ impl WriteVerb {
             Self::Renew => "update pods in place",
             Self::Revert => "roll pods back in place",
             Self::Mark => "mark pods PreparingDelete",
-            Self::HandOver => "hand pods over to the DaemonSet",
+            Self::TransferOwnership => "hand pods over to the DaemonSet",
             Self::Create => "create pods",
             Self::Unmark => "take marks off pods",
             Self::Tell => "patch the conditions of pods",
@@ -145,7 +145,7 @@ impl WriteVerb {
             (_, SetKind::Advanced) => ADVANCED_RBAC,
             (Self::Renew | Self::Revert, SetKind::Native) => IN_PLACE_RBAC,
             (Self::Mark | Self::Unmark, SetKind::Native) => LIFECYCLE_RBAC,
-            (Self::Create | Self::HandOver, SetKind::Native) => MAX_SURGE_RBAC,
+            (Self::Create | Self::TransferOwnership, SetKind::Native) => MAX_SURGE_RBAC,
         }
     }
 
@@ -156,7 +156,7 @@ impl WriteVerb {
             | Self::Renew
             | Self::Revert
             | Self::Mark
-            | Self::HandOver => WriteGroup::Step,
+            | Self::TransferOwnership => WriteGroup::Step,
             Self::Create => WriteGroup::Create,
             Self::Unmark | Self::Tell => WriteGroup::Tell,
         }

@@ -71,7 +71,7 @@ fn named(action: &Action) -> (&'static str, Vec<&PodRef>) {
         },
         Action::Surge { beside, .. } => ("surge beside", vec![beside]),
         Action::Retire { pod, successor, .. } => ("retire", vec![pod, successor]),
-        Action::HandOver(pod) => ("hand over", vec![pod]),
+        Action::TransferOwnership(pod) => ("hand over", vec![pod]),
         Action::SetNeedUpgrade { pod, needed, .. } => match needed {
             true => ("needs upgrade", vec![pod]),
             false => ("needs no upgrade", vec![pod]),

@@ -78,7 +78,7 @@ fn look(strategy: &Strategy, fleet: &mut Fleet, deaf: &BTreeSet<NodeName>, at: T
 fn is_about_a_pair(action: &Action) -> bool {
     matches!(
         action,
-        Action::Surge { .. } | Action::Retire { .. } | Action::HandOver(_)
+        Action::Surge { .. } | Action::Retire { .. } | Action::TransferOwnership(_)
     )
 }
 
@@ -105,7 +105,7 @@ fn pair(fleet: &mut Fleet, action: &Action, at: Timestamp) {
     let mut pods = node.pods.iter_mut();
     let pod = pods.find(|pod| pod.uid == about).expect("it is there");
     match action {
-        Action::HandOver(_) => pod.surge = false,
+        Action::TransferOwnership(_) => pod.surge = false,
         _ => pod.terminating = true,
     }
 }

@@ -354,11 +354,11 @@ impl World {
             let gone_at = self.tick + self.paces[node].to_terminate;
             let writes: Vec<Write> = match action {
                 Action::Delete(_) => vec![Write::End(name)],
-                Action::HandOver(_) => vec![Write::HandOver(name)],
+                Action::TransferOwnership(_) => vec![Write::TransferOwnership(name)],
                 Action::Retire { successor, .. } => {
                     vec![
                         Write::End(name),
-                        Write::HandOver(successor.name.to_string()),
+                        Write::TransferOwnership(successor.name.to_string()),
                     ]
                 }
                 Action::Surge { .. } => vec![Write::Make],
@@ -402,7 +402,7 @@ impl World {
                 self.end(node, &name, gone_at);
                 self.haunt(node, &name);
             }
-            Write::HandOver(name) => {
+            Write::TransferOwnership(name) => {
                 let mut pods = self.nodes[node].pods.iter_mut();
                 if let Some(pod) = pods.find(|pod| pod.name == name) {
                     pod.owner = Owner::Set;
@@ -526,7 +526,7 @@ impl World {
 /// One request.
 enum Write {
     End(String),
-    HandOver(String),
+    TransferOwnership(String),
     /// Whether it is marked, and kept not Ready; `None`: as it was.
     Mark(String, Option<bool>, Option<bool>),
     Make,

@@ -50,7 +50,7 @@ fn full() -> RolloutState {
             revision: Some("5d4f8".into()),
             since: at(50),
             writes: vec![FailureGroup {
-                write: WriteVerb::HandOver,
+                write: WriteVerb::TransferOwnership,
                 said: "policy: no".into(),
                 nodes: names(&["edge-8"]),
                 more: true,

@@ -21,7 +21,7 @@ impl SetRecord {
             self.begin_replacement(uid, now);
         }
         if let Action::Retire { successor, .. } = action {
-            self.begin_write(&Action::HandOver(successor.clone()), now);
+            self.begin_write(&Action::TransferOwnership(successor.clone()), now);
         }
         let known = self.pods.get(uid);
         self.expectations.begin(action, known, now);

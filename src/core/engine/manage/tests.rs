@@ -473,7 +473,7 @@ fn what_is_written_in_all_leaves_alone_who_goes_and_hands_nothing_over() {
         Action::Evict(reference("a")),
         retired("b", false),
         retired("c", true),
-        Action::HandOver(reference("d")),
+        Action::TransferOwnership(reference("d")),
         Action::Delete(reference("e")),
     ];
     let expected = [

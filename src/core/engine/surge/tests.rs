@@ -31,10 +31,18 @@ fn spares() -> [SurgePod; 7] {
 
 #[test]
 fn every_cell_of_the_table_is_as_it_is_written_down() {
-    use SurgeStep::{HandOver, Remove, Retire, Wait};
+    use SurgeStep::{Remove, Retire, TransferOwnership, Wait};
     let current = |available, younger| OwnPod::Current { available, younger };
     let outdated = |available| OwnPod::Outdated { available };
-    let takes_over = [HandOver, HandOver, HandOver, Remove, HandOver, Remove, Wait];
+    let takes_over = [
+        TransferOwnership,
+        TransferOwnership,
+        TransferOwnership,
+        Remove,
+        TransferOwnership,
+        Remove,
+        Wait,
+    ];
     let waits = [Wait, Wait, Wait, Remove, Wait, Remove, Wait];
     let rows = [
         (OwnPod::None, takes_over),
@@ -49,7 +57,15 @@ fn every_cell_of_the_table_is_as_it_is_written_down() {
         ),
         (
             current(true, true),
-            [Remove, Remove, HandOver, Remove, Remove, Remove, Wait],
+            [
+                Remove,
+                Remove,
+                TransferOwnership,
+                Remove,
+                Remove,
+                Remove,
+                Wait,
+            ],
         ),
         (
             current(true, false),
@@ -57,7 +73,15 @@ fn every_cell_of_the_table_is_as_it_is_written_down() {
         ),
         (
             current(false, true),
-            [HandOver, HandOver, HandOver, Remove, Wait, Remove, Wait],
+            [
+                TransferOwnership,
+                TransferOwnership,
+                TransferOwnership,
+                Remove,
+                Wait,
+                Remove,
+                Wait,
+            ],
         ),
         (
             current(false, false),
@@ -130,7 +154,7 @@ fn no_step_takes_the_last_available_pod() {
             match step(own, spare, false, now()) {
                 SurgeStep::Remove => assert!(own_serves || !spare_serves, "{own:?} {spare:?}"),
                 SurgeStep::Retire => assert!(spare_serves, "{own:?} {spare:?}"),
-                SurgeStep::Wait | SurgeStep::HandOver => {}
+                SurgeStep::Wait | SurgeStep::TransferOwnership => {}
             }
         }
     }
@@ -232,7 +256,7 @@ fn a_pod_of_ours_leaves_with_its_node_or_takes_the_place_of_the_old_one() {
     let old = || pod("old", Outdated, 500);
     let new = || made("new", Current, 5);
     let remove = || vec![Action::Delete(new().reference())];
-    let hand_over = || vec![Action::HandOver(new().reference())];
+    let hand_over = || vec![Action::TransferOwnership(new().reference())];
     let on = |targeting, pods: Vec<Pod>| Node {
         targeting,
         ..node(pods)
@@ -287,7 +311,7 @@ fn where_the_native_controller_learns_late_its_next_pod_is_awaited() {
         ready_since: Some(ago(15)).filter(|_| ready),
         ..pod("third", Current, 15)
     };
-    let hand_over = || vec![Action::HandOver(new().reference())];
+    let hand_over = || vec![Action::TransferOwnership(new().reference())];
     let remove = || vec![Action::Delete(new().reference())];
     for (pods, expected, later) in [
         (vec![leaving, new()], vec![], true),
@@ -603,13 +627,13 @@ fn a_node_where_nobody_can_come_holds_its_place_while_two_are_there() {
     };
     let two = plan(vec![made("new", Current, 50), third]);
     let new = made("new", Current, 50).reference();
-    assert_eq!(two.actions, [Action::HandOver(new.clone())]);
+    assert_eq!(two.actions, [Action::TransferOwnership(new.clone())]);
     let leaves = Verdict::InProgress(Progress::SurgeLeaving);
     assert_eq!(two.verdicts, [leaves, Verdict::Budget { broken: false }]);
     let alone = plan(vec![made("new", Current, 50)]);
     let starts = Verdict::InProgress(Progress::SurgeStarting);
     assert_eq!(alone.verdicts, [Verdict::NotTargeted, starts]);
-    assert!(alone.actions.contains(&Action::HandOver(new)));
+    assert!(alone.actions.contains(&Action::TransferOwnership(new)));
 }
 
 /// Nobody waits for its place, and nothing is complete before one of the two is gone: whatever the mode, it is told.
