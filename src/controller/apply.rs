@@ -130,10 +130,10 @@ impl Writer {
                 }
             }
             // The other half follows at once, by itself.
-            Action::Retire {
+            Action::DeleteAfterSurge {
                 pod, evict: true, ..
             } => self.evict(key, pod).await,
-            Action::Retire { pod, .. } => self.delete(key, pod).await,
+            Action::DeleteAfterSurge { pod, .. } => self.delete(key, pod).await,
             Action::TransferOwnership(pod) => self.transfer_ownership(key, set, pod).await,
             Action::Surge { .. } => Ok(()),
             Action::SetNeedUpgrade {

@@ -38,7 +38,7 @@ pub enum Action {
         revision: Revision,
     },
     /// Delete (or evict) the pod, then hand its successor over to the DaemonSet.
-    Retire {
+    DeleteAfterSurge {
         /// The old pod.
         pod: PodRef,
         /// The one that was made beside it.
@@ -92,7 +92,7 @@ impl Action {
             | Self::Mark { pod, .. }
             | Self::TransferOwnership(pod)
             | Self::Surge { beside: pod, .. }
-            | Self::Retire { pod, .. }
+            | Self::DeleteAfterSurge { pod, .. }
             | Self::SetNeedUpgrade { pod, .. }
             | Self::AskForImages { pod, .. }
             | Self::RemoveConditions { pod, .. } => pod,
@@ -103,7 +103,7 @@ impl Action {
     pub fn by_uid(mut self) -> Self {
         if let Self::Delete(pod)
         | Self::Evict(pod)
-        | Self::Retire { pod, .. }
+        | Self::DeleteAfterSurge { pod, .. }
         | Self::UpdateInPlace { pod, .. } = &mut self
         {
             pod.resource_version = ResourceVersion::any();
@@ -118,7 +118,7 @@ impl Action {
             | Self::Evict(_)
             | Self::UpdateInPlace { .. }
             | Self::Surge { .. }
-            | Self::Retire { .. }
+            | Self::DeleteAfterSurge { .. }
             | Self::TransferOwnership(_) => true,
             Self::Mark { preparing, .. } => *preparing == Some(true),
             _ => false,
@@ -128,12 +128,12 @@ impl Action {
     /// The same for a pod whose successor stands beside it.
     pub(super) fn before(self, successor: PodRef) -> Self {
         match self {
-            Self::Delete(pod) => Self::Retire {
+            Self::Delete(pod) => Self::DeleteAfterSurge {
                 pod,
                 successor,
                 evict: false,
             },
-            Self::Evict(pod) => Self::Retire {
+            Self::Evict(pod) => Self::DeleteAfterSurge {
                 pod,
                 successor,
                 evict: true,
@@ -144,7 +144,10 @@ impl Action {
 
     /// Whether the pod goes because of it.
     pub fn ends(&self) -> bool {
-        matches!(self, Self::Delete(_) | Self::Evict(_) | Self::Retire { .. })
+        matches!(
+            self,
+            Self::Delete(_) | Self::Evict(_) | Self::DeleteAfterSurge { .. }
+        )
     }
 
     /// Whether a pod that serves may stop doing so because of it.
@@ -161,9 +164,10 @@ impl Action {
                 | (Self::Evict(_), Self::Evict(_))
                 | (Self::TransferOwnership(_), Self::TransferOwnership(_)) => true,
                 (Self::Surge { revision: a, .. }, Self::Surge { revision: b, .. }) => a == b,
-                (Self::Retire { successor: a, .. }, Self::Retire { successor: b, .. }) => {
-                    a.uid == b.uid
-                }
+                (
+                    Self::DeleteAfterSurge { successor: a, .. },
+                    Self::DeleteAfterSurge { successor: b, .. },
+                ) => a.uid == b.uid,
                 (
                     Self::UpdateInPlace { renewal: a, .. },
                     Self::UpdateInPlace { renewal: b, .. },

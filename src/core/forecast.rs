@@ -373,7 +373,7 @@ impl<'a> World<'a> {
                     self.create(position, true);
                 }
             }
-            Action::Retire {
+            Action::DeleteAfterSurge {
                 pod,
                 successor,
                 evict,

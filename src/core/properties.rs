@@ -591,7 +591,9 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
                     pod.exit.gate = Some(gate.changed_at(Some(now())).into());
                 }
             }
-            Action::Surge { .. } | Action::Retire { .. } | Action::TransferOwnership(_) => {
+            Action::Surge { .. }
+            | Action::DeleteAfterSurge { .. }
+            | Action::TransferOwnership(_) => {
                 panic!("nothing surges here: {action:?}")
             }
             Action::SetNeedUpgrade {

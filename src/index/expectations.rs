@@ -116,8 +116,8 @@ impl PodWrite {
     /// What `action` asks for.
     pub fn of(action: &Action) -> Self {
         match action {
-            Action::Evict(_) | Action::Retire { evict: true, .. } => Self::Eviction,
-            Action::Delete(_) | Action::Retire { .. } => Self::Deletion,
+            Action::Evict(_) | Action::DeleteAfterSurge { evict: true, .. } => Self::Eviction,
+            Action::Delete(_) | Action::DeleteAfterSurge { .. } => Self::Deletion,
             Action::Mark {
                 preparing: Some(true),
                 ..

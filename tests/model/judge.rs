@@ -88,7 +88,7 @@ impl State {
         let deletes = action.ends();
         let evicts = matches!(
             action,
-            Action::Evict(_) | Action::Retire { evict: true, .. }
+            Action::Evict(_) | Action::DeleteAfterSurge { evict: true, .. }
         );
         let from = reverts(action);
         let hooks = rules.strategy.pre_delete.as_ref();

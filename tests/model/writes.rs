@@ -118,7 +118,7 @@ impl State {
                     heir: None,
                     evicts: matches!(action, Action::Evict(_)),
                 },
-                Action::Retire {
+                Action::DeleteAfterSurge {
                     successor, evict, ..
                 } => Deed::Delete {
                     heir: Some(number(successor)),

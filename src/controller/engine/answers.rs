@@ -117,7 +117,7 @@ impl Engine {
                 handed,
             } => {
                 self.note_acted(&key, (&action, written.as_ref()), &result, now);
-                if let Action::Retire { successor, .. } = action {
+                if let Action::DeleteAfterSurge { successor, .. } = action {
                     self.note_handed_over(&key, successor, handed, now);
                 }
                 key

@@ -123,7 +123,7 @@ impl Engine {
             let result = writer.act(&key, &whom, &action, now).await;
             let handed = match (&action, &result) {
                 // At once, before the old pod is gone.
-                (Action::Retire { successor, .. }, Ok(())) => {
+                (Action::DeleteAfterSurge { successor, .. }, Ok(())) => {
                     Some(writer.transfer_ownership(&key, &whom, successor).await)
                 }
                 _ => None,

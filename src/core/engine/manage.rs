@@ -168,10 +168,10 @@ impl Manage {
         let free = free.filter(|action| !leaving.contains(&action.pod().uid));
         actions.extend(free.filter_map(|action| match action {
             // Whoever makes pods needs nobody to hand them over to.
-            Action::Retire {
+            Action::DeleteAfterSurge {
                 pod, evict: false, ..
             } => Some(Action::Delete(pod)),
-            Action::Retire { pod, .. } => Some(Action::Evict(pod)),
+            Action::DeleteAfterSurge { pod, .. } => Some(Action::Evict(pod)),
             Action::TransferOwnership(_) => None,
             action => Some(action),
         }));

@@ -80,7 +80,7 @@ pub(super) enum SurgeStep {
     /// Nothing yet.
     Wait,
     /// The DaemonSet's own pod is deleted (or evicted), then the new one is handed over, as soon as that is safe.
-    Retire,
+    DeleteAfterSurge,
     /// The new one is handed over to the DaemonSet.
     TransferOwnership,
     /// The new one is deleted.
@@ -146,9 +146,11 @@ fn step(own: OwnPod, spare: SurgePod, in_order: bool, now: Timestamp) -> SurgeSt
         ) => SurgeStep::Remove,
         (OwnPod::None | OwnPod::Leaving, _) if in_order => SurgeStep::TransferOwnership,
         (OwnPod::None | OwnPod::Leaving, _) => SurgeStep::Wait,
-        (OwnPod::Outdated { available: false }, SurgePod::Outdated { .. }) => SurgeStep::Retire,
+        (OwnPod::Outdated { available: false }, SurgePod::Outdated { .. }) => {
+            SurgeStep::DeleteAfterSurge
+        }
         (OwnPod::Outdated { available: true }, SurgePod::Outdated { .. }) => SurgeStep::Remove,
-        (OwnPod::Outdated { .. }, SurgePod::Available) => SurgeStep::Retire,
+        (OwnPod::Outdated { .. }, SurgePod::Available) => SurgeStep::DeleteAfterSurge,
         (OwnPod::Outdated { .. }, SurgePod::Starting | SurgePod::NotYetAvailable { .. }) => {
             SurgeStep::Wait
         }
@@ -312,8 +314,10 @@ fn writes(node: &Node, step: SurgeStep, leaves: Option<Action>, in_order: bool) 
     actions.extend(spare(node).and_then(|made| match step {
         SurgeStep::TransferOwnership => Some(Action::TransferOwnership(made.reference())),
         SurgeStep::Remove => Some(Action::Delete(made.reference())),
-        SurgeStep::Retire if in_order => leaves.map(|leaves| leaves.before(made.reference())),
-        SurgeStep::Retire => leaves,
+        SurgeStep::DeleteAfterSurge if in_order => {
+            leaves.map(|leaves| leaves.before(made.reference()))
+        }
+        SurgeStep::DeleteAfterSurge => leaves,
         SurgeStep::Wait => None,
     }));
     actions
@@ -325,7 +329,7 @@ fn progress(step: SurgeStep, spare: SurgePod) -> Progress {
         (SurgeStep::Remove, _) | (_, SurgePod::Leaving | SurgePod::Outdated { .. }) => {
             Progress::SurgeLeaving
         }
-        (SurgeStep::Retire | SurgeStep::TransferOwnership, _)
+        (SurgeStep::DeleteAfterSurge | SurgeStep::TransferOwnership, _)
         | (SurgeStep::Wait, SurgePod::Available) => Progress::SurgeTakingOver,
         (SurgeStep::Wait, SurgePod::NotYetAvailable { available_at }) => {
             Progress::SurgeYoung { available_at }

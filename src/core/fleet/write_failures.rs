@@ -102,8 +102,8 @@ impl WriteVerb {
     /// What an action asks for.
     pub fn of(action: &Action) -> Self {
         match action {
-            Action::Delete(_) | Action::Retire { evict: false, .. } => Self::Delete,
-            Action::Evict(_) | Action::Retire { evict: true, .. } => Self::Evict,
+            Action::Delete(_) | Action::DeleteAfterSurge { evict: false, .. } => Self::Delete,
+            Action::Evict(_) | Action::DeleteAfterSurge { evict: true, .. } => Self::Evict,
             Action::UpdateInPlace { renewal, .. } if renewal.reverts.is_some() => Self::Revert,
             Action::UpdateInPlace { .. } => Self::Renew,
             Action::Mark {

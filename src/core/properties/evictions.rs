@@ -69,7 +69,7 @@ proptest! {
         let fleet = refused(fleet, &groups, &since);
         let plan = decide(&strategy, &fleet, now());
         for action in &plan.actions {
-            let is_deletion = matches!(action, Action::Delete(_) | Action::Retire { evict: false, .. });
+            let is_deletion = matches!(action, Action::Delete(_) | Action::DeleteAfterSurge { evict: false, .. });
             prop_assert!(!is_deletion, "{action:?}");
         }
         let again = decide(&strategy, &fleet, now());

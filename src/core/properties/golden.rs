@@ -70,7 +70,7 @@ fn named(action: &Action) -> (&'static str, Vec<&PodRef>) {
             None => ("gate", vec![pod]),
         },
         Action::Surge { beside, .. } => ("surge beside", vec![beside]),
-        Action::Retire { pod, successor, .. } => ("retire", vec![pod, successor]),
+        Action::DeleteAfterSurge { pod, successor, .. } => ("retire", vec![pod, successor]),
         Action::TransferOwnership(pod) => ("hand over", vec![pod]),
         Action::SetNeedUpgrade { pod, needed, .. } => match needed {
             true => ("needs upgrade", vec![pod]),

@@ -78,7 +78,7 @@ fn look(strategy: &Strategy, fleet: &mut Fleet, deaf: &BTreeSet<NodeName>, at: T
 fn is_about_a_pair(action: &Action) -> bool {
     matches!(
         action,
-        Action::Surge { .. } | Action::Retire { .. } | Action::TransferOwnership(_)
+        Action::Surge { .. } | Action::DeleteAfterSurge { .. } | Action::TransferOwnership(_)
     )
 }
 

@@ -355,7 +355,7 @@ impl World {
             let writes: Vec<Write> = match action {
                 Action::Delete(_) => vec![Write::End(name)],
                 Action::TransferOwnership(_) => vec![Write::TransferOwnership(name)],
-                Action::Retire { successor, .. } => {
+                Action::DeleteAfterSurge { successor, .. } => {
                     vec![
                         Write::End(name),
                         Write::TransferOwnership(successor.name.to_string()),

@@ -20,7 +20,7 @@ impl SetRecord {
         if PodWrite::of(action).replaces() {
             self.begin_replacement(uid, now);
         }
-        if let Action::Retire { successor, .. } = action {
+        if let Action::DeleteAfterSurge { successor, .. } = action {
             self.begin_write(&Action::TransferOwnership(successor.clone()), now);
         }
         let known = self.pods.get(uid);

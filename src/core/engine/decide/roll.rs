@@ -114,7 +114,8 @@ impl PlanDraft<'_> {
                 _ if !replaces && surge::has_old(node) => continue,
                 Class::Surging(pair) => {
                     let pair = **pair;
-                    let old = surge::alive(node).filter(|_| pair.step == surge::SurgeStep::Retire);
+                    let old = surge::alive(node)
+                        .filter(|_| pair.step == surge::SurgeStep::DeleteAfterSurge);
                     let leaves = old.and_then(|old| {
                         let (leaves, told) = self.leave(old);
                         let is_known = |told: &Verdict| matches!(told, Verdict::InProgress(_));

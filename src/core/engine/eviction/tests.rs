@@ -187,7 +187,7 @@ fn with_surge_the_old_pod_is_evicted_and_the_new_one_serves_meanwhile() {
     };
     let mut nodes = three();
     nodes[0].pods.push(made);
-    let retire = Action::Retire {
+    let retire = Action::DeleteAfterSurge {
         pod: nodes[0].pods[0].reference(),
         successor: nodes[0].pods[1].reference(),
         evict: true,

@@ -462,7 +462,7 @@ fn what_is_written_in_all_leaves_alone_who_goes_and_hands_nothing_over() {
             .expect("a pod")
             .reference()
     };
-    let retired = |name: &str, evict| Action::Retire {
+    let retired = |name: &str, evict| Action::DeleteAfterSurge {
         pod: reference(name),
         successor: reference("new"),
         evict,

@@ -31,7 +31,7 @@ fn spares() -> [SurgePod; 7] {
 
 #[test]
 fn every_cell_of_the_table_is_as_it_is_written_down() {
-    use SurgeStep::{Remove, Retire, TransferOwnership, Wait};
+    use SurgeStep::{DeleteAfterSurge, Remove, TransferOwnership, Wait};
     let current = |available, younger| OwnPod::Current { available, younger };
     let outdated = |available| OwnPod::Outdated { available };
     let takes_over = [
@@ -49,11 +49,19 @@ fn every_cell_of_the_table_is_as_it_is_written_down() {
         (OwnPod::Leaving, takes_over),
         (
             outdated(false),
-            [Wait, Wait, Retire, Remove, Retire, Wait, Wait],
+            [
+                Wait,
+                Wait,
+                DeleteAfterSurge,
+                Remove,
+                DeleteAfterSurge,
+                Wait,
+                Wait,
+            ],
         ),
         (
             outdated(true),
-            [Wait, Wait, Retire, Remove, Remove, Wait, Wait],
+            [Wait, Wait, DeleteAfterSurge, Remove, Remove, Wait, Wait],
         ),
         (
             current(true, true),
@@ -153,7 +161,7 @@ fn no_step_takes_the_last_available_pod() {
             );
             match step(own, spare, false, now()) {
                 SurgeStep::Remove => assert!(own_serves || !spare_serves, "{own:?} {spare:?}"),
-                SurgeStep::Retire => assert!(spare_serves, "{own:?} {spare:?}"),
+                SurgeStep::DeleteAfterSurge => assert!(spare_serves, "{own:?} {spare:?}"),
                 SurgeStep::Wait | SurgeStep::TransferOwnership => {}
             }
         }
@@ -227,7 +235,7 @@ fn the_old_pod_goes_when_the_new_one_is_ready_for_long_enough() {
     let pair = SurgePair::of(&young, terms(true)).expect("a pair");
     assert_eq!((pair.turn, pair.served), (Some(ago(-1)), true));
     let available = node([old(), made("new", Current, 10)]);
-    let retire = Action::Retire {
+    let retire = Action::DeleteAfterSurge {
         pod: old().reference(),
         successor: made("new", Current, 10).reference(),
         evict: false,
@@ -373,7 +381,7 @@ fn the_old_pod_is_asked_before_it_goes() {
     assert_eq!(begun, (vec![mark(&hooked, true)], waits(None)));
     assert_eq!(plan(old(true, Some(5)), new(10)), (vec![], waits(Some(5))));
     let free = old(false, Some(5));
-    let retire = Action::Retire {
+    let retire = Action::DeleteAfterSurge {
         pod: free.reference(),
         successor: new(10).reference(),
         evict: false,
@@ -732,7 +740,7 @@ fn a_node_that_is_kept_while_its_hook_is_awaited_keeps_its_old_pod() {
     // Nobody keeps it: its hook is gone, and so it goes.
     let (actions, told) = plan(0, serving);
     assert!(
-        matches!(actions[..], [Action::Retire { .. }]),
+        matches!(actions[..], [Action::DeleteAfterSurge { .. }]),
         "{actions:?}"
     );
     assert_eq!(told, Verdict::InProgress(Progress::SurgeTakingOver));
