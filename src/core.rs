@@ -75,7 +75,7 @@ pub use engine::surge::SurgeRelease;
 pub use engine::surge::exclusive::Exclusive;
 pub use engine::surge::preempting::Preempting;
 pub use fleet::evictions::{Evictions, Refusal};
-pub use fleet::in_place::{InPlace, Renewal};
+pub use fleet::in_place::{InPlace, InPlacePatch};
 pub use fleet::record::FailureRecord;
 pub use fleet::write_failures::{WriteFailures, WriteVerb};
 pub use fleet::{

@@ -259,7 +259,7 @@ pub struct KubeletsArgs {
     /// Decides the jitter
     #[arg(long, default_value_t = 0, env = "YURT_DS_SIM_SEED")]
     pub seed: u64,
-    /// Renew every node's Lease this often; needed where the node lifecycle controller looks for it (40 s by default)
+    /// UpdateInPlace every node's Lease this often; needed where the node lifecycle controller looks for it (40 s by default)
     #[arg(long, value_parser = crate::clock::duration, env = "YURT_DS_SIM_LEASE")]
     pub lease: Option<Duration>,
     /// A node that goes offline and its pods are marked so at once, instead of after the grace period

@@ -19,7 +19,7 @@ use crate::core::names::{
     CONTROLLER, IN_PLACE_STATE, KRUISE_IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE,
     LIFECYCLE_TIMESTAMP, POD_IMAGE_READY, POD_NEED_UPGRADE, PREPARING_DELETE, UNTOLERATED_TAINT,
 };
-use crate::core::{Action, GateWrite, PodRef, Renewal, StaleImage, message_of};
+use crate::core::{Action, GateWrite, InPlacePatch, PodRef, StaleImage, message_of};
 use crate::index::SetKey;
 use crate::k8s;
 use crate::k8s::client::conditions::{image_request, patch_conditions, removal};
@@ -115,7 +115,7 @@ impl Writer {
         match action {
             Action::Delete(pod) => self.delete(key, pod).await,
             Action::Evict(pod) => self.evict(key, pod).await,
-            Action::UpdateInPlace { pod, renewal } => self.renew(key, set, pod, renewal, now).await,
+            Action::UpdateInPlace { pod, patch } => self.renew(key, set, pod, patch, now).await,
             Action::Mark {
                 pod,
                 preparing,
@@ -252,16 +252,14 @@ impl Writer {
         key: &SetKey,
         set: &DaemonSetOwner,
         pod: &PodRef,
-        renewal: &Renewal,
+        patch: &InPlacePatch,
         now: Timestamp,
     ) -> Result<(), WriteError> {
         if !set.is_advanced() {
-            return self
-                .renew_as_is(key, pod, renewal, IN_PLACE_STATE, now)
-                .await;
+            return self.renew_as_is(key, pod, patch, IN_PLACE_STATE, now).await;
         }
         let mut pod = pod.clone();
-        if renewal.gate == Some(true) {
+        if patch.gate == Some(true) {
             // Nobody is sent to it any more while its containers change (Kruise).
             let at = json!(on_the_wire(now));
             let shut = self.set_in_place_gate(key, &pod, false, at).await?;
@@ -273,11 +271,10 @@ impl Writer {
         let mut tries = CONFLICTS;
         loop {
             let state = KRUISE_IN_PLACE_STATE;
-            let answer = self.renew_as_is(key, &pod, renewal, state, now).await;
+            let answer = self.renew_as_is(key, &pod, patch, state, now).await;
             let Err(refusal) = &answer else { return answer };
             tries -= 1;
-            if renewal.gate.is_none() || tries == 0 || refusal.failure() != Some(Failure::Conflict)
-            {
+            if patch.gate.is_none() || tries == 0 || refusal.failure() != Some(Failure::Conflict) {
                 return answer;
             }
             // Its kubelet has just told that the gate is shut.
@@ -298,12 +295,12 @@ impl Writer {
         &self,
         key: &SetKey,
         pod: &PodRef,
-        renewal: &Renewal,
+        patch: &InPlacePatch,
         state: &str,
         now: Timestamp,
     ) -> Result<(), WriteError> {
         let parameters = patched();
-        let patch = Patch::Strategic(in_place::patch(pod, renewal, state, now));
+        let patch = Patch::Strategic(in_place::patch(pod, patch, state, now));
         let request = requests::<k8s::Pod>(&key.namespace);
         let request = request.patch(pod.name.as_str(), &parameters, &patch);
         self.send_briefly("patch", "pods", request).await

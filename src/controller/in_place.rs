@@ -9,19 +9,19 @@ use serde_json::{Map, Value, json};
 
 use crate::core::fleet::in_place::InPlaceState;
 use crate::core::names::REVISION_HASH_LABEL;
-use crate::core::{PodRef, Renewal};
+use crate::core::{InPlacePatch, PodRef};
 
 /// What to write into `pod` at `now`; the annotation `state_key` is its memory of it.
-pub(super) fn patch(pod: &PodRef, renewal: &Renewal, state_key: &str, now: Timestamp) -> Value {
-    let change = &renewal.change;
+pub(super) fn patch(pod: &PodRef, update: &InPlacePatch, state_key: &str, now: Timestamp) -> Value {
+    let change = &update.change;
     let state = InPlaceState {
-        revision: renewal.revision.to_string(),
+        revision: update.revision.to_string(),
         update_timestamp: Time(now),
-        reverted_from: renewal.reverts.as_ref().map(ToString::to_string),
-        last_container_statuses: renewal.before.clone(),
+        reverted_from: update.reverts.as_ref().map(ToString::to_string),
+        last_container_statuses: update.before.clone(),
     };
     let mut labels = json!(change.labels);
-    labels[REVISION_HASH_LABEL] = json!(renewal.revision.as_str());
+    labels[REVISION_HASH_LABEL] = json!(update.revision.as_str());
     let mut annotations = json!(change.annotations);
     annotations[state_key] = json!(json!(state).to_string());
     let mut metadata = json!({
@@ -79,7 +79,7 @@ mod tests {
             restart_count: 2,
             superseded: None,
         };
-        let renewal = Renewal {
+        let update = InPlacePatch {
             revision: "bbb".into(),
             change: Arc::new(change),
             before: BTreeMap::from([("main".to_owned(), before)]),
@@ -106,7 +106,7 @@ mod tests {
             ] },
         });
         assert_eq!(
-            patch(&pod, &renewal, IN_PLACE_STATE, Timestamp::UNIX_EPOCH),
+            patch(&pod, &update, IN_PLACE_STATE, Timestamp::UNIX_EPOCH),
             expected
         );
     }

@@ -329,7 +329,7 @@ impl Candidate {
                     let renewed = Leadership::Leader { until, wall };
                     if renewed.may_write() {
                         self.lead(renewed);
-                        self.check_others().await; // a slow answer must not delay the renewal
+                        self.check_others().await; // a slow answer must not delay the patch
                         began + every
                     } else {
                         self.stand_by(LATE);

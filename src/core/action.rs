@@ -1,6 +1,6 @@
 //! What is written: one action per write to one pod, and the pulls that are asked for.
 
-use super::fleet::in_place::Renewal;
+use super::fleet::in_place::InPlacePatch;
 use super::id::{NodeName, PodName, PodUid, ResourceVersion, Revision};
 use super::lifecycle::GateWrite;
 
@@ -16,7 +16,7 @@ pub enum Action {
         /// The pod.
         pod: PodRef,
         /// What to write.
-        renewal: Renewal,
+        patch: InPlacePatch,
     },
     /// Change how the pod is marked for its way out.
     Mark {
@@ -168,10 +168,9 @@ impl Action {
                     Self::DeleteAfterSurge { successor: a, .. },
                     Self::DeleteAfterSurge { successor: b, .. },
                 ) => a.uid == b.uid,
-                (
-                    Self::UpdateInPlace { renewal: a, .. },
-                    Self::UpdateInPlace { renewal: b, .. },
-                ) => (&a.revision, &a.reverts) == (&b.revision, &b.reverts),
+                (Self::UpdateInPlace { patch: a, .. }, Self::UpdateInPlace { patch: b, .. }) => {
+                    (&a.revision, &a.reverts) == (&b.revision, &b.reverts)
+                }
                 (
                     Self::Mark {
                         preparing: a,

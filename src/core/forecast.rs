@@ -20,7 +20,7 @@ use super::action::{Action, PodRef};
 use super::engine::decide::decide;
 use super::engine::manage::{FailedPodsBackoff, ManageTerms, manage};
 use super::fleet::evictions::Refusal;
-use super::fleet::in_place::{InPlace, InPlaceUpdate, Renewal, RunningContainer};
+use super::fleet::in_place::{InPlace, InPlacePatch, InPlaceUpdate, RunningContainer};
 use super::fleet::{Fleet, Leaving, OtaCondition, Pod, Readiness, Targeting};
 use super::id::{NodeName, PodName, PodRevision, PodUid, Revision};
 use super::instant::later;
@@ -359,7 +359,7 @@ impl<'a> World<'a> {
         match action {
             Action::Delete(pod) => self.remove(&pod, false),
             Action::Evict(pod) => self.remove(&pod, true),
-            Action::UpdateInPlace { pod, renewal } => self.update(&pod, renewal),
+            Action::UpdateInPlace { pod, patch } => self.update(&pod, patch),
             Action::Mark { pod, preparing, .. } => {
                 let since = Some(self.now);
                 self.change(&pod, |pod| {
@@ -461,15 +461,15 @@ impl<'a> World<'a> {
     }
 
     /// Updates a pod in place.
-    fn update(&mut self, pod: &PodRef, renewal: Renewal) {
+    fn update(&mut self, pod: &PodRef, patch: InPlacePatch) {
         let Some(position) = self.position(pod) else {
             return;
         };
         let now = self.now;
-        let is_current = self.fleet.revision.current() == Some(&renewal.revision);
-        let number = self.number_of(&renewal.revision);
+        let is_current = self.fleet.revision.current() == Some(&patch.revision);
+        let number = self.number_of(&patch.revision);
         let image = |container: &RunningContainer| {
-            let mut images = renewal.change.images.iter();
+            let mut images = patch.change.images.iter();
             let found = images.find(|(name, _)| *name == container.name);
             RunningContainer {
                 image: found.map_or_else(|| container.image.clone(), |(_, image)| image.clone()),
@@ -485,14 +485,14 @@ impl<'a> World<'a> {
             (pod.ready_since, pod.unready_since) = (None, Some(now));
             pod.problem = None;
             pod.in_place = InPlace {
-                revision: Some(renewal.revision.clone()),
+                revision: Some(patch.revision.clone()),
                 containers: pod.in_place.containers.iter().map(image).collect(),
                 update: Some(InPlaceUpdate {
                     at: now,
                     is_carried_out: false,
                 }),
-                unfinished: renewal.before.clone(),
-                reverted_from: renewal.reverts.clone(),
+                unfinished: patch.before.clone(),
+                reverted_from: patch.reverts.clone(),
                 ..InPlace::clone(&pod.in_place)
             }
             .into();

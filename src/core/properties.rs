@@ -560,17 +560,17 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
         let pod = pods.find(|pod| pod.uid == target.uid).unwrap();
         match action {
             Action::Delete(_) | Action::Evict(_) => pod.terminating = true,
-            Action::UpdateInPlace { renewal, .. } => {
-                pod.of_template = renewal.reverts.is_none();
-                pod.revision = match renewal.reverts {
+            Action::UpdateInPlace { patch, .. } => {
+                pod.of_template = patch.reverts.is_none();
+                pod.revision = match patch.reverts {
                     None => PodRevision::Current,
                     Some(_) => PodRevision::Outdated,
                 };
-                pod.in_place.revision = Some(renewal.revision.clone());
-                pod.in_place.reverted_from = renewal.reverts.clone();
+                pod.in_place.revision = Some(patch.revision.clone());
+                pod.in_place.reverted_from = patch.reverts.clone();
                 // What kept the old containers from running says nothing of the new ones.
                 pod.problem = None;
-                let mut unfinished = renewal.before.clone();
+                let mut unfinished = patch.before.clone();
                 unfinished.retain(|_, before| before.image_id.is_some());
                 pod.in_place.update = Some(crate::core::fleet::in_place::InPlaceUpdate {
                     at: now(),
@@ -1080,8 +1080,8 @@ proptest! {
         let plan = decide(&strategy, &fleet, now());
         // One whose containers stay as they are is over at once, and the next begins.
         let is_over = |action: &Action| match action {
-            Action::UpdateInPlace { renewal, .. } => {
-                renewal.before.values().all(|before| before.image_id.is_none())
+            Action::UpdateInPlace { patch, .. } => {
+                patch.before.values().all(|before| before.image_id.is_none())
             }
             _ => false,
         };

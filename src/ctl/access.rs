@@ -174,7 +174,7 @@ impl Access {
                 Code::Unreachable,
                 format!(
                     "Cannot {doing}: the API server {server} does not accept the credentials of {origin}: {error}. \
-                     Renew them, or choose other ones by --kubeconfig or --context."
+                     UpdateInPlace them, or choose other ones by --kubeconfig or --context."
                 ),
             ),
             // Admission: a quota, a policy, a namespace that is being deleted. More rights would not help.

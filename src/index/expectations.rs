@@ -53,7 +53,7 @@ pub enum PodWrite {
     /// That it waits for its hook.
     PreDeleteHook,
     /// That it becomes one of this revision in place.
-    Renewal {
+    InPlacePatch {
         /// The revision.
         to: Revision,
         /// The stopped revision that it is taken back from; `None`: the new one is the current one.
@@ -122,9 +122,9 @@ impl PodWrite {
                 preparing: Some(true),
                 ..
             } => Self::PreDeleteHook,
-            Action::UpdateInPlace { renewal, .. } => Self::Renewal {
-                to: renewal.revision.clone(),
-                from: renewal.reverts.clone(),
+            Action::UpdateInPlace { patch, .. } => Self::InPlacePatch {
+                to: patch.revision.clone(),
+                from: patch.reverts.clone(),
             },
             Action::AskForImages { revision, .. } => Self::ImageRequest(revision.clone()),
             Action::Mark { .. }
@@ -139,13 +139,13 @@ impl PodWrite {
     pub fn replaces(&self) -> bool {
         matches!(
             self,
-            Self::Deletion | Self::Eviction | Self::Renewal { from: None, .. }
+            Self::Deletion | Self::Eviction | Self::InPlacePatch { from: None, .. }
         )
     }
 
     fn aspect(&self) -> Aspect {
         match self {
-            Self::Deletion | Self::Eviction | Self::PreDeleteHook | Self::Renewal { .. } => {
+            Self::Deletion | Self::Eviction | Self::PreDeleteHook | Self::InPlacePatch { .. } => {
                 Aspect::Replacement
             }
             Self::ImageRequest(_) => Aspect::Images,
@@ -163,7 +163,9 @@ impl PodWrite {
         match self {
             Self::Other(action) => matches!(action, Action::Surge { .. }),
             Self::ImageRequest(_) => false,
-            Self::Deletion | Self::Eviction | Self::PreDeleteHook | Self::Renewal { .. } => true,
+            Self::Deletion | Self::Eviction | Self::PreDeleteHook | Self::InPlacePatch { .. } => {
+                true
+            }
         }
     }
 
@@ -172,7 +174,7 @@ impl PodWrite {
         match self {
             Self::Deletion | Self::Eviction => seen.pod.terminating,
             Self::PreDeleteHook => seen.pod.terminating || seen.pod.exit.preparing.is_some(),
-            Self::Renewal { to, .. } => seen.pod.terminating || seen.hash() == Some(to),
+            Self::InPlacePatch { to, .. } => seen.pod.terminating || seen.hash() == Some(to),
             // A second attempt shows when it waits, the first one as soon as it is there at all.
             Self::ImageRequest(revision) => {
                 let image = seen.pod.image_ready.as_ref();
@@ -193,7 +195,7 @@ impl PodWrite {
                 let since = Some(at);
                 pod.exit.preparing.get_or_insert(PreDeleteHook { since });
             }
-            Self::Renewal { to, from } => {
+            Self::InPlacePatch { to, from } => {
                 pod.revision = match from {
                     None => PodRevision::Current,
                     Some(_) => PodRevision::Outdated,

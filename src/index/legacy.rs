@@ -142,7 +142,7 @@ fn refusals(message: &str, since: Timestamp) -> Option<ReportedFailures> {
 const REFUSED_WRITES: [(WriteVerb, &str); 9] = [
     (WriteVerb::Delete, "delete pods"),
     (WriteVerb::Evict, "evict pods"),
-    (WriteVerb::Renew, "update pods in place"),
+    (WriteVerb::UpdateInPlace, "update pods in place"),
     (WriteVerb::Revert, "roll pods back in place"),
     (WriteVerb::Mark, "mark pods PreparingDelete"),
     (

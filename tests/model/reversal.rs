@@ -10,7 +10,7 @@ use super::view::{hash, number, shape, template_of};
 /// From which revision an action takes its pod back, if it does.
 pub(crate) fn reverts(action: &Action) -> Option<Template> {
     match action {
-        Action::UpdateInPlace { renewal, .. } => renewal.reverts.as_ref().map(template_of),
+        Action::UpdateInPlace { patch, .. } => patch.reverts.as_ref().map(template_of),
         _ => None,
     }
 }

@@ -298,7 +298,7 @@ impl Rules {
         let writes = [
             (!self.evicts(), WriteVerb::Delete),
             (self.evicts(), WriteVerb::Evict),
-            (in_place || self.reverts(), WriteVerb::Renew),
+            (in_place || self.reverts(), WriteVerb::UpdateInPlace),
             (self.hooked(), WriteVerb::Mark),
             (self.hooked(), WriteVerb::Unmark),
             (self.surge() > 0, WriteVerb::Create),

@@ -201,7 +201,7 @@ pub(crate) type Doubt = bool;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Write {
     Deletion,
-    Renewal,
+    InPlacePatch,
     Reversal { to: Template, from: Template },
     PreDeleteHook,
 }

@@ -253,7 +253,7 @@ impl State {
                     seen.in_place.reverted_from = Some(hash(*from));
                     seen.in_place.update = Some(under_way());
                 }
-                Write::Renewal => {
+                Write::InPlacePatch => {
                     seen.revision = PodRevision::Current;
                     seen.in_place.update = Some(under_way());
                 }

@@ -41,7 +41,7 @@ enum Deed {
     /// To make a pod beside it.
     Make(Template),
     /// To update it in place, or to take it back so from that revision.
-    Renew(Template, Option<Template>),
+    UpdateInPlace(Template, Option<Template>),
     /// To pull images.
     Ask(Template),
     /// To tell whether an upgrade is needed.
@@ -78,7 +78,7 @@ impl Pending {
             Deed::Delete { evicts: true, .. } => WriteVerb::Evict,
             Deed::TransferOwnership => WriteVerb::TransferOwnership,
             Deed::Make(_) => WriteVerb::Create,
-            Deed::Renew(..) => WriteVerb::Renew,
+            Deed::UpdateInPlace(..) => WriteVerb::UpdateInPlace,
             Deed::Mark(true) => WriteVerb::Mark,
             Deed::Mark(false) => WriteVerb::Unmark,
             Deed::Ask(_) | Deed::Tell(..) | Deed::Withdraw { .. } => WriteVerb::Tell,
@@ -101,7 +101,7 @@ impl Pending {
     fn rests_on_version(&self) -> bool {
         matches!(
             self.deed,
-            Deed::Delete { .. } | Deed::Remove | Deed::Renew(..)
+            Deed::Delete { .. } | Deed::Remove | Deed::UpdateInPlace(..)
         )
     }
 }
@@ -126,9 +126,9 @@ impl State {
                 },
                 Action::TransferOwnership(_) => Deed::TransferOwnership,
                 Action::Surge { revision, .. } => Deed::Make(template_of(revision)),
-                Action::UpdateInPlace { renewal, .. } => {
-                    let from = renewal.reverts.as_ref().map(template_of);
-                    Deed::Renew(template_of(&renewal.revision), from)
+                Action::UpdateInPlace { patch, .. } => {
+                    let from = patch.reverts.as_ref().map(template_of);
+                    Deed::UpdateInPlace(template_of(&patch.revision), from)
                 }
                 Action::AskForImages { revision, .. } => Deed::Ask(template_of(revision)),
                 Action::SetNeedUpgrade {
@@ -175,8 +175,8 @@ impl State {
     fn lay_over(&mut self, write: &Pending) {
         let laid = match write.deed {
             Deed::Delete { .. } | Deed::Remove => Write::Deletion,
-            Deed::Renew(_, None) => Write::Renewal,
-            Deed::Renew(to, Some(from)) => Write::Reversal { to, from },
+            Deed::UpdateInPlace(_, None) => Write::InPlacePatch,
+            Deed::UpdateInPlace(to, Some(from)) => Write::Reversal { to, from },
             Deed::Mark(true) => Write::PreDeleteHook,
             _ => return,
         };
@@ -238,7 +238,7 @@ impl State {
                 self.outdate(write.uid);
             }
             Deed::Make(template) => self.make(n, write.uid, template, rules),
-            Deed::Renew(template, from) => {
+            Deed::UpdateInPlace(template, from) => {
                 self.take_down(n, p, false, rules);
                 let pod = &mut self.nodes[n].pods[p];
                 (pod.template, pod.changing, pod.taken_back) = (template, true, from);

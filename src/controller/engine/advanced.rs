@@ -379,7 +379,7 @@ impl Engine {
             (PodWrite::Deletion | PodWrite::Eviction, true) => {
                 self.tell_pod(key, "SuccessfulDelete", format!("Deleted pod: {pod}"), now);
             }
-            (PodWrite::Renewal { to, .. }, true) => {
+            (PodWrite::InPlacePatch { to, .. }, true) => {
                 let note = format!("successfully update pod {pod} in-place(revision {to})");
                 self.tell_pod(key, "SuccessfulUpdatePodInPlace", note, now);
             }

@@ -94,10 +94,10 @@ fn log(key: &SetKey, WrittenPod { node, was }: &WrittenPod, pod: &PodRef, write:
         PodWrite::PreDeleteHook => {
             info!(daemonset = %key, %node, pod = %pod.name, "Marked {was} PreparingDelete");
         }
-        PodWrite::Renewal { to, from: Some(_) } => {
+        PodWrite::InPlacePatch { to, from: Some(_) } => {
             info!(daemonset = %key, %node, pod = %pod.name, revision = %to, "Took a pod back in place");
         }
-        PodWrite::Renewal { to: revision, .. } => {
+        PodWrite::InPlacePatch { to: revision, .. } => {
             info!(daemonset = %key, %node, pod = %pod.name, %revision, "Updated a pod in place");
         }
         PodWrite::ImageRequest(_) | PodWrite::Other(_) => {}
@@ -338,7 +338,7 @@ impl Engine {
             }
         }
         let mut is_refused = false;
-        let is_unfit = class == Some(ErrorClass::Invalid) && what == WriteVerb::Renew;
+        let is_unfit = class == Some(ErrorClass::Invalid) && what == WriteVerb::UpdateInPlace;
         if let Some(set) = self.index.set_mut(key) {
             let note = |write_failures: &mut WriteFailures, node: &NodeName| {
                 is_refused = write_failures.is_refused(node, what);

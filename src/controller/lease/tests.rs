@@ -363,13 +363,13 @@ async fn a_kind_that_the_holder_of_the_lease_does_not_serve_is_reported() {
             |readiness| start_for(SetKind::Native.into(), (&server, "a"), clock(), readiness);
         let readiness = ReadinessHandle::default();
         let election = start(readiness.clone());
-        for renewal in 0..80 {
+        for patch in 0..80 {
             *lock(&server.lease) = Some(json!({
                 "metadata": {
-                    "name": names::LEASE, "resourceVersion": renewal.to_string(),
+                    "name": names::LEASE, "resourceVersion": patch.to_string(),
                     "annotations": kinds.map(|kinds| json!({ names::LEASE_KINDS: kinds })),
                 },
-                "spec": {"holderIdentity": "z", "leaseDurationSeconds": 15, "leaseTransitions": renewal},
+                "spec": {"holderIdentity": "z", "leaseDurationSeconds": 15, "leaseTransitions": patch},
             }));
             pass(5).await;
         }

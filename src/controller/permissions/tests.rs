@@ -108,7 +108,7 @@ fn a_refused_write_names_the_component_of_its_feature() {
     let (native, advanced) = (SetKind::Native, SetKind::Advanced);
     let (patch, status) = (("patch", "pods"), ("patch", "pods/status"));
     for (write, expected) in [
-        (WriteVerb::Renew, IN_PLACE_RBAC),
+        (WriteVerb::UpdateInPlace, IN_PLACE_RBAC),
         (WriteVerb::Revert, IN_PLACE_RBAC),
         (WriteVerb::Mark, LIFECYCLE_RBAC),
         (WriteVerb::Unmark, LIFECYCLE_RBAC),

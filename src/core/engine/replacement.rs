@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::fleet::in_place::{InPlaceChange, Recreate, Renewal, applicable, renewal_to};
+use crate::core::fleet::in_place::{InPlaceChange, InPlacePatch, Recreate, applicable, renewal_to};
 use crate::core::fleet::{Fleet, Pod};
 use crate::core::id::RevisionState;
 use crate::core::settings::{RollingUpdateType, Strategy};
@@ -44,7 +44,7 @@ pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> UpdateMethod {
 }
 
 /// What to write into `pod` so that it becomes one of the current revision.
-pub(super) fn renewal(fleet: &Fleet, pod: &Pod, change: &Arc<InPlaceChange>) -> Option<Renewal> {
+pub(super) fn patch(fleet: &Fleet, pod: &Pod, change: &Arc<InPlaceChange>) -> Option<InPlacePatch> {
     let RevisionState::Current(revision) = &fleet.revision else {
         return None;
     };

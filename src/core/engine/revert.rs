@@ -28,7 +28,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::class::Class;
 use super::classify::settling;
 use super::scope::RolloutScope;
-use crate::core::fleet::in_place::{self, Recreate, Renewal};
+use crate::core::fleet::in_place::{self, InPlacePatch, Recreate};
 use crate::core::fleet::record::FailureRecord;
 use crate::core::fleet::write_failures::WriteVerb;
 use crate::core::fleet::{Fleet, Node, Pod, Readiness, RollbackTarget, Targeting};
@@ -120,7 +120,7 @@ pub(super) struct RevertTurn {
     /// Position of its node in the fleet.
     pub(super) position: usize,
     /// What to write.
-    pub(super) renewal: Renewal,
+    pub(super) patch: InPlacePatch,
 }
 
 impl RevertTurn {
@@ -172,7 +172,7 @@ pub(super) fn turns(
         }
         let Some((rank, pod)) = rank(class).zip(bad(node)) else {
             let is_back = class.is_targeted() && taken_back(record, node).is_some();
-            let is_due = |pod| renewal(record, past, pod).is_ok();
+            let is_due = |pod| patch(record, past, pod).is_ok();
             if !node.is_ready() && bad(node).is_some_and(is_due) {
                 reversal.away.push(node.name.clone());
             }
@@ -184,8 +184,8 @@ pub(super) fn turns(
             }
             continue;
         };
-        match renewal(record, past, pod) {
-            Ok(renewal) => {
+        match patch(record, past, pod) {
+            Ok(patch) => {
                 let mut refused = fleet.write_failures.on(&node.name);
                 match refused.any(|denial| denial.write == WriteVerb::Revert) {
                     true => {
@@ -203,7 +203,7 @@ pub(super) fn turns(
                     None => turns.push(RevertTurn {
                         rank,
                         position,
-                        renewal,
+                        patch,
                     }),
                 }
             }
@@ -226,7 +226,7 @@ pub(super) fn turns(
 /// pauses.
 pub fn is_due(strategy: &Strategy, fleet: &Fleet, node: &Node) -> bool {
     let stopped = stop_to_revert(strategy, fleet).zip(bad(node));
-    stopped.is_some_and(|(record, pod)| renewal(record, past(record, fleet), pod).is_ok())
+    stopped.is_some_and(|(record, pod)| patch(record, past(record, fleet), pod).is_ok())
 }
 
 /// The record of a revision from which pods are taken back.
@@ -277,18 +277,18 @@ fn settles_at(strategy: &Strategy, node: &Node, pod: &Pod) -> Option<Timestamp> 
 ///
 /// # Errors
 /// Why it keeps that; `None`: it was taken back once, and somebody gave it the stopped revision again.
-fn renewal(
+fn patch(
     record: &FailureRecord,
     past: Option<(&Revision, &RollbackTarget)>,
     pod: &Pod,
-) -> Result<Renewal, Option<Recreate>> {
+) -> Result<InPlacePatch, Option<Recreate>> {
     if pod.in_place.reverted_from.as_ref() == Some(&record.revision) {
         return Err(None);
     }
     let (before, past) = past.ok_or(Some(Recreate::UnknownRevision))?;
     let transition = past.transition.as_ref().map_err(|why| Some(*why))?;
     let change = in_place::applicable(transition, &pod.in_place).map_err(Some)?;
-    Ok(Renewal {
+    Ok(InPlacePatch {
         reverts: Some(record.revision.clone()),
         ..in_place::renewal_to(before, &pod.in_place, change)
     })

@@ -93,8 +93,8 @@ pub(in crate::core) fn renewal_to(
     revision: &Revision,
     pod: &InPlace,
     change: &Arc<InPlaceChange>,
-) -> Renewal {
-    Renewal {
+) -> InPlacePatch {
+    InPlacePatch {
         revision: revision.clone(),
         change: in_order_of(pod, change),
         before: state::before(change, pod),
@@ -118,7 +118,7 @@ fn in_order_of(pod: &InPlace, change: &Arc<InPlaceChange>) -> Arc<InPlaceChange>
 
 /// An update in place, to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Renewal {
+pub struct InPlacePatch {
     /// The revision that the pod has afterwards.
     pub revision: Revision,
     /// What differs.

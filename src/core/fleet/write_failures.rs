@@ -59,7 +59,7 @@ pub enum WriteVerb {
     /// Its eviction, and not by a disruption budget.
     Evict,
     /// Its update in place.
-    Renew,
+    UpdateInPlace,
     /// Its way back in place from a revision that failed (`on-failure: RevertInPlace`).
     Revert,
     /// The mark that it waits for its hook.
@@ -90,7 +90,7 @@ impl WriteVerb {
     pub const ALL: [Self; 9] = [
         Self::Delete,
         Self::Evict,
-        Self::Renew,
+        Self::UpdateInPlace,
         Self::Revert,
         Self::Mark,
         Self::TransferOwnership,
@@ -104,8 +104,8 @@ impl WriteVerb {
         match action {
             Action::Delete(_) | Action::DeleteAfterSurge { evict: false, .. } => Self::Delete,
             Action::Evict(_) | Action::DeleteAfterSurge { evict: true, .. } => Self::Evict,
-            Action::UpdateInPlace { renewal, .. } if renewal.reverts.is_some() => Self::Revert,
-            Action::UpdateInPlace { .. } => Self::Renew,
+            Action::UpdateInPlace { patch, .. } if patch.reverts.is_some() => Self::Revert,
+            Action::UpdateInPlace { .. } => Self::UpdateInPlace,
             Action::Mark {
                 preparing: Some(true),
                 ..
@@ -128,7 +128,7 @@ impl WriteVerb {
         match self {
             Self::Delete => "delete pods",
             Self::Evict => "evict pods",
-            Self::Renew => "update pods in place",
+            Self::UpdateInPlace => "update pods in place",
             Self::Revert => "roll pods back in place",
             Self::Mark => "mark pods PreparingDelete",
             Self::TransferOwnership => "hand pods over to the DaemonSet",
@@ -143,7 +143,7 @@ impl WriteVerb {
         match (self, kind) {
             (Self::Delete | Self::Evict | Self::Tell, _) => BASE_RBAC,
             (_, SetKind::Advanced) => ADVANCED_RBAC,
-            (Self::Renew | Self::Revert, SetKind::Native) => IN_PLACE_RBAC,
+            (Self::UpdateInPlace | Self::Revert, SetKind::Native) => IN_PLACE_RBAC,
             (Self::Mark | Self::Unmark, SetKind::Native) => LIFECYCLE_RBAC,
             (Self::Create | Self::TransferOwnership, SetKind::Native) => MAX_SURGE_RBAC,
         }
@@ -153,7 +153,7 @@ impl WriteVerb {
         match self {
             Self::Delete
             | Self::Evict
-            | Self::Renew
+            | Self::UpdateInPlace
             | Self::Revert
             | Self::Mark
             | Self::TransferOwnership => WriteGroup::Step,
@@ -412,7 +412,7 @@ impl WriteFailures {
             match &failure.pod {
                 Some(uid) => pods.any(|pod| pod.uid == *uid),
                 None => match failure.write {
-                    WriteVerb::Renew
+                    WriteVerb::UpdateInPlace
                     | WriteVerb::Revert
                     | WriteVerb::Mark
                     | WriteVerb::Unmark

@@ -94,7 +94,7 @@ proptest! {
     fn only_what_can_be_changed_is_changed_in_place(strategy in in_place(), fleet in fleets()) {
         let plan = decide(&strategy, &fleet, now());
         for action in &plan.actions {
-            let Action::UpdateInPlace { pod: target, renewal } = action else {
+            let Action::UpdateInPlace { pod: target, patch } = action else {
                 continue;
             };
             let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
@@ -103,7 +103,7 @@ proptest! {
             prop_assert!(!pod.terminating && !pod.in_place.is_over);
             prop_assert_eq!(&pod.in_place.revision, &Some("old".into()));
             prop_assert_eq!(&*pod.in_place.containers[0].image, "main:1");
-            prop_assert_eq!(&renewal.revision, &"new".into());
+            prop_assert_eq!(&patch.revision, &"new".into());
         }
         let of_pod = deleted(&plan).len();
         let uids: BTreeSet<_> = deleted(&plan).iter().map(|pod| &pod.uid).collect();

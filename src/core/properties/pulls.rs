@@ -116,7 +116,7 @@ proptest! {
         let strategy = Strategy { predownload: Some(Predownload::Required), ..strategy };
         let plan = decide(&strategy, &fleet, now());
         let brings_none = |action: &&Action| match action {
-            Action::UpdateInPlace { renewal, .. } => renewal.change.images.is_empty(),
+            Action::UpdateInPlace { patch, .. } => patch.change.images.is_empty(),
             _ => false,
         };
         let without: Vec<_> = plan.actions.iter().filter(brings_none).map(Action::pod).collect();

@@ -63,9 +63,7 @@ fn stopped() -> impl Random<Fleet> {
 /// The pods that a plan takes back, with their nodes.
 fn taken_back<'a>(fleet: &'a Fleet, plan: &Plan) -> Vec<(&'a Node, &'a Pod)> {
     let renews = |action: &Action| match action {
-        Action::UpdateInPlace { pod, renewal } if renewal.reverts.is_some() => {
-            Some(pod.uid.clone())
-        }
+        Action::UpdateInPlace { pod, patch } if patch.reverts.is_some() => Some(pod.uid.clone()),
         _ => None,
     };
     let uids: BTreeSet<PodUid> = plan.actions.iter().filter_map(renews).collect();
@@ -108,7 +106,7 @@ proptest! {
         let plan = decide(&strategy, &fleet, now());
         let taken = taken_back(&fleet, &plan);
         let advances = |action: &&Action| match action {
-            Action::UpdateInPlace { renewal, .. } => renewal.reverts.is_none(),
+            Action::UpdateInPlace { patch, .. } => patch.reverts.is_none(),
             // Also an eviction, and a mark for the way out.
             other => other.begins(),
         };

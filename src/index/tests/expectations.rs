@@ -1,7 +1,7 @@
 //! Writes that do not show yet, in every order of what may happen to them and to the watch.
 
 use super::*;
-use crate::core::{Pod, Renewal};
+use crate::core::{InPlacePatch, Pod};
 use crate::index::expectations::Expectations;
 use crate::index::pod::{PodRecord, SharedParts};
 
@@ -102,7 +102,7 @@ const KINDS: [Kind; 6] = [
     Kind {
         action: |pod| Action::UpdateInPlace {
             pod,
-            renewal: Renewal {
+            patch: InPlacePatch {
                 revision: "bbb".into(),
                 change: Arc::default(),
                 before: BTreeMap::new(),

@@ -1,7 +1,7 @@
 //! Pods that are updated in place, from the wire to the fleet.
 
 use super::*;
-use crate::core::Renewal;
+use crate::core::InPlacePatch;
 use crate::core::fleet::in_place::Recreate;
 
 /// The usual index, of which the template has changed from `v1` to `v2` and is to go in place.
@@ -142,7 +142,7 @@ fn what_is_said_of_an_image_that_was_overtaken_is_no_trouble_of_the_next_one() {
 #[test]
 fn an_unseen_update_in_place_is_laid_over_until_it_shows() {
     let mut index = index_in_place();
-    send(&mut index, &renewal("bbb", None), WriteAnswer::Accepted);
+    send(&mut index, &patch("bbb", None), WriteAnswer::Accepted);
     let told = fleet(&mut index);
     let pod = &told.nodes[0].pods[0];
     assert!(!pod.terminating && pod.in_place.is_under_way());
@@ -187,7 +187,7 @@ fn an_unseen_way_back_is_laid_over_as_one_of_the_old_revision() {
     feed(&mut index, &pod("n1", "bbb").ready(11).version("3"), 499);
     send(
         &mut index,
-        &renewal("aaa", Some("bbb")),
+        &patch("aaa", Some("bbb")),
         WriteAnswer::Unanswered,
     );
     let told = fleet(&mut index);
@@ -200,10 +200,10 @@ fn an_unseen_way_back_is_laid_over_as_one_of_the_old_revision() {
 }
 
 /// The pod on n1 is to become one of revision `to`; `from`: the one that it is taken back from.
-fn renewal(to: &str, from: Option<&str>) -> Action {
+fn patch(to: &str, from: Option<&str>) -> Action {
     Action::UpdateInPlace {
         pod: deletion("n1").pod().clone(),
-        renewal: Renewal {
+        patch: InPlacePatch {
             revision: to.into(),
             change: Arc::default(),
             before: BTreeMap::new(),

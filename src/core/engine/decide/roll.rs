@@ -266,8 +266,8 @@ impl PlanDraft<'_> {
             };
             self.judged.classes[turn.position] = Class::InProgress(progress);
             self.verdicts[turn.position] = Verdict::InProgress(progress);
-            let renewal = turn.renewal;
-            self.actions.push(Action::UpdateInPlace { pod, renewal });
+            let patch = turn.patch;
+            self.actions.push(Action::UpdateInPlace { pod, patch });
         }
     }
 
@@ -417,16 +417,16 @@ impl PlanDraft<'_> {
             return;
         }
         let in_place = match replacement::way(self.judged.strategy, self.judged.fleet, pod) {
-            UpdateMethod::InPlace(change) => replacement::renewal(self.judged.fleet, pod, &change),
+            UpdateMethod::InPlace(change) => replacement::patch(self.judged.fleet, pod, &change),
             UpdateMethod::Recreate(why) => {
                 self.recreates = self.recreates.or(why);
                 None
             }
         };
         let (action, verdict) = match in_place {
-            Some(renewal) => {
+            Some(patch) => {
                 let pod = pod.reference();
-                let update = Action::UpdateInPlace { pod, renewal };
+                let update = Action::UpdateInPlace { pod, patch };
                 let told = Verdict::InProgress(Progress::Replacing);
                 (Some(update), Some(told))
             }

@@ -68,9 +68,9 @@ fn at_1000(fleet: &Fleet) -> Plan {
 /// The pods that are taken back, and nothing else is written.
 fn taken_back(plan: &Plan) -> Vec<&str> {
     let name = |action: &Action| match action {
-        Action::UpdateInPlace { pod, renewal } => {
-            assert_eq!(renewal.reverts, Some("new".into()));
-            assert_eq!(renewal.revision, "old".into());
+        Action::UpdateInPlace { pod, patch } => {
+            assert_eq!(patch.reverts, Some("new".into()));
+            assert_eq!(patch.revision, "old".into());
             pod.name.as_str().to_owned()
         }
         other => panic!("{other:?}"),
@@ -189,13 +189,13 @@ fn a_lost_node_holds_no_slot_and_others_are_taken_back_meanwhile() {
 #[test]
 fn a_patch_names_the_old_images_and_where_the_pod_was_taken_back_from() {
     let plan = at_1000(&stopped(vec![node("a", crashing()), node("b", before())]));
-    let [Action::UpdateInPlace { renewal, .. }] = plan.actions.as_slice() else {
+    let [Action::UpdateInPlace { patch, .. }] = plan.actions.as_slice() else {
         panic!("{:?}", plan.actions);
     };
-    let images = &renewal.change.images;
+    let images = &patch.change.images;
     assert_eq!(*images, [("main".into(), "old".into())]);
     // The generation of the template would make the native controller count it as updated.
-    assert_eq!(renewal.change.labels["pod-template-generation"], None);
+    assert_eq!(patch.change.labels["pod-template-generation"], None);
 }
 
 #[test]

@@ -257,11 +257,11 @@ fn one(image: &str) -> (Strategy, Fleet) {
 fn a_pod_that_runs_what_its_revision_says_is_changed_beside_what_was_injected() {
     let (strategy, fleet) = one("main:1");
     let plan = decide(&strategy, &fleet, at(1000));
-    let [Action::UpdateInPlace { renewal, .. }] = plan.actions.as_slice() else {
+    let [Action::UpdateInPlace { patch, .. }] = plan.actions.as_slice() else {
         panic!("{:?}", plan.actions);
     };
-    assert_eq!(renewal.revision, "new".into());
-    let before = &renewal.before;
+    assert_eq!(patch.revision, "new".into());
+    let before = &patch.before;
     assert_eq!(before.keys().collect::<Vec<_>>(), ["main"]);
     assert_eq!(before["main"].image_id.as_deref(), Some("a"));
     assert_eq!(plan.recreates, None);
@@ -288,8 +288,8 @@ fn containers_are_listed_in_the_order_of_the_pod() {
         (&["c", "b", "a"][..], &["c", "b", "a"][..]),
         (&["b", "injected", "a", "c"], &["b", "a", "c"]),
     ] {
-        let renewal = renewal_to(&"new".into(), &pod(order), &change);
-        let names = renewal.change.images.iter().map(|(name, _)| &**name);
+        let patch = renewal_to(&"new".into(), &pod(order), &change);
+        let names = patch.change.images.iter().map(|(name, _)| &**name);
         assert_eq!(names.collect::<Vec<_>>(), expected);
     }
 }
@@ -357,9 +357,9 @@ fn a_change_of_labels_does_not_end_an_update_that_is_under_way() {
             ..InPlace::default()
         };
         let labels = Arc::new(InPlaceChange::default());
-        let renewal = renewal_to(&"newer".into(), &pod, &labels);
+        let patch = renewal_to(&"newer".into(), &pod, &labels);
         InPlaceState {
-            last_container_statuses: renewal.before,
+            last_container_statuses: patch.before,
             ..state("a")
         }
     };

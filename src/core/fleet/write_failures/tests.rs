@@ -297,7 +297,7 @@ fn reread(write_failures: &WriteFailures) -> WriteFailures {
 
 #[test]
 fn what_is_refused_to_pods_of_the_current_revision_is_remembered_by_who_reads_it() {
-    for write in [WriteVerb::Renew, WriteVerb::Unmark, WriteVerb::Tell] {
+    for write in [WriteVerb::UpdateInPlace, WriteVerb::Unmark, WriteVerb::Tell] {
         let mut fleet = fleet(vec![node("a", current(2))]);
         read(&mut fleet, write);
         assert!(!fleet.write_failures.has_no_failures(), "{write:?}");
