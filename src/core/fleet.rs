@@ -106,7 +106,7 @@ pub struct Node {
     /// Whether it can run anything now.
     pub readiness: Readiness,
     /// When it turned NotReady lately, in order, also while it is back: some of the times within
-    /// [`FLAPS_WITHIN`](crate::core::engine::patience::FLAPS_WITHIN) before the last one.
+    /// [`FLAPS_WITHIN`](crate::core::engine::timeouts::FLAPS_WITHIN) before the last one.
     pub losses: Option<Arc<[Timestamp]>>,
     /// It is offline because of OpenYurt's taint for nodes that are cut off, whatever its condition `Ready` says.
     pub cut_off: bool,

@@ -15,7 +15,7 @@ use kube::api::ListParams;
 use super::access::Access;
 use super::error::CliError;
 use super::list::list;
-use crate::core::engine::patience::BUDGET_PATIENCE;
+use crate::core::engine::timeouts::BUDGET_PATIENCE;
 use crate::core::selector::Selector;
 use crate::core::{Evictions, Fleet, Obstruction, Pod, Refusal};
 use crate::index::SetRecord;

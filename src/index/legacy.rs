@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::core::engine::patience::BEHIND_PATIENCE;
+use crate::core::engine::timeouts::BEHIND_PATIENCE;
 use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, ROLLOUT_COMPLETE, STALLED,
 };

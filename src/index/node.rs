@@ -8,7 +8,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::texts::Texts;
 use crate::core::eligibility::{CUT_OFF_TAINT, Effect, NodeFacts, Taint};
-use crate::core::engine::patience::FLAPS_WITHIN;
+use crate::core::engine::timeouts::FLAPS_WITHIN;
 use crate::core::images::ImageKey;
 use crate::core::instant::later;
 use crate::core::names::HOLD;

@@ -6,10 +6,10 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::class::Class;
 use super::failing::proved_at;
-use super::patience::failure_window;
 use super::removal;
 use super::surge::{self, SurgePair};
 use super::terms::Terms;
+use super::timeouts::failure_window;
 use crate::core::fleet::{Node, Pod, Readiness, Targeting};
 use crate::core::id::PodRevision;
 use crate::core::instant::later;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::patience::{
+use super::timeouts::{
     HOOK_PATIENCE, MARGIN, MISSING_GRACE, PROGRESS_DEADLINE, REFUSAL_PATIENCE, budget_patience,
 };
 use super::{failing, surge};

@@ -29,8 +29,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::budget::Budget;
 use super::class::Class;
-use super::patience::failure_window;
 use super::revert;
+use super::timeouts::failure_window;
 use crate::core::fleet::record::{BROKEN_NAMED, FAILED_NAMED, FailureRecord};
 use crate::core::fleet::{Fleet, Node};
 use crate::core::id::NodeName;

@@ -6,9 +6,9 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::patience::STARTING;
 use super::surge;
 use super::terms::Terms;
+use super::timeouts::STARTING;
 use super::{ota, removal};
 use crate::core::fleet::{Fleet, Node, Pod, Targeting};
 use crate::core::id::{FIRST_REVISION, PodRevision};

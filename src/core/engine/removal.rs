@@ -12,8 +12,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::eviction::EvictionRequests;
-use super::patience::{HOOK_PATIENCE, MARGIN, STARTING};
 use super::terms::Terms;
+use super::timeouts::{HOOK_PATIENCE, MARGIN, STARTING};
 use crate::core::action::{Action, BATCH};
 use crate::core::fleet::{Fleet, Node, Pod};
 use crate::core::id::FIRST_REVISION;

@@ -10,7 +10,7 @@ use super::reasons::{behind_remedy, behind_words};
 use super::refusals::headline as refused;
 use super::{NextStep, RolloutStatus, StatusSentence};
 use crate::core::engine::deadline::{is_unscheduled, rejects};
-use crate::core::engine::patience::{BEHIND_PATIENCE, HOOK_PATIENCE};
+use crate::core::engine::timeouts::{BEHIND_PATIENCE, HOOK_PATIENCE};
 use crate::core::fleet::PodProblem;
 use crate::core::fleet::record::FailureRecord;
 use crate::core::id::{RevisionState, RevisionUnknown};

@@ -12,8 +12,8 @@ use proptest::strategy::Strategy as _;
 use super::{
     Random, after, carry_out, config, deleted, fleets, later, now, recent, settle, strategies,
 };
-use crate::core::engine::patience::failure_window;
 use crate::core::engine::pause::is_paused;
+use crate::core::engine::timeouts::failure_window;
 use crate::core::{Strategy, *};
 
 /// A record about the current revision or an older one, with nodes that exist and one that does not.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{PodController, Podless, RequeueDelay, SetRecord, UnreadablePod};
-use crate::core::engine::patience::MISSING_GRACE;
+use crate::core::engine::timeouts::MISSING_GRACE;
 use crate::core::plan::Stall;
 use crate::core::revision::{RevisionFacts, number_of};
 use crate::core::{

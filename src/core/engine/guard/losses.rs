@@ -6,8 +6,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::core::engine::class::Class;
-use crate::core::engine::patience::LOST_TOGETHER;
 use crate::core::engine::pod_summary::PodSummary;
+use crate::core::engine::timeouts::LOST_TOGETHER;
 use crate::core::fleet::record::FailureRecord;
 use crate::core::fleet::{Fleet, Node, Pod, position_of};
 use crate::core::id::{NodeName, PodRevision};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::core::engine::patience::{JUDGED_AFTER, failure_window};
+use crate::core::engine::timeouts::{JUDGED_AFTER, failure_window};
 use crate::core::fleet::in_place::InPlaceUpdate;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{
