@@ -11,12 +11,12 @@ use crate::core::verdict::Verdict;
 
 /// Nodes that are past their deadline, by position in the fleet, and when the next one will be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Overdue {
+pub(super) struct TimedOut {
     pub(super) nodes: Vec<usize>,
     pub(super) next: Option<Timestamp>,
 }
 
-impl Overdue {
+impl TimedOut {
     /// Who is at `now`. Nodes whose pods fail by themselves, or wait for somebody, are told elsewhere.
     ///
     /// `has_pairs`: some nodes have two pods.

@@ -222,7 +222,7 @@ pub(super) fn hook_pending(
         ),
     };
     let overdue = if overdue {
-        "Overdue"
+        "TimedOut"
     } else {
         "PreparingDelete"
     };

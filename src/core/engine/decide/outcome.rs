@@ -11,7 +11,7 @@ use super::wake::leaving;
 use crate::core::action::Action;
 use crate::core::engine::class::Class;
 use crate::core::engine::domains::is_others_turn;
-use crate::core::engine::overdue::Overdue;
+use crate::core::engine::overdue::TimedOut;
 use crate::core::engine::phase::{self, RolloutFacts};
 use crate::core::engine::timeouts::budget_patience;
 use crate::core::fleet::Node;
@@ -74,10 +74,10 @@ impl PlanDraft<'_> {
             }
             known => known,
         };
-        let Overdue {
+        let TimedOut {
             nodes: mut overdue,
             next: overdue_at,
-        } = Overdue::of(
+        } = TimedOut::of(
             self.judged.fleet,
             &self.verdicts,
             counts.surging > 0,
