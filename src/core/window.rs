@@ -41,7 +41,7 @@ struct Window {
 
 /// Whether a window is open, and until when that holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opening {
+pub struct WindowState {
     /// Whether replacements may begin.
     pub is_open: bool,
     /// When that changes; `None`: never, as far as one can see.
@@ -100,7 +100,7 @@ impl Windows {
     }
 
     /// Whether one of them is open at `now`.
-    pub fn at(&self, now: Timestamp) -> Opening {
+    pub fn at(&self, now: Timestamp) -> WindowState {
         let mut spans: Vec<(Timestamp, Timestamp)> = Vec::new();
         for window in &self.windows {
             window.spans_around(now, &mut spans);
@@ -115,14 +115,14 @@ impl Windows {
                 None if end <= now => {}
                 None if start <= now => open_until = Some(end),
                 None => {
-                    return Opening {
+                    return WindowState {
                         is_open: false,
                         changes: Some(start),
                     };
                 }
             }
         }
-        Opening {
+        WindowState {
             is_open: open_until.is_some(),
             changes: open_until,
         }
@@ -261,7 +261,7 @@ mod tests {
     #[track_caller]
     fn case(windows: &str, now: &str, is_open: bool, changes: &str) {
         let opening = Windows::read(windows).unwrap().at(at(now));
-        let expected = Opening {
+        let expected = WindowState {
             is_open,
             changes: Some(at(changes)),
         };

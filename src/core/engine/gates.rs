@@ -11,14 +11,14 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::eviction::EvictionRequests;
-use super::opening::Openings;
 use super::predownload::Images;
 use super::replacement::{UpdateMethod, way};
+use super::window_state::WindowStates;
 use crate::core::fleet::write_failures::{RetryGate, WriteGroup};
 use crate::core::fleet::{Fleet, Node, Pod};
 use crate::core::settings::Strategy;
 use crate::core::verdict::{Guarded, Verdict};
-use crate::core::window::Opening;
+use crate::core::window::WindowState;
 
 use super::waves::WaveProgress;
 
@@ -27,7 +27,7 @@ pub(super) struct Gates<'a> {
     guarded: Option<Guarded>,
     /// Whose wave is open.
     pub(super) wave_progress: WaveProgress<'a>,
-    openings: Openings<'a>,
+    openings: WindowStates<'a>,
     /// Whom the plan may ask to go.
     pub(super) asking: EvictionRequests<'a>,
     /// Whom the API server refused.
@@ -49,7 +49,7 @@ impl<'a> Gates<'a> {
     pub(super) fn of(
         strategy: &Strategy,
         fleet: &'a Fleet,
-        (openings, images): (Openings<'a>, Option<Images<'a>>),
+        (openings, images): (WindowStates<'a>, Option<Images<'a>>),
         wave_progress: WaveProgress<'a>,
         guarded: Option<Guarded>,
         now: Timestamp,
@@ -92,7 +92,7 @@ impl<'a> Gates<'a> {
     }
 
     /// How the maintenance window of the node at `position` is.
-    pub(super) fn opening_at(&self, position: usize) -> Opening {
+    pub(super) fn opening_at(&self, position: usize) -> WindowState {
         self.openings.at(position)
     }
 

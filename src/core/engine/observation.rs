@@ -7,12 +7,12 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::core::engine::class::Class;
 use crate::core::engine::classify::classify;
-use crate::core::engine::opening::Openings;
 use crate::core::engine::pod_summary::PodSummary;
 use crate::core::engine::predownload::Images;
 use crate::core::engine::scope::RolloutScope;
 use crate::core::engine::terms::Terms;
 use crate::core::engine::waves::WaveMembership;
+use crate::core::engine::window_state::WindowStates;
 use crate::core::fleet::Fleet;
 use crate::core::settings::Strategy;
 
@@ -22,7 +22,7 @@ pub(super) struct Observation<'a> {
     pub(super) summary: PodSummary<'a>,
     pub(super) scope: RolloutScope,
     pub(super) members: WaveMembership<'a>,
-    pub(super) openings: Openings<'a>,
+    pub(super) openings: WindowStates<'a>,
     /// `None`: nothing is pulled ahead.
     pub(super) images: Option<Images<'a>>,
     /// What pods were judged by.
@@ -38,7 +38,7 @@ impl<'a> Observation<'a> {
             summary: PodSummary::at(fleet),
             scope: RolloutScope::of(nodes),
             members: WaveMembership::of(strategy, nodes),
-            openings: Openings::of(strategy, nodes, now),
+            openings: WindowStates::of(strategy, nodes, now),
             images: Images::of(strategy, fleet, now),
             terms: Terms::of_rollout(strategy, fleet, now),
         };

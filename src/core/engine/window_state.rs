@@ -9,13 +9,13 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::core::fleet::{Node, NodeWindow};
 use crate::core::settings::{Mode, Strategy};
-use crate::core::window::Opening;
+use crate::core::window::WindowState;
 
 /// Whose windows are open now.
 #[derive(Debug)]
-pub(super) struct Openings<'a> {
+pub(super) struct WindowStates<'a> {
     /// How the different windows are, the DaemonSet's first.
-    different: Vec<Opening>,
+    different: Vec<WindowState>,
     /// By position in the fleet which of them is a node's; whoever comes after the last one has the DaemonSet's.
     nodes: Vec<usize>,
     /// Where the windows of Nodes stand among the different ones.
@@ -25,7 +25,7 @@ pub(super) struct Openings<'a> {
     now: Timestamp,
 }
 
-impl<'a> Openings<'a> {
+impl<'a> WindowStates<'a> {
     /// As it is at `now`, before any of so many Nodes has said anything.
     pub(super) fn of(strategy: &Strategy, nodes: usize, now: Timestamp) -> Self {
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
@@ -60,17 +60,17 @@ impl<'a> Openings<'a> {
     }
 
     /// Whether a replacement may begin on the node at `position`, and until when that holds.
-    pub(super) fn at(&self, position: usize) -> Opening {
+    pub(super) fn at(&self, position: usize) -> WindowState {
         let which = self.nodes.get(position).copied().unwrap_or_default();
         self.different[which]
     }
 }
 
-const ALWAYS: Opening = Opening {
+const ALWAYS: WindowState = WindowState {
     is_open: true,
     changes: None,
 };
-const NEVER: Opening = Opening {
+const NEVER: WindowState = WindowState {
     is_open: false,
     changes: None,
 };
