@@ -6,8 +6,8 @@
 //! an old pod: flapping nodes would leave nothing for the others.
 
 use super::class::Class;
-use super::pace::ramp_up;
 use super::pod_summary::PodSummary;
+use super::rate_limit::ramp_up;
 use super::scope::RolloutScope;
 use super::terms::Terms;
 use super::waves::WaveProgress;

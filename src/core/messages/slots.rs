@@ -2,7 +2,7 @@
 //! `max-surge`; the node before it; another failure domain.
 
 use super::rollout::RolloutView;
-use crate::core::engine::pace::is_awaited;
+use crate::core::engine::rate_limit::is_awaited;
 use crate::core::fleet::Node;
 use crate::core::plan::WaveStand;
 use crate::core::settings::max_surge::MAX_SURGE;

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
-use super::world::{Pace, World};
+use super::world::{RateLimit, World};
 use super::{Random, carry_out, config, deleted, fleets, now, shares, strategies};
 use crate::core::engine::replacement::{UpdateMethod, way};
 use crate::core::fleet::Hold;
@@ -237,8 +237,8 @@ impl Guarded {
     }
 }
 
-fn paces() -> impl Random<Vec<Pace>> {
-    let pace = (0..4_i64, 1..8_i64).prop_map(|(to_terminate, to_start)| Pace {
+fn paces() -> impl Random<Vec<RateLimit>> {
+    let pace = (0..4_i64, 1..8_i64).prop_map(|(to_terminate, to_start)| RateLimit {
         to_terminate,
         to_create: 1,
         to_start,

@@ -9,7 +9,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
-use super::world::{Pace, World};
+use super::world::{RateLimit, World};
 use super::{Random, after, config, is_available, later, now};
 use crate::core::{Strategy, *};
 
@@ -48,19 +48,21 @@ fn events() -> impl Random<Vec<(i64, Event)>> {
     vec((1..END, event), 0..40)
 }
 
-pub(super) fn paces() -> impl Random<Vec<Pace>> {
+pub(super) fn paces() -> impl Random<Vec<RateLimit>> {
     let pace = (
         0..5_i64,
         0..4_i64,
         1..8_i64,
         option::weighted(0.8, 0..4_i64),
     );
-    let pace = pace.prop_map(|(to_terminate, to_create, to_start, to_recover)| Pace {
-        to_terminate,
-        to_create,
-        to_start,
-        to_recover,
-    });
+    let pace = pace.prop_map(
+        |(to_terminate, to_create, to_start, to_recover)| RateLimit {
+            to_terminate,
+            to_create,
+            to_start,
+            to_recover,
+        },
+    );
     vec(pace, 1..12)
 }
 
@@ -101,7 +103,7 @@ struct Telling {
 }
 
 impl Telling {
-    fn new(strategy: Strategy, paces: &[Pace]) -> Self {
+    fn new(strategy: Strategy, paces: &[RateLimit]) -> Self {
         let world = World::settled(paces);
         Self {
             seen: world.fleet(),

@@ -83,14 +83,14 @@ struct ModelNode {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+struct RateLimit {
     to_start: i64,
     to_terminate: i64,
 }
 
 struct World {
     strategy: Strategy,
-    paces: Vec<Pace>,
+    paces: Vec<RateLimit>,
     nodes: Vec<ModelNode>,
     wanted: u8,
     observed: u8,
@@ -113,7 +113,7 @@ struct World {
 const END: i64 = 120;
 
 impl World {
-    fn new(strategy: Strategy, paces: Vec<Pace>, in_order: bool) -> Self {
+    fn new(strategy: Strategy, paces: Vec<RateLimit>, in_order: bool) -> Self {
         let pod = |node: usize| ModelPod {
             name: format!("a-x{node}"),
             template: 0,
@@ -576,8 +576,8 @@ fn hooks() -> impl Random<Option<Arc<PreDelete>>> {
     option::weighted(0.4, Just(Arc::new(hook)))
 }
 
-fn paces() -> impl Random<Vec<Pace>> {
-    let pace = (0..6_i64, 0..4_i64).prop_map(|(to_start, to_terminate)| Pace {
+fn paces() -> impl Random<Vec<RateLimit>> {
+    let pace = (0..6_i64, 0..4_i64).prop_map(|(to_start, to_terminate)| RateLimit {
         to_start,
         to_terminate,
     });

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
 use super::story::{paces, rolling};
-use super::world::{Pace, at};
+use super::world::{RateLimit, at};
 use super::{Random, config};
 use crate::core::fleet::in_place::InPlace;
 use crate::core::settings::Scaling;
@@ -108,7 +108,7 @@ impl OnePod {
 #[derive(Clone, Debug)]
 struct Place {
     name: NodeName,
-    pace: Pace,
+    pace: RateLimit,
     is_there: bool,
     fits: bool,
     readiness: Readiness,
@@ -217,8 +217,8 @@ struct Telling {
 }
 
 impl Telling {
-    fn new(strategy: Strategy, scaling: Scaling, paces: &[Pace], settled: bool) -> Self {
-        let place = |(i, pace): (usize, &Pace)| Place {
+    fn new(strategy: Strategy, scaling: Scaling, paces: &[RateLimit], settled: bool) -> Self {
+        let place = |(i, pace): (usize, &RateLimit)| Place {
             name: format!("n{i:02}").into(),
             pace: *pace,
             is_there: true,

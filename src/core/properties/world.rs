@@ -14,7 +14,7 @@ use crate::core::*;
 
 /// How fast things happen on a node, in seconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct RateLimit {
     /// Until a deleted pod is gone.
     pub(super) to_terminate: i64,
     /// Until the native controller makes the next one.
@@ -28,7 +28,7 @@ pub(super) struct Pace {
 #[derive(Clone, Debug)]
 struct ModelNode {
     name: NodeName,
-    pace: Pace,
+    pace: RateLimit,
     readiness: Readiness,
     targeting: Targeting,
     pod: Option<ModelPod>,
@@ -71,9 +71,9 @@ pub(super) struct World {
 
 impl World {
     /// Everything runs template 0, and has done so for long.
-    pub(super) fn settled(paces: &[Pace]) -> Self {
+    pub(super) fn settled(paces: &[RateLimit]) -> Self {
         let long_ago = -10_000;
-        let node = |(i, pace): (usize, &Pace)| ModelNode {
+        let node = |(i, pace): (usize, &RateLimit)| ModelNode {
             name: format!("n{i:02}").into(),
             pace: *pace,
             readiness: Readiness::Ready {

@@ -8,8 +8,8 @@ use crate::core::action::{Action, BATCH};
 use crate::core::engine::class::Class;
 use crate::core::engine::domains::Domains;
 use crate::core::engine::order::{Order, Turn};
-use crate::core::engine::pace::Pace;
 use crate::core::engine::predownload::Images;
+use crate::core::engine::rate_limit::RateLimit;
 use crate::core::engine::replacement::{self, UpdateMethod};
 use crate::core::engine::revert::RevertTurn;
 use crate::core::engine::{ota, removal, revert, surge};
@@ -25,7 +25,7 @@ impl PlanDraft<'_> {
         self.go_on();
         self.take_back();
         let wave_progress = &self.judged.gates.wave_progress;
-        let mut pace = Pace::of(
+        let mut pace = RateLimit::of(
             self.judged.strategy,
             &self.judged.classes,
             &self.verdicts,

@@ -18,14 +18,14 @@ use crate::core::verdict::{Progress, Verdict};
 
 /// What the pace allows a wave now; without waves all nodes are in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pace {
+pub(super) struct RateLimit {
     /// Replacements that may begin now.
     pub(super) replacements: usize,
     /// Before this instant none may.
     pub(super) opens: Option<Timestamp>,
 }
 
-impl Pace {
+impl RateLimit {
     /// What `min-interval` allows each wave at `now`.
     ///
     /// `verdicts` are those after the pods on their way out were looked at.
