@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Fleet ──observation──► a class per node, looked at alone
-//!       ──judged───────► who failed (guard), who keeps its pod (scope), what is allowed (budget, waves, gates)
+//!       ──judged───────► who failed (guard), who keeps its pod (scope), what is allowed (budget, waves, preconditions)
 //!       ──order────────► the queue of those who wait
 //!       ──decide───────► Plan: actions and verdicts (roll), phase, numbers, and when to look again (outcome)
 //! ```
@@ -22,7 +22,6 @@ pub(super) mod domains;
 pub(super) mod evaluation;
 pub mod eviction;
 pub(crate) mod failing;
-pub(super) mod gates;
 pub(super) mod guard;
 pub mod manage;
 pub mod not_ready;
@@ -33,6 +32,7 @@ pub mod overdue;
 pub(super) mod pause;
 pub(super) mod phase;
 pub(super) mod pod_summary;
+pub(super) mod preconditions;
 pub(super) mod predownload;
 pub(super) mod progressive;
 pub(super) mod rate_limit;

@@ -111,7 +111,7 @@ fn whole(mut draft: PlanDraft<'_>) -> Plan {
             draft.await_deletions()
         }
         (Mode::AdvancedRollingUpdate, true) => {
-            if let Some(images) = &draft.judged.gates.images {
+            if let Some(images) = &draft.judged.preconditions.images {
                 draft.pulls = images.rest();
             }
             draft.pause()
@@ -274,7 +274,7 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Opens readiness gates of new pods while the rollout waits.
+    /// Opens readiness preconditions of new pods while the rollout waits.
     fn open_gates(&mut self) {
         if self.judged.summary.is_marked {
             self.actions.extend(removal::open_gates(self.judged.fleet));
@@ -320,7 +320,7 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Does what is due although nothing may be replaced: readiness gates, marks, and pods that were made beside others.
+    /// Does what is due although nothing may be replaced: readiness preconditions, marks, and pods that were made beside others.
     fn tend(&mut self) {
         self.go_on_beside(false);
         self.keep_marks_true();
@@ -337,7 +337,7 @@ impl<'a> PlanDraft<'a> {
                 *verdict = Verdict::Invalid;
             }
         }
-        if let Some(images) = &self.judged.gates.images {
+        if let Some(images) = &self.judged.preconditions.images {
             self.pulls = images.rest();
         }
         self.invalid = Some(invalid);

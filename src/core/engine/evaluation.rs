@@ -1,7 +1,7 @@
 //! Judged: what the nodes come to when the fleet is looked at as a whole, and what may begin.
 //!
 //! ```text
-//! observed classes ──charges──► who failed ──scope──► who keeps its pod ──waves, budget──► guard, gates
+//! observed classes ──charges──► who failed ──scope──► who keeps its pod ──waves, budget──► guard, preconditions
 //! ```
 //!
 //! Nothing is written here, and nobody is told anything: a [`FleetEvaluation`] is what the plan is drafted from.
@@ -12,12 +12,12 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::budget::Budget;
 use super::class::Class;
-use super::gates::Gates;
 use super::guard::Guard;
 use super::guard::attribution::attribute;
 use super::observation::Observation;
 use super::order::{Order, Turn};
 use super::pod_summary::PodSummary;
+use super::preconditions::Preconditions;
 use super::replacement::{self, UpdateMethod};
 use super::scope::RolloutScope;
 use super::terms::Terms;
@@ -44,7 +44,7 @@ pub(super) struct FleetEvaluation<'a> {
     pub(super) scope: RolloutScope,
     pub(super) budget: Budget,
     pub(super) guard: Guard,
-    pub(super) gates: Gates<'a>,
+    pub(super) preconditions: Preconditions<'a>,
     /// Whether the guard judged nodes beside all others.
     pub(super) heard_others: bool,
     order: OnceCell<Order>,
@@ -89,7 +89,7 @@ impl<'a> FleetEvaluation<'a> {
             fleet,
             now,
             terms,
-            gates: Gates::of(strategy, fleet, own, wave_progress, guard.gate, now),
+            preconditions: Preconditions::of(strategy, fleet, own, wave_progress, guard.gate, now),
             classes,
             summary,
             scope,
@@ -119,7 +119,7 @@ impl FleetEvaluation<'_> {
 
     /// The setting that matches no node although somebody is outdated.
     pub(super) fn unmatched(&self) -> Option<Invalid> {
-        let wave = |position| self.gates.wave_progress.of_node(position);
+        let wave = |position| self.preconditions.wave_progress.of_node(position);
         unmatched(self.strategy, self.fleet, &self.classes, wave)
     }
 
@@ -159,20 +159,20 @@ impl FleetEvaluation<'_> {
     /// Whether the pod of the node at `position` can be made to go now, as far as disruption budgets go.
     pub(super) fn may_delete(&self, position: usize) -> bool {
         let pod = self.fleet.nodes[position].outdated();
-        self.gates.may_step(position)
+        self.preconditions.may_step(position)
             && pod.is_none_or(|pod| {
                 let is_in_place = || match replacement::way(self.strategy, self.fleet, pod) {
                     UpdateMethod::InPlace(_) => true,
                     UpdateMethod::Recreate(_) => false,
                 };
-                self.gates.asking.may_ask(pod) || is_in_place()
+                self.preconditions.asking.may_ask(pod) || is_in_place()
             })
     }
 
-    /// The nodes whose gates are open, the first in the queue first.
+    /// The nodes whose preconditions are open, the first in the queue first.
     pub(super) fn queue(&self) -> Vec<Turn> {
         let waiting = self.waiting();
-        let is_open = |turn: &&Turn| self.gates.shut_at(turn.position).is_none();
+        let is_open = |turn: &&Turn| self.preconditions.shut_at(turn.position).is_none();
         let mut queue = Vec::with_capacity(waiting.len());
         queue.extend(waiting.iter().filter(is_open));
         queue
@@ -202,7 +202,7 @@ impl FleetEvaluation<'_> {
                     available,
                     settling: None,
                 } => {
-                    let wave = self.gates.wave_progress.of_node(position);
+                    let wave = self.preconditions.wave_progress.of_node(position);
                     Some(order.turn(&self.summary, position, wave, available))
                 }
                 _ => None,

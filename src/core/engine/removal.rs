@@ -116,7 +116,7 @@ pub(super) fn is_marked(pod: &Pod) -> bool {
     pod.exit.preparing.is_some() || pod.exit.gate.is_some()
 }
 
-/// Opens unset readiness gates `KruisePodReady`, as Kruise's controller does, so that their pods can become Ready. Returns one batch
+/// Opens unset readiness preconditions `KruisePodReady`, as Kruise's controller does, so that their pods can become Ready. Returns one batch
 /// of writes. A pause or an invalid setting is no reason to wait.
 pub(super) fn open_gates(fleet: &Fleet) -> impl Iterator<Item = Action> {
     let ready = fleet.nodes.iter().filter(|node| node.is_ready());

@@ -27,8 +27,8 @@ const TOLD_INTERVAL: Duration = Duration::from_secs(60);
 impl PlanDraft<'_> {
     pub(super) fn finish(mut self, phase: Option<Phase>) -> Plan {
         let actions = std::mem::take(&mut self.actions);
-        let mut refused = self.judged.gates.refusing.again(actions.iter());
-        let (actions, tried_again) = self.judged.gates.refusing.without_held(actions);
+        let mut refused = self.judged.preconditions.refusing.again(actions.iter());
+        let (actions, tried_again) = self.judged.preconditions.refusing.without_held(actions);
         self.actions = actions;
         self.tell_refused(&mut refused);
         self.tell_domains();
@@ -37,13 +37,14 @@ impl PlanDraft<'_> {
             Some(phase) if phase.is_behind() => Vec::new(),
             _ => self.waves(),
         };
-        let refusing = &self.judged.gates.refusing;
+        let refusing = &self.judged.preconditions.refusing;
         let begun = self.actions.iter().filter(|action| action.begins());
         let troubled = self.troubled();
         let is_next = |action: &Action| troubled.iter().any(|node| is_about(action, node));
         let begun = begun.filter(|action| !is_next(action));
         let tried = begun.filter(|action| !refusing.is_again(action)).count();
-        let moving = tried > self.judged.gates.asking.again() || self.waits_for_next_second();
+        let moving =
+            tried > self.judged.preconditions.asking.again() || self.waits_for_next_second();
         let blocked = self.blocked_until().filter(|_| !moving);
         let judged = || {
             let reverts = |reversal: &Reversal| !reversal.under_way.is_empty();
@@ -196,7 +197,7 @@ impl PlanDraft<'_> {
                 None => &[WriteGroup::Step, WriteGroup::Create],
             };
             let at = |part: &WriteGroup| {
-                let denial = self.judged.gates.refusing.at(&node.name, *part)?;
+                let denial = self.judged.preconditions.refusing.at(&node.name, *part)?;
                 Some((*part, denial.since))
             };
             let Some((part, since)) = parts.iter().find_map(at) else {
@@ -223,7 +224,8 @@ impl PlanDraft<'_> {
 
     /// Whether somebody who could begin has to wait only because so much was refused within this second.
     fn waits_for_next_second(&self) -> bool {
-        self.judged.gates.refusing.is_full() && self.verdicts.iter().any(Verdict::awaits_turn)
+        self.judged.preconditions.refusing.is_full()
+            && self.verdicts.iter().any(Verdict::awaits_turn)
     }
 
     /// Whether somebody waits for a time, or for something else than those whom the API server refuses.
@@ -241,7 +243,7 @@ impl PlanDraft<'_> {
     fn waves(&self) -> Vec<WaveStand> {
         let mut waves = self
             .judged
-            .gates
+            .preconditions
             .wave_progress
             .told(self.judged.strategy.max_unavailable);
         if waves.is_empty() {
@@ -254,7 +256,7 @@ impl PlanDraft<'_> {
                 available: true, ..
             } = class
             {
-                let wave = self.judged.gates.wave_progress.of_node(position);
+                let wave = self.judged.preconditions.wave_progress.of_node(position);
                 waves[wave].taken += usize::from(begins(verdict));
             }
         }
@@ -269,7 +271,8 @@ impl PlanDraft<'_> {
                 Verdict::BlockedByPdb { since, obstruction } => {
                     until = until.max(Some(later(since, budget_patience(obstruction))));
                     let pod = leaving(&self.judged.fleet.nodes[position]);
-                    others |= pod.is_some_and(|pod| self.judged.gates.asking.is_hurried(pod));
+                    others |=
+                        pod.is_some_and(|pod| self.judged.preconditions.asking.is_hurried(pod));
                 }
                 Verdict::InProgress(_)
                 | Verdict::HookPending { .. }
@@ -296,7 +299,7 @@ impl PlanDraft<'_> {
         let waiting = waiting.filter(|verdict| is_shut(Some(**verdict))).count();
         let moves = |(position, verdict): (usize, &Verdict)| match verdict {
             Verdict::Offline(Offline::Settling { .. }) => {
-                !is_shut(self.judged.gates.shut_at(position))
+                !is_shut(self.judged.preconditions.shut_at(position))
             }
             verdict => verdict.is_in_flight(),
         };

@@ -24,7 +24,7 @@ impl PlanDraft<'_> {
         self.go_on_beside(true);
         self.go_on();
         self.take_back();
-        let wave_progress = &self.judged.gates.wave_progress;
+        let wave_progress = &self.judged.preconditions.wave_progress;
         let mut pace = RateLimit::of(
             self.judged.strategy,
             &self.judged.classes,
@@ -44,7 +44,7 @@ impl PlanDraft<'_> {
             .collect();
         let mut slots = Slots::of(&self.judged.budget, self.judged.strategy);
         let batch = BATCH.saturating_sub(self.actions.len());
-        let mut left = self.judged.gates.refusing.room(batch);
+        let mut left = self.judged.preconditions.refusing.room(batch);
         let queue = match slots.is_empty() {
             true if self.judged.strategy.topology.is_none() => Vec::new(),
             _ => self.judged.queue(),
@@ -56,7 +56,7 @@ impl PlanDraft<'_> {
             &queue,
         );
         self.domains = domains.names();
-        let images = self.judged.gates.images.as_ref();
+        let images = self.judged.preconditions.images.as_ref();
         let mut forerunners = images.map_or(0, |images| images.forerunners(&self.judged.classes));
         let mut wants_more = false;
         for turn in queue {
@@ -70,9 +70,9 @@ impl PlanDraft<'_> {
             let (in_wave, in_time) = (&mut in_wave[turn.wave], &mut pace[turn.wave].replacements);
             let may = |manner| match manner {
                 SlotKind::Delete => self.judged.may_delete(turn.position),
-                SlotKind::Surge => self.judged.gates.may_surge(turn.position),
+                SlotKind::Surge => self.judged.preconditions.may_surge(turn.position),
             };
-            let images = self.judged.gates.images.as_ref();
+            let images = self.judged.preconditions.images.as_ref();
             let forerunning = images.is_some_and(|images| images.needs_forerunning(turn.position));
             if *in_time > 0
                 && (!forerunning || forerunners > 0)
@@ -149,7 +149,7 @@ impl PlanDraft<'_> {
             return;
         }
         let mut free = self.judged.budget.for_waiting();
-        let wave_progress = &self.judged.gates.wave_progress;
+        let wave_progress = &self.judged.preconditions.wave_progress;
         let share = self.judged.strategy.max_unavailable;
         let mut in_wave: Vec<usize> = (0..wave_progress.count())
             .map(|wave| wave_progress.for_waiting(wave, share))
@@ -165,13 +165,13 @@ impl PlanDraft<'_> {
             };
             let is_hooked =
                 removal::is_hooked(self.judged.strategy, &self.judged.fleet.nodes[position]);
-            if !self.judged.gates.may_step(position) {
+            if !self.judged.preconditions.may_step(position) {
                 if !is_hooked {
                     self.verdicts[position] = Verdict::Budget { broken: false };
                 }
                 continue;
             }
-            let in_wave = &mut in_wave[self.judged.gates.wave_progress.of_node(position)];
+            let in_wave = &mut in_wave[self.judged.preconditions.wave_progress.of_node(position)];
             let written = self.actions.len();
             if !available || free > 0 && *in_wave > 0 {
                 self.replace(position, SlotKind::Delete);
@@ -207,7 +207,7 @@ impl PlanDraft<'_> {
         if self.reversal.is_none() {
             return;
         }
-        let wave_progress = &self.judged.gates.wave_progress;
+        let wave_progress = &self.judged.preconditions.wave_progress;
         let mut in_wave: Vec<usize> = (0..wave_progress.count())
             .map(|wave| wave_progress.slots(wave, self.judged.strategy)[1])
             .collect();
@@ -220,8 +220,8 @@ impl PlanDraft<'_> {
             &self.judged.scope,
         );
         // Whom the API server refuses takes no turn of a failure domain from the others.
-        let gates = &self.judged.gates;
-        let may = |turn: &&RevertTurn| turn.is_available() && gates.may_step(turn.position);
+        let preconditions = &self.judged.preconditions;
+        let may = |turn: &&RevertTurn| turn.is_available() && preconditions.may_step(turn.position);
         let available = turns.iter().filter(may);
         let queue = available.map(|turn| {
             let wave = wave_progress.of_node(turn.position);
@@ -239,14 +239,18 @@ impl PlanDraft<'_> {
                 break; // the rest follows when these are done
             }
             let node = &self.judged.fleet.nodes[turn.position];
-            if !self.judged.gates.may_step(turn.position) {
+            if !self.judged.preconditions.may_step(turn.position) {
                 self.verdicts[turn.position] = Verdict::Revert(Revert::Pending);
                 continue;
             }
             if turn.is_available() {
                 self.verdicts[turn.position] = Verdict::Revert(Revert::Pending);
-                let in_wave = &mut in_wave[self.judged.gates.wave_progress.of_node(turn.position)];
-                let opening = self.judged.gates.opening_at(turn.position);
+                let in_wave = &mut in_wave[self
+                    .judged
+                    .preconditions
+                    .wave_progress
+                    .of_node(turn.position)];
+                let opening = self.judged.preconditions.opening_at(turn.position);
                 let may_begin = opening.is_open && domains.may_begin(node);
                 if !may_begin || free == 0 || *in_wave == 0 {
                     let again = self.reverts_again.into_iter();
@@ -255,7 +259,10 @@ impl PlanDraft<'_> {
                 }
                 (free, *in_wave) = (free - 1, *in_wave - 1);
                 self.judged.budget.in_flight += 1;
-                self.judged.gates.wave_progress.take_slot(turn.position);
+                self.judged
+                    .preconditions
+                    .wave_progress
+                    .take_slot(turn.position);
             }
             let pod = node.pods.iter().find(|pod| !pod.terminating);
             let Some(pod) = pod.map(Pod::reference) else {
@@ -271,7 +278,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Takes the marks off the pods that are not on their way out, or not any more, and opens the readiness gates of new pods.
+    /// Takes the marks off the pods that are not on their way out, or not any more, and opens the readiness preconditions of new pods.
     pub(super) fn keep_marks_true(&mut self) {
         if !self.judged.summary.is_marked {
             return;
@@ -312,7 +319,7 @@ impl PlanDraft<'_> {
 
     /// Has nodes pull ahead that wait for their replacement; says which are asked now.
     fn ask_for_images(&mut self) -> BTreeSet<usize> {
-        let Some(images) = &self.judged.gates.images else {
+        let Some(images) = &self.judged.preconditions.images else {
             return BTreeSet::new();
         };
         let queue = || {
@@ -323,7 +330,7 @@ impl PlanDraft<'_> {
                 .collect()
         };
         let (classes, verdicts) = (&self.judged.classes, &self.verdicts);
-        let may = |position: usize| self.judged.gates.may_tell(position);
+        let may = |position: usize| self.judged.preconditions.may_tell(position);
         let asking = images.ask(classes, verdicts, self.judged.budget.base, queue, may);
         self.actions.extend(asking.actions);
         self.pulls = asking.pulls;
@@ -338,17 +345,21 @@ impl PlanDraft<'_> {
             if !matches!(class, Class::Outdated { settling: None, .. }) {
                 continue;
             }
-            let gates = &self.judged.gates;
+            let preconditions = &self.judged.preconditions;
             let waits = matches!(self.verdicts[position], Verdict::Budget { .. });
             let follows = |images: &&Images<'_>| {
                 waits && are_forerunners_chosen && images.needs_forerunning(position)
             };
             let behind = || {
-                let images = gates.images.as_ref().filter(follows);
+                let images = preconditions.images.as_ref().filter(follows);
                 images.map(|_| Verdict::PullPending(PullStage::AwaitingReady))
             };
-            let blocked = || gates.blocked_at(position).filter(|_| waits);
-            if let Some(verdict) = gates.shut_at(position).or_else(behind).or_else(blocked) {
+            let blocked = || preconditions.blocked_at(position).filter(|_| waits);
+            if let Some(verdict) = preconditions
+                .shut_at(position)
+                .or_else(behind)
+                .or_else(blocked)
+            {
                 let is_back = revert::is_back(self.judged.strategy, self.judged.fleet, position);
                 self.verdicts[position] = match is_back {
                     true => Verdict::Revert(Revert::Done),
@@ -368,7 +379,7 @@ impl PlanDraft<'_> {
     fn leave(&mut self, pod: &Pod) -> (Option<Action>, Option<Verdict>) {
         removal::leave(
             self.judged.strategy,
-            &mut self.judged.gates.asking,
+            &mut self.judged.preconditions.asking,
             pod,
             self.judged.now,
         )
@@ -378,7 +389,7 @@ impl PlanDraft<'_> {
     /// is `asked` for something else by this very plan.
     fn withdraw(&mut self, asked: &BTreeSet<usize>) {
         let keeps_image = |position: usize, pod: &Pod| {
-            let images = self.judged.gates.images.as_ref();
+            let images = self.judged.preconditions.images.as_ref();
             asked.contains(&position)
                 || images.is_some_and(|images| {
                     images.keeps(position, &self.judged.classes[position], pod)

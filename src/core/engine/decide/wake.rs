@@ -110,20 +110,21 @@ impl PlanDraft<'_> {
         let waiting = self.judged.classes.iter().enumerate();
         let waiting = waiting.filter(|(_, class)| waits(class));
         waiting
-            .filter_map(|(position, _)| self.judged.gates.changes_at(position))
+            .filter_map(|(position, _)| self.judged.preconditions.changes_at(position))
             .min()
     }
 
     /// When a pod may be asked for again that a disruption budget did not let go.
     pub(super) fn asked_again(&self) -> Option<Timestamp> {
-        if !self.judged.gates.asking.is_any_refused() {
+        if !self.judged.preconditions.asking.is_any_refused() {
             return None;
         }
         let nodes = self.judged.fleet.nodes.iter().zip(&self.verdicts);
         let waits =
             |told: &Verdict| told.awaits_turn() || matches!(told, Verdict::BlockedByPdb { .. });
         let waiting = nodes.filter(|(_, told)| waits(told));
-        let due = waiting.filter_map(|(node, _)| self.judged.gates.asking.due(leaving(node)?));
+        let due =
+            waiting.filter_map(|(node, _)| self.judged.preconditions.asking.due(leaving(node)?));
         due.filter(|due| *due > self.judged.now).min()
     }
 
@@ -132,7 +133,7 @@ impl PlanDraft<'_> {
         &self,
         refused: &BTreeSet<(NodeName, WriteGroup)>,
     ) -> Option<Timestamp> {
-        let refusing = &self.judged.gates.refusing;
+        let refusing = &self.judged.preconditions.refusing;
         let matters = !refused.is_empty() || refusing.is_full();
         refusing.wake().filter(|_| matters)
     }

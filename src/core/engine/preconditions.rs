@@ -1,12 +1,12 @@
 //! What keeps a node, which has nothing against its replacement, from being replaced right now.
 //!
-//! The gates of a node are asked in one order, and the first that is shut gives the verdict. A gate speaks only of nodes
+//! The preconditions of a node are asked in one order, and the first that is shut gives the verdict. A gate speaks only of nodes
 //! that are online, settled and outdated, and it governs the beginning alone: what is under way is finished. A node whose
-//! gates are all open competes for the budget.
+//! preconditions are all open competes for the budget.
 //!
 //! # Adding one
-//! A gate is a small part of its own that is made once per pass and asked by position; it gets its line in [`Gates::of`],
-//! [`Gates::shut_at`] and [`Gates::changes_at`], and nowhere else.
+//! A gate is a small part of its own that is made once per pass and asked by position; it gets its line in [`Preconditions::of`],
+//! [`Preconditions::shut_at`] and [`Preconditions::changes_at`], and nowhere else.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -23,7 +23,7 @@ use crate::core::window::WindowState;
 use super::waves::WaveProgress;
 
 /// Every gate, as it is now.
-pub(super) struct Gates<'a> {
+pub(super) struct Preconditions<'a> {
     guarded: Option<Guarded>,
     /// Whose wave is open.
     pub(super) wave_progress: WaveProgress<'a>,
@@ -43,7 +43,7 @@ pub(super) struct Gates<'a> {
     pub(super) images: Option<Images<'a>>,
 }
 
-impl<'a> Gates<'a> {
+impl<'a> Preconditions<'a> {
     /// As they are at `now`; `guarded` is what the guard says, `wave_progress` how far the waves have come, and the rest what the
     /// nodes say themselves.
     pub(super) fn of(
