@@ -22,8 +22,8 @@ use yurt_ds::core::messages::StatusSentence;
 use yurt_ds::core::names::{ANNOTATION_PREFIX, ON_DELETE};
 use yurt_ds::core::settings::{SettingsSource, read};
 use yurt_ds::core::{
-    Fleet, Hold, Labels, Mode, Node, NodeName, NodeWindow, Pod, PodProblem, PodRevision, Readiness,
-    Reading, RevisionState, Share, Strategy, Targeting, Windows, decide,
+    Fleet, Hold, Labels, Mode, Node, NodeName, NodeWindow, ParsedSettings, Pod, PodProblem,
+    PodRevision, Readiness, RevisionState, Share, Strategy, Targeting, Windows, decide,
 };
 
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
@@ -192,7 +192,7 @@ fn every_setting(and: (&str, &str)) -> Strategy {
         fields: None,
     });
     match reading {
-        Reading::Strategy { strategy, .. } => *strategy,
+        ParsedSettings::Strategy { strategy, .. } => *strategy,
         other => panic!("{other:?}"),
     }
 }

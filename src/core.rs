@@ -95,7 +95,7 @@ pub use plan::{
 };
 pub use rollout_state::RolloutState;
 pub use settings::{
-    Disruption, Invalid, Mode, NodeOrder, Note, OnFailure, Pause, Predownload, Reading,
+    Disruption, Invalid, Mode, NodeOrder, Note, OnFailure, ParsedSettings, Pause, Predownload,
     RollingUpdateType, Scaling, Share, Strategy, Topology, Waves,
 };
 pub use shared::Shared;

@@ -1,7 +1,7 @@
 //! What the watches have told: nodes, DaemonSets, their revisions and pods, in a form that a [`Fleet`] is made from.
 //!
 //! ```text
-//! k8s::{Node, DaemonSet, ControllerRevision, Pod} ──apply──► Index ──view──► Reading + Fleet ──► core::decide
+//! k8s::{Node, DaemonSet, ControllerRevision, Pod} ──apply──► Index ──view──► ParsedSettings + Fleet ──► core::decide
 //!                            own writes ──Expectations──►
 //! ```
 //!
@@ -40,7 +40,7 @@ use crate::core::images::ImageKey;
 use crate::core::messages;
 use crate::core::revision::{RevisionFacts, adopted, hash_of};
 use crate::core::{
-    Fleet, InView, Invalid, NodeName, Reading, Revision, RevisionState, Strategy, Targeting,
+    Fleet, InView, Invalid, NodeName, ParsedSettings, Revision, RevisionState, Strategy, Targeting,
     settings,
 };
 use crate::k8s::{self, Item, Unreadable};
@@ -249,8 +249,8 @@ impl Index {
             return SetChange::Ignored;
         }
         let stray = match record.reading {
-            Reading::NotOurs => unmanaged(set),
-            Reading::Strategy { .. } | Reading::Invalid(..) => undeletable(set),
+            ParsedSettings::NotOurs => unmanaged(set),
+            ParsedSettings::Strategy { .. } | ParsedSettings::Invalid(..) => undeletable(set),
         };
         match stray {
             Some(stray) => drop(self.unmanaged.insert(key.clone(), stray)),
@@ -592,10 +592,10 @@ impl Index {
     }
 
     /// What the settings of a DaemonSet say. A DaemonSet of which something cannot be read counts as one with invalid settings.
-    pub fn reading(&self, key: &SetKey) -> Option<Cow<'_, Reading>> {
+    pub fn reading(&self, key: &SetKey) -> Option<Cow<'_, ParsedSettings>> {
         let set = self.sets.get(key)?;
         let unreadable = match set.reading {
-            Reading::NotOurs => None,
+            ParsedSettings::NotOurs => None,
             _ => self.unreadable_part(set),
         };
         Some(match unreadable {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use yurt_ds::core::{Action, NodeName, Plan, Reading, Strategy, decide_in_view};
+use yurt_ds::core::{Action, NodeName, ParsedSettings, Plan, Strategy, decide_in_view};
 use yurt_ds::index::{Index, SetKey, WriteAnswer};
 
 /// A rollout of which half is done, a tenth is on its way, and a fifth of the nodes is offline.
@@ -49,7 +49,7 @@ impl Rollout {
         }
         index.set_mut(&key).expect("it was told").synced = true;
         let reading = index.reading(&key).expect("it was told").into_owned();
-        let Reading::Strategy { strategy, .. } = reading else {
+        let ParsedSettings::Strategy { strategy, .. } = reading else {
             panic!("the settings are good");
         };
         let mut rollout = Self {

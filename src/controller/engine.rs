@@ -42,8 +42,8 @@ use crate::clock::Clock;
 use crate::core::instant::earlier;
 use crate::core::messages::kept_words;
 use crate::core::{
-    Action, Fleet, Note, Plan, Pull, Reading, Revision, RevisionState, RevisionUnknown, StaleData,
-    Strategy, SurgeRelease, WriteFailures, decide_in_view, release, upkeep,
+    Action, Fleet, Note, ParsedSettings, Plan, Pull, Revision, RevisionState, RevisionUnknown,
+    StaleData, Strategy, SurgeRelease, WriteFailures, decide_in_view, release, upkeep,
 };
 use crate::index::{Index, RequeueDelay, SetKey, SetRecord, Unmanaged};
 use crate::k8s::{Condition, Unreadable};
@@ -456,7 +456,7 @@ impl Engine {
             return;
         }
         match reading {
-            Reading::Strategy { strategy, notes } => {
+            ParsedSettings::Strategy { strategy, notes } => {
                 let began = Instant::now();
                 let Some((fleet, plan)) = self.decided(key, &strategy, now) else {
                     return;
@@ -475,7 +475,7 @@ impl Engine {
                 self.tell_notes(key, &notes);
                 self.carry_out(key, &fleet, plan, now);
             }
-            Reading::Invalid(invalid, strategy) => {
+            ParsedSettings::Invalid(invalid, strategy) => {
                 let Some(fleet) = self.index.fleet(key, now) else {
                     return;
                 };
@@ -498,7 +498,7 @@ impl Engine {
                 self.write(key, actions, report, now);
                 self.wake_at(key, released.wake);
             }
-            Reading::NotOurs => {
+            ParsedSettings::NotOurs => {
                 let Some(fleet) = self.index.fleet(key, now) else {
                     return;
                 };
@@ -524,8 +524,8 @@ impl Engine {
     }
 
     /// Writes nothing to the pods of a DaemonSet, because what is known of it is too old. A rollout that would move says so.
-    fn hold(&mut self, key: &SetKey, reading: &Reading, stale: StaleWatch, now: Timestamp) {
-        let Reading::Strategy { strategy, .. } = reading else {
+    fn hold(&mut self, key: &SetKey, reading: &ParsedSettings, stale: StaleWatch, now: Timestamp) {
+        let ParsedSettings::Strategy { strategy, .. } = reading else {
             return;
         };
         let Some((fleet, plan)) = self.decided(key, strategy, now) else {

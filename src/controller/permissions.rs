@@ -24,7 +24,7 @@ use crate::core::names::{
     PRE_PULL_RBAC,
 };
 use crate::core::settings::OnFailure;
-use crate::core::{Reading, RollingUpdateType, SetKind, Strategy, WriteVerb};
+use crate::core::{ParsedSettings, RollingUpdateType, SetKind, Strategy, WriteVerb};
 use crate::index::{Index, SetKey};
 use crate::k8s::DaemonSet;
 use crate::k8s::client::{CallError, WRITE_DEADLINE, within};
@@ -283,7 +283,7 @@ pub async fn missing(
         for (component, lacks) in ungranted {
             let needs = |key: &&SetKey| {
                 let reading = index.reading(key);
-                let strategy = reading.as_deref().and_then(Reading::usable);
+                let strategy = reading.as_deref().and_then(ParsedSettings::usable);
                 strategy.is_some_and(|strategy| component.is_for(strategy))
             };
             let users: Vec<SetKey> = keys.iter().filter(needs).cloned().collect();

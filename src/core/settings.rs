@@ -62,7 +62,7 @@ use update_strategy::UPDATE_STRATEGY;
 pub use advice::stray;
 pub use approved_waves::Approval;
 pub use disruption::Disruption;
-pub use error::{Expected, Flaw, Invalid, Note};
+pub use error::{Expected, Invalid, Note, ParseError};
 pub use fields::{AdvancedSpec, DecidingFields, FieldSettings, Scaling, path_of};
 pub use image_predownload_timeout_seconds::DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT;
 pub use kruise::our_setting;
@@ -285,7 +285,7 @@ impl NodeOrder {
 
 /// What the annotations of a DaemonSet say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum ParsedSettings {
     /// No update-strategy: not ours.
     NotOurs,
     /// Managed, but some settings are invalid, so no rollout takes place. The strategy has the valid settings, and defaults for the
@@ -300,7 +300,7 @@ pub enum Reading {
     },
 }
 
-impl Reading {
+impl ParsedSettings {
     /// Returns the settings that can be used; `None`: the DaemonSet is not managed.
     pub fn usable(&self) -> Option<&Strategy> {
         match self {
@@ -322,10 +322,10 @@ impl Reading {
 ///
 /// One state for everything that cannot be used: [`Invalid`], which names the first such setting. What only is of no use (an
 /// old key, a value that the mode does not look at) becomes a [`Note`].
-pub fn read(source: &SettingsSource<'_>) -> Reading {
+pub fn read(source: &SettingsSource<'_>) -> ParsedSettings {
     let mut notes = Vec::new();
     let (mode, unreadable) = match update_strategy::read(source, &mut notes) {
-        None => return Reading::NotOurs,
+        None => return ParsedSettings::NotOurs,
         Some(Err(invalid)) => (Mode::AdvancedRollingUpdate, Some(invalid)),
         Some(Ok(mode)) => (mode, None),
     };
@@ -333,7 +333,7 @@ pub fn read(source: &SettingsSource<'_>) -> Reading {
     reader.invalid = unreadable;
     let strategy = strategy(&mut reader);
     match reader.invalid.take() {
-        Some(invalid) => Reading::Invalid(invalid, Box::new(strategy)),
+        Some(invalid) => ParsedSettings::Invalid(invalid, Box::new(strategy)),
         None => {
             notes.append(&mut reader.notes);
             let unused = source
@@ -348,7 +348,7 @@ pub fn read(source: &SettingsSource<'_>) -> Reading {
             if source.fields.is_none() {
                 notes.extend(kruise::advice(source.annotations));
             }
-            Reading::Strategy {
+            ParsedSettings::Strategy {
                 strategy: strategy.into(),
                 notes,
             }

@@ -22,7 +22,7 @@ use crate::core::settings::paused::PAUSED;
 use crate::core::settings::resume::RESUME;
 use crate::core::words::plural;
 use crate::core::{
-    FailureRecord, Invalid, Mode, Pause, Phase, Progress, Reading, Verdict, instant,
+    FailureRecord, Invalid, Mode, ParsedSettings, Pause, Phase, Progress, Verdict, instant,
 };
 use crate::index::{SetKey, SetRecord};
 
@@ -78,7 +78,9 @@ fn keep_longer(
 /// When it does: what to do instead.
 fn native_replaces(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
     match view.index.reading(key).as_deref() {
-        Some(Reading::Invalid(invalid, _)) if invalid.is_native_update() && !key.is_advanced() => {
+        Some(ParsedSettings::Invalid(invalid, _))
+            if invalid.is_native_update() && !key.is_advanced() =>
+        {
             Err(CliError::new(
                 Code::Invalid,
                 format!(
@@ -137,7 +139,7 @@ async fn release(
     key: &SetKey,
     record: &FailureRecord,
 ) -> Result<bool, CliError> {
-    if let Some(Reading::Strategy { strategy, .. }) = view.index.reading(key).as_deref()
+    if let Some(ParsedSettings::Strategy { strategy, .. }) = view.index.reading(key).as_deref()
         && strategy.resume.as_ref() == Some(&record.revision)
     {
         return Ok(false);

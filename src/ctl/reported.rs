@@ -16,8 +16,8 @@ use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
 use crate::core::{
-    FailureRecord, Invalid, NodeName, Note, Pause, PauseRecord, Phase, Pod, PodRevision, Reading,
-    Revision, RevisionState, RolloutState, Stall, Strategy, is_paused,
+    FailureRecord, Invalid, NodeName, Note, ParsedSettings, Pause, PauseRecord, Phase, Pod,
+    PodRevision, Revision, RevisionState, RolloutState, Stall, Strategy, is_paused,
 };
 use crate::index::SetKey;
 use crate::k8s::Condition;
@@ -94,9 +94,9 @@ impl ReportedRollout {
     /// Reads a managed DaemonSet of the view; `None` when it is not one.
     pub(super) fn take(view: &mut ClusterView, key: &SetKey, now: Timestamp) -> Option<Self> {
         let (strategy, invalid, notes) = match view.index.reading(key).as_deref()? {
-            Reading::NotOurs => return None,
-            Reading::Invalid(invalid, _) => (None, Some(invalid.clone()), Vec::new()),
-            Reading::Strategy { strategy, notes } => {
+            ParsedSettings::NotOurs => return None,
+            ParsedSettings::Invalid(invalid, _) => (None, Some(invalid.clone()), Vec::new()),
+            ParsedSettings::Strategy { strategy, notes } => {
                 (Some(Strategy::clone(strategy)), None, notes.clone())
             }
         };

@@ -15,7 +15,7 @@ use crate::cli::ctl::SettingsArgs;
 use crate::core::SetKind;
 use crate::core::foreign::one_line;
 use crate::core::settings::{
-    Invalid, Mode, Reading, SETTINGS, Setting, SettingState, SettingStatus, read, states,
+    Invalid, Mode, ParsedSettings, SETTINGS, Setting, SettingState, SettingStatus, read, states,
 };
 use crate::index::SetKey;
 use crate::k8s::DaemonSet;
@@ -127,9 +127,9 @@ fn answer(key: &SetKey, set: &DaemonSet) -> SettingsAnswer {
     let source = set.settings();
     let settings: Vec<SettingRow> = states(&source).iter().map(SettingRow::on).collect();
     let (invalid, notes) = match read(&source) {
-        Reading::NotOurs => (None, Vec::new()),
-        Reading::Invalid(invalid, _) => (Some(invalid), Vec::new()),
-        Reading::Strategy { notes, .. } => (None, notes),
+        ParsedSettings::NotOurs => (None, Vec::new()),
+        ParsedSettings::Invalid(invalid, _) => (Some(invalid), Vec::new()),
+        ParsedSettings::Strategy { notes, .. } => (None, notes),
     };
     let notes = notes.into_iter().map(|note| note.text);
     let notes = notes.filter(|text| !is_told(&settings, text)).collect();

@@ -14,8 +14,8 @@ use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
 use crate::core::{
-    Disruption, Fleet, Invalid, Mode, Node, Note, Offline, Pause, Phase, Plan, Reading, Revision,
-    RolloutState, Stall, Strategy, Verdict, WriteFailures, WriteVerb, decide,
+    Disruption, Fleet, Invalid, Mode, Node, Note, Offline, ParsedSettings, Pause, Phase, Plan,
+    Revision, RolloutState, Stall, Strategy, Verdict, WriteFailures, WriteVerb, decide,
 };
 use crate::index::{Index, SetKey};
 use crate::k8s::Condition;
@@ -70,9 +70,9 @@ impl RolloutSnapshot {
         now: Timestamp,
     ) -> Option<Self> {
         let (strategy, invalid, notes) = match index.reading(key).as_deref()? {
-            Reading::NotOurs => return None,
-            Reading::Invalid(invalid, _) => (untouched(), Some(invalid.clone()), Vec::new()),
-            Reading::Strategy { strategy, notes } => {
+            ParsedSettings::NotOurs => return None,
+            ParsedSettings::Invalid(invalid, _) => (untouched(), Some(invalid.clone()), Vec::new()),
+            ParsedSettings::Strategy { strategy, notes } => {
                 (Strategy::clone(strategy), None, notes.clone())
             }
         };

@@ -50,7 +50,7 @@ use crate::core::settings::approved_waves::APPROVED_WAVES;
 use crate::core::settings::resume::RESUME;
 use crate::core::settings::start_now::START_NOW;
 use crate::core::{
-    FailureRecord, Mode, Pause, Reading, Revision, RevisionState, RevisionUnknown, SetKind,
+    FailureRecord, Mode, ParsedSettings, Pause, Revision, RevisionState, RevisionUnknown, SetKind,
     Strategy, instant,
 };
 use crate::index::{SetKey, SetRecord};
@@ -198,7 +198,10 @@ impl RevisionHistory {
         let selector = known.map(|set| set.selector.clone());
         let record = known.and_then(SetRecord::record_that_stands);
         let settings = found.index.reading(key);
-        let settings = settings.as_deref().and_then(Reading::usable).cloned();
+        let settings = settings
+            .as_deref()
+            .and_then(ParsedSettings::usable)
+            .cloned();
         let sets = whole(&access.client, key);
         let doing = format!("read DaemonSet {key}");
         let set = access.call(&doing, sets.get(&key.name)).await?;

@@ -32,7 +32,7 @@ use super::liveness::is_kruise_running;
 use super::told::{blocked_since, incomplete_since};
 use crate::core::names::ON_DELETE;
 use crate::core::settings::paused::PAUSED;
-use crate::core::{Disruption, PodUid, Reading, RevisionState, RevisionUnknown, SetKind};
+use crate::core::{Disruption, ParsedSettings, PodUid, RevisionState, RevisionUnknown, SetKind};
 use crate::index::{Index, SetChange, SetKey};
 use crate::k8s::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Listed, Node, Pod};
 
@@ -199,9 +199,12 @@ impl ClusterView {
     /// The DaemonSets that are managed.
     pub(super) fn managed(&self) -> impl Iterator<Item = &SetKey> {
         let index = &self.index;
-        index
-            .keys()
-            .filter(|key| !matches!(index.reading(key).as_deref(), None | Some(Reading::NotOurs)))
+        index.keys().filter(|key| {
+            !matches!(
+                index.reading(key).as_deref(),
+                None | Some(ParsedSettings::NotOurs)
+            )
+        })
     }
 
     async fn load_sets(&mut self, access: &Access, scope: &ListScope) -> Result<(), CliError> {
@@ -320,7 +323,9 @@ impl ClusterView {
     /// Lists the budgets of the namespaces where pods are evicted. Not everybody may: then less is known.
     pub(super) async fn load_budgets(&mut self, access: &Access) {
         let evicts = |key: &&SetKey| match self.index.reading(key).as_deref() {
-            Some(Reading::Strategy { strategy, .. }) => strategy.disruption == Disruption::Evict,
+            Some(ParsedSettings::Strategy { strategy, .. }) => {
+                strategy.disruption == Disruption::Evict
+            }
             _ => false,
         };
         let evicting = self.managed().filter(evicts);
@@ -342,7 +347,7 @@ impl ClusterView {
     pub(super) fn unread(&self, key: &SetKey) -> Option<String> {
         let evicts = matches!(
             self.index.reading(key).as_deref(),
-            Some(Reading::Strategy { strategy, .. }) if strategy.disruption == Disruption::Evict
+            Some(ParsedSettings::Strategy { strategy, .. }) if strategy.disruption == Disruption::Evict
         );
         let why = self.unread.get(&*key.namespace).filter(|_| evicts)?;
         Some(format!(

@@ -11,8 +11,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::expectations::UNANSWERED;
 use crate::core::instant::later;
 use crate::core::{
-    DaemonSetCounts, FailedPodsBackoff, ManageTerms, NodeName, PodRef, PodUid, Reading, Revision,
-    Scaling,
+    DaemonSetCounts, FailedPodsBackoff, ManageTerms, NodeName, ParsedSettings, PodRef, PodUid,
+    Revision, Scaling,
 };
 use crate::k8s;
 use crate::k8s::AdvancedStatus;
@@ -158,10 +158,10 @@ impl AdvancedRecord {
     }
 
     /// What the choice of pods depends on.
-    pub fn terms<'a>(&'a self, reading: &'a Reading, now: Timestamp) -> ManageTerms<'a> {
+    pub fn terms<'a>(&'a self, reading: &'a ParsedSettings, now: Timestamp) -> ManageTerms<'a> {
         ManageTerms {
             strategy: reading.usable(),
-            keeps_pairs: matches!(reading, Reading::Invalid(..)),
+            keeps_pairs: matches!(reading, ParsedSettings::Invalid(..)),
             scaling: self.scaling,
             creating: &self.creating,
             refused: &self.refused,

@@ -31,8 +31,8 @@ use crate::core::revision::{RollbackMark, TemplateFingerprint};
 use crate::core::selector::Selector;
 use crate::core::settings::read;
 use crate::core::{
-    DaemonSetCounts, Evictions, Invalid, NodeName, PauseRecord, PodName, PodUid, Reading, Revision,
-    RevisionState, RolloutState, Targeting, WriteFailures,
+    DaemonSetCounts, Evictions, Invalid, NodeName, ParsedSettings, PauseRecord, PodName, PodUid,
+    Revision, RevisionState, RolloutState, Targeting, WriteFailures,
 };
 use crate::k8s;
 
@@ -58,7 +58,7 @@ pub struct SetRecord {
     /// `status.observedGeneration`.
     pub observed: i64,
     /// What its annotations say.
-    pub reading: Reading,
+    pub reading: ParsedSettings,
     /// Its template.
     pub template: TemplateFingerprint,
     /// Marks of its last rollback.
@@ -169,7 +169,7 @@ impl SetRecord {
     pub(super) fn read(set: &k8s::DaemonSet) -> Self {
         let meta = &set.metadata;
         let reading = match (read(&set.settings()), &set.spec.unreadable) {
-            (Reading::NotOurs, _) => Reading::NotOurs,
+            (ParsedSettings::NotOurs, _) => ParsedSettings::NotOurs,
             (reading, Some(unreadable)) => {
                 let invalid = Invalid::unreadable("spec", &unreadable.error);
                 reading.refused(invalid)
@@ -296,7 +296,7 @@ impl SetRecord {
 
     /// Whether there is nothing (left) for us to do: not ours, and no condition of ours on it.
     pub(super) fn is_finished(&self) -> bool {
-        self.reading == Reading::NotOurs && self.conditions.is_empty()
+        self.reading == ParsedSettings::NotOurs && self.conditions.is_empty()
     }
 
     /// Takes over what a newer version of the same object says; false when that is nothing new.

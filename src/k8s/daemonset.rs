@@ -421,7 +421,7 @@ pub struct DaemonSetStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::Reading;
+    use crate::core::ParsedSettings;
     use crate::core::revision::TemplateWriter;
     use crate::core::settings::read;
 
@@ -431,7 +431,7 @@ mod tests {
         let set: AdvancedDaemonSet =
             serde_json::from_value(object).expect("any object of the kind");
         match read(&DaemonSet::from(set).settings()) {
-            Reading::Invalid(invalid, _) => invalid.to_string(),
+            ParsedSettings::Invalid(invalid, _) => invalid.to_string(),
             _ => String::new(),
         }
     }
@@ -485,7 +485,7 @@ mod tests {
                 },
             });
             let set: AdvancedDaemonSet = serde_json::from_value(object).expect("a whole object");
-            let Reading::Invalid(invalid, _) = read(&DaemonSet::from(set).settings()) else {
+            let ParsedSettings::Invalid(invalid, _) = read(&DaemonSet::from(set).settings()) else {
                 panic!("{key} is not read");
             };
             assert_eq!(invalid.key, key);

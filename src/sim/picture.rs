@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::clock::Clock;
 use crate::core::names::ROLLOUT_COMPLETE;
-use crate::core::{Offline, Plan, Reading, SetKind, Verdict, decide};
+use crate::core::{Offline, ParsedSettings, Plan, SetKind, Verdict, decide};
 use crate::index::{Index, SetKey};
 use crate::k8s::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Node, Pod};
 use crate::task::Task;
@@ -69,7 +69,8 @@ impl ClusterPicture {
     pub(crate) fn look(&self) -> Option<ClusterLook> {
         let now = self.clock.now();
         let mut index = lock(&self.index);
-        let Reading::Strategy { strategy, .. } = index.reading(&self.key)?.into_owned() else {
+        let ParsedSettings::Strategy { strategy, .. } = index.reading(&self.key)?.into_owned()
+        else {
             return None;
         };
         let fleet = index.fleet(&self.key, now)?;

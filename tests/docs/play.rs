@@ -14,7 +14,7 @@ use kube::discovery::ApiResource;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use yurt_ds::core::names::{ANNOTATION_PREFIX, KRUISE_GROUP};
-use yurt_ds::core::settings::{AdvancedSpec, FieldSettings, Reading, SettingsSource, read};
+use yurt_ds::core::settings::{AdvancedSpec, FieldSettings, ParsedSettings, SettingsSource, read};
 use yurt_ds::core::{Exclusive, Preempting};
 use yurt_ds::sim::kubelet::{FakeNodeSpec, Outage};
 
@@ -292,9 +292,9 @@ fn is_valid(daemon: &Value) -> anyhow::Result<()> {
         fields: fields.as_ref(),
     });
     match reading {
-        Reading::NotOurs => bail!("the annotation update-strategy is missing"),
-        Reading::Invalid(invalid, _) => bail!("{invalid}"),
-        Reading::Strategy { notes, .. } => {
+        ParsedSettings::NotOurs => bail!("the annotation update-strategy is missing"),
+        ParsedSettings::Invalid(invalid, _) => bail!("{invalid}"),
+        ParsedSettings::Strategy { notes, .. } => {
             let warnings: Vec<&str> = notes
                 .iter()
                 .filter(|note| note.warning)

@@ -54,7 +54,7 @@ enum HoldScope {
 
 /// Why an annotation cannot be read. Its `Display` ends with the cure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Flaw {
+enum ParseError {
     NoList,
     TooMany,
     NoDaemonSet,
@@ -66,7 +66,7 @@ enum Flaw {
     UnknownKey(String),
 }
 
-impl fmt::Display for Flaw {
+impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quoted;
         let why = match self {
@@ -127,38 +127,38 @@ impl Holds {
     }
 }
 
-fn entries(text: &str) -> Result<Vec<(HoldScope, Hold)>, Flaw> {
+fn entries(text: &str) -> Result<Vec<(HoldScope, Hold)>, ParseError> {
     let Ok(Value::Array(entries)) = serde_json::from_str(text) else {
-        return Err(Flaw::NoList);
+        return Err(ParseError::NoList);
     };
     if entries.len() > ENTRIES {
-        return Err(Flaw::TooMany);
+        return Err(ParseError::TooMany);
     }
     entries.iter().map(entry).collect()
 }
 
-fn entry(entry: &Value) -> Result<(HoldScope, Hold), Flaw> {
-    let daemonset = entry["daemonset"].as_str().ok_or(Flaw::NoDaemonSet)?;
+fn entry(entry: &Value) -> Result<(HoldScope, Hold), ParseError> {
+    let daemonset = entry["daemonset"].as_str().ok_or(ParseError::NoDaemonSet)?;
     let is_name = |part: &str| !part.is_empty() && !part.contains('/');
     if !daemonset
         .split_once('/')
         .is_some_and(|(namespace, name)| is_name(namespace) && is_name(name))
     {
-        return Err(Flaw::NoKey(cut(daemonset)));
+        return Err(ParseError::NoKey(cut(daemonset)));
     }
     let known = ["daemonset", "until", "reason"];
     let mut keys = entry.as_object().into_iter().flat_map(|entry| entry.keys());
     if let Some(unknown) = keys.find(|key| !known.contains(&key.as_str())) {
-        return Err(Flaw::UnknownKey(cut(unknown)));
+        return Err(ParseError::UnknownKey(cut(unknown)));
     }
     let until = match &entry["until"] {
         Value::Null => None,
-        Value::String(text) => Some(text.parse().map_err(|_| Flaw::NoTime(cut(text)))?),
-        other => return Err(Flaw::NoTime(cut(&other.to_string()))),
+        Value::String(text) => Some(text.parse().map_err(|_| ParseError::NoTime(cut(text)))?),
+        other => return Err(ParseError::NoTime(cut(&other.to_string()))),
     };
     let reason = entry["reason"].as_str().unwrap_or_default().trim();
     if until.is_none() && reason.is_empty() {
-        return Err(Flaw::ForEver);
+        return Err(ParseError::ForEver);
     }
     let hold = Hold {
         until,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::error::{Expected, Flaw, Invalid};
+use super::error::{Expected, Invalid, ParseError};
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use super::value::Written;
@@ -49,12 +49,12 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Vec<Approval>, Invalid> {
 }
 
 /// `canary@5d4f8c`.
-fn approval(text: &str) -> Result<Approval, Flaw> {
+fn approval(text: &str) -> Result<Approval, ParseError> {
     match text.split_once('@') {
         Some((wave, hash)) if !wave.is_empty() && !hash.is_empty() => Ok(Approval {
             wave: wave.into(),
             revision: hash.into(),
         }),
-        _ => Err(Flaw::Unknown(EXPECTED)),
+        _ => Err(ParseError::Unknown(EXPECTED)),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::error::{Expected, Flaw, Invalid};
+use super::error::{Expected, Invalid, ParseError};
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use super::value::word;
@@ -31,10 +31,10 @@ pub enum Disruption {
 }
 
 impl FromStr for Disruption {
-    type Err = Flaw;
+    type Err = ParseError;
 
     /// Any letter case.
-    fn from_str(text: &str) -> Result<Self, Flaw> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let words = [("delete", Self::Delete), ("evict", Self::Evict)];
         word(text, words, EXPECTED)
     }

@@ -30,7 +30,7 @@ pub struct Note {
 
 /// Why a value cannot be used. Its `Display` continues the sentence "KEY is VALUE, …" and ends with the cure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
+pub enum ParseError {
     /// It is not there.
     Missing(Expected),
     /// There is nothing in it.
@@ -110,7 +110,7 @@ impl Note {
     }
 }
 
-impl Flaw {
+impl ParseError {
     /// The same of a value of another kind.
     pub(super) fn expecting(self, expected: Expected) -> Self {
         match self {
@@ -126,7 +126,7 @@ impl Flaw {
     }
 }
 
-impl fmt::Display for Flaw {
+impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(expected) => write!(f, "which is missing; {expected}"),

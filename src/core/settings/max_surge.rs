@@ -1,7 +1,7 @@
 //! `max-surge`: on how many nodes a new pod is made beside the old one. Beside `max-unavailable`:
 //! [`super::max_unavailable`].
 
-use super::error::{Flaw, Invalid};
+use super::error::{Invalid, ParseError};
 use super::mode::SURGING;
 use super::reader::Reader;
 use super::rolling_update_type::{ROLLING_UPDATE_TYPE, RollingUpdateType, is_in_place};
@@ -46,7 +46,9 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Share, Invalid> {
         return Err(written.map_or_else(by_its_name, |written| written.refused(why.clone())));
     }
     match written {
-        Some(written) if surging && max_surge.is_zero() => written.read(|_| Err(Flaw::Zero(SHARE))),
+        Some(written) if surging && max_surge.is_zero() => {
+            written.read(|_| Err(ParseError::Zero(SHARE)))
+        }
         _ => Ok(max_surge),
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::error::{Expected, Flaw};
+use super::error::{Expected, ParseError};
 use super::value::word;
 use crate::core::names::ON_DELETE;
 
@@ -30,11 +30,11 @@ impl Mode {
 }
 
 impl FromStr for Mode {
-    type Err = Flaw;
+    type Err = ParseError;
 
     /// Any letter case; `auto` is an exact synonym of `AdvancedRollingUpdate`, and `SurgingRollingUpdate` one with another
     /// default of `max-surge`.
-    fn from_str(text: &str) -> Result<Self, Flaw> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let words = [
             ("AdvancedRollingUpdate", Self::AdvancedRollingUpdate),
             ("auto", Self::AdvancedRollingUpdate),

@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::error::{Expected, Flaw, Invalid};
+use super::error::{Expected, Invalid, ParseError};
 use super::mode::Mode;
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
@@ -39,8 +39,8 @@ impl Pause {
     /// `true` and `false` in any letter case, or the RFC 3339 time at which the pause ends.
     ///
     /// # Errors
-    /// Anything else, as a [`Flaw`].
-    pub fn parse(text: &str) -> Result<Option<Self>, Flaw> {
+    /// Anything else, as a [`ParseError`].
+    pub fn parse(text: &str) -> Result<Option<Self>, ParseError> {
         let text = bare(text, EXPECTED)?;
         if text.eq_ignore_ascii_case("true") {
             return Ok(Some(Self::Indefinite));
@@ -50,7 +50,7 @@ impl Pause {
         }
         match text.parse::<Timestamp>() {
             Ok(until) => Ok(Some(Self::Until(until))),
-            Err(_) => Err(Flaw::Unknown(EXPECTED)),
+            Err(_) => Err(ParseError::Unknown(EXPECTED)),
         }
     }
 }

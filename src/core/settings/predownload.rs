@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::error::{Expected, Flaw, Invalid};
+use super::error::{Expected, Invalid, ParseError};
 use super::reader::Reader;
 use super::rolling_update_type::is_in_place;
 use super::setting::{Setting, Syntax};
@@ -33,10 +33,10 @@ pub enum Predownload {
 }
 
 impl FromStr for Predownload {
-    type Err = Flaw;
+    type Err = ParseError;
 
     /// Any letter case.
-    fn from_str(text: &str) -> Result<Self, Flaw> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let words = [
             ("required", Self::Required),
             ("best-effort", Self::BestEffort),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::error::{Flaw, Invalid, Note};
+use super::error::{Invalid, Note, ParseError};
 use super::fields::{FieldSettings, path_of};
 use super::mode::Mode;
 use super::value::{Written, duration};
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A setting as its type spells it; `None` when it is not set.
-    pub(super) fn parse<T: FromStr<Err = Flaw>>(
+    pub(super) fn parse<T: FromStr<Err = ParseError>>(
         &self,
         key: &'static str,
     ) -> Result<Option<T>, Invalid> {

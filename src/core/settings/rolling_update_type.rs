@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::error::{Expected, Flaw, Invalid};
+use super::error::{Expected, Invalid, ParseError};
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use super::value::bare;
@@ -32,14 +32,14 @@ pub enum RollingUpdateType {
 }
 
 impl FromStr for RollingUpdateType {
-    type Err = Flaw;
+    type Err = ParseError;
 
     /// As Kruise spells it, letter case included.
-    fn from_str(text: &str) -> Result<Self, Flaw> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         match bare(text, EXPECTED)? {
             "Standard" => Ok(Self::Standard),
             "InPlaceIfPossible" => Ok(Self::InPlaceIfPossible),
-            _ => Err(Flaw::Unknown(EXPECTED)),
+            _ => Err(ParseError::Unknown(EXPECTED)),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::mode::Mode;
 use super::reader::{Reader, SettingsSource, unused};
 use super::setting::Setting;
 use super::update_strategy;
-use super::{Reading, SETTINGS, read};
+use super::{ParsedSettings, SETTINGS, read};
 
 /// A setting on a DaemonSet.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ pub fn states<'a>(source: &SettingsSource<'a>) -> Vec<SettingStatus<'a>> {
         }
     }
     // What cannot be used together is told where the DaemonSet is told it.
-    if let Reading::Invalid(invalid, _) = read(source)
+    if let ParsedSettings::Invalid(invalid, _) = read(source)
         && let Some(status) = states
             .iter_mut()
             .find(|status| invalid.key == status.setting.key)

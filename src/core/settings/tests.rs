@@ -39,7 +39,7 @@ use crate::core::settings::update_strategy::{UPDATE_STRATEGY, UPGRADE_STRATEGY};
 use crate::core::settings::waves::WAVES;
 
 /// A DaemonSet that says nothing but `OnDelete` and the given annotations.
-fn read_annotations(annotations: &[(&str, &str)]) -> Reading {
+fn read_annotations(annotations: &[(&str, &str)]) -> ParsedSettings {
     read_with(annotations, Some("OnDelete"), None)
 }
 
@@ -47,7 +47,7 @@ fn read_with(
     annotations: &[(&str, &str)],
     update_strategy: Option<&str>,
     left_over: Option<&Value>,
-) -> Reading {
+) -> ParsedSettings {
     let annotations: BTreeMap<String, String> = annotations
         .iter()
         .map(|(key, value)| ((*key).into(), (*value).into()))
@@ -64,27 +64,27 @@ fn read_with(
     })
 }
 
-fn rolling(extra: &[(&str, &str)]) -> Reading {
+fn rolling(extra: &[(&str, &str)]) -> ParsedSettings {
     read_annotations(&[&[(UPDATE_STRATEGY, "AdvancedRollingUpdate")], extra].concat())
 }
 
 #[track_caller]
-fn settings(reading: Reading) -> (Strategy, Vec<Note>) {
+fn settings(reading: ParsedSettings) -> (Strategy, Vec<Note>) {
     match reading {
-        Reading::Strategy { strategy, notes } => (*strategy, notes),
+        ParsedSettings::Strategy { strategy, notes } => (*strategy, notes),
         other => panic!("not a strategy: {other:?}"),
     }
 }
 
 #[track_caller]
-fn without_notes(reading: Reading) -> Strategy {
+fn without_notes(reading: ParsedSettings) -> Strategy {
     let (strategy, notes) = settings(reading);
     assert_eq!(notes, []);
     strategy
 }
 
 #[track_caller]
-fn only_note(reading: Reading) -> Note {
+fn only_note(reading: ParsedSettings) -> Note {
     let (_, notes) = settings(reading);
     let [note] = notes.as_slice() else {
         panic!("not one note: {notes:?}")
@@ -93,27 +93,27 @@ fn only_note(reading: Reading) -> Note {
 }
 
 #[track_caller]
-fn refusal(reading: Reading) -> Invalid {
+fn refusal(reading: ParsedSettings) -> Invalid {
     match reading {
-        Reading::Invalid(invalid, _) => invalid,
+        ParsedSettings::Invalid(invalid, _) => invalid,
         other => panic!("not refused: {other:?}"),
     }
 }
 
 #[test]
 fn a_daemonset_without_the_annotation_is_not_ours() {
-    assert_eq!(read_annotations(&[]), Reading::NotOurs);
+    assert_eq!(read_annotations(&[]), ParsedSettings::NotOurs);
     assert_eq!(
         read_annotations(&[(MAX_UNAVAILABLE, "abc")]),
-        Reading::NotOurs
+        ParsedSettings::NotOurs
     );
     assert_eq!(
         read_with(&[], Some("RollingUpdate"), None),
-        Reading::NotOurs
+        ParsedSettings::NotOurs
     );
     // Keys are case-sensitive, as Kubernetes keys are.
     let other_case = [("apps.openyurt.io/Update-Strategy", "OTA")];
-    assert_eq!(read_annotations(&other_case), Reading::NotOurs);
+    assert_eq!(read_annotations(&other_case), ParsedSettings::NotOurs);
 }
 
 #[test]
@@ -1153,7 +1153,7 @@ fn what_happens_on_failure_is_one_of_two_words_and_the_third_is_refused_with_the
         ("RevertSpec", "use RevertInPlace, which takes the pods back"),
         ("revertinplace", "use Stop or RevertInPlace"),
     ] {
-        let Reading::Invalid(invalid, _) = read(text) else {
+        let ParsedSettings::Invalid(invalid, _) = read(text) else {
             panic!("{text} is accepted");
         };
         assert!(invalid.to_string().contains(cure), "{invalid}");
@@ -1298,7 +1298,7 @@ fn a_setting_that_cannot_be_read_changes_no_other_one() {
         values.retain(|(other, _)| ![key, whole].contains(other));
         values
     };
-    let usable = |reading: Reading| reading.usable().cloned().expect("it is ours");
+    let usable = |reading: ParsedSettings| reading.usable().cloned().expect("it is ours");
     let mut tried = 0;
     for setting in SETTINGS
         .iter()

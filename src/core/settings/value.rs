@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::error::{Expected, Flaw, Invalid};
+use super::error::{Expected, Invalid, ParseError};
 use crate::core::selector::{Selector, is_label_key};
 
 pub(super) const SHARE: Expected =
@@ -33,12 +33,15 @@ pub(super) struct Written<'a> {
 
 impl Written<'_> {
     /// Reads it as its type spells it.
-    pub(super) fn parse<T: FromStr<Err = Flaw>>(&self) -> Result<T, Invalid> {
+    pub(super) fn parse<T: FromStr<Err = ParseError>>(&self) -> Result<T, Invalid> {
         self.read(str::parse)
     }
 
     /// Reads it by `read`.
-    pub(super) fn read<T>(&self, read: impl FnOnce(&str) -> Result<T, Flaw>) -> Result<T, Invalid> {
+    pub(super) fn read<T>(
+        &self,
+        read: impl FnOnce(&str) -> Result<T, ParseError>,
+    ) -> Result<T, Invalid> {
         read(self.bounded()?).map_err(|flaw| self.refused(flaw.to_string()))
     }
 
@@ -107,19 +110,19 @@ impl Share {
     }
 
     /// Reads one that may not be zero.
-    pub(super) fn above_zero(text: &str) -> Result<Self, Flaw> {
+    pub(super) fn above_zero(text: &str) -> Result<Self, ParseError> {
         match text.parse::<Self>()? {
-            share if share.is_zero() => Err(Flaw::Zero(SHARE)),
+            share if share.is_zero() => Err(ParseError::Zero(SHARE)),
             share => Ok(share),
         }
     }
 }
 
 impl FromStr for Share {
-    type Err = Flaw;
+    type Err = ParseError;
 
     /// ASCII digits, optionally followed by `%`. What exceeds the type is the greatest there is: it means "all" anyway.
-    fn from_str(text: &str) -> Result<Self, Flaw> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let text = bare(text, SHARE)?;
         match text.strip_suffix('%') {
             Some(percent) => whole(percent).map(Self::Percent),
@@ -128,7 +131,7 @@ impl FromStr for Share {
     }
 }
 
-fn whole(digits: &str) -> Result<u32, Flaw> {
+fn whole(digits: &str) -> Result<u32, ParseError> {
     let only_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if only_digits(digits) {
         return Ok(digits.parse().unwrap_or(u32::MAX));
@@ -138,9 +141,9 @@ fn whole(digits: &str) -> Result<u32, Flaw> {
         None => (false, digits),
     };
     Err(match size.split_once('.') {
-        None if sign && only_digits(size) => Flaw::Negative(SHARE),
-        Some((a, b)) if only_digits(a) && only_digits(b) => Flaw::Fraction(SHARE),
-        _ => Flaw::Unknown(SHARE),
+        None if sign && only_digits(size) => ParseError::Negative(SHARE),
+        Some((a, b)) if only_digits(a) && only_digits(b) => ParseError::Fraction(SHARE),
+        _ => ParseError::Unknown(SHARE),
     })
 }
 
@@ -154,11 +157,11 @@ impl fmt::Display for Share {
 }
 
 /// Refuses what is empty or surrounded by white space, the two slips that look like nothing.
-pub(super) fn bare(text: &str, expected: Expected) -> Result<&str, Flaw> {
+pub(super) fn bare(text: &str, expected: Expected) -> Result<&str, ParseError> {
     if text.is_empty() {
-        Err(Flaw::Empty(expected))
+        Err(ParseError::Empty(expected))
     } else if text.trim().len() != text.len() {
-        Err(Flaw::WhiteSpace(expected))
+        Err(ParseError::WhiteSpace(expected))
     } else {
         Ok(text)
     }
@@ -169,15 +172,17 @@ pub(super) fn word<T>(
     text: &str,
     words: impl IntoIterator<Item = (&'static str, T)>,
     expected: Expected,
-) -> Result<T, Flaw> {
+) -> Result<T, ParseError> {
     let text = bare(text, expected)?;
     let mut words = words.into_iter();
     let found = words.find(|(word, _)| text.eq_ignore_ascii_case(word));
-    found.map(|(_, value)| value).ok_or(Flaw::Unknown(expected))
+    found
+        .map(|(_, value)| value)
+        .ok_or(ParseError::Unknown(expected))
 }
 
 /// A label selector over nodes: in the form that `kubectl -l` takes, or as the JSON of a LabelSelector.
-pub(super) fn selector(text: &str) -> Result<Selector, Flaw> {
+pub(super) fn selector(text: &str) -> Result<Selector, ParseError> {
     let text = bare(text, SELECTOR)?;
     let read = if text.starts_with('{') {
         let json = serde_json::from_str(text).ok();
@@ -185,36 +190,36 @@ pub(super) fn selector(text: &str) -> Result<Selector, Flaw> {
     } else {
         Selector::from_query(text).ok()
     };
-    read.ok_or(Flaw::Unknown(SELECTOR))
+    read.ok_or(ParseError::Unknown(SELECTOR))
 }
 
 /// The key of a label.
-pub(super) fn label_key(text: &str) -> Result<&str, Flaw> {
+pub(super) fn label_key(text: &str) -> Result<&str, ParseError> {
     let key = bare(text, LABEL_KEY)?;
     is_label_key(key)
         .then_some(key)
-        .ok_or(Flaw::Unknown(LABEL_KEY))
+        .ok_or(ParseError::Unknown(LABEL_KEY))
 }
 
 /// ASCII digits that say 1 or more. What exceeds the type is the greatest there is.
-pub(super) fn count(text: &str) -> Result<usize, Flaw> {
+pub(super) fn count(text: &str) -> Result<usize, ParseError> {
     let text = bare(text, COUNT)?;
     match text.bytes().all(|byte| byte.is_ascii_digit()) {
         true => match text.parse().unwrap_or(usize::MAX) {
-            0 => Err(Flaw::Zero(COUNT)),
+            0 => Err(ParseError::Zero(COUNT)),
             count => Ok(count),
         },
-        false => Err(Flaw::Unknown(COUNT)),
+        false => Err(ParseError::Unknown(COUNT)),
     }
 }
 
 /// A duration such as `30s` or `1m 30s`, at most `limit`.
-pub(super) fn duration(text: &str, limit: Duration) -> Result<Duration, Flaw> {
+pub(super) fn duration(text: &str, limit: Duration) -> Result<Duration, ParseError> {
     let text = bare(text, DURATION)?;
     match humantime::parse_duration(text) {
         Ok(duration) if duration <= limit => Ok(duration),
-        Ok(_) => Err(Flaw::TooLong(limit)),
-        Err(humantime::DurationError::NumberOverflow) => Err(Flaw::TooLong(limit)),
-        Err(_) => Err(Flaw::Unknown(DURATION)),
+        Ok(_) => Err(ParseError::TooLong(limit)),
+        Err(humantime::DurationError::NumberOverflow) => Err(ParseError::TooLong(limit)),
+        Err(_) => Err(ParseError::Unknown(DURATION)),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::approved_waves::{self, APPROVED_WAVES, Approval};
-use super::error::{Expected, Flaw, Invalid};
+use super::error::{Expected, Invalid, ParseError};
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use super::value::{Share, Written, duration, selector};
@@ -145,9 +145,9 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Arc<Waves>>, Invali
 }
 
 fn list(written: Written<'_>) -> Result<Vec<Wave>, Invalid> {
-    let flaw = |flaw: Flaw| written.refused(flaw.to_string());
+    let flaw = |flaw: ParseError| written.refused(flaw.to_string());
     if written.bounded()?.trim().is_empty() {
-        return Err(flaw(Flaw::Empty(LIST)));
+        return Err(flaw(ParseError::Empty(LIST)));
     }
     // YAML contains JSON.
     let read: Value = serde_saphyr::from_str(written.text).map_err(|error| {
@@ -157,7 +157,7 @@ fn list(written: Written<'_>) -> Result<Vec<Wave>, Invalid> {
     })?;
     let entries = match read {
         Value::Array(entries) if !entries.is_empty() => entries,
-        _ => return Err(flaw(Flaw::Unknown(LIST))),
+        _ => return Err(flaw(ParseError::Unknown(LIST))),
     };
     if entries.len() > LIMIT {
         let why = format!("a list of {} waves; use at most {LIMIT}", entries.len());
@@ -188,7 +188,7 @@ struct Entry<'a> {
 impl<'a> Entry<'a> {
     fn of(place: &'a str, value: &'a Value) -> Result<Self, Invalid> {
         let Value::Object(fields) = value else {
-            return Err(invalid(place, value, Flaw::Unknown(WAVE)));
+            return Err(invalid(place, value, ParseError::Unknown(WAVE)));
         };
         let entry = Self { place, fields };
         match fields
@@ -203,12 +203,12 @@ impl<'a> Entry<'a> {
     fn wave(&self) -> Result<Wave, Invalid> {
         let approve = |text: &str| match text {
             "manual" => Ok(true),
-            _ => Err(Flaw::Unknown(APPROVE)),
+            _ => Err(ParseError::Unknown(APPROVE)),
         };
         let allow_empty = |text: &str| match text {
             "true" => Ok(true),
             "false" => Ok(false),
-            _ => Err(Flaw::Unknown(ALLOW_EMPTY)),
+            _ => Err(ParseError::Unknown(ALLOW_EMPTY)),
         };
         let soak = |text: &str| duration(text, SOAK_LIMIT);
         Ok(Wave {
@@ -227,12 +227,12 @@ impl<'a> Entry<'a> {
         match self.field("selector") {
             None => Err(self.lacks("selector", NODES)),
             Some(object @ Value::Object(_)) => Selector::from_written_json(object)
-                .map_err(|_| self.flaw("selector", object, Flaw::Unknown(NODES))),
+                .map_err(|_| self.flaw("selector", object, ParseError::Unknown(NODES))),
             Some(text @ Value::String(_)) => {
                 let read = |text: &str| selector(text).map_err(|flaw| flaw.expecting(NODES));
                 read(&shown(text)).map_err(|flaw| self.flaw("selector", text, flaw))
             }
-            Some(other) => Err(self.flaw("selector", other, Flaw::Unknown(NODES))),
+            Some(other) => Err(self.flaw("selector", other, ParseError::Unknown(NODES))),
         }
     }
 
@@ -244,7 +244,7 @@ impl<'a> Entry<'a> {
     fn text<T>(
         &self,
         field: &str,
-        read: impl Fn(&str) -> Result<T, Flaw>,
+        read: impl Fn(&str) -> Result<T, ParseError>,
     ) -> Result<Option<T>, Invalid> {
         let Some(value) = self.field(field) else {
             return Ok(None);
@@ -253,7 +253,7 @@ impl<'a> Entry<'a> {
         Ok(Some(read))
     }
 
-    fn flaw(&self, field: &str, value: &Value, flaw: Flaw) -> Invalid {
+    fn flaw(&self, field: &str, value: &Value, flaw: ParseError) -> Invalid {
         invalid(&self.key(field), value, flaw)
     }
 
@@ -262,7 +262,11 @@ impl<'a> Entry<'a> {
     }
 
     fn lacks(&self, field: &str, expected: Expected) -> Invalid {
-        Invalid::new(&self.key(field), "", Flaw::Missing(expected).to_string())
+        Invalid::new(
+            &self.key(field),
+            "",
+            ParseError::Missing(expected).to_string(),
+        )
     }
 
     fn has_no(&self, field: &str) -> Invalid {
@@ -277,7 +281,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-fn invalid(place: &str, value: &Value, flaw: Flaw) -> Invalid {
+fn invalid(place: &str, value: &Value, flaw: ParseError) -> Invalid {
     Invalid::new(place, &shown(value), flaw.to_string())
 }
 
@@ -290,12 +294,12 @@ fn shown(value: &Value) -> String {
 }
 
 /// A name that fits into messages, lists and labels: at most 63 letters, digits, `-`, `_` and `.`.
-fn name(text: &str) -> Result<Arc<str>, Flaw> {
+fn name(text: &str) -> Result<Arc<str>, ParseError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     match text {
-        "" => Err(Flaw::Empty(NAME)),
-        REST => Err(Flaw::Unknown(NAME)),
+        "" => Err(ParseError::Empty(NAME)),
+        REST => Err(ParseError::Unknown(NAME)),
         _ if text.len() <= 63 && text.chars().all(is_plain) => Ok(text.into()),
-        _ => Err(Flaw::Unknown(NAME)),
+        _ => Err(ParseError::Unknown(NAME)),
     }
 }

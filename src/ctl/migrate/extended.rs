@@ -20,7 +20,7 @@ use crate::core::settings::failure_threshold::FAILURE_THRESHOLD;
 use crate::core::settings::ramp_up::RAMP_UP;
 use crate::core::settings::read;
 use crate::core::settings::waves::WAVES;
-use crate::core::{Reading, SetKind};
+use crate::core::{ParsedSettings, SetKind};
 use crate::ctl::code::Code;
 use crate::ctl::context::Context;
 use crate::ctl::error::CliError;
@@ -100,7 +100,7 @@ fn translate(key: &SetKey, extended: &Value, kind: SetKind) -> Result<Translatio
         .into();
     let scaling = set.spec.fields.as_ref().map(|fields| fields.scaling);
     match read(&set.settings()) {
-        Reading::Strategy { strategy, .. } => {
+        ParsedSettings::Strategy { strategy, .. } => {
             let native = to_native(&made.object, &strategy, scaling.unwrap_or_default());
             Ok(Translation {
                 object: native.object,
@@ -108,8 +108,8 @@ fn translate(key: &SetKey, extended: &Value, kind: SetKind) -> Result<Translatio
                 lost: made.lost.into_iter().chain(native.lost).collect(),
             })
         }
-        Reading::Invalid(invalid, _) => Err(unreadable(format!("{invalid}."))),
-        Reading::NotOurs => Err(unreadable("it has no settings.".to_owned())),
+        ParsedSettings::Invalid(invalid, _) => Err(unreadable(format!("{invalid}."))),
+        ParsedSettings::NotOurs => Err(unreadable("it has no settings.".to_owned())),
     }
 }
 

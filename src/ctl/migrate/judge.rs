@@ -13,7 +13,7 @@ use crate::core::names::GUARD;
 use crate::core::settings::paused::PAUSED;
 use crate::core::settings::read;
 use crate::core::settings::update_strategy::UPDATE_STRATEGY;
-use crate::core::{Mode, Reading, Scaling, SetKind, Strategy};
+use crate::core::{Mode, ParsedSettings, Scaling, SetKind, Strategy};
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::liveness::is_kruise_running;
@@ -97,9 +97,9 @@ impl Migration<'_> {
         };
         let scaling = set.spec.fields.as_ref().map(|fields| fields.scaling);
         let strategy = match read(&set.settings()) {
-            Reading::NotOurs => None,
-            Reading::Strategy { strategy, .. } => Some(*strategy),
-            Reading::Invalid(invalid, _) => {
+            ParsedSettings::NotOurs => None,
+            ParsedSettings::Strategy { strategy, .. } => Some(*strategy),
+            ParsedSettings::Invalid(invalid, _) => {
                 let text = words::invalid(&self.source, &invalid);
                 return Err(CliError::new(Code::Invalid, text));
             }

@@ -22,7 +22,7 @@ use crate::core::names::REVISION_HASH_LABEL;
 use crate::core::revision::{TemplateFingerprint, data_of};
 use crate::core::settings::{Scaling, read};
 use crate::core::{
-    Disruption, Fleet, Labels, NodeName, Pod, PodRevision, Reading, Revision, RevisionState,
+    Disruption, Fleet, Labels, NodeName, ParsedSettings, Pod, PodRevision, Revision, RevisionState,
     SetKind, Strategy,
 };
 use crate::ctl::access::Access;
@@ -134,7 +134,7 @@ fn is_plannable(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
     let advanced = view.index.set(key).and_then(|set| set.advanced.as_ref());
     // Without pods there is nothing to plan, whatever is changed besides.
     if advanced.is_some_and(|advanced| !advanced.is_workable)
-        && let Some(Reading::Invalid(invalid, _)) = view.index.reading(key).as_deref()
+        && let Some(ParsedSettings::Invalid(invalid, _)) = view.index.reading(key).as_deref()
     {
         return Err(CliError::new(Code::Invalid, format!("{invalid}.")));
     }
@@ -323,11 +323,11 @@ fn new_pod(template: &Value, number: i64) -> Pod {
 fn usable(kind: SetKind, set: Value) -> Result<Strategy, CliError> {
     let set = decided_upon(kind, set);
     match set.map(|set| read(&set.settings())) {
-        Some(Reading::Strategy { strategy, .. }) => Ok(*strategy),
-        Some(Reading::Invalid(invalid, _)) => {
+        Some(ParsedSettings::Strategy { strategy, .. }) => Ok(*strategy),
+        Some(ParsedSettings::Invalid(invalid, _)) => {
             Err(CliError::new(Code::Invalid, format!("{invalid}.")))
         }
-        Some(Reading::NotOurs) | None => Err(nothing_to_plan()),
+        Some(ParsedSettings::NotOurs) | None => Err(nothing_to_plan()),
     }
 }
 

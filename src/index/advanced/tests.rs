@@ -206,7 +206,7 @@ fn created(record: &AdvancedRecord, nodes: &[&str]) -> Vec<String> {
         ..node(name, old(1))
     };
     let fleet = fleet(nodes.iter().map(empty).collect());
-    let managed = manage(&fleet, record.terms(&Reading::NotOurs, at(100)));
+    let managed = manage(&fleet, record.terms(&ParsedSettings::NotOurs, at(100)));
     managed.create.iter().map(NodeName::to_string).collect()
 }
 
@@ -294,7 +294,7 @@ fn what_was_asked_for_is_expected_until_a_list_that_began_late_enough_does_not_h
     record.answer_creation(&asked[0], at(100));
     record.answer_creation(&asked[1], at(110));
     assert_eq!(record.creation_due(), Some(at(115)));
-    let reading = Reading::NotOurs;
+    let reading = ParsedSettings::NotOurs;
     let creating = |record: &AdvancedRecord| {
         let terms = record.terms(&reading, at(120));
         terms
@@ -323,7 +323,7 @@ fn what_had_its_turn_late_is_waited_for_since_then() {
         .iter()
         .for_each(|node| record.answer_creation(node, at(120)));
     assert_eq!(record.creation_due(), Some(at(135)));
-    let reading = Reading::NotOurs;
+    let reading = ParsedSettings::NotOurs;
     let creating = |record: &AdvancedRecord| record.terms(&reading, at(130)).creating.len();
     record.retain_creations(Some(at(130)));
     assert_eq!(creating(&record), 1);

@@ -12,7 +12,7 @@ use crate::core::images::TemplateImage;
 use crate::core::revision::{RevisionFacts, current, earlier, judge};
 use crate::core::settings::DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT;
 use crate::core::{
-    NodeName, OnFailure, PodRevision, Predownloading, Reading, Revision, RevisionState,
+    NodeName, OnFailure, ParsedSettings, PodRevision, Predownloading, Revision, RevisionState,
     RollbackTarget, RollbackTargets, RollingUpdateType,
 };
 use crate::index::fleet_cache::Basis;
@@ -62,16 +62,18 @@ impl SetRecord {
     /// How long one of its nodes may pull images.
     pub fn pull_timeout(&self) -> Duration {
         match &self.reading {
-            Reading::Strategy { strategy, .. } => strategy.image_predownload_timeout,
-            Reading::Invalid(..) | Reading::NotOurs => DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT,
+            ParsedSettings::Strategy { strategy, .. } => strategy.image_predownload_timeout,
+            ParsedSettings::Invalid(..) | ParsedSettings::NotOurs => {
+                DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT
+            }
         }
     }
 
     /// Whether its nodes pull images ahead of their replacement.
     pub(in crate::index) fn pulls_ahead(&self) -> bool {
         match &self.reading {
-            Reading::Strategy { strategy, .. } => Predownloading::of(strategy).is_some(),
-            Reading::Invalid(..) | Reading::NotOurs => false,
+            ParsedSettings::Strategy { strategy, .. } => Predownloading::of(strategy).is_some(),
+            ParsedSettings::Invalid(..) | ParsedSettings::NotOurs => false,
         }
     }
 
@@ -156,8 +158,8 @@ impl SetRecord {
             return InPlaceTransitions::new();
         };
         let asked = match &self.reading {
-            Reading::Strategy { strategy, .. } => strategy.rolling_update_type,
-            Reading::NotOurs | Reading::Invalid(..) => RollingUpdateType::Standard,
+            ParsedSettings::Strategy { strategy, .. } => strategy.rolling_update_type,
+            ParsedSettings::NotOurs | ParsedSettings::Invalid(..) => RollingUpdateType::Standard,
         };
         let new = revisions.iter().find(|known| known.hash == *target);
         let Some(new) = new.filter(|_| asked == RollingUpdateType::InPlaceIfPossible) else {
@@ -177,8 +179,10 @@ impl SetRecord {
         revisions: &[RevisionFacts],
     ) -> RollbackTargets {
         let asked = match &self.reading {
-            Reading::Strategy { strategy, .. } => strategy.on_failure == OnFailure::RevertInPlace,
-            Reading::NotOurs | Reading::Invalid(..) => false,
+            ParsedSettings::Strategy { strategy, .. } => {
+                strategy.on_failure == OnFailure::RevertInPlace
+            }
+            ParsedSettings::NotOurs | ParsedSettings::Invalid(..) => false,
         };
         let RevisionState::Current(current) = state else {
             return RollbackTargets::default();

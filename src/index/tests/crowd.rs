@@ -25,7 +25,7 @@ fn name(i: usize) -> String {
 
 fn strategy(index: &Index) -> Strategy {
     match index.reading(&key()).as_deref() {
-        Some(Reading::Strategy { strategy, .. }) => Strategy::clone(strategy),
+        Some(ParsedSettings::Strategy { strategy, .. }) => Strategy::clone(strategy),
         other => panic!("{other:?}"),
     }
 }

@@ -207,7 +207,7 @@ fn decided(index: &mut Index, key: &SetKey, now: Timestamp) -> Vec<Action> {
     let reading = index.reading(key).map(Cow::into_owned);
     let fleet = index.fleet(key, now);
     match (reading, fleet) {
-        (Some(Reading::Strategy { strategy, .. }), Some(fleet)) => {
+        (Some(ParsedSettings::Strategy { strategy, .. }), Some(fleet)) => {
             decide(&strategy, &fleet, now).actions
         }
         _ => Vec::new(),

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::core::Reading;
+use crate::core::ParsedSettings;
 use crate::core::settings::read as read_settings;
 
 fn deep(levels: usize) -> String {
@@ -40,7 +40,7 @@ fn a_daemonset_of_which_a_part_cannot_be_read_keeps_its_name_settings_and_condit
     assert_eq!(set.status.conditions[0].kind, "Guard");
     let advanced = DaemonSet::from(read::<AdvancedDaemonSet>(json.as_bytes()).unwrap());
     assert!(advanced.spec.unreadable.is_some() && advanced.is_advanced());
-    let Reading::Invalid(invalid, _) = read_settings(&advanced.settings()) else {
+    let ParsedSettings::Invalid(invalid, _) = read_settings(&advanced.settings()) else {
         panic!("an Advanced DaemonSet that cannot be read is used");
     };
     assert_eq!(invalid.key, "spec");

@@ -19,7 +19,7 @@ use tracing::warn;
 use super::reason::Reason;
 use crate::core::names::{ADVANCED_RBAC, KRUISE_GROUP};
 use crate::core::{
-    Mode, PodRevision, Reading, Revision, RevisionState, RevisionUnknown, is_paused,
+    Mode, ParsedSettings, PodRevision, Revision, RevisionState, RevisionUnknown, is_paused,
 };
 use crate::index::{Index, SetKey, SetKind};
 use crate::k8s::client::{CallError, within};
@@ -295,7 +295,7 @@ pub(super) fn judge(
         None => return Refused(Reason::ModeChanged),
     };
     match index.reading(&key).as_deref() {
-        Some(Reading::Strategy { strategy, .. }) if strategy.mode == Mode::Ota => {
+        Some(ParsedSettings::Strategy { strategy, .. }) if strategy.mode == Mode::Ota => {
             if is_paused(strategy, now) {
                 return Refused(Reason::Paused);
             }

@@ -1,4 +1,4 @@
-//! Reading and writing the parts of a JSON object that every Kubernetes object has.
+//! ParsedSettings and writing the parts of a JSON object that every Kubernetes object has.
 
 use std::collections::BTreeMap;
 

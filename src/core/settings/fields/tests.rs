@@ -11,7 +11,7 @@ use crate::core::settings::mode::Mode;
 use crate::core::settings::partition::PARTITION;
 use crate::core::settings::paused::{PAUSED, Pause};
 use crate::core::settings::rolling_update_type::RollingUpdateType;
-use crate::core::settings::{NodeOrder, Reading, SettingsSource, Strategy, read};
+use crate::core::settings::{NodeOrder, ParsedSettings, SettingsSource, Strategy, read};
 
 /// An Advanced DaemonSet: what its `spec` says, and its annotations.
 struct Given {
@@ -50,7 +50,7 @@ impl Given {
         })
     }
 
-    fn read(&self) -> Reading {
+    fn read(&self) -> ParsedSettings {
         read(&SettingsSource {
             annotations: &self.annotations,
             update_strategy: self.spec["updateStrategy"]["type"].as_str(),
@@ -66,7 +66,7 @@ impl Given {
     #[track_caller]
     fn noted(&self) -> (Strategy, Vec<String>) {
         match self.read() {
-            Reading::Strategy { strategy, notes } => {
+            ParsedSettings::Strategy { strategy, notes } => {
                 (*strategy, notes.into_iter().map(|note| note.text).collect())
             }
             other => panic!("not a strategy: {other:?}"),
@@ -83,7 +83,7 @@ impl Given {
     #[track_caller]
     fn refused(&self) -> Invalid {
         match self.read() {
-            Reading::Invalid(invalid, _) => invalid,
+            ParsedSettings::Invalid(invalid, _) => invalid,
             other => panic!("not refused: {other:?}"),
         }
     }

@@ -9,7 +9,7 @@ use crate::core::settings::waves::WAVES;
 use crate::core::settings::*;
 
 /// What a DaemonSet of that mode says with one more annotation; it has waves, without which some settings mean nothing.
-fn with(mode: Mode, key: &str, value: &str) -> Reading {
+fn with(mode: Mode, key: &str, value: &str) -> ParsedSettings {
     let waves = "[{name: a, selector: {}}]".to_owned();
     let all = [
         (UPDATE_STRATEGY, mode.to_string()),
@@ -30,9 +30,9 @@ fn with(mode: Mode, key: &str, value: &str) -> Reading {
 }
 
 #[track_caller]
-fn strategy(reading: Reading) -> Strategy {
+fn strategy(reading: ParsedSettings) -> Strategy {
     match reading {
-        Reading::Strategy { strategy, .. } => *strategy,
+        ParsedSettings::Strategy { strategy, .. } => *strategy,
         other => panic!("{other:?}"),
     }
 }
@@ -66,8 +66,8 @@ fn what_cannot_be_used_stops_a_rollout_only_where_it_is_heeded() {
         for mode in Mode::ALL {
             let reading = with(mode, setting.key, "\u{0} no value of any setting");
             match (reading, setting.is_heeded_by(mode)) {
-                (Reading::Invalid(invalid, _), true) => assert_eq!(invalid.key, setting.key),
-                (Reading::Strategy { notes, .. }, false) => {
+                (ParsedSettings::Invalid(invalid, _), true) => assert_eq!(invalid.key, setting.key),
+                (ParsedSettings::Strategy { notes, .. }, false) => {
                     let told = notes.iter().find(|note| note.text.contains(setting.key));
                     let told = &told.expect(setting.key).text;
                     assert!(told.ends_with("(OTA does not use it)"), "{told}");
@@ -99,7 +99,7 @@ fn a_default_that_can_be_written_is_what_holds_without_it() {
 fn a_limit_is_the_longest_duration_and_a_share_may_be_a_number_or_a_percentage() {
     let is_valid = |key: &str, value: &str| {
         let reading = with(Mode::AdvancedRollingUpdate, key, value);
-        matches!(reading, Reading::Strategy { .. })
+        matches!(reading, ParsedSettings::Strategy { .. })
     };
     for setting in SETTINGS {
         match setting.syntax {

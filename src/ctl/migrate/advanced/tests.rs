@@ -4,7 +4,7 @@ use serde::Deserialize as _;
 
 use super::*;
 use crate::core::settings::{DecidingFields, read};
-use crate::core::{NodeOrder, Reading, Scaling};
+use crate::core::{NodeOrder, ParsedSettings, Scaling};
 use crate::ctl::migrate::native::to_native;
 use crate::k8s::{AdvancedDaemonSet, DaemonSet};
 
@@ -34,9 +34,9 @@ fn on_delete(annotations: &Value) -> Value {
 
 fn strategy_of(set: &DaemonSet) -> Option<Strategy> {
     match read(&set.settings()) {
-        Reading::Strategy { strategy, .. } => Some(*strategy),
-        Reading::NotOurs => None,
-        Reading::Invalid(invalid, _) => panic!("{invalid}"),
+        ParsedSettings::Strategy { strategy, .. } => Some(*strategy),
+        ParsedSettings::NotOurs => None,
+        ParsedSettings::Invalid(invalid, _) => panic!("{invalid}"),
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Deserialize as _;
 
 use super::*;
-use crate::core::Reading;
+use crate::core::ParsedSettings;
 use crate::core::settings::read;
 use crate::k8s::{AdvancedDaemonSet, DaemonSet};
 
@@ -22,7 +22,7 @@ fn migrated(annotations: &Value, spec: &Value) -> Translation {
     });
     json_patch::merge(&mut set["spec"], spec);
     let read_of = |set: &DaemonSet| match read(&set.settings()) {
-        Reading::Strategy { strategy, .. } => strategy,
+        ParsedSettings::Strategy { strategy, .. } => strategy,
         other => panic!("{other:?}"),
     };
     let advanced: DaemonSet = AdvancedDaemonSet::deserialize(&set).unwrap().into();
