@@ -22,8 +22,8 @@ use yurt_ds::core::messages::StatusSentence;
 use yurt_ds::core::names::{ANNOTATION_PREFIX, ON_DELETE};
 use yurt_ds::core::settings::{SettingsSource, read};
 use yurt_ds::core::{
-    Fleet, Hold, Labels, Mode, Node, NodeName, NodeWindow, ParsedSettings, Pod, PodProblem,
-    PodRevision, Readiness, RevisionState, Share, Strategy, Targeting, Windows, decide,
+    Fleet, Hold, IntOrPercent, Labels, Mode, Node, NodeName, NodeWindow, ParsedSettings, Pod,
+    PodProblem, PodRevision, Readiness, RevisionState, Strategy, Targeting, Windows, decide,
 };
 
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
@@ -170,7 +170,7 @@ fn at(seconds: i64) -> Timestamp {
 
 fn strategy(mode: Mode) -> Strategy {
     Strategy {
-        max_unavailable: Share::Percent(10),
+        max_unavailable: IntOrPercent::Percent(10),
         min_ready: Duration::from_secs(5),
         ..Strategy::of(mode)
     }

@@ -95,8 +95,8 @@ pub use plan::{
 };
 pub use rollout_state::RolloutState;
 pub use settings::{
-    Disruption, Invalid, Mode, NodeOrder, Note, OnFailure, ParsedSettings, Pause, Predownload,
-    RollingUpdateType, Scaling, Share, Strategy, Topology, Waves,
+    Disruption, IntOrPercent, Invalid, Mode, NodeOrder, Note, OnFailure, ParsedSettings, Pause,
+    Predownload, RollingUpdateType, Scaling, Strategy, Topology, Waves,
 };
 pub use shared::Shared;
 pub use verdict::{

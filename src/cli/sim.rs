@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::core::{Mode, Share};
+use crate::core::{IntOrPercent, Mode};
 
 /// A fleet beyond this takes more memory than a laptop likes to give.
 const MOST_NODES: i64 = 20_000;
@@ -68,10 +68,10 @@ pub struct PlayArgs {
     pub nodes: Option<u32>,
     /// How many of them are offline when the image changes: a number or a percentage [default: 20%]
     #[arg(long, env = "YURT_DS_SIM_OFFLINE", value_name = "SHARE", help_heading = "Fleet", value_parser = part)]
-    pub offline: Option<Share>,
+    pub offline: Option<IntOrPercent>,
     /// How many of all nodes return during the rollout [default: half of those that are offline]
     #[arg(long, env = "YURT_DS_SIM_RETURNING", value_name = "SHARE", help_heading = "Fleet", value_parser = part)]
-    pub returning: Option<Share>,
+    pub returning: Option<IntOrPercent>,
     /// How many nodes come and go all the time
     #[arg(
         long,
@@ -82,7 +82,7 @@ pub struct PlayArgs {
     pub flap: Option<u32>,
     /// Annotation max-unavailable of the DaemonSet: a number or a percentage [default: 10%]
     #[arg(long, env = "YURT_DS_SIM_MAX_UNAVAILABLE", value_name = "SHARE", help_heading = "Fleet", value_parser = budget)]
-    pub max_unavailable: Option<Share>,
+    pub max_unavailable: Option<IntOrPercent>,
     /// Annotation update-strategy of the DaemonSet: AdvancedRollingUpdate or OTA [default: AdvancedRollingUpdate]
     #[arg(long, env = "YURT_DS_SIM_STRATEGY", value_name = "STRATEGY", help_heading = "Fleet", value_parser = mode)]
     pub strategy: Option<Mode>,
@@ -278,16 +278,16 @@ fn label(text: &str) -> Result<(String, String), String> {
 }
 
 /// A part of the fleet.
-fn part(text: &str) -> Result<Share, String> {
+fn part(text: &str) -> Result<IntOrPercent, String> {
     match share(text)? {
-        Share::Percent(percent) if percent > 100 => {
+        IntOrPercent::Percent(percent) if percent > 100 => {
             Err("more than all: use at most 100%".to_owned())
         }
         share => Ok(share),
     }
 }
 
-fn budget(text: &str) -> Result<Share, String> {
+fn budget(text: &str) -> Result<IntOrPercent, String> {
     let share = part(text)?;
     match share.is_zero() {
         true => Err("the simulator needs a budget: use at least 1 or 1%".to_owned()),
@@ -295,7 +295,7 @@ fn budget(text: &str) -> Result<Share, String> {
     }
 }
 
-fn share(text: &str) -> Result<Share, String> {
+fn share(text: &str) -> Result<IntOrPercent, String> {
     text.parse()
         .map_err(|_| "use a number of nodes such as 3 or a percentage such as 10%".to_owned())
 }

@@ -116,7 +116,7 @@ fn strategies() -> impl Random<Strategy> {
     ];
     let guard = (
         option::weighted(0.3, 1..400_u64),
-        option::weighted(0.3, (0..4_u32).prop_map(Share::Number)),
+        option::weighted(0.3, (0..4_u32).prop_map(IntOrPercent::Number)),
         option::weighted(0.1, prop_oneof!["new", "old"]),
         prop::bool::weighted(0.1),
     );
@@ -148,7 +148,7 @@ fn strategies() -> impl Random<Strategy> {
                     pre_delete: pace.4.0,
                     disruption: pace.4.1,
                     max_unavailable,
-                    partition: partition.unwrap_or(Share::Number(0)),
+                    partition: partition.unwrap_or(IntOrPercent::Number(0)),
                     selector: zone.map(|zone| selector(&zone)),
                     pause,
                     min_ready: Duration::from_secs(min_ready),
@@ -181,10 +181,10 @@ fn modes() -> impl Random<Mode> {
     prop_oneof![4 => Just(Mode::AdvancedRollingUpdate), 1 => Just(Mode::Ota)]
 }
 
-fn shares() -> impl Random<Share> {
+fn shares() -> impl Random<IntOrPercent> {
     prop_oneof![
-        (1..6_u32).prop_map(Share::Number),
-        (1..150_u32).prop_map(Share::Percent),
+        (1..6_u32).prop_map(IntOrPercent::Number),
+        (1..150_u32).prop_map(IntOrPercent::Percent),
     ]
 }
 
@@ -885,8 +885,8 @@ proptest! {
         let strategy = Strategy {
             mode: Mode::AdvancedRollingUpdate,
             selector: Some(Selector::from_query("zone in (a,b,c)").expect("a selector")),
-            partition: Share::Number(0),
-            failure_threshold: Some(Share::Number(5)),
+            partition: IntOrPercent::Number(0),
+            failure_threshold: Some(IntOrPercent::Number(5)),
             waves: None,
             topology: None,
             ..strategy
@@ -1141,8 +1141,8 @@ proptest! {
     ) {
         // An absolute budget and everybody takes part, so that numbers of nodes do not matter; nobody is charged.
         let strategy = Strategy {
-            max_unavailable: Share::Number(share),
-            partition: Share::Number(0),
+            max_unavailable: IntOrPercent::Number(share),
+            partition: IntOrPercent::Number(0),
             selector: None,
             min_interval: Duration::ZERO,
             ramp_up: None,

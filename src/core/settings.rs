@@ -77,7 +77,7 @@ pub use rolling_update_type::RollingUpdateType;
 pub use setting::{Setting, Syntax};
 pub use state::{SettingState, SettingStatus, states};
 pub use topology_key::Topology;
-pub use value::Share;
+pub use value::IntOrPercent;
 pub use waves::{REST, Wave, Waves};
 
 /// Every setting.
@@ -133,28 +133,28 @@ pub struct Strategy {
     /// Who starts a replacement.
     pub mode: Mode,
     /// How many targeted nodes may lack an available pod at once; only used by [`Mode::AdvancedRollingUpdate`].
-    pub max_unavailable: Share,
+    pub max_unavailable: IntOrPercent,
     /// On how many targeted nodes a new pod may be made beside the old one at once; zero: on none.
-    pub max_surge: Share,
+    pub max_surge: IntOrPercent,
     /// How many of the targeted nodes (percentages are rounded down) keep the old revision.
-    pub partition: Share,
+    pub partition: IntOrPercent,
     /// Which nodes take part, by their labels; `None`: all.
     pub selector: Option<Selector>,
     /// The shortest time between the birth of a new pod and the next replacement; zero: none.
     pub min_interval: Duration,
     /// How many nodes may lack an available pod at the beginning of a rollout; `None`: as many as ever.
-    pub ramp_up: Option<Share>,
+    pub ramp_up: Option<IntOrPercent>,
     /// When replacements may begin, on nodes that say nothing of their own; `None`: always.
     pub window: Option<Arc<Windows>>,
     /// How many nodes pull the new images at once ahead of their replacement; `None`: none does.
-    pub image_predownload_parallelism: Option<Share>,
+    pub image_predownload_parallelism: Option<IntOrPercent>,
     /// Whether a replacement waits for the images of its node; `None`: not said.
     pub predownload: Option<Predownload>,
     /// How long a node may pull the new images in one attempt, whoever asked for it.
     pub image_predownload_timeout: Duration,
     /// How many targeted nodes (percentages are rounded up) have to run a Ready pod of the new revision before others pull its
     /// images ahead.
-    pub image_predownload_min_updated_ready_pods: Share,
+    pub image_predownload_min_updated_ready_pods: IntOrPercent,
     /// Pools of nodes that are rolled out one after the other; `None`: all at once.
     pub waves: Option<Arc<Waves>>,
     /// In how many failure domains something may be under way at once; `None`: in all.
@@ -167,7 +167,7 @@ pub struct Strategy {
     /// `min_ready` if that is longer.
     pub failure_window: Option<Duration>,
     /// How many targeted nodes may fail before the revision is stopped; `None`: as many as `max_unavailable`.
-    pub failure_threshold: Option<Share>,
+    pub failure_threshold: Option<IntOrPercent>,
     /// What happens to nodes that have a revision when it is stopped.
     pub on_failure: OnFailure,
     /// The revision that does not wait for [`window`](Self::window) and [`min_interval`](Self::min_interval).
@@ -198,8 +198,8 @@ impl Strategy {
         Self {
             mode,
             max_unavailable: DEFAULT_MAX_UNAVAILABLE,
-            max_surge: Share::NONE,
-            partition: Share::NONE,
+            max_surge: IntOrPercent::NONE,
+            partition: IntOrPercent::NONE,
             selector: None,
             min_interval: Duration::ZERO,
             ramp_up: None,
@@ -207,7 +207,7 @@ impl Strategy {
             image_predownload_parallelism: None,
             predownload: None,
             image_predownload_timeout: DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT,
-            image_predownload_min_updated_ready_pods: Share::NONE,
+            image_predownload_min_updated_ready_pods: IntOrPercent::NONE,
             waves: None,
             topology: None,
             rolling_update_type: RollingUpdateType::Standard,

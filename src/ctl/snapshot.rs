@@ -359,7 +359,7 @@ fn by_word(verdicts: &[Verdict]) -> [usize; Verdict::WORDS.len()] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::Share;
+    use crate::core::IntOrPercent;
     use crate::core::rollout_state::{Reported, ReportedFailures};
     use crate::core::testing::{at, current, fleet, node, old};
 
@@ -389,7 +389,7 @@ mod tests {
         let stalled = state("WritesRefused");
         fleet.write_failures = stalled.refusals().expect("refusals");
         let strategy = Strategy {
-            max_unavailable: Share::Percent(50),
+            max_unavailable: IntOrPercent::Percent(50),
             ..Strategy::of(Mode::AdvancedRollingUpdate)
         };
         let mut plan = decide(&strategy, &fleet, now);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::script::{FleetPlan, Rollout, Script, ScriptEngine};
 use super::{ota, script};
 use crate::cli::sim::{BadRevision, PlayArgs, Story};
-use crate::core::{Mode, Share};
+use crate::core::{IntOrPercent, Mode};
 use crate::sim::kubelet::Behaviour;
 
 /// Nodes of a fleet of which only something else was said.
@@ -44,13 +44,16 @@ impl PlayArgs {
     /// Names the flag that does not fit to the others.
     pub(super) fn fleet(&self, seed: u64) -> Result<FleetPlan, String> {
         let nodes = self.nodes.unwrap_or(NODES) as usize;
-        let of_fleet = |flag: &str, share: Share| match share {
-            Share::Number(number) if number as usize > nodes => Err(format!(
+        let of_fleet = |flag: &str, share: IntOrPercent| match share {
+            IntOrPercent::Number(number) if number as usize > nodes => Err(format!(
                 "{flag} {number}: there are only {nodes} nodes; use at most that many, or a percentage such as 20%"
             )),
             share => Ok(share.resolve(nodes)),
         };
-        let offline = of_fleet("--offline", self.offline.unwrap_or(Share::Percent(20)))?;
+        let offline = of_fleet(
+            "--offline",
+            self.offline.unwrap_or(IntOrPercent::Percent(20)),
+        )?;
         let returning = match self.returning {
             Some(share) => of_fleet("--returning", share)?,
             None => offline.div_ceil(2),
@@ -91,7 +94,7 @@ impl PlayArgs {
                         ScriptEngine::YurtDs(self.strategy.unwrap_or(Mode::AdvancedRollingUpdate))
                     }
                 },
-                max_unavailable: self.max_unavailable.unwrap_or(Share::Percent(10)),
+                max_unavailable: self.max_unavailable.unwrap_or(IntOrPercent::Percent(10)),
                 min_ready,
                 old: "nginx:1.19.4".to_owned(),
                 new: "nginx:1.19.5".to_owned(),

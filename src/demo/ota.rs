@@ -11,7 +11,7 @@ use super::script::{
 };
 use super::shell::CommandRecord;
 use super::stage::{DemoStage, StoryEnd};
-use crate::core::{Mode, Share};
+use crate::core::{IntOrPercent, Mode};
 use crate::sim::cluster::Count;
 use crate::sim::kubelet::Behaviour;
 
@@ -33,7 +33,7 @@ pub(super) fn story() -> Script {
         nodes: (1..=3).map(|number| format!("edge-{number}")).collect(),
         rollout: Rollout {
             engine: ScriptEngine::YurtDs(Mode::Ota),
-            max_unavailable: Share::Percent(10),
+            max_unavailable: IntOrPercent::Percent(10),
             min_ready: Duration::ZERO,
             old: "nginx:1.19.4".to_owned(),
             new: "nginx:1.19.5".to_owned(),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
 use crate::core::settings::update_strategy::UPDATE_STRATEGY;
-use crate::core::{Mode, Share, names};
+use crate::core::{IntOrPercent, Mode, names};
 use crate::sim::dice::mix;
 use crate::sim::kubelet::Behaviour;
 
@@ -46,7 +46,7 @@ pub(super) struct Rollout {
     /// Who replaces pods.
     pub(super) engine: ScriptEngine,
     /// How many nodes may lack their pod at once.
-    pub(super) max_unavailable: Share,
+    pub(super) max_unavailable: IntOrPercent,
     /// `spec.minReadySeconds`.
     pub(super) min_ready: Duration,
     /// The image before.
@@ -161,8 +161,8 @@ impl Rollout {
 
     fn native_strategy(&self) -> Value {
         let share = match self.max_unavailable {
-            Share::Number(number) => json!(number),
-            Share::Percent(_) => json!(self.max_unavailable.to_string()),
+            IntOrPercent::Number(number) => json!(number),
+            IntOrPercent::Percent(_) => json!(self.max_unavailable.to_string()),
         };
         json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": share } })
     }
@@ -193,7 +193,7 @@ pub(super) fn three_nodes() -> Script {
         nodes: (1..=3).map(|number| format!("edge-{number}")).collect(),
         rollout: Rollout {
             engine: ScriptEngine::YurtDs(Mode::AdvancedRollingUpdate),
-            max_unavailable: Share::Percent(10),
+            max_unavailable: IntOrPercent::Percent(10),
             min_ready: Duration::ZERO,
             old: "nginx:1.19.4".to_owned(),
             new: "nginx:1.19.5".to_owned(),

@@ -1,6 +1,6 @@
 //! Advanced DaemonSets: our controller makes the pods, of nodes that come and go.
 
-use yurt_ds::core::{Scaling, Share};
+use yurt_ds::core::{IntOrPercent, Scaling};
 
 use super::plain::templates;
 use super::rules::Rules;
@@ -140,7 +140,7 @@ fn a_burst_of_one_gets_to_the_end() {
         ..templates(1)
     };
     let one = Scaling {
-        burst: Share::Number(1),
+        burst: IntOrPercent::Number(1),
         ..Scaling::default()
     };
     let rules = Rules::of(3, 2, faults).advanced().empty().scaling(one);
@@ -163,7 +163,7 @@ fn progressive_creation_leaves_as_many_nodes_without_a_new_pod_as_partition_says
     let fleets = fleets.into_iter().chain([Rules::of(3, 1, faults).empty()]);
     for (number, rules) in fleets.enumerate() {
         let rules = rules.advanced().scaling(partitioned);
-        let rules = rules.with(|strategy| strategy.partition = Share::Number(1));
+        let rules = rules.with(|strategy| strategy.partition = IntOrPercent::Number(1));
         explore(&format!("advanced, progressive creation {number}"), rules);
     }
 }

@@ -1,6 +1,6 @@
 //! What the guard remembers.
 
-use yurt_ds::core::Share;
+use yurt_ds::core::IntOrPercent;
 
 use super::plain::templates;
 use super::rules::Rules;
@@ -15,7 +15,7 @@ pub(crate) fn guarded(nodes: usize, allowed: u32, faults: Faults) -> Rules {
         remembers: true,
         ..Rules::of(nodes, allowed, faults)
     };
-    rules.with(|strategy| strategy.failure_threshold = Some(Share::Number(1)))
+    rules.with(|strategy| strategy.failure_threshold = Some(IntOrPercent::Number(1)))
 }
 
 #[test]

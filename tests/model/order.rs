@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use yurt_ds::core::{Share, Topology};
+use yurt_ds::core::{IntOrPercent, Topology};
 
 use super::plain::templates;
 use super::rules::Rules;
@@ -20,7 +20,7 @@ fn no_fewer_are_kept_than_partition_says() {
     let rules = Rules::of(3, 2, faults);
     explore(
         "partition",
-        rules.with(|strategy| strategy.partition = Share::Number(1)),
+        rules.with(|strategy| strategy.partition = IntOrPercent::Number(1)),
     );
 }
 
@@ -44,7 +44,7 @@ fn a_pace_changes_nothing_but_the_time() {
     };
     let rules = Rules::of(3, 2, faults).with(|strategy| {
         strategy.min_interval = TICK;
-        strategy.ramp_up = Some(Share::Number(1));
+        strategy.ramp_up = Some(IntOrPercent::Number(1));
     });
     explore("min-interval and ramp-up", rules);
 }

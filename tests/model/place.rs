@@ -1,6 +1,6 @@
 //! Updates in place, and images that are pulled ahead.
 
-use yurt_ds::core::{Predownload, Share};
+use yurt_ds::core::{IntOrPercent, Predownload};
 
 use super::plain::templates;
 use super::rules::Rules;
@@ -38,7 +38,7 @@ fn images_that_are_pulled_ahead_hold_up_nobody_for_ever() {
         ..templates(2)
     };
     let rules = Rules::of(2, 1, faults).with(|strategy| {
-        strategy.image_predownload_parallelism = Some(Share::Number(1));
+        strategy.image_predownload_parallelism = Some(IntOrPercent::Number(1));
         strategy.predownload = Some(Predownload::Required);
     });
     explore("images pulled ahead", rules);

@@ -1,7 +1,7 @@
 //! What somebody else keeps from happening: writes that are refused, pods that never end, taints, and removals that take a node
 //! down.
 
-use yurt_ds::core::{Phase, Share, Stall, Verdict};
+use yurt_ds::core::{IntOrPercent, Phase, Stall, Verdict};
 
 use super::denials::Policy;
 use super::plain::templates;
@@ -155,7 +155,7 @@ fn a_removal_that_takes_its_node_down_stops_the_revision() {
         ..Rules::of(4, 1, faults)
     };
     let rules = rules.with(|strategy| {
-        (strategy.failure_threshold, strategy.min_ready) = (Some(Share::Number(1)), TICK);
+        (strategy.failure_threshold, strategy.min_ready) = (Some(IntOrPercent::Number(1)), TICK);
     });
     explore("removals that take nodes down", rules);
 }

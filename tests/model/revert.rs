@@ -1,6 +1,6 @@
 //! Pods that are taken back in place from a revision that the guard stopped (`on-failure: RevertInPlace`).
 
-use yurt_ds::core::Share;
+use yurt_ds::core::IntOrPercent;
 
 use super::guard::guarded;
 use super::plain::templates;
@@ -63,7 +63,7 @@ fn killing(nodes: usize, threshold: u32, faults: Faults) -> Rules {
     };
     rules
         .reverting()
-        .with(|strategy| strategy.failure_threshold = Some(Share::Number(threshold)))
+        .with(|strategy| strategy.failure_threshold = Some(IntOrPercent::Number(threshold)))
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use yurt_ds::core::selector::Selector;
 use yurt_ds::core::settings::{Approval, Wave};
 use yurt_ds::core::{
-    Disruption, Mode, OnFailure, PreDelete, RollingUpdateType, Scaling, Share, Strategy, Waves,
-    WriteVerb,
+    Disruption, IntOrPercent, Mode, OnFailure, PreDelete, RollingUpdateType, Scaling, Strategy,
+    Waves, WriteVerb,
 };
 
 use super::denials::Policy;
@@ -63,7 +63,7 @@ impl Rules {
         Self {
             nodes,
             strategy: Strategy {
-                max_unavailable: Share::Number(allowed),
+                max_unavailable: IntOrPercent::Number(allowed),
                 min_ready: Duration::ZERO,
                 ready_settle: Duration::ZERO,
                 ..Strategy::of(Mode::AdvancedRollingUpdate)
@@ -150,7 +150,7 @@ impl Rules {
 
     /// On so many nodes at once the new pod is made beside the old one.
     pub(crate) fn surging(self, nodes: u32) -> Self {
-        self.with(|strategy| strategy.max_surge = Share::Number(nodes))
+        self.with(|strategy| strategy.max_surge = IntOrPercent::Number(nodes))
     }
 
     /// The nodes of zone `a` are a first wave, which has to be well for `soak`; those of zone `b` a second one, which waits
@@ -309,9 +309,9 @@ impl Rules {
     }
 }
 
-fn number(share: Share) -> usize {
+fn number(share: IntOrPercent) -> usize {
     match share {
-        Share::Number(nodes) => nodes as usize,
-        Share::Percent(_) => unreachable!("the model has absolute budgets"),
+        IntOrPercent::Number(nodes) => nodes as usize,
+        IntOrPercent::Percent(_) => unreachable!("the model has absolute budgets"),
     }
 }

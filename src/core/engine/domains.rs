@@ -96,12 +96,12 @@ fn least<'a>(values: impl Iterator<Item = &'a str>, count: usize) -> BTreeSet<&'
 mod tests {
     use super::*;
     use crate::core::testing::{at, current, fleet, node, old};
-    use crate::core::{Action, Mode, Pause, Share, Verdict, decide};
+    use crate::core::{Action, IntOrPercent, Mode, Pause, Verdict, decide};
 
     /// The nodes that are replaced now, and the domains that are held or have their turn.
     fn chosen(at_once: usize, nodes: Vec<Node>) -> (Vec<String>, Vec<String>) {
         let strategy = Strategy {
-            max_unavailable: Share::Percent(100),
+            max_unavailable: IntOrPercent::Percent(100),
             topology: Some(Topology {
                 key: "zone".into(),
                 at_once,

@@ -143,12 +143,12 @@ fn unfinished(
 mod tests {
     use crate::core::fleet::Node;
     use crate::core::testing::{at, current, fleet, node, old};
-    use crate::core::{Action, Mode, Share, Strategy, decide};
+    use crate::core::{Action, IntOrPercent, Mode, Strategy, decide};
 
     /// Nodes in the order in which they are replaced, one at a time, when everything else stays as it is.
     fn order(nodes: Vec<Node>) -> Vec<String> {
         let strategy = Strategy {
-            max_unavailable: Share::Percent(100),
+            max_unavailable: IntOrPercent::Percent(100),
             ..Strategy::of(Mode::AdvancedRollingUpdate)
         };
         let plan = decide(&strategy, &fleet(nodes), at(1_000));

@@ -29,7 +29,7 @@ use crate::core::fleet::{Fleet, Node, Pod, PullFailure};
 use crate::core::id::{PodRevision, Revision, RevisionState};
 use crate::core::instant::later;
 use crate::core::plan::PullsAwait;
-use crate::core::settings::{Mode, Predownload, RollingUpdateType, Share, Strategy};
+use crate::core::settings::{IntOrPercent, Mode, Predownload, RollingUpdateType, Strategy};
 use crate::core::verdict::{PullStage, Verdict};
 
 /// The shortest and the longest pause after a pull that failed; between them it is as long as the failing lasted so far,
@@ -40,13 +40,13 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_secs(30), Duration::from_
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Predownloading {
     /// How many nodes pull at once, of those that take part in the rollout.
-    pub parallelism: Share,
+    pub parallelism: IntOrPercent,
     /// Whether a replacement waits for the images of its node.
     pub required: bool,
     /// Whether nodes are asked only where the kubelet would pull while the pod is down: where it gets images in place.
     pub only_in_place: bool,
     /// How many of the targeted nodes have to run a Ready pod of the new revision before anybody is asked.
-    pub min_updated_ready: Share,
+    pub min_updated_ready: IntOrPercent,
 }
 
 impl Predownloading {

@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
     use crate::core::testing::{at, fleet, node, old};
-    use crate::core::{Mode, PreDeleteHook, Share, decide};
+    use crate::core::{IntOrPercent, Mode, PreDeleteHook, decide};
 
     /// Found by a property: the one waited for the other's slot, and that one for its interval.
     #[test]
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn a_ramp_doubles_with_what_is_done_and_ends_at_the_budget() {
         let strategy = Strategy {
-            ramp_up: Some(Share::Number(2)),
+            ramp_up: Some(IntOrPercent::Number(2)),
             ..Strategy::of(Mode::AdvancedRollingUpdate)
         };
         let at = |done| ramp_up(&strategy, 100, 10, done);

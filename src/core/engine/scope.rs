@@ -177,7 +177,7 @@ mod tests {
     use crate::core::selector::Selector;
     use crate::core::testing::{at, current, fleet, node, old};
     use crate::core::{
-        Exit, Mode, Node, Offline, Pod, PreDeleteHook, Progress, Readiness, Share, Strategy,
+        Exit, IntOrPercent, Mode, Node, Offline, Pod, PreDeleteHook, Progress, Readiness, Strategy,
         Targeting, Verdict, decide,
     };
 
@@ -199,8 +199,8 @@ mod tests {
             ..node("c", leaves.clone())
         };
         let strategy = Strategy {
-            max_unavailable: Share::Number(3),
-            partition: Share::Number(1),
+            max_unavailable: IntOrPercent::Number(3),
+            partition: IntOrPercent::Number(1),
             ..Strategy::of(Mode::AdvancedRollingUpdate)
         };
         let verdicts = |targeting| {

@@ -103,7 +103,7 @@ mod tests {
 
     fn strategy(max_unavailable: u32) -> Strategy {
         Strategy {
-            max_unavailable: crate::core::Share::Number(max_unavailable),
+            max_unavailable: crate::core::IntOrPercent::Number(max_unavailable),
             ..Strategy::of(Mode::AdvancedRollingUpdate)
         }
     }
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn an_old_pod_stays_beside_one_that_has_not_proved_itself() {
         let strategy = Strategy {
-            max_surge: crate::core::Share::Number(1),
+            max_surge: crate::core::IntOrPercent::Number(1),
             ..strategy(0)
         };
         let made = Pod {

@@ -38,7 +38,7 @@ use crate::core::fleet::{Fleet, Node, Readiness, position_of};
 use crate::core::id::{NodeName, RevisionState};
 use crate::core::instant::later;
 use crate::core::plan::{WaveStand, WaveState};
-use crate::core::settings::{Mode, Share, Strategy, Waves};
+use crate::core::settings::{IntOrPercent, Mode, Strategy, Waves};
 use crate::core::verdict::{Verdict, WaveShut};
 
 /// How far the waves have come.
@@ -206,7 +206,7 @@ impl<'a> WaveProgress<'a> {
 
     /// How many of the pods of a wave that waited for their hooks and are available may go now, as far as the wave limits
     /// that.
-    pub(super) fn for_waiting(&self, wave: usize, default: Share) -> usize {
+    pub(super) fn for_waiting(&self, wave: usize, default: IntOrPercent) -> usize {
         let (Some(waves), tally) = (self.told, &self.waves[wave]) else {
             return usize::MAX;
         };
@@ -221,7 +221,7 @@ impl<'a> WaveProgress<'a> {
     }
 
     /// How each wave stands, for people; empty without waves. Who begins in this very plan takes no slot yet.
-    pub(super) fn told(&self, default: Share) -> Vec<WaveStand> {
+    pub(super) fn told(&self, default: IntOrPercent) -> Vec<WaveStand> {
         let Some(waves) = self.told else {
             return Vec::new();
         };
@@ -424,7 +424,7 @@ impl<'a> WaveProgress<'a> {
     }
 }
 
-fn allowed(waves: &Waves, wave: usize, default: Share, base: usize) -> usize {
+fn allowed(waves: &Waves, wave: usize, default: IntOrPercent, base: usize) -> usize {
     let own = waves.list.get(wave).and_then(|wave| wave.max_unavailable);
     own.unwrap_or(default).resolve(base)
 }

@@ -18,8 +18,8 @@ fn plain() -> impl Random<Strategy> {
         false => Strategy {
             mode: Mode::AdvancedRollingUpdate,
             pause: None,
-            max_surge: Share::Number(0),
-            partition: Share::Number(0),
+            max_surge: IntOrPercent::Number(0),
+            partition: IntOrPercent::Number(0),
             selector: None,
             min_interval: std::time::Duration::ZERO,
             window: None,

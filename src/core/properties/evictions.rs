@@ -11,7 +11,7 @@ use crate::core::fleet::Hold;
 use crate::core::{Strategy, *};
 
 fn evicting() -> impl Random<Strategy> {
-    let surge = prop_oneof![4 => Just(Share::Number(0)), 1 => shares()];
+    let surge = prop_oneof![4 => Just(IntOrPercent::Number(0)), 1 => shares()];
     (strategies(), surge).prop_map(|(strategy, max_surge)| Strategy {
         mode: Mode::AdvancedRollingUpdate,
         disruption: Disruption::Evict,
@@ -110,13 +110,13 @@ proptest! {
         strategy in evicting(), fleet in fleets(), number in 1..6_u32, groups in groups(), group in 0..4_usize,
     ) {
         let strategy = Strategy {
-            max_unavailable: Share::Number(number),
-            max_surge: Share::Number(0),
-            partition: Share::Number(0),
+            max_unavailable: IntOrPercent::Number(number),
+            max_surge: IntOrPercent::Number(0),
+            partition: IntOrPercent::Number(0),
             pre_delete: None,
             ramp_up: None,
             waves: None,
-            failure_threshold: Some(Share::Percent(100)),
+            failure_threshold: Some(IntOrPercent::Percent(100)),
             ..strategy
         };
         let mut fleet = told_apart(fleet, &groups);
@@ -256,7 +256,7 @@ proptest! {
     ) {
         let size = paces.len();
         let strategy = Strategy {
-            max_unavailable: Share::Number(number),
+            max_unavailable: IntOrPercent::Number(number),
             disruption: Disruption::Evict,
             ..Strategy::of(Mode::AdvancedRollingUpdate)
         };

@@ -84,8 +84,8 @@ pub(super) fn outages() -> impl Random<(Strategy, Fleet)> {
         }
         let strategy = Strategy {
             mode: Mode::AdvancedRollingUpdate,
-            max_unavailable: Share::Number(down),
-            failure_threshold: Some(Share::Number(threshold)),
+            max_unavailable: IntOrPercent::Number(down),
+            failure_threshold: Some(IntOrPercent::Number(threshold)),
             ..strategy
         };
         (strategy, fleet)

@@ -7,8 +7,8 @@ use proptest::strategy::Strategy as _;
 use super::{Random, config, fleets, is_upkeep, now, shares, strategies};
 use crate::core::settings::DEFAULT_READY_SETTLE;
 use crate::core::{
-    Action, Disruption, Fleet, Invalid, Mode, OnFailure, Pause, RollingUpdateType, Share, Strategy,
-    decide, upkeep,
+    Action, Disruption, Fleet, IntOrPercent, Invalid, Mode, OnFailure, Pause, RollingUpdateType,
+    Strategy, decide, upkeep,
 };
 
 /// Resets one setting to its default, as for an unreadable value.
@@ -18,10 +18,11 @@ type Spoil = fn(&mut Strategy);
 const SPOILS: &[Spoil] = &[
     |strategy| strategy.mode = Mode::AdvancedRollingUpdate,
     |strategy| {
-        (strategy.max_unavailable, strategy.max_surge) = (Share::Percent(10), Share::Number(0))
+        (strategy.max_unavailable, strategy.max_surge) =
+            (IntOrPercent::Percent(10), IntOrPercent::Number(0))
     },
     |strategy| strategy.pause = None,
-    |strategy| strategy.partition = Share::Number(0),
+    |strategy| strategy.partition = IntOrPercent::Number(0),
     |strategy| strategy.selector = None,
     |strategy| strategy.min_interval = std::time::Duration::ZERO,
     |strategy| strategy.ramp_up = None,
@@ -41,7 +42,7 @@ const SPOILS: &[Spoil] = &[
 
 fn surging() -> impl Random<Strategy> {
     (strategies(), option::weighted(0.6, shares())).prop_map(|(strategy, surge)| Strategy {
-        max_surge: surge.unwrap_or(Share::Number(0)),
+        max_surge: surge.unwrap_or(IntOrPercent::Number(0)),
         ..strategy
     })
 }

@@ -12,7 +12,8 @@ use super::{Random, config, fleets, now, shares, strategies};
 use crate::core::engine::manage::{FailedPodsBackoff, Manage, ManageTerms, manage};
 use crate::core::settings::Scaling;
 use crate::core::{
-    Action, Fleet, Node, NodeName, Pod, PodRevision, PodUid, Readiness, Share, Strategy, Targeting,
+    Action, Fleet, IntOrPercent, Node, NodeName, Pod, PodRevision, PodUid, Readiness, Strategy,
+    Targeting,
 };
 
 /// What the choice depends on, beside the fleet.
@@ -55,7 +56,7 @@ fn given() -> impl Random<(Fleet, Given)> {
         1 => Just(Targeting::No)
     ];
     let strategy = (strategies(), option::weighted(0.4, shares())).prop_map(|(strategy, surge)| {
-        let max_surge = surge.unwrap_or(Share::Number(0));
+        let max_surge = surge.unwrap_or(IntOrPercent::Number(0));
         Strategy {
             max_surge,
             ..strategy
@@ -63,7 +64,7 @@ fn given() -> impl Random<(Fleet, Given)> {
     });
     let scaling = (option::weighted(0.5, 1..4_u32), any::<bool>());
     let scaling = scaling.prop_map(|(burst, partitioned)| Scaling {
-        burst: burst.map_or(Scaling::default().burst, Share::Number),
+        burst: burst.map_or(Scaling::default().burst, IntOrPercent::Number),
         partitioned,
         ..Scaling::default()
     });
@@ -143,7 +144,7 @@ proptest! {
         }
         let targeted = fleet.nodes.len() + fleet.crowd.len();
         let burst = match given.scaling.burst {
-            Share::Number(pods) => pods as usize,
+            IntOrPercent::Number(pods) => pods as usize,
             share => share.resolve_down(targeted).max(1),
         };
         prop_assert!(done.create.len() <= burst && deleted(&done).len() <= burst);

@@ -16,7 +16,7 @@ use crate::core::fleet::in_place::{
     InPlaceTransition, InPlaceTransitions, InPlaceUpdate, PreviousContainer, Recreate, Shape,
 };
 use crate::core::{
-    Action, InPlace, PodRef, PodRevision, RollingUpdateType, Share, Strategy, decide,
+    Action, InPlace, IntOrPercent, PodRef, PodRevision, RollingUpdateType, Strategy, decide,
 };
 
 /// How pods of the revision "old" become those of the current one.
@@ -81,7 +81,7 @@ pub(super) fn pods() -> impl Random<InPlace> {
 fn in_place() -> impl Random<Strategy> {
     strategies().prop_map(|strategy| Strategy {
         rolling_update_type: RollingUpdateType::InPlaceIfPossible,
-        image_predownload_parallelism: Some(Share::Number(0)),
+        image_predownload_parallelism: Some(IntOrPercent::Number(0)),
         ..strategy
     })
 }

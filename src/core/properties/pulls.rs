@@ -139,7 +139,7 @@ proptest! {
             image_predownload_min_updated_ready_pods: min_ready,
             ..strategy
         };
-        let without = Strategy { image_predownload_min_updated_ready_pods: Share::Number(0), ..strategy.clone() };
+        let without = Strategy { image_predownload_min_updated_ready_pods: IntOrPercent::Number(0), ..strategy.clone() };
         let (plan, other) = (decide(&strategy, &fleet, now()), decide(&without, &fleet, now()));
         let Some(awaits) = plan.pulls_await else {
             return Ok(());
@@ -156,7 +156,7 @@ proptest! {
         strategy in pulling(), fleet in fleets(),
     ) {
         let strategy = Strategy { predownload: Some(Predownload::BestEffort), ..strategy };
-        let none = Some(Share::Number(0));
+        let none = Some(IntOrPercent::Number(0));
         let without = Strategy { image_predownload_parallelism: none, ..strategy.clone() };
         let (plan, other) = (decide(&strategy, &fleet, now()), decide(&without, &fleet, now()));
         prop_assert_eq!(deleted(&plan), deleted(&other));

@@ -187,13 +187,13 @@ proptest! {
         let fleet = if surge.is_some() { paired(fleet) } else { fleet };
         let strategy = Strategy {
             // Pulls have a deadline of their own, in the Jobs that are asked for.
-            image_predownload_parallelism: Some(Share::Number(0)),
+            image_predownload_parallelism: Some(IntOrPercent::Number(0)),
             predownload: None,
             rolling_update_type: match surge {
                 Some(_) => RollingUpdateType::Standard,
                 None => strategy.rolling_update_type,
             },
-            max_surge: surge.unwrap_or(Share::Number(0)),
+            max_surge: surge.unwrap_or(IntOrPercent::Number(0)),
             ..strategy
         };
         let plan = wait(&strategy, fleet, &deaf);

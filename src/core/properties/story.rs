@@ -79,7 +79,7 @@ pub(super) fn rolling() -> impl Random<Strategy> {
             ready_settle: Duration::from_secs(ready_settle),
             // These stories are about everything else.
             failure_window: Some(Duration::from_secs(30)),
-            failure_threshold: Some(Share::Percent(100)),
+            failure_threshold: Some(IntOrPercent::Percent(100)),
             ..Strategy::of(Mode::AdvancedRollingUpdate)
         },
     )

@@ -216,7 +216,7 @@ impl World {
             }
             Event::Abandon(way) => self.way = way,
             Event::Hold(node, held) => self.nodes[node % size].held = held,
-            Event::Surge(share) => self.strategy.max_surge = Share::Number(share),
+            Event::Surge(share) => self.strategy.max_surge = IntOrPercent::Number(share),
             Event::NoHooks => self.strategy.pre_delete = None,
             Event::Unhook(node) => {
                 let pods = self.nodes[node % size].pods.iter_mut();
@@ -589,7 +589,7 @@ fn surging() -> impl Random<Strategy> {
     let numbers = (super::shares(), min_ready, 0..10_u64, hooks());
     numbers.prop_map(|(max_surge, min_ready, settle, pre_delete)| Strategy {
         max_surge,
-        max_unavailable: Share::Number(0),
+        max_unavailable: IntOrPercent::Number(0),
         pre_delete,
         min_ready: std::time::Duration::from_secs(min_ready.unwrap_or(0)),
         ready_settle: std::time::Duration::from_secs(settle),
@@ -684,7 +684,7 @@ proptest! {
     fn with_surge_and_a_budget_no_more_nodes_are_down_than_it_allows(
         strategy in surging(), paces in paces(), changes in vec((1..60_i64, changes()), 1..16), in_order: bool,
     ) {
-        let strategy = Strategy { max_unavailable: Share::Number(1), ..strategy };
+        let strategy = Strategy { max_unavailable: IntOrPercent::Number(1), ..strategy };
         let mut world = World { allowed: 1, ..World::new(strategy, paces, in_order) };
         let size = world.nodes.len();
         for _ in 0..80 {

@@ -519,8 +519,8 @@ impl Telling {
 
 fn scalings() -> impl Random<Scaling> {
     let burst = prop_oneof![
-        Just(Share::Percent(100)),
-        (1..4_u32).prop_map(Share::Number)
+        Just(IntOrPercent::Percent(100)),
+        (1..4_u32).prop_map(IntOrPercent::Number)
     ];
     (burst, any::<bool>()).prop_map(|(burst, partitioned)| Scaling {
         burst,
@@ -537,7 +537,7 @@ proptest! {
         strategy in rolling(), scaling in scalings(), partition in prop_oneof![3 => Just(0), 1 => 1..6_u32],
         paces in paces(), settled in any::<bool>(), events in events(),
     ) {
-        let partition = Share::Number(partition);
+        let partition = IntOrPercent::Number(partition);
         let strategy = Strategy { partition, partitioned: scaling.partitioned, ..strategy };
         let mut telling = Telling::new(strategy, scaling, &paces, settled);
         while telling.tick < END {

@@ -6,7 +6,7 @@ use super::error::Note;
 use super::mode::Mode;
 use super::setting::Syntax;
 use super::update_strategy::{UPDATE_STRATEGY, UPGRADE_STRATEGY};
-use super::value::Share;
+use super::value::IntOrPercent;
 use super::{SETTINGS, is_setting, keys, setting};
 use crate::core::foreign::quoted;
 use crate::core::names::{ANNOTATION_PREFIX, ON_DELETE};
@@ -34,11 +34,11 @@ pub(super) fn on_keys(annotations: &BTreeMap<String, String>, in_template: &[Str
 pub(super) fn on_percentages(annotations: &BTreeMap<String, String>) -> Vec<Note> {
     let shares = SETTINGS
         .iter()
-        .filter(|setting| setting.syntax == Syntax::Share);
+        .filter(|setting| setting.syntax == Syntax::IntOrPercent);
     let set = shares.filter_map(|setting| {
         let text = annotations.get(setting.key)?;
-        let share: Share = text.parse().ok()?;
-        matches!(share, Share::Percent(101..)).then_some((setting.key, quoted(text)))
+        let share: IntOrPercent = text.parse().ok()?;
+        matches!(share, IntOrPercent::Percent(101..)).then_some((setting.key, quoted(text)))
     });
     let note =
         |(key, text)| Note::advice(format!("{key} is {text}, which counts as 100%: all nodes"));

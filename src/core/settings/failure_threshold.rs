@@ -4,7 +4,7 @@ use super::error::Invalid;
 use super::max_unavailable::shares;
 use super::reader::Reader;
 use super::setting::Setting;
-use super::value::Share;
+use super::value::IntOrPercent;
 
 /// How many nodes (integer or percent of the targeted nodes) may fail before a revision is stopped.
 pub const FAILURE_THRESHOLD: &str = "apps.openyurt.io/failure-threshold";
@@ -18,7 +18,7 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Share>, Invalid> {
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<IntOrPercent>, Invalid> {
     reader.parse(FAILURE_THRESHOLD)
 }
 

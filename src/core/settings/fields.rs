@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::error::{Invalid, Note};
 use super::kruise;
-use super::value::{LONGEST, Share};
+use super::value::{IntOrPercent, LONGEST};
 use crate::core::eligibility;
 use crate::core::foreign::beginning;
 use crate::core::foreign::quoted;
@@ -31,7 +31,7 @@ use crate::core::names::{
 use crate::core::selector::Selector;
 
 /// `spec.burstReplicas` where nothing is set (Kruise).
-pub const DEFAULT_BURST: Share = Share::Number(250);
+pub const DEFAULT_BURST: IntOrPercent = IntOrPercent::Number(250);
 
 /// `spec.revisionHistoryLimit` where nothing is set (Kubernetes).
 pub const DEFAULT_HISTORY_LIMIT: usize = 10;
@@ -94,7 +94,7 @@ pub struct FieldSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scaling {
     /// How many pods are made at once, and how many are deleted; of the targeted nodes, at least one (`spec.burstReplicas`).
-    pub burst: Share,
+    pub burst: IntOrPercent,
     /// Whether `partition` also limits the first pods (`spec.scaleStrategy.partitionedScaling`).
     pub partitioned: bool,
     /// How many revisions are kept that no pod runs any more (`spec.revisionHistoryLimit`).
@@ -116,8 +116,8 @@ impl Scaling {
     /// have to go from more nodes than there are left.
     pub(in crate::core) fn at_once(&self, targeted: usize) -> usize {
         match self.burst {
-            Share::Number(pods) => pods as usize,
-            share @ Share::Percent(_) => share.resolve_down(targeted).max(1),
+            IntOrPercent::Number(pods) => pods as usize,
+            share @ IntOrPercent::Percent(_) => share.resolve_down(targeted).max(1),
         }
     }
 }
@@ -213,7 +213,7 @@ impl FieldSettings {
             return;
         };
         let text = text(value);
-        match Share::above_zero(&text) {
+        match IntOrPercent::above_zero(&text) {
             Ok(burst) => self.scaling.burst = burst,
             Err(flaw) => {
                 self.invalid

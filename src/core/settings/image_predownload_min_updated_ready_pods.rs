@@ -4,7 +4,7 @@ use super::error::Invalid;
 use super::image_predownload_parallelism::tell_if_off;
 use super::reader::Reader;
 use super::setting::Setting;
-use super::value::Share;
+use super::value::IntOrPercent;
 
 /// How many pods of the new revision (integer or percent of the targeted nodes) have to be Ready before nodes pull its images
 /// ahead (Kruise).
@@ -20,10 +20,10 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<Share, Invalid> {
-    let share: Option<Share> = reader.parse(IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS)?;
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
+    let share: Option<IntOrPercent> = reader.parse(IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS)?;
     if share.is_some() {
         tell_if_off(reader, IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS);
     }
-    Ok(share.unwrap_or(Share::NONE))
+    Ok(share.unwrap_or(IntOrPercent::NONE))
 }

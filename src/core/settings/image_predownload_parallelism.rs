@@ -7,7 +7,7 @@ use super::predownload::{PREDOWNLOAD, Predownload};
 use super::reader::Reader;
 use super::rolling_update_type::is_in_place;
 use super::setting::Setting;
-use super::value::Share;
+use super::value::IntOrPercent;
 
 /// How many nodes (integer or percent) pull the new images at once, ahead of their replacement (Kruise, ACK Edge).
 pub const IMAGE_PREDOWNLOAD_PARALLELISM: &str = "apps.openyurt.io/image-predownload-parallelism";
@@ -26,18 +26,18 @@ pub(super) const SETTING: Setting = Setting {
 
 /// Nothing pulls ahead without it, unless pods are updated in place; zero is nothing, and not enough for who waits for the
 /// images.
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Share>, Invalid> {
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<IntOrPercent>, Invalid> {
     let predownload = reader.parse::<Predownload>(PREDOWNLOAD).ok().flatten();
     let Some(written) = reader.written(IMAGE_PREDOWNLOAD_PARALLELISM) else {
         if reader.source.fields.is_some() && predownload.is_none() {
-            return Ok(Some(Share::NONE)); // an Advanced DaemonSet pulls ahead only if it says so (Kruise)
+            return Ok(Some(IntOrPercent::NONE)); // an Advanced DaemonSet pulls ahead only if it says so (Kruise)
         }
         if predownload.is_some() {
             tell_if_off(reader, PREDOWNLOAD);
         }
         return Ok(None);
     };
-    let share: Share = written.parse()?;
+    let share: IntOrPercent = written.parse()?;
     if share.is_zero() && predownload == Some(Predownload::Required) {
         return Err(written.refused(format!(
             "so no node would ever pull what {}: required waits for; use at least 1, or best-effort",

@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::rolling_update_type::{ROLLING_UPDATE_TYPE, RollingUpdateType, is_in_place};
 use super::setting::Setting;
 use super::update_strategy::{UPDATE_STRATEGY, surges};
-use super::value::{SHARE, Share};
+use super::value::{IntOrPercent, SHARE};
 
 /// On how many targeted nodes (integer or percent) a new pod is made beside the old one at once (KEP, Kruise).
 pub const MAX_SURGE: &str = "apps.openyurt.io/max-surge";
@@ -24,16 +24,16 @@ pub(super) const SETTING: Setting = Setting {
 };
 
 /// What `SurgingRollingUpdate` stands for.
-const ONE: Share = Share::Number(1);
+const ONE: IntOrPercent = IntOrPercent::Number(1);
 
 /// What is asked for: `SurgingRollingUpdate` stands for 1 where nothing else is said, and never for 0 (the KEP's own rule).
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<Share, Invalid> {
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     let surging = surges(&reader.source);
     let written = reader.written(MAX_SURGE);
     let max_surge = match &written {
         Some(written) => written.parse()?,
         None if surging => ONE,
-        None => Share::NONE,
+        None => IntOrPercent::NONE,
     };
     // A pod that is updated in place has no successor (KEP, Kruise).
     if !max_surge.is_zero() && is_in_place(reader) {

@@ -18,7 +18,7 @@ use super::mode::{Mode, SURGING};
 use super::reader::Reader;
 use super::setting::Setting;
 use super::update_strategy::UPDATE_STRATEGY;
-use super::value::{Share, Written};
+use super::value::{IntOrPercent, Written};
 use crate::core::engine::surge::exclusive::Exclusive;
 use crate::core::foreign::quoted;
 use crate::core::names::ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD;
@@ -26,10 +26,10 @@ use crate::core::names::ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD;
 /// Integer or percent of the targeted nodes; see [`crate::core::Strategy`] (OpenYurt, ACK Edge).
 pub const MAX_UNAVAILABLE: &str = "apps.openyurt.io/max-unavailable";
 /// `max-unavailable` when nothing is set, and when `0` or `0%` is set (OpenYurt).
-pub const DEFAULT_MAX_UNAVAILABLE: Share = Share::Percent(10);
+pub const DEFAULT_MAX_UNAVAILABLE: IntOrPercent = IntOrPercent::Percent(10);
 
 /// The same on an Advanced DaemonSet, if nothing asks for a surge (Kruise).
-pub const DEFAULT_OF_ADVANCED: Share = Share::Number(1);
+pub const DEFAULT_OF_ADVANCED: IntOrPercent = IntOrPercent::Number(1);
 
 pub(super) const SETTING: Setting = Setting {
     key: MAX_UNAVAILABLE,
@@ -45,8 +45,8 @@ pub(super) const SETTING: Setting = Setting {
 /// What may be missing, and what may be there twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shares {
-    pub(super) max_unavailable: Share,
-    pub(super) max_surge: Share,
+    pub(super) max_unavailable: IntOrPercent,
+    pub(super) max_surge: IntOrPercent,
 }
 
 /// Reads both settings.
@@ -60,7 +60,7 @@ pub(super) fn shares(reader: &mut Reader<'_>) -> Result<Shares, Invalid> {
         });
     }
     let shares = Shares {
-        max_unavailable: reader.parse(MAX_UNAVAILABLE)?.unwrap_or(Share::NONE),
+        max_unavailable: reader.parse(MAX_UNAVAILABLE)?.unwrap_or(IntOrPercent::NONE),
         max_surge,
     };
     if let Some(exclusive) = reader.source.exclusive {
@@ -79,14 +79,14 @@ pub(super) fn shares(reader: &mut Reader<'_>) -> Result<Shares, Invalid> {
 
 /// Reads both settings. One that cannot be used counts as not set.
 pub(super) fn usable_shares(reader: &mut Reader<'_>) -> Shares {
-    let max_surge = max_surge::read(reader).unwrap_or(Share::NONE);
+    let max_surge = max_surge::read(reader).unwrap_or(IntOrPercent::NONE);
     let default = match reader.source.fields {
         Some(_) => DEFAULT_OF_ADVANCED,
         None => DEFAULT_MAX_UNAVAILABLE,
     };
     let max_unavailable = match max_surge.is_zero() {
         true => without_surge(reader).unwrap_or(default),
-        false => Share::NONE,
+        false => IntOrPercent::NONE,
     };
     Shares {
         max_unavailable,
@@ -99,7 +99,7 @@ fn refuse_standstill(reader: &Reader<'_>) -> Result<(), Invalid> {
     if reader.source.fields.is_some() {
         return Ok(()); // one pod at a time (Kruise)
     }
-    let is_zero = |written: &Written<'_>| written.text.parse().is_ok_and(Share::is_zero);
+    let is_zero = |written: &Written<'_>| written.text.parse().is_ok_and(IntOrPercent::is_zero);
     let surge = reader.written(MAX_SURGE).filter(is_zero);
     match (surge, reader.written(MAX_UNAVAILABLE).filter(is_zero)) {
         (Some(surge), Some(unavailable)) => Err(surge.refused(format!(
@@ -110,13 +110,13 @@ fn refuse_standstill(reader: &Reader<'_>) -> Result<(), Invalid> {
     }
 }
 
-fn without_surge(reader: &mut Reader<'_>) -> Result<Share, Invalid> {
+fn without_surge(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     if reader.source.fields.is_some() {
-        let share = reader.parse::<Share>(MAX_UNAVAILABLE)?;
+        let share = reader.parse::<IntOrPercent>(MAX_UNAVAILABLE)?;
         let share = share.filter(|share| !share.is_zero());
         return Ok(share.unwrap_or(DEFAULT_OF_ADVANCED));
     }
-    let share = match reader.parse::<Share>(MAX_UNAVAILABLE)? {
+    let share = match reader.parse::<IntOrPercent>(MAX_UNAVAILABLE)? {
         Some(share) => share,
         None if reader.mode == Mode::Ota => DEFAULT_MAX_UNAVAILABLE,
         None => left_over(reader)?,
@@ -128,14 +128,14 @@ fn without_surge(reader: &mut Reader<'_>) -> Result<Share, Invalid> {
 }
 
 /// The native field as a fallback: whoever set it meant the same thing.
-fn left_over(reader: &mut Reader<'_>) -> Result<Share, Invalid> {
+fn left_over(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     let text = match reader.source.rolling_update_max_unavailable {
         None | Some(Value::Null) => return Ok(DEFAULT_MAX_UNAVAILABLE),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     };
     let name = ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD;
-    let share: Share = Written { name, text: &text }.parse()?;
+    let share: IntOrPercent = Written { name, text: &text }.parse()?;
     if share.is_zero() {
         return Ok(DEFAULT_MAX_UNAVAILABLE);
     }
@@ -149,7 +149,7 @@ fn left_over(reader: &mut Reader<'_>) -> Result<Share, Invalid> {
 /// Without surge, because two pods of the template cannot run on one node.
 fn one_after_the_other(reader: &mut Reader<'_>, shares: Shares, exclusive: &Exclusive) -> Shares {
     let max_unavailable = match shares.max_unavailable.is_zero() {
-        true => Share::Number(1),
+        true => IntOrPercent::Number(1),
         false => shares.max_unavailable,
     };
     let what = match reader.written(MAX_SURGE) {
@@ -162,6 +162,6 @@ fn one_after_the_other(reader: &mut Reader<'_>, shares: Shares, exclusive: &Excl
     ));
     Shares {
         max_unavailable,
-        max_surge: Share::NONE,
+        max_surge: IntOrPercent::NONE,
     }
 }

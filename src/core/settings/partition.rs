@@ -3,7 +3,7 @@
 use super::error::Invalid;
 use super::reader::Reader;
 use super::setting::Setting;
-use super::value::Share;
+use super::value::IntOrPercent;
 
 /// Integer or percent of the targeted nodes (rounded down) that keep the old revision (KEP, Kruise).
 pub const PARTITION: &str = "apps.openyurt.io/partition";
@@ -17,7 +17,7 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<Share, Invalid> {
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     let share = reader.parse(PARTITION)?;
-    Ok(share.unwrap_or(Share::NONE))
+    Ok(share.unwrap_or(IntOrPercent::NONE))
 }

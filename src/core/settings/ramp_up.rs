@@ -3,7 +3,7 @@
 use super::error::Invalid;
 use super::reader::Reader;
 use super::setting::Setting;
-use super::value::Share;
+use super::value::IntOrPercent;
 
 /// How many nodes (integer or percent) are replaced at once at first; it doubles while all goes well.
 pub const RAMP_UP: &str = "apps.openyurt.io/ramp-up";
@@ -16,9 +16,9 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Share>, Invalid> {
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<IntOrPercent>, Invalid> {
     let written = reader.written(RAMP_UP);
     written
-        .map(|written| written.read(Share::above_zero))
+        .map(|written| written.read(IntOrPercent::above_zero))
         .transpose()
 }

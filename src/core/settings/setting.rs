@@ -34,8 +34,8 @@ pub struct Setting {
 /// How the value of a setting is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
-    /// A number of nodes, or a percentage of them: [`Share`](super::Share).
-    Share,
+    /// A number of nodes, or a percentage of them: [`IntOrPercent`](super::IntOrPercent).
+    IntOrPercent,
     /// A duration of at most so long.
     Duration(Duration),
     /// Told in words.
@@ -49,7 +49,7 @@ impl Setting {
         key: "",
         old_key: None,
         summary: "",
-        syntax: Syntax::Share,
+        syntax: Syntax::IntOrPercent,
         default: "",
         modes: &[Mode::AdvancedRollingUpdate],
         is_native: false,
@@ -87,7 +87,7 @@ impl Setting {
 impl fmt::Display for Syntax {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Share => f.write_str("`3` or `10%`"),
+            Self::IntOrPercent => f.write_str("`3` or `10%`"),
             Self::Duration(limit) => {
                 let limit = humantime::format_duration(*limit);
                 write!(f, "`90s`, at most `{limit}`")

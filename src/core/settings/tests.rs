@@ -144,11 +144,11 @@ fn nothing_but_the_mode_means_the_defaults() {
     let expected = Strategy {
         on_failure: OnFailure::Stop,
         mode: Mode::AdvancedRollingUpdate,
-        max_unavailable: Share::Percent(10),
-        max_surge: Share::Number(0),
+        max_unavailable: IntOrPercent::Percent(10),
+        max_surge: IntOrPercent::Number(0),
         pause: None,
         min_ready: Duration::ZERO,
-        partition: Share::Number(0),
+        partition: IntOrPercent::Number(0),
         selector: None,
         min_interval: Duration::ZERO,
         ramp_up: None,
@@ -351,8 +351,8 @@ fn any_type_but_on_delete_is_refused_with_its_cure() {
 fn a_left_over_rolling_update_stands_in_for_an_absent_annotation() {
     let auto = [(UPDATE_STRATEGY, "auto")];
     for (left_over, share) in [
-        (json!(2), Share::Number(2)),
-        (json!("25%"), Share::Percent(25)),
+        (json!(2), IntOrPercent::Number(2)),
+        (json!("25%"), IntOrPercent::Percent(25)),
     ] {
         let reading = read_with(&auto, Some("OnDelete"), Some(&left_over));
         assert_eq!(settings(reading.clone()).0.max_unavailable, share);
@@ -369,7 +369,7 @@ fn the_annotation_wins_over_the_left_over_field() {
     let both = [(UPDATE_STRATEGY, "auto"), (MAX_UNAVAILABLE, "3")];
     for left_over in [json!(2), json!("nonsense"), json!({"a": [1]})] {
         let strategy = without_notes(read_with(&both, Some("OnDelete"), Some(&left_over)));
-        assert_eq!(strategy.max_unavailable, Share::Number(3));
+        assert_eq!(strategy.max_unavailable, IntOrPercent::Number(3));
     }
 }
 
@@ -481,17 +481,17 @@ fn min_ready_seconds_is_kept_within_sane_bounds() {
 #[test]
 fn a_partition_is_a_share_and_zero_means_none() {
     for (text, expected) in [
-        ("0", Share::Number(0)),
-        ("3", Share::Number(3)),
-        ("50%", Share::Percent(50)),
+        ("0", IntOrPercent::Number(0)),
+        ("3", IntOrPercent::Number(3)),
+        ("50%", IntOrPercent::Percent(50)),
     ] {
         let strategy = without_notes(rolling(&[(PARTITION, text)]));
         assert_eq!(strategy.partition, expected, "{text}");
     }
-    assert_eq!(Share::Percent(10).resolve_down(5), 0);
-    assert_eq!(Share::Percent(50).resolve_down(5), 2);
-    assert_eq!(Share::Percent(150).resolve_down(5), 5);
-    assert_eq!(Share::Number(9).resolve_down(5), 5);
+    assert_eq!(IntOrPercent::Percent(10).resolve_down(5), 0);
+    assert_eq!(IntOrPercent::Percent(50).resolve_down(5), 2);
+    assert_eq!(IntOrPercent::Percent(150).resolve_down(5), 5);
+    assert_eq!(IntOrPercent::Number(9).resolve_down(5), 5);
     let invalid = refusal(rolling(&[(PARTITION, "-1")]));
     assert_eq!(
         invalid.to_string(),
@@ -531,7 +531,7 @@ fn a_selector_is_read_as_kubectl_writes_it_and_as_json() {
 fn the_pace_is_a_duration_and_a_share_that_is_not_zero() {
     let strategy = without_notes(rolling(&[(MIN_INTERVAL, "90s"), (RAMP_UP, "5%")]));
     assert_eq!(strategy.min_interval, Duration::from_secs(90));
-    assert_eq!(strategy.ramp_up, Some(Share::Percent(5)));
+    assert_eq!(strategy.ramp_up, Some(IntOrPercent::Percent(5)));
     let invalid = refusal(rolling(&[(RAMP_UP, "0%")]));
     assert!(
         invalid.why.starts_with("which is zero; use a number"),
@@ -602,10 +602,10 @@ fn waves_are_yaml_or_json_with_selectors_in_either_form() {
         panic!("{waves:?}");
     };
     assert_eq!((&*canary.name, canary.approve), ("canary", false));
-    assert_eq!(canary.max_unavailable, Some(Share::Percent(50)));
+    assert_eq!(canary.max_unavailable, Some(IntOrPercent::Percent(50)));
     assert_eq!(canary.soak, Duration::from_secs(1800));
     assert_eq!((&*field.name, field.approve), ("field", true));
-    assert_eq!(field.max_unavailable, Some(Share::Number(2)));
+    assert_eq!(field.max_unavailable, Some(IntOrPercent::Number(2)));
     let approved: Vec<String> = waves.approved.iter().map(ToString::to_string).collect();
     assert_eq!(approved, ["field@abc", "canary@x"]);
     assert_eq!((waves.count(), waves.name(2)), (3, "rest"));
@@ -992,7 +992,7 @@ fn hostile_values_end_in_a_short_sentence_and_never_in_a_panic() {
         "{text}"
     );
     let all = without_notes(rolling(&[(MAX_UNAVAILABLE, &nines[..8192])]));
-    assert_eq!(all.max_unavailable, Share::Number(u32::MAX));
+    assert_eq!(all.max_unavailable, IntOrPercent::Number(u32::MAX));
     let both = [
         (UPDATE_STRATEGY, "OTA"),
         (UPGRADE_STRATEGY, million.as_str()),
@@ -1011,7 +1011,7 @@ fn every_mode_and_share_reads_back_what_it_prints() {
         assert_eq!(mode.to_string().parse(), Ok(mode));
     }
     for number in [0, 1, 5, 10, 100, u32::MAX] {
-        for share in [Share::Number(number), Share::Percent(number)] {
+        for share in [IntOrPercent::Number(number), IntOrPercent::Percent(number)] {
             assert_eq!(share.to_string().parse(), Ok(share));
         }
     }
@@ -1030,7 +1030,11 @@ fn a_pause_until_a_time_keeps_the_instant() {
 #[test]
 fn max_surge_and_max_unavailable_mean_together_what_the_table_says() {
     #[track_caller]
-    fn case(surge: Option<&str>, unavailable: Option<&str>, expected: (Share, Share)) {
+    fn case(
+        surge: Option<&str>,
+        unavailable: Option<&str>,
+        expected: (IntOrPercent, IntOrPercent),
+    ) {
         let settings = [(MAX_SURGE, surge), (MAX_UNAVAILABLE, unavailable)];
         let settings: Vec<_> = settings
             .iter()
@@ -1039,7 +1043,7 @@ fn max_surge_and_max_unavailable_mean_together_what_the_table_says() {
         let strategy = without_notes(rolling(&settings));
         assert_eq!((strategy.max_surge, strategy.max_unavailable), expected);
     }
-    use Share::{Number, Percent};
+    use IntOrPercent::{Number, Percent};
     case(None, Some("0"), (Number(0), Percent(10)));
     case(Some("0"), None, (Number(0), Percent(10)));
     case(Some("0%"), Some("2"), (Percent(0), Number(2)));
@@ -1080,13 +1084,13 @@ fn surging_rolling_update_is_a_rolling_update_with_a_surge_of_one() {
     for text in ["SurgingRollingUpdate", "surgingrollingupdate"] {
         let strategy = without_notes(read_annotations(&[(UPDATE_STRATEGY, text)]));
         assert_eq!(strategy.mode, Mode::AdvancedRollingUpdate);
-        assert_eq!(strategy.max_surge, Share::Number(1));
-        assert_eq!(strategy.max_unavailable, Share::Number(0));
+        assert_eq!(strategy.max_surge, IntOrPercent::Number(1));
+        assert_eq!(strategy.max_unavailable, IntOrPercent::Number(0));
     }
     let surging =
         |extra: (&str, &str)| read_annotations(&[(UPDATE_STRATEGY, "SurgingRollingUpdate"), extra]);
     let strategy = without_notes(surging((MAX_SURGE, "10%")));
-    assert_eq!(strategy.max_surge, Share::Percent(10));
+    assert_eq!(strategy.max_surge, IntOrPercent::Percent(10));
     let invalid = refusal(surging((MAX_SURGE, "0")));
     assert!(invalid.to_string().contains("which is zero"), "{invalid}");
     let old = only_note(read_annotations(&[(
@@ -1125,7 +1129,7 @@ fn where_two_pods_cannot_run_side_by_side_pods_are_deleted_first_and_a_note_says
     let (strategy, notes) = case(&[(UPDATE_STRATEGY, "auto"), (MAX_SURGE, "2")]);
     assert_eq!(
         (strategy.max_surge, strategy.max_unavailable),
-        (Share::Number(0), Share::Number(1))
+        (IntOrPercent::Number(0), IntOrPercent::Number(1))
     );
     let warning = Note {
         warning: true,
@@ -1138,7 +1142,7 @@ fn where_two_pods_cannot_run_side_by_side_pods_are_deleted_first_and_a_note_says
         (UPDATE_STRATEGY, "SurgingRollingUpdate"),
         (MAX_UNAVAILABLE, "30%"),
     ]);
-    assert_eq!(strategy.max_unavailable, Share::Percent(30));
+    assert_eq!(strategy.max_unavailable, IntOrPercent::Percent(30));
     let (_, notes) = case(&[(UPDATE_STRATEGY, "auto")]);
     assert_eq!(notes, []);
 }
@@ -1195,7 +1199,7 @@ fn a_pull_is_bounded_and_may_wait_for_ready_pods() {
     let strategy = without_notes(rolling(&[pulls, timeout, min_ready]));
     assert_eq!(strategy.image_predownload_timeout, Duration::from_secs(90));
     let ready = strategy.image_predownload_min_updated_ready_pods;
-    assert_eq!(ready, Share::Number(2));
+    assert_eq!(ready, IntOrPercent::Number(2));
     let endless = (IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS, "99999999999999999999");
     let strategy = without_notes(rolling(&[pulls, endless]));
     let longest = Duration::from_secs(u32::MAX.into());

@@ -61,14 +61,14 @@ impl Written<'_> {
 
 /// An absolute number, or a percentage of the targeted nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
+pub enum IntOrPercent {
     /// That many nodes.
     Number(u32),
     /// That many percent of the targeted nodes.
     Percent(u32),
 }
 
-impl Share {
+impl IntOrPercent {
     /// No node.
     pub(super) const NONE: Self = Self::Number(0);
 
@@ -118,7 +118,7 @@ impl Share {
     }
 }
 
-impl FromStr for Share {
+impl FromStr for IntOrPercent {
     type Err = ParseError;
 
     /// ASCII digits, optionally followed by `%`. What exceeds the type is the greatest there is: it means "all" anyway.
@@ -147,7 +147,7 @@ fn whole(digits: &str) -> Result<u32, ParseError> {
     })
 }
 
-impl fmt::Display for Share {
+impl fmt::Display for IntOrPercent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(nodes) => write!(f, "{nodes}"),

@@ -9,7 +9,7 @@ use super::approved_waves::{self, APPROVED_WAVES, Approval};
 use super::error::{Expected, Invalid, ParseError};
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
-use super::value::{Share, Written, duration, selector};
+use super::value::{IntOrPercent, Written, duration, selector};
 use crate::core::foreign::quoted;
 use crate::core::id::Revision;
 use crate::core::labels::Labels;
@@ -75,7 +75,7 @@ pub struct Wave {
     /// Its nodes, as far as no earlier wave has them.
     pub selector: Selector,
     /// How many of its nodes may lack an available pod at once; `None`: as the DaemonSet says.
-    pub max_unavailable: Option<Share>,
+    pub max_unavailable: Option<IntOrPercent>,
     /// How long all has to be well before the next wave may open.
     pub soak: Duration,
     /// Whether a person has to approve it before it opens.
@@ -216,7 +216,7 @@ impl<'a> Entry<'a> {
                 .text("name", name)?
                 .ok_or_else(|| self.lacks("name", NAME))?,
             selector: self.selector()?,
-            max_unavailable: self.text("maxUnavailable", Share::above_zero)?,
+            max_unavailable: self.text("maxUnavailable", IntOrPercent::above_zero)?,
             soak: self.text("soak", soak)?.unwrap_or_default(),
             approve: self.text("approve", approve)?.unwrap_or_default(),
             allow_empty: self.text("allowEmpty", allow_empty)?.unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 use super::standing::EjectCandidate;
 use crate::core::words::plural;
-use crate::core::{Mode, Share, Strategy};
+use crate::core::{IntOrPercent, Mode, Strategy};
 use crate::ctl::migrate::{nothing_like, rolling_update};
 use crate::index::SetKey;
 
@@ -96,8 +96,10 @@ impl EjectCandidate {
             false => strategy.max_surge,
         };
         match share {
-            Share::Number(nodes) => format!("{nodes} {}", plural(nodes as usize, "node", "nodes")),
-            share @ Share::Percent(_) => format!("{share} of the nodes"),
+            IntOrPercent::Number(nodes) => {
+                format!("{nodes} {}", plural(nodes as usize, "node", "nodes"))
+            }
+            share @ IntOrPercent::Percent(_) => format!("{share} of the nodes"),
         }
     }
 

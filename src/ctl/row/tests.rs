@@ -8,9 +8,9 @@ use crate::core::selector::Selector;
 use crate::core::settings::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, Wave};
 use crate::core::testing::{self, old};
 use crate::core::{
-    Disruption, FailureRecord, Fleet, Labels, Mode, Node, Obstruction, OnFailure, Pause,
-    PauseRecord, Plan, Pod, PodProblem, PodRevision, PreDelete, PreDeleteHook, Readiness, Refusal,
-    Reversal, Revert, RevisionState, RollbackTarget, RollbackTargets, Share, Stopped, Strategy,
+    Disruption, FailureRecord, Fleet, IntOrPercent, Labels, Mode, Node, Obstruction, OnFailure,
+    Pause, PauseRecord, Plan, Pod, PodProblem, PodRevision, PreDelete, PreDeleteHook, Readiness,
+    Refusal, Reversal, Revert, RevisionState, RollbackTarget, RollbackTargets, Stopped, Strategy,
     Targeting, Topology, Verdict, Waves, WriteVerb, decide,
 };
 use k8s_openapi::jiff::Timestamp;
@@ -342,7 +342,7 @@ fn two_pods_that_a_pause_or_a_mistake_keeps_are_told_so() {
     };
     doubled.pods.push(new);
     let mut snapshot = snapshot(vec![doubled, node("n2")], Some(Pause::Indefinite));
-    snapshot.strategy.max_surge = Share::Number(1);
+    snapshot.strategy.max_surge = IntOrPercent::Number(1);
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, snapshot.now);
     let said = |snapshot: &RolloutSnapshot| {
         let rollout = snapshot.rollout();
@@ -449,7 +449,7 @@ fn a_revision_that_is_taken_back_has_words() {
     let case = |n1: Node, verdict: &str, reason: &str, because: &str, next: &str| {
         let mut snapshot = snapshot(vec![n1], None);
         snapshot.strategy.on_failure = OnFailure::RevertInPlace;
-        snapshot.strategy.max_unavailable = Share::Number(0);
+        snapshot.strategy.max_unavailable = IntOrPercent::Number(0);
         let record = FailureRecord {
             stopped: Some(Stopped::FailedByRevision),
             before: Some("5d4f8".into()),
@@ -559,8 +559,8 @@ fn a_node_that_waits_for_its_hook_holds_its_domain() {
 fn with_surge_the_slots_are_those_of_second_pods() {
     let mut snapshot = snapshot(vec![doubled(), node("n2"), node("n3")], None);
     let mut said = |down: u32| {
-        snapshot.strategy.max_surge = Share::Number(1);
-        snapshot.strategy.max_unavailable = Share::Number(down);
+        snapshot.strategy.max_surge = IntOrPercent::Number(1);
+        snapshot.strategy.max_unavailable = IntOrPercent::Number(down);
         snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
         let row = SetRow::of(&snapshot, false);
         (
@@ -605,7 +605,7 @@ fn with_surge_the_slots_are_those_of_second_pods() {
 #[test]
 fn who_may_get_no_second_pod_takes_none_of_the_places_of_those_that_have_one() {
     let mut snapshot = snapshot(vec![doubled(), node("n2")], None);
-    snapshot.strategy.max_surge = Share::Number(2);
+    snapshot.strategy.max_surge = IntOrPercent::Number(2);
     let second = (&"n2".into(), None);
     let write_failures = &mut snapshot.fleet.write_failures;
     write_failures.keep_to(&"new".into());
@@ -626,7 +626,7 @@ fn a_node_whose_wave_is_full_is_told_of_that_wave() {
     starting.pods[0].ready_since = None;
     let nodes = vec![starting, canary(node("n2")), node("n3"), node("n4")];
     let mut snapshot = snapshot(nodes, None);
-    let mut said = |own: Option<Share>, all: u32| {
+    let mut said = |own: Option<IntOrPercent>, all: u32| {
         let wave = Wave {
             name: "canary".into(),
             selector: Selector::from_query("pool=canary").unwrap(),
@@ -637,14 +637,14 @@ fn a_node_whose_wave_is_full_is_told_of_that_wave() {
         };
         let (list, approved) = (vec![wave], Vec::new());
         snapshot.strategy.waves = Some(Arc::new(Waves { list, approved }));
-        snapshot.strategy.max_unavailable = Share::Number(all);
+        snapshot.strategy.max_unavailable = IntOrPercent::Number(all);
         snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
         (
             explain(&snapshot.rollout(), 1).because,
             remedy(&snapshot.rollout(), 1),
         )
     };
-    let (because, next) = said(Some(Share::Number(1)), 2);
+    let (because, next) = said(Some(IntOrPercent::Number(1)), 2);
     assert!(
         because.ends_with(": 1 of 1 taken in its wave canary"),
         "{because}"
@@ -656,7 +656,7 @@ fn a_node_whose_wave_is_full_is_told_of_that_wave() {
         "{next}"
     );
     // That of all is full, too.
-    let (because, next) = said(Some(Share::Number(1)), 1);
+    let (because, next) = said(Some(IntOrPercent::Number(1)), 1);
     assert!(because.ends_with(": 1 of 1 taken"), "{because}");
     assert!(
         next.contains("max-unavailable 1 allows 1 of 4 nodes"),
@@ -818,7 +818,7 @@ fn what_is_said_of_an_advanced_daemonset_is_true_of_it() {
         let mut held = snapshot(vec![node("n1"), node("n2")], None);
         held.fleet.kind = SetKind::Advanced;
         held.strategy.order = crate::core::NodeOrder::Descending;
-        held.strategy.partition = Share::Number(2);
+        held.strategy.partition = IntOrPercent::Number(2);
         held.strategy.fields = held.strategy.fields.with(key);
         held.plan = decide(&held.strategy, &held.fleet, at(NOW));
         remedy(&held.rollout(), 0)

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::testing::{fleet, node, old};
-use crate::core::{Node, Share, manage};
+use crate::core::{IntOrPercent, Node, manage};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -273,7 +273,7 @@ fn who_was_refused_comes_after_all_others() {
     record.note_creation(&"n1".into(), false);
     assert_eq!(turn(&record), ["n1", "n3", "n2"]);
     // Also where only one is made at once: nobody waits for who is refused.
-    record.scaling.burst = Share::Number(1);
+    record.scaling.burst = IntOrPercent::Number(1);
     assert_eq!(turn(&record), ["n1"]);
     record.note_creation(&"n1".into(), true);
     assert_eq!(turn(&record), ["n3"]);

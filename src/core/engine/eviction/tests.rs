@@ -9,11 +9,11 @@ use crate::core::id::PodRevision;
 use crate::core::lifecycle::{PreDelete, PreDeleteHook};
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::verdict::Obstruction;
-use crate::core::{Mode, Phase, Plan, Share, Stall, decide};
+use crate::core::{IntOrPercent, Mode, Phase, Plan, Stall, decide};
 
 fn evicting(nodes: u32) -> Strategy {
     Strategy {
-        max_unavailable: Share::Number(nodes),
+        max_unavailable: IntOrPercent::Number(nodes),
         disruption: Disruption::Evict,
         ..Strategy::of(Mode::AdvancedRollingUpdate)
     }
@@ -175,8 +175,8 @@ fn the_hook_comes_first_and_a_pod_past_it_keeps_its_slot() {
 #[test]
 fn with_surge_the_old_pod_is_evicted_and_the_new_one_serves_meanwhile() {
     let strategy = Strategy {
-        max_surge: Share::Number(1),
-        max_unavailable: Share::Number(0),
+        max_surge: IntOrPercent::Number(1),
+        max_unavailable: IntOrPercent::Number(0),
         ..evicting(0)
     };
     let made = Pod {
@@ -267,7 +267,7 @@ fn answers_about_pods_that_are_gone_are_forgotten_before_there_are_many() {
 #[test]
 fn images_are_pulled_ahead_while_a_budget_is_awaited() {
     let strategy = Strategy {
-        image_predownload_parallelism: Some(Share::Number(1)),
+        image_predownload_parallelism: Some(IntOrPercent::Number(1)),
         ..evicting(1)
     };
     let plan = decide(&strategy, &refused(three(), &[1_000]), at(1_001));

@@ -8,16 +8,16 @@ use crate::core::engine::timeouts::{JUDGED_AFTER, failure_window};
 use crate::core::fleet::in_place::InPlaceUpdate;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{
-    Action, Cause, Exit, FailureRecord, Fleet, Guarded, InPlace, Mode, Node, NodeName, Offline,
-    Phase, Plan, Pod, PodProblem, PreDeleteHook, Readiness, RevisionState, Share, Stall, Stopped,
-    Strategy, Verdict, decide,
+    Action, Cause, Exit, FailureRecord, Fleet, Guarded, InPlace, IntOrPercent, Mode, Node,
+    NodeName, Offline, Phase, Plan, Pod, PodProblem, PreDeleteHook, Readiness, RevisionState,
+    Stall, Stopped, Strategy, Verdict, decide,
 };
 
 /// Three of ten nodes at a time, and two may fail.
 fn strategy() -> Strategy {
     Strategy {
-        max_unavailable: Share::Number(3),
-        failure_threshold: Some(Share::Number(2)),
+        max_unavailable: IntOrPercent::Number(3),
+        failure_threshold: Some(IntOrPercent::Number(2)),
         ..Strategy::of(Mode::AdvancedRollingUpdate)
     }
 }
@@ -102,7 +102,7 @@ fn more_failures_than_may_be_stop_the_rollout_with_free_slots_left() {
     let two = at_1400(&strategy(), &beside_old(vec![lost("a", 9), lost("b", 9)]));
     assert_eq!((two.guarded, deletions(&two)), (None, 3));
     let many = Strategy {
-        max_unavailable: Share::Number(8),
+        max_unavailable: IntOrPercent::Number(8),
         ..strategy()
     };
     let nodes = ["a", "b", "c"].map(|name| lost(name, 9)).to_vec();
@@ -142,8 +142,8 @@ fn crashes_and_images_that_cannot_be_had_are_failures_too() {
 fn a_new_pod_that_crashes_beside_the_old_one_is_charged_and_the_two_stay() {
     let beside = |threshold| {
         let strategy = Strategy {
-            max_unavailable: Share::Number(0),
-            max_surge: Share::Number(2),
+            max_unavailable: IntOrPercent::Number(0),
+            max_surge: IntOrPercent::Number(2),
             failure_threshold: threshold,
             ..strategy()
         };
@@ -169,7 +169,7 @@ fn a_new_pod_that_crashes_beside_the_old_one_is_charged_and_the_two_stay() {
     assert_eq!((plan.guarded, deletions(&plan)), (None, 0));
     let surges = |action: &&Action| matches!(action, Action::Surge { .. });
     assert_eq!(plan.actions.iter().filter(surges).count(), 1);
-    let stopped = beside(Some(Share::Number(0)));
+    let stopped = beside(Some(IntOrPercent::Number(0)));
     assert_eq!(
         (stopped.guarded, stopped.actions.len()),
         (Some(Guarded::Stopped(Stopped::FailedByRevision)), 0)
@@ -247,7 +247,7 @@ fn who_is_deleted_while_it_is_judged_is_charged_all_the_same() {
 #[test]
 fn a_rollout_is_not_complete_while_its_last_node_is_judged_and_names_who_is_gone() {
     let strategy = Strategy {
-        partition: Share::Number(99),
+        partition: IntOrPercent::Number(99),
         ..strategy()
     };
     let fleet = beside_old(vec![lost("a", 9)]);
@@ -634,7 +634,7 @@ fn a_stopped_revision_stays_so_until_another_one_or_a_word_about_this_one() {
     };
     assert!(is_stopped(&strategy(), &fleet));
     let lenient = Strategy {
-        failure_threshold: Some(Share::Percent(100)),
+        failure_threshold: Some(IntOrPercent::Percent(100)),
         ..strategy()
     };
     assert!(is_stopped(&lenient, &fleet));
@@ -674,7 +674,7 @@ fn a_list_of_names_has_an_end_and_the_number_is_kept() {
     let mut large = fleet(nodes);
     large.nodes.push(node("z", old(1)));
     let strategy = Strategy {
-        failure_threshold: Some(Share::Number(290)),
+        failure_threshold: Some(IntOrPercent::Number(290)),
         ..strategy()
     };
     let plan = at_1400(&strategy, &large);
@@ -695,7 +695,7 @@ fn a_list_of_names_has_an_end_and_the_number_is_kept() {
 #[test]
 fn a_revision_that_failed_on_all_nodes_is_known_to_the_next_one() {
     let strategy = Strategy {
-        failure_threshold: Some(Share::Number(1)),
+        failure_threshold: Some(IntOrPercent::Number(1)),
         ..strategy()
     };
     let mut all = fleet(vec![lost("a", 9), lost("b", 9)]);
@@ -713,7 +713,7 @@ fn all_broken_old_pods_go_at_once_where_that_is_asked_for() {
     let mut fleet = fleet(broken().collect());
     fleet.nodes.push(node("z", old(1)));
     let one = Strategy {
-        max_unavailable: Share::Number(1),
+        max_unavailable: IntOrPercent::Number(1),
         ..strategy()
     };
     assert_eq!(deletions(&at_1400(&one, &fleet)), 1);
@@ -738,7 +738,7 @@ fn the_numbers_say_why_pods_are_not_available() {
         away,
     ];
     let strategy = Strategy {
-        max_unavailable: Share::Number(2),
+        max_unavailable: IntOrPercent::Number(2),
         ..strategy()
     };
     let plan = at_1400(&strategy, &beside_old(nodes));
@@ -839,7 +839,7 @@ fn a_pod_that_waits_for_its_hook_is_worth_a_stop() {
 #[test]
 fn a_node_that_was_lost_and_judged_frees_its_slot() {
     let strategy = Strategy {
-        max_unavailable: Share::Number(1),
+        max_unavailable: IntOrPercent::Number(1),
         ..strategy()
     };
     let exit = Exit {
@@ -943,8 +943,8 @@ fn lost_by_removal(name: &str, removed: i64, since: i64) -> Node {
 #[test]
 fn a_node_that_is_lost_by_the_removal_of_its_old_pod_is_charged() {
     let one = Strategy {
-        max_unavailable: Share::Number(1),
-        failure_threshold: Some(Share::Number(1)),
+        max_unavailable: IntOrPercent::Number(1),
+        failure_threshold: Some(IntOrPercent::Number(1)),
         ..strategy()
     };
     let first = beside_old(vec![lost_by_removal("a", 1000, 1003)]);
@@ -1064,7 +1064,7 @@ fn a_rollback_is_not_charged_with_what_was_lost_before_it() {
 #[test]
 fn a_rollout_whose_last_node_was_lost_is_complete_but_for_it_or_stalled() {
     let strategy = |threshold| Strategy {
-        failure_threshold: Some(Share::Number(threshold)),
+        failure_threshold: Some(IntOrPercent::Number(threshold)),
         ..strategy()
     };
     let fleet = fleet(vec![lost("a", 9), node("b", current(2).made(1000))]);
@@ -1097,7 +1097,7 @@ fn who_crashed_and_goes_away_with_all_others_stays_charged_and_nothing_begins_me
     let mut alone = fleet.clone();
     alone.nodes[0] = away_since(1060, alone.nodes[0].clone());
     let one = Strategy {
-        max_unavailable: Share::Number(1),
+        max_unavailable: IntOrPercent::Number(1),
         ..strategy()
     };
     let until = at(1060) + JUDGED_AFTER;
@@ -1169,7 +1169,7 @@ fn a_revision_that_comes_again_within_its_window_is_charged_with_pods_of_its_own
 #[test]
 fn pods_that_crash_stop_a_revision_for_those_who_are_away_and_losses_alone_do_not() {
     let none = Strategy {
-        failure_threshold: Some(Share::Number(0)),
+        failure_threshold: Some(IntOrPercent::Number(0)),
         ..strategy()
     };
     let reverting = Strategy {
@@ -1244,8 +1244,8 @@ fn barred(name: &str, pods: Vec<Pod>) -> Node {
 #[test]
 fn a_node_that_is_tainted_while_it_is_replaced_keeps_its_slot_and_is_not_charged() {
     let one = Strategy {
-        max_unavailable: Share::Number(1),
-        failure_threshold: Some(Share::Number(0)),
+        max_unavailable: IntOrPercent::Number(1),
+        failure_threshold: Some(IntOrPercent::Number(0)),
         ..strategy()
     };
     let leaving = Pod {
@@ -1270,7 +1270,7 @@ fn a_node_that_is_tainted_while_it_is_replaced_keeps_its_slot_and_is_not_charged
     }
     // The other slot is used.
     let two = Strategy {
-        max_unavailable: Share::Number(2),
+        max_unavailable: IntOrPercent::Number(2),
         ..one.clone()
     };
     assert_eq!(deletions(&decide(&two, &fleet, at(1100))), 1);
@@ -1287,7 +1287,7 @@ fn a_node_that_is_tainted_while_it_is_replaced_keeps_its_slot_and_is_not_charged
 #[test]
 fn a_node_that_loses_its_label_while_it_is_replaced_frees_its_slot_after_the_window() {
     let one = Strategy {
-        max_unavailable: Share::Number(1),
+        max_unavailable: IntOrPercent::Number(1),
         ..strategy()
     };
     let relabelled = Node {
@@ -1306,7 +1306,7 @@ fn a_node_that_loses_its_label_while_it_is_replaced_frees_its_slot_after_the_win
 fn a_removal_that_no_pod_followed_counts_for_min_interval() {
     let slow = Strategy {
         min_interval: Duration::from_secs(600),
-        failure_threshold: Some(Share::Number(5)),
+        failure_threshold: Some(IntOrPercent::Number(5)),
         ..strategy()
     };
     for lost in [barred("a", vec![]), lost_by_removal("a", 1000, 1003)] {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::core::lifecycle::{Exit, PreDeleteHook};
-use crate::core::settings::Share;
+use crate::core::settings::IntOrPercent;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{Phase, Progress, Verdict, decide};
 
@@ -31,7 +31,7 @@ impl Default for Given {
 
 impl Given {
     /// `partition` counts for the first pods, too.
-    fn partitioned(partition: Share) -> Self {
+    fn partitioned(partition: IntOrPercent) -> Self {
         let strategy = Strategy {
             partition,
             partitioned: true,
@@ -49,7 +49,7 @@ impl Given {
 
     fn surging() -> Self {
         let strategy = Strategy {
-            max_surge: Share::Number(1),
+            max_surge: IntOrPercent::Number(1),
             ..Strategy::of(Mode::AdvancedRollingUpdate)
         };
         Self {
@@ -334,7 +334,7 @@ fn who_was_asked_for_is_not_made_twice() {
 #[test]
 fn no_more_are_made_or_deleted_at_once_than_burst_replicas_say() {
     #[track_caller]
-    fn case(burst: Share, made: usize, gone: usize) {
+    fn case(burst: IntOrPercent, made: usize, gone: usize) {
         let given = Given {
             scaling: Scaling {
                 burst,
@@ -357,12 +357,12 @@ fn no_more_are_made_or_deleted_at_once_than_burst_replicas_say() {
         assert_eq!(done.leaving.len(), 5, "also those whose turn has not come");
         assert_eq!(done.wake.is_some(), gone < 5);
     }
-    case(Share::Number(2), 2, 2);
-    case(Share::Number(250), 5, 5);
+    case(IntOrPercent::Number(2), 2, 2);
+    case(IntOrPercent::Number(250), 5, 5);
     // Of the nodes that are targeted; never less than one (kruise#2512).
-    case(Share::Percent(50), 2, 2);
-    case(Share::Percent(1), 1, 1);
-    case(Share::Percent(100), 5, 5);
+    case(IntOrPercent::Percent(50), 2, 2);
+    case(IntOrPercent::Percent(1), 1, 1);
+    case(IntOrPercent::Percent(100), 5, 5);
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn pods_that_belong_nowhere_any_more_go_all_at_once() {
 fn of_two_that_are_over_only_those_are_told_whose_turn_has_come() {
     let given = Given {
         scaling: Scaling {
-            burst: Share::Number(1),
+            burst: IntOrPercent::Number(1),
             ..Scaling::default()
         },
         ..Given::default()
@@ -420,7 +420,7 @@ fn who_has_no_turn_is_told_neither_and_the_first_of_several_pauses_wakes() {
     let given = Given {
         backoff,
         scaling: Scaling {
-            burst: Share::Number(1),
+            burst: IntOrPercent::Number(1),
             ..Scaling::default()
         },
         ..Given::default()
@@ -437,7 +437,7 @@ fn who_has_no_turn_is_told_neither_and_the_first_of_several_pauses_wakes() {
 fn a_share_of_the_nodes_is_one_of_all_also_of_those_that_are_only_counted() {
     let given = Given {
         scaling: Scaling {
-            burst: Share::Percent(50),
+            burst: IntOrPercent::Percent(50),
             ..Scaling::default()
         },
         ..Given::default()
@@ -590,7 +590,7 @@ fn what_goes_asks_its_hook_first() {
     // Marks are no deletions.
     let given = Given {
         scaling: Scaling {
-            burst: Share::Number(1),
+            burst: IntOrPercent::Number(1),
             ..Scaling::default()
         },
         ..given
@@ -614,7 +614,7 @@ fn partitioned_scaling_makes_as_many_as_the_partition_leaves() {
         }));
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         let strategy = Strategy {
-            partition: Share::Number(partition),
+            partition: IntOrPercent::Number(partition),
             ..Strategy::of(Mode::AdvancedRollingUpdate)
         };
         let given = Given {
@@ -657,7 +657,7 @@ fn partitioned_scaling_makes_as_many_as_the_partition_leaves() {
 /// Other than in Kruise, where the node of the lowest name gets the pod that the rollout took from another one.
 #[test]
 fn whoever_lost_its_pod_to_the_rollout_gets_one_before_others() {
-    let given = Given::partitioned(Share::Percent(50));
+    let given = Given::partitioned(IntOrPercent::Percent(50));
     let rolled = Node {
         emptied: true,
         ..empty("d")
@@ -709,7 +709,7 @@ fn whoever_lost_its_pod_to_the_rollout_gets_one_before_others() {
 /// Found on a real cluster: the node whose pod somebody deleted stayed empty, and another one got the pod.
 #[test]
 fn whoever_had_a_pod_gets_one_before_nodes_that_never_had_one() {
-    let given = Given::partitioned(Share::Number(3));
+    let given = Given::partitioned(IntOrPercent::Number(3));
     let had = |name: &str| Node {
         had_pod: true,
         podless_since: Some(at(50)),
@@ -718,7 +718,7 @@ fn whoever_had_a_pod_gets_one_before_nodes_that_never_had_one() {
     let others = || vec![node("b", current(2)), empty("d"), empty("e")];
     let beside = |last: Node| [others(), vec![last]].concat();
     assert_eq!(created(&given.manage(beside(had("z")))), [""; 0]);
-    let given = Given::partitioned(Share::Number(2));
+    let given = Given::partitioned(IntOrPercent::Number(2));
     assert_eq!(created(&given.manage(beside(had("z")))), ["z"]);
     assert_eq!(created(&given.manage(beside(empty("z")))), ["d"]);
     // Nobody takes its place who lost a pod before it, and was not served.
@@ -727,7 +727,7 @@ fn whoever_had_a_pod_gets_one_before_nodes_that_never_had_one() {
         ..had("y")
     };
     let both = [others(), vec![before, had("z")]].concat();
-    let one = Given::partitioned(Share::Number(3));
+    let one = Given::partitioned(IntOrPercent::Number(3));
     assert_eq!(created(&one.manage(both)), ["z"]);
     // Nor while the pod ends, whoever asked for that.
     let ends = node("z", terminating(current(2)));
@@ -761,7 +761,7 @@ fn what_the_rollout_took_comes_back_also_when_the_partition_is_raised_meanwhile(
             node("e", old(1)),
         ]
     };
-    for partition in [Share::Number(5), Share::Percent(100)] {
+    for partition in [IntOrPercent::Number(5), IntOrPercent::Percent(100)] {
         let given = Given::partitioned(partition);
         let told = |nodes| decide(given.strategy.as_ref().unwrap(), &fleet(nodes), at(100_000));
         assert_eq!(created(&given.manage(nodes())), ["b", "c"]);

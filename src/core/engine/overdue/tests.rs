@@ -5,7 +5,7 @@ use crate::core::fleet::{Leaving, Node, Pod, Readiness};
 use crate::core::instant::later;
 use crate::core::messages::overdue::words;
 use crate::core::testing::{at, current, fleet, node, old};
-use crate::core::{Mode, Phase, Plan, PodRevision, Share, Strategy, decide};
+use crate::core::{IntOrPercent, Mode, Phase, Plan, PodRevision, Strategy, decide};
 
 /// A pod that was asked to go and has this long from then on.
 fn leaving(pod: Pod, asked: i64, grace: u64) -> Pod {
@@ -32,8 +32,8 @@ fn held_by(pod: Pod, finalizer: &str) -> Pod {
 
 fn plan(nodes: Vec<Node>, max_surge: u32, now: i64) -> Plan {
     let strategy = Strategy {
-        max_surge: Share::Number(max_surge),
-        max_unavailable: Share::Number(1),
+        max_surge: IntOrPercent::Number(max_surge),
+        max_unavailable: IntOrPercent::Number(1),
         ..Strategy::of(Mode::AdvancedRollingUpdate)
     };
     decide(&strategy, &fleet(nodes), at(now))
@@ -139,7 +139,7 @@ fn every_later_step_of_a_surge_has_a_deadline() {
         ..fleet(vec![podless.clone()])
     };
     let strategy = Strategy {
-        max_surge: Share::Number(1),
+        max_surge: IntOrPercent::Number(1),
         ..Strategy::of(Mode::AdvancedRollingUpdate)
     };
     // The old pod does not end: before and after the new one is handed over.

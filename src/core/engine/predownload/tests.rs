@@ -9,9 +9,9 @@ use crate::core::{Phase, Plan, PullsAwait, Readiness, Stall, decide};
 
 fn required(nodes: u32) -> Strategy {
     Strategy {
-        image_predownload_parallelism: Some(Share::Number(nodes)),
+        image_predownload_parallelism: Some(IntOrPercent::Number(nodes)),
         predownload: Some(Predownload::Required),
-        max_unavailable: Share::Percent(100),
+        max_unavailable: IntOrPercent::Percent(100),
         ..Strategy::of(Mode::AdvancedRollingUpdate)
     }
 }
@@ -19,7 +19,7 @@ fn required(nodes: u32) -> Strategy {
 fn best_effort(nodes: u32) -> Strategy {
     Strategy {
         predownload: None,
-        max_unavailable: Share::Number(1),
+        max_unavailable: IntOrPercent::Number(1),
         ..required(nodes)
     }
 }
@@ -99,10 +99,10 @@ fn nothing_is_pulled_ahead_unless_asked_for() {
     assert_eq!(of(&ota), None);
     let settings = |required| {
         Some(Predownloading {
-            parallelism: Share::Number(2),
+            parallelism: IntOrPercent::Number(2),
             required,
             only_in_place: false,
-            min_updated_ready: Share::Number(0),
+            min_updated_ready: IntOrPercent::Number(0),
         })
     };
     assert_eq!(of(&required(2)), settings(true));
@@ -125,13 +125,13 @@ fn in_place_images_are_pulled_ahead_unless_somebody_says_no() {
             settings.only_in_place,
         ))
     };
-    let budget = Share::Number(1);
+    let budget = IntOrPercent::Number(1);
     assert_eq!(of(None, None), Some((budget, true, true)));
     let waits_for_none = of(None, Some(Predownload::BestEffort));
     assert_eq!(waits_for_none, Some((budget, false, true)));
-    let two = Share::Number(2);
+    let two = IntOrPercent::Number(2);
     assert_eq!(of(Some(two), None), Some((two, true, false)));
-    assert_eq!(of(Some(Share::Number(0)), None), None);
+    assert_eq!(of(Some(IntOrPercent::Number(0)), None), None);
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn who_is_lost_or_kept_is_asked_no_longer() {
     let plan = decide(&required(1), &offline, at(100));
     assert_eq!(written(&plan), [vec!["b"], NOBODY, vec!["a"]]);
     let kept = Strategy {
-        partition: Share::Number(1),
+        partition: IntOrPercent::Number(1),
         ..required(1)
     };
     let plan = decided(&kept, &[None, asks()], 100);
@@ -288,7 +288,7 @@ fn awaiting(first: Vec<Pod>, old: usize, ready: u32, strategy: Strategy) -> (Str
     let nodes = names.zip(first.into_iter().chain(olds));
     let nodes = nodes.map(|(name, pod)| testing::node(name, pod)).collect();
     let strategy = Strategy {
-        image_predownload_min_updated_ready_pods: Share::Number(ready),
+        image_predownload_min_updated_ready_pods: IntOrPercent::Number(ready),
         ..strategy
     };
     (strategy, testing::fleet(nodes))
@@ -315,7 +315,7 @@ fn nobody_is_asked_before_so_many_pods_of_the_new_revision_are_ready() {
     // Percentages are those of the targeted nodes, rounded up: 2 of 4.
     let (strategy, fleet) = awaiting(vec![ready()], 3, 0, best_effort(2));
     let strategy = Strategy {
-        image_predownload_min_updated_ready_pods: Share::Percent(26),
+        image_predownload_min_updated_ready_pods: IntOrPercent::Percent(26),
         ..strategy
     };
     assert_eq!(decide(&strategy, &fleet, at(100)).pulls_await, awaits(1, 2));

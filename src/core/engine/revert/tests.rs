@@ -6,14 +6,14 @@ use super::is_due;
 use crate::core::fleet::in_place::Recreate;
 use crate::core::testing::{at, current, fleet, node, old, rollback_targets};
 use crate::core::{
-    Action, FailureRecord, Fleet, Guarded, Hold, Mode, Node, NodeName, OnFailure, Pause, Phase,
-    Plan, Pod, PodProblem, Progress, Readiness, Revert, Share, Stall, Stopped, Strategy, Verdict,
-    decide,
+    Action, FailureRecord, Fleet, Guarded, Hold, IntOrPercent, Mode, Node, NodeName, OnFailure,
+    Pause, Phase, Plan, Pod, PodProblem, Progress, Readiness, Revert, Stall, Stopped, Strategy,
+    Verdict, decide,
 };
 
 fn strategy() -> Strategy {
     Strategy {
-        max_unavailable: Share::Number(2),
+        max_unavailable: IntOrPercent::Number(2),
         on_failure: OnFailure::RevertInPlace,
         ..Strategy::of(Mode::AdvancedRollingUpdate)
     }
@@ -170,8 +170,8 @@ fn a_lost_node_holds_no_slot_and_others_are_taken_back_meanwhile() {
         ..a.clone()
     };
     let strategy = Strategy {
-        max_unavailable: Share::Number(1),
-        failure_threshold: Some(Share::Number(0)),
+        max_unavailable: IntOrPercent::Number(1),
+        failure_threshold: Some(IntOrPercent::Number(0)),
         ..strategy()
     };
     let with = |a: &[Node]| {
@@ -235,7 +235,7 @@ fn nothing_is_taken_back_before_the_stop_stands_or_unless_it_is_asked_for() {
     assert_eq!(decide(&paused, &stopped(nodes()), at(1000)).actions, []);
     let resumed = Strategy {
         resume: Some("new".into()),
-        max_unavailable: Share::Number(1),
+        max_unavailable: IntOrPercent::Number(1),
         ..strategy()
     };
     let plan = decide(&resumed, &stopped(nodes()), at(1000));
@@ -395,7 +395,7 @@ fn the_revision_before_is_none_that_the_guard_stopped_while_another_is_kept() {
 #[test]
 fn a_stop_remembers_what_is_taken_back_and_saves_also_when_nobody_waits() {
     let strategy = Strategy {
-        failure_threshold: Some(Share::Number(0)),
+        failure_threshold: Some(IntOrPercent::Number(0)),
         ..strategy()
     };
     let fleet = Fleet {

@@ -4,7 +4,7 @@ use super::*;
 use crate::core::lifecycle::{Exit, PreDelete, PreDeleteHook};
 use crate::core::testing::{fleet, old};
 use crate::core::verdict::Offline;
-use crate::core::{Labels, Mode, NodeName, RevisionState, Share, Strategy, Verdict, decide};
+use crate::core::{IntOrPercent, Labels, Mode, NodeName, RevisionState, Strategy, Verdict, decide};
 
 fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
@@ -341,7 +341,7 @@ fn the_old_pod_is_asked_before_it_goes() {
     use PodRevision::{Current, Outdated};
     let hook = r#"{"preDelete": {"labelsHandler": {"drain": "true"}}}"#;
     let strategy = Strategy {
-        max_surge: Share::Number(1),
+        max_surge: IntOrPercent::Number(1),
         pre_delete: PreDelete::read(hook).unwrap().map(Into::into),
         ..Strategy::of(Mode::AdvancedRollingUpdate)
     };
@@ -512,8 +512,8 @@ fn under_ota_the_mark_goes_first_and_the_new_pod_when_the_old_one_serves() {
 
 fn surging(max_surge: u32) -> Strategy {
     Strategy {
-        max_surge: Share::Number(max_surge),
-        max_unavailable: Share::Number(0),
+        max_surge: IntOrPercent::Number(max_surge),
+        max_unavailable: IntOrPercent::Number(0),
         ..Strategy::of(Mode::AdvancedRollingUpdate)
     }
 }
@@ -698,7 +698,7 @@ fn a_node_that_is_kept_while_its_hook_is_awaited_keeps_its_old_pod() {
     use PodRevision::{Current, Outdated};
     let hook = r#"{"preDelete": {"labelsHandler": {"drain": "true"}}}"#;
     let strategy = |partition: u32| Strategy {
-        partition: Share::Number(partition),
+        partition: IntOrPercent::Number(partition),
         pre_delete: PreDelete::read(hook).unwrap().map(Into::into),
         ..surging(1)
     };

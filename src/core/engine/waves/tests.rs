@@ -8,7 +8,8 @@ use crate::core::selector::Selector;
 use crate::core::settings::{Approval, Wave};
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{
-    Action, Exit, FailureRecord, Mode, Phase, Pod, PreDeleteHook, Share, Stall, Targeting, decide,
+    Action, Exit, FailureRecord, IntOrPercent, Mode, Phase, Pod, PreDeleteHook, Stall, Targeting,
+    decide,
 };
 
 fn wave(name: &str) -> Wave {
@@ -24,7 +25,7 @@ fn wave(name: &str) -> Wave {
 
 fn strategy(list: Vec<Wave>) -> Strategy {
     Strategy {
-        max_unavailable: Share::Percent(100),
+        max_unavailable: IntOrPercent::Percent(100),
         waves: Some(Arc::new(Waves {
             list,
             approved: Vec::new(),
@@ -328,7 +329,7 @@ fn an_approval_counts_for_its_revision_alone_and_stands_before_the_wave() {
 #[test]
 fn a_wave_has_its_own_budget_within_that_of_all() {
     let two = Wave {
-        max_unavailable: Some(Share::Percent(34)),
+        max_unavailable: Some(IntOrPercent::Percent(34)),
         ..wave("canary")
     };
     let nodes: Vec<Node> = ["n1", "n2", "n3", "n4"]
@@ -338,7 +339,7 @@ fn a_wave_has_its_own_budget_within_that_of_all() {
     let own = strategy(vec![two.clone()]);
     assert_eq!(replaced(&own, &nodes, 1_000), ["n1", "n2"]);
     let all = Strategy {
-        max_unavailable: Share::Number(1),
+        max_unavailable: IntOrPercent::Number(1),
         ..strategy(vec![two])
     };
     assert_eq!(replaced(&all, &nodes, 1_000), ["n1"]);
@@ -347,7 +348,7 @@ fn a_wave_has_its_own_budget_within_that_of_all() {
 #[test]
 fn a_broken_pod_in_a_wave_that_is_not_open_takes_no_slot() {
     let one = Strategy {
-        max_unavailable: Share::Number(1),
+        max_unavailable: IntOrPercent::Number(1),
         ..strategy(vec![wave("canary")])
     };
     let nodes = [
@@ -392,7 +393,7 @@ fn under_ota_waves_mean_nothing() {
 #[test]
 fn a_pod_that_is_starting_takes_a_slot_also_when_its_wave_is_no_longer_open() {
     let one = Strategy {
-        max_unavailable: Share::Number(1),
+        max_unavailable: IntOrPercent::Number(1),
         ..strategy(vec![wave("canary")])
     };
     let nodes = [
@@ -408,8 +409,8 @@ fn a_pod_that_is_starting_takes_a_slot_also_when_its_wave_is_no_longer_open() {
 #[test]
 fn a_wave_tells_who_is_under_way_and_which_slots_are_taken() {
     let strategy = Strategy {
-        max_unavailable: Share::Number(3),
-        max_surge: Share::Number(1),
+        max_unavailable: IntOrPercent::Number(3),
+        max_surge: IntOrPercent::Number(1),
         ..strategy(vec![wave("canary")])
     };
     let mut surging = pooled("n1", "canary", old(1));
@@ -446,7 +447,7 @@ fn a_broken_pod_goes_while_another_one_waits_for_its_slot_after_its_hook() {
     let marked = pooled("z", "a", Pod { exit, ..old(1) });
     let nodes = [pooled("a", "a", old(1).broken()), marked];
     let in_a_wave = Strategy {
-        max_unavailable: Share::Number(1),
+        max_unavailable: IntOrPercent::Number(1),
         ..strategy(vec![wave("a")])
     };
     let without = Strategy {
@@ -467,7 +468,7 @@ fn a_broken_pod_of_a_wave_that_is_not_open_takes_no_slot_from_one_that_has_begun
     }
     .into();
     let one = Strategy {
-        max_unavailable: Share::Number(1),
+        max_unavailable: IntOrPercent::Number(1),
         ..strategy(vec![wave("canary")])
     };
     let nodes = [

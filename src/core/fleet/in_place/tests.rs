@@ -10,7 +10,7 @@ use crate::core::fleet::Fleet;
 use crate::core::lifecycle::PreDeleteHook;
 use crate::core::settings::{RollingUpdateType, Strategy};
 use crate::core::testing::{at, fleet, node, old};
-use crate::core::{Action, Mode, Share, decide};
+use crate::core::{Action, IntOrPercent, Mode, decide};
 
 fn template() -> Value {
     json!({
@@ -247,7 +247,7 @@ fn one(image: &str) -> (Strategy, Fleet) {
     .into();
     let strategy = Strategy {
         rolling_update_type: RollingUpdateType::InPlaceIfPossible,
-        image_predownload_parallelism: Some(Share::Number(0)),
+        image_predownload_parallelism: Some(IntOrPercent::Number(0)),
         ..Strategy::of(Mode::AdvancedRollingUpdate)
     };
     (strategy, fleet)

@@ -3,7 +3,7 @@
 use super::*;
 use crate::core::plan::{Phase, Plan, Stall};
 use crate::core::rollout_state::ReportedFailures;
-use crate::core::settings::{Mode, Share, Strategy};
+use crate::core::settings::{IntOrPercent, Mode, Strategy};
 use crate::core::testing::{self, at, current, fleet, node, old};
 use crate::core::verdict::Verdict;
 use crate::core::{Fleet, NodeWindow, Pod, RolloutState, Windows, decide};
@@ -12,7 +12,7 @@ const NO: &str = "policy keep denied request: stay";
 
 fn rolling(nodes: u32) -> Strategy {
     Strategy {
-        max_unavailable: Share::Number(nodes),
+        max_unavailable: IntOrPercent::Number(nodes),
         ..Strategy::of(Mode::AdvancedRollingUpdate)
     }
 }

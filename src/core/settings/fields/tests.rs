@@ -97,8 +97,8 @@ fn path(name: &str) -> String {
 #[test]
 fn nothing_said_means_what_it_means_to_kruise() {
     let expected = Strategy {
-        max_unavailable: Share::Number(1),
-        image_predownload_parallelism: Some(Share::Number(0)),
+        max_unavailable: IntOrPercent::Number(1),
+        image_predownload_parallelism: Some(IntOrPercent::Number(0)),
         order: NodeOrder::Descending,
         ..Strategy::of(Mode::AdvancedRollingUpdate)
     };
@@ -128,7 +128,7 @@ fn nothing_said_means_what_it_means_to_kruise() {
         assert_eq!(given.fields(), FieldSettings::default(), "{spec}");
     }
     let scaling = Scaling {
-        burst: Share::Number(250),
+        burst: IntOrPercent::Number(250),
         partitioned: false,
         history_limit: 10,
     };
@@ -158,17 +158,20 @@ fn who_rolls_out_follows_from_the_type() {
 #[test]
 fn every_field_is_the_setting_of_that_meaning() {
     let numbers = [
-        (json!(0), Share::Number(0)),
-        (json!(3), Share::Number(3)),
-        (json!("3"), Share::Number(3)),
-        (json!("0%"), Share::Percent(0)),
-        (json!("30%"), Share::Percent(30)),
-        (json!("100%"), Share::Percent(100)),
-        (json!("150%"), Share::Percent(150)),
-        (json!(2147483647), Share::Number(2147483647)),
+        (json!(0), IntOrPercent::Number(0)),
+        (json!(3), IntOrPercent::Number(3)),
+        (json!("3"), IntOrPercent::Number(3)),
+        (json!("0%"), IntOrPercent::Percent(0)),
+        (json!("30%"), IntOrPercent::Percent(30)),
+        (json!("100%"), IntOrPercent::Percent(100)),
+        (json!("150%"), IntOrPercent::Percent(150)),
+        (json!(2147483647), IntOrPercent::Number(2147483647)),
         // All of them, however many that is.
-        (json!(4294967296_i64), Share::Number(u32::MAX)),
-        (json!("99999999999999999999%"), Share::Percent(u32::MAX)),
+        (json!(4294967296_i64), IntOrPercent::Number(u32::MAX)),
+        (
+            json!("99999999999999999999%"),
+            IntOrPercent::Percent(u32::MAX),
+        ),
     ];
     for (value, share) in numbers {
         let given = Given::rolling(json!({ "partition": value }));
@@ -176,7 +179,7 @@ fn every_field_is_the_setting_of_that_meaning() {
         let strategy = Given::rolling(json!({ "maxUnavailable": value })).strategy();
         // Nothing at all would be for ever (Kruise).
         let least = if share.is_zero() {
-            Share::Number(1)
+            IntOrPercent::Number(1)
         } else {
             share
         };
@@ -184,21 +187,21 @@ fn every_field_is_the_setting_of_that_meaning() {
         let strategy = Given::rolling(json!({ "maxSurge": value })).strategy();
         assert_eq!(strategy.max_surge, share, "{value}");
         let down = if share.is_zero() {
-            Share::Number(1)
+            IntOrPercent::Number(1)
         } else {
-            Share::Number(0)
+            IntOrPercent::Number(0)
         };
         assert_eq!(strategy.max_unavailable, down, "{value}");
     }
     let none = Given::rolling(json!({ "maxUnavailable": 0, "maxSurge": "0%" })).strategy();
     assert_eq!(
         (none.max_unavailable, none.max_surge.is_zero()),
-        (Share::Number(1), true)
+        (IntOrPercent::Number(1), true)
     );
     let both = Given::rolling(json!({ "maxUnavailable": 2, "maxSurge": 3 })).strategy();
     assert_eq!(
         (both.max_unavailable, both.max_surge),
-        (Share::Number(2), Share::Number(3))
+        (IntOrPercent::Number(2), IntOrPercent::Number(3))
     );
 
     let pause = |value: Value| Given::rolling(json!({ "paused": value })).strategy().pause;
@@ -237,7 +240,7 @@ fn every_field_is_the_setting_of_that_meaning() {
 #[test]
 fn surging_is_one_new_pod_beside_nobody_missing() {
     #[track_caller]
-    fn case(beside: Value, max_surge: Share, max_unavailable: Share) {
+    fn case(beside: Value, max_surge: IntOrPercent, max_unavailable: IntOrPercent) {
         let mut block = json!({ "rollingUpdateType": "Surging" });
         json_merge(&mut block, beside);
         let strategy = Given::rolling(block).strategy();
@@ -252,21 +255,21 @@ fn surging_is_one_new_pod_beside_nobody_missing() {
             block[name] = value.clone();
         }
     }
-    case(json!({}), Share::Number(1), Share::Number(0));
+    case(json!({}), IntOrPercent::Number(1), IntOrPercent::Number(0));
     case(
         json!({ "maxSurge": "30%" }),
-        Share::Percent(30),
-        Share::Number(0),
+        IntOrPercent::Percent(30),
+        IntOrPercent::Number(0),
     );
     case(
         json!({ "maxSurge": null }),
-        Share::Number(1),
-        Share::Number(0),
+        IntOrPercent::Number(1),
+        IntOrPercent::Number(0),
     );
     case(
         json!({ "maxUnavailable": 2 }),
-        Share::Number(1),
-        Share::Number(2),
+        IntOrPercent::Number(1),
+        IntOrPercent::Number(2),
     );
 }
 
@@ -385,9 +388,9 @@ fn what_cannot_be_used_is_refused_under_the_name_of_its_field() {
 fn how_pods_are_made_is_no_part_of_the_rollout_and_refused_like_it() {
     let burst = |value: Value| Given::spec(json!({ "burstReplicas": value }));
     for (value, share) in [
-        (json!(1), Share::Number(1)),
-        (json!("10%"), Share::Percent(10)),
-        (json!(2147483647), Share::Number(2147483647)),
+        (json!(1), IntOrPercent::Number(1)),
+        (json!("10%"), IntOrPercent::Percent(10)),
+        (json!(2147483647), IntOrPercent::Number(2147483647)),
     ] {
         assert_eq!(burst(value).fields().scaling.burst, share);
     }
@@ -437,10 +440,10 @@ fn a_field_decides_before_the_annotation_of_the_same_meaning() {
     let annotations = [(MAX_UNAVAILABLE, "5"), (PARTITION, "4"), (PAUSED, "true")];
     let given = Given::rolling(json!({ "maxUnavailable": 2, "paused": false }));
     let (strategy, mut notes) = given.annotated(&annotations).noted();
-    assert_eq!(strategy.max_unavailable, Share::Number(2));
+    assert_eq!(strategy.max_unavailable, IntOrPercent::Number(2));
     assert_eq!(strategy.pause, None);
     // Where the field is absent the annotation counts, as on the native DaemonSet that this one was made of.
-    assert_eq!(strategy.partition, Share::Number(4));
+    assert_eq!(strategy.partition, IntOrPercent::Number(4));
     notes.sort();
     let told = |name: &str, value: &str, key: &str| {
         let path = path(name);
@@ -458,7 +461,7 @@ fn a_field_decides_before_the_annotation_of_the_same_meaning() {
     let (strategy, _) = Given::rolling(json!({ "partition": 1 }))
         .annotated(&bad)
         .noted();
-    assert_eq!(strategy.partition, Share::Number(1));
+    assert_eq!(strategy.partition, IntOrPercent::Number(1));
 }
 
 #[test]
@@ -471,11 +474,14 @@ fn nothing_is_pulled_ahead_unless_somebody_asks_for_it() {
             .strategy()
             .image_predownload_parallelism
     };
-    assert_eq!(pulls(&[]), Some(Share::Number(0)));
-    assert_eq!(pulls(&[(kruise, "5")]), Some(Share::Number(5)));
+    assert_eq!(pulls(&[]), Some(IntOrPercent::Number(0)));
+    assert_eq!(pulls(&[(kruise, "5")]), Some(IntOrPercent::Number(5)));
     let own = (IMAGE_PREDOWNLOAD_PARALLELISM, "10%");
-    assert_eq!(pulls(&[own]), Some(Share::Percent(10)));
-    assert_eq!(pulls(&[(kruise, "5"), own]), Some(Share::Percent(10)));
+    assert_eq!(pulls(&[own]), Some(IntOrPercent::Percent(10)));
+    assert_eq!(
+        pulls(&[(kruise, "5"), own]),
+        Some(IntOrPercent::Percent(10))
+    );
     let refused = Given::spec(json!({}))
         .annotated(&[(kruise, "many")])
         .refused();
@@ -496,15 +502,15 @@ fn how_images_are_pulled_ahead_is_read_from_the_annotations_of_kruise_unless_our
             strategy.image_predownload_min_updated_ready_pods,
         )
     };
-    assert_eq!(read(&[]), (3600, Share::Number(0)));
+    assert_eq!(read(&[]), (3600, IntOrPercent::Number(0)));
     let theirs = [(timeout.as_str(), "300"), (min_ready.as_str(), "10%")];
-    assert_eq!(read(&theirs), (300, Share::Percent(10)));
+    assert_eq!(read(&theirs), (300, IntOrPercent::Percent(10)));
     let ours = [
         (IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS, "60"),
         (IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS, "2"),
     ];
     let both = [theirs, ours].concat();
-    assert_eq!(read(&both), (60, Share::Number(2)));
+    assert_eq!(read(&both), (60, IntOrPercent::Number(2)));
     let refused = |key: &str, value: &str, expected: &str| {
         let invalid = Given::spec(json!({})).annotated(&[(key, value)]).refused();
         assert_eq!((&*invalid.key, &*invalid.value), (key, value));

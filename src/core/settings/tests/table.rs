@@ -109,7 +109,7 @@ fn a_limit_is_the_longest_duration_and_a_share_may_be_a_number_or_a_percentage()
                 assert!(is_valid(setting.key, &text(limit)), "{}", setting.key);
                 assert!(!is_valid(setting.key, &text(longer)), "{}", setting.key);
             }
-            Syntax::Share => {
+            Syntax::IntOrPercent => {
                 for value in ["3", "10%"] {
                     assert!(is_valid(setting.key, value), "{}", setting.key);
                 }
