@@ -10,7 +10,7 @@
 //! never before a read of the same call was answered.
 
 mod admit;
-mod live;
+mod api_reader;
 mod pod_lookups;
 mod precheck;
 mod reason;
@@ -30,7 +30,7 @@ use tokio::sync::Mutex as Turn;
 use tracing::{info, warn};
 
 use self::admit::Admitted;
-use self::live::{Live, LiveJudgement, requests};
+use self::api_reader::{ApiReader, LiveJudgement, requests};
 use self::pod_lookups::PodLookups;
 use self::precheck::{PodOwner, is_failed, precheck};
 use self::reason::Reason;
@@ -70,7 +70,7 @@ pub(super) struct Setup {
 #[derive(Clone)]
 pub(super) struct Actions {
     setup: Setup,
-    live: Live,
+    live: ApiReader,
     upgrade_locks: UpgradeLocks,
     pod_lookups: PodLookups,
     revisions: Revisions,
@@ -83,7 +83,7 @@ impl Actions {
     /// Ready to act; nothing is asked before somebody does.
     pub(super) fn new(setup: Setup) -> Self {
         Self {
-            live: Live::new(
+            live: ApiReader::new(
                 setup.client.clone(),
                 setup.cloud.clone(),
                 setup.pod_cache.clone(),
@@ -170,7 +170,7 @@ impl Actions {
                 _ => text::not_read(&error),
             })?;
             let now = self.setup.clock.now();
-            match live::judge(&pod, owner, &set, &revisions, last, now) {
+            match api_reader::judge(&pod, owner, &set, &revisions, last, now) {
                 LiveJudgement::Outdated(target) => return Ok((pod, target)),
                 LiveJudgement::Refused(reason) => return Err(verb.not_upgradable(key, reason)),
                 LiveJudgement::InDoubt => seen = self.live.look_again(key, owner).await,

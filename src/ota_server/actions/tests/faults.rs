@@ -20,7 +20,7 @@ async fn a_frozen_server_is_told_within_two_seconds_and_executes_nothing_later()
     for answer in futures::future::join_all(calls).await {
         told(&answer, 503, Reason::Disconnected, ROW_1);
     }
-    assert_eq!(start.elapsed(), live::DEADLINE);
+    assert_eq!(start.elapsed(), api_reader::DEADLINE);
     drop(frozen);
     sleep(A_MOMENT).await;
     assert!(world.writes().is_empty(), "{:?}", world.writes());
@@ -35,7 +35,7 @@ async fn a_server_that_freezes_after_the_reads_fails_the_write() {
     let start = Instant::now();
     let answer = world.actions.upgrade(&key, false).await;
     told(&answer, 500, Reason::ApplyFailed, "Apply update failed");
-    assert_eq!(start.elapsed(), live::WRITE_DEADLINE);
+    assert_eq!(start.elapsed(), api_reader::WRITE_DEADLINE);
     assert!(
         !world.actions.setup.cloud.is_lost(),
         "the pod was read after that"
@@ -101,7 +101,7 @@ async fn many_calls_while_the_cloud_is_frozen_share_one_read() {
     for answer in futures::future::join_all(calls).await {
         told(&answer, 503, Reason::Disconnected, ROW_1);
     }
-    assert_eq!(start.elapsed(), live::DEADLINE);
+    assert_eq!(start.elapsed(), api_reader::DEADLINE);
     assert_eq!(reads.load(std::sync::atomic::Ordering::Relaxed), 1);
 }
 
@@ -259,7 +259,7 @@ async fn before_anything_was_heard_a_frozen_server_costs_the_first_caller_two_se
     for answer in futures::future::join_all(calls).await {
         told(&answer, 503, Reason::Disconnected, ROW_1);
     }
-    assert_eq!(start.elapsed(), live::DEADLINE);
+    assert_eq!(start.elapsed(), api_reader::DEADLINE);
 }
 
 /// The agent's requests of that verb take a second, which is in time.

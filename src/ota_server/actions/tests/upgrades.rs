@@ -74,7 +74,7 @@ async fn without_the_cloud_new_images_are_not_known_and_nobody_waits_twice() {
     for _ in 0..3 {
         let listed = world.actions.upgrades().await.unwrap();
         assert_eq!(listed["items"][0]["containers"][0]["newImage"], Value::Null);
-        assert_eq!(start.elapsed(), live::DEADLINE);
+        assert_eq!(start.elapsed(), api_reader::DEADLINE);
     }
 }
 

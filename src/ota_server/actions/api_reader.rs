@@ -44,7 +44,7 @@ const SELECTORS: usize = 256;
 
 /// Reads from the API server. Cheap to clone; all clones are one.
 #[derive(Clone)]
-pub(super) struct Live {
+pub(super) struct ApiReader {
     client: Client,
     cloud: Cloud,
     pod_cache: PodCache,
@@ -73,7 +73,7 @@ pub(super) enum LiveJudgement {
     InDoubt,
 }
 
-impl Live {
+impl ApiReader {
     /// Nothing read yet.
     pub(super) fn new(client: Client, cloud: Cloud, pod_cache: PodCache) -> Self {
         Self {
