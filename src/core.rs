@@ -46,7 +46,6 @@ mod lenient;
 pub mod lifecycle;
 pub mod messages;
 pub mod names;
-pub mod near;
 pub mod plan;
 #[cfg(test)]
 mod properties;
@@ -56,6 +55,7 @@ pub mod rollout_state;
 pub mod selector;
 pub mod settings;
 mod shared;
+pub mod suggest;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod verdict;

@@ -28,8 +28,8 @@ mod list;
 mod look;
 mod lookup;
 mod migrate;
-mod near;
 mod pause;
+mod suggest;
 
 mod liveness;
 mod plan;

@@ -11,11 +11,11 @@ use super::context::Context;
 use super::error::CliError;
 use super::kinds::{is_advanced_served, kind_of, list_advanced, list_native, unmistakable, whole};
 use super::look::Look;
-use super::near::{OFFERED, likeness, near, suggestion};
 use super::snapshot::RolloutSnapshot;
+use super::suggest::{OFFERED, likeness, near, suggestion};
 use super::view::{ClusterView, ListScope};
-use crate::core::near::distance;
 use crate::core::settings::update_strategy::UPDATE_STRATEGY;
+use crate::core::suggest::distance;
 use crate::core::{NodeName, SetKind};
 use crate::index::SetKey;
 

@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 use super::class::Class;
 use crate::core::fleet::{Fleet, Node};
 use crate::core::foreign::quoted;
-use crate::core::near::distance;
 use crate::core::selector::{Requirement, Selector};
 use crate::core::settings::selector::SELECTOR;
 use crate::core::settings::waves::WAVES;
 use crate::core::settings::{Invalid, Mode, Strategy, Waves};
+use crate::core::suggest::distance;
 
 /// Labels that are named because they look similar.
 const NAMED: usize = 4;

@@ -10,7 +10,7 @@ use super::value::IntOrPercent;
 use super::{SETTINGS, is_setting, keys, setting};
 use crate::core::foreign::quoted;
 use crate::core::names::{ANNOTATION_PREFIX, ON_DELETE};
-use crate::core::near::distance;
+use crate::core::suggest::distance;
 
 /// So many slips are named; who makes more of them reads these first.
 const LIMIT: usize = 8;

@@ -13,8 +13,8 @@ use super::value::{IntOrPercent, Written, duration, selector};
 use crate::core::foreign::quoted;
 use crate::core::id::Revision;
 use crate::core::labels::Labels;
-use crate::core::near::distance;
 use crate::core::selector::Selector;
+use crate::core::suggest::distance;
 
 /// Pools of nodes that are rolled out one after the other, as a YAML or JSON list; see [`Wave`].
 pub const WAVES: &str = "apps.openyurt.io/waves";

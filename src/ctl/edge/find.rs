@@ -5,7 +5,7 @@ use super::client::Edge;
 use super::pod::LocalPod;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
-use crate::ctl::near::{near, suggestion};
+use crate::ctl::suggest::{near, suggestion};
 
 /// The pod that `typed` means: `NAMESPACE/POD`, a pod, or a DaemonSet that has one pod here.
 ///

@@ -11,7 +11,7 @@ use crate::core::names::{ANNOTATION_PREFIX, KRUISE_PREDOWNLOADS};
 use crate::core::settings::{keys, our_setting, path_of, setting};
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
-use crate::ctl::near::{near, suggestion};
+use crate::ctl::suggest::{near, suggestion};
 
 /// What stands before a setting that would be taken away.
 pub(super) const UNSET: &str = "without ";

@@ -1,6 +1,6 @@
 //! Names that may have been meant.
 
-use crate::core::near::distance;
+use crate::core::suggest::distance;
 
 /// So many are offered.
 pub(super) const OFFERED: usize = 3;
