@@ -26,7 +26,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
 use kube::api::{DeleteParams, Preconditions};
 use serde_json::json;
-use tokio::sync::Mutex as Turn;
+use tokio::sync::Mutex as AsyncMutex;
 use tracing::{info, warn};
 
 use self::admit::Admitted;
@@ -76,7 +76,7 @@ pub(super) struct Actions {
     revisions: Revisions,
     guarded: GuardedManifest,
     /// Held by the one call that finds out whether a lost cloud is back.
-    probe: Arc<Turn<()>>,
+    probe: Arc<AsyncMutex<()>>,
 }
 
 impl Actions {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Mutex as Turn;
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 use crate::ota_server::pod::{NodePod, PodKey};
@@ -35,7 +35,7 @@ pub(super) struct PodLookups(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    turn: Turn<()>,
+    turn: AsyncMutex<()>,
     state: Mutex<LookupState>,
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use crate::ota_server::pod::{NodePod, PodKey};
 use crate::ota_server::pod_cache::PodCache;
@@ -16,7 +16,7 @@ pub(super) struct UpgradeLocks(Arc<Mutex<BTreeMap<String, Arc<LockState>>>>);
 #[derive(Debug)]
 struct LockState {
     key: PodKey,
-    turn: Arc<Turn<()>>,
+    turn: Arc<AsyncMutex<()>>,
     deleted: AtomicBool,
 }
 
