@@ -86,7 +86,7 @@ fn main() {
         }
     }
     for size in SIZES {
-        let mut rollout = Rollout::of(size);
+        let mut rollout = Rollout::new(size);
         let mut times: Vec<Duration> = (0..RUNS)
             .map(|_| {
                 let (took, replaced) = rollout.step();
@@ -172,7 +172,7 @@ fn strategy(mode: Mode) -> Strategy {
     Strategy {
         max_unavailable: IntOrPercent::Percent(10),
         min_ready: Duration::from_secs(5),
-        ..Strategy::of(mode)
+        ..Strategy::with_mode(mode)
     }
 }
 

@@ -238,7 +238,7 @@ impl Bench {
                 let pod = format!("{prefix}{}", letters(number));
                 others[number % JUNK_CONNECTIONS].send(&call(&pod, "imagepull"))?;
             }
-            let times = Times::of(&mut owner, [honest.as_str()], 200)?;
+            let times = Times::measure(&mut owner, [honest.as_str()], 200)?;
             for number in 0..JUNK {
                 let status = others[number % JUNK_CONNECTIONS].hear()?.status;
                 ensure!(status >= 400, "an unknown pod was answered {status}");
@@ -284,7 +284,7 @@ impl Bench {
         let address = self.address;
         blocking(move || {
             let requests = requests.iter().map(String::as_str);
-            Times::of(&mut Owner::connect(address)?, requests, expected)
+            Times::measure(&mut Owner::connect(address)?, requests, expected)
         })
         .await
     }

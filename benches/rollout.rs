@@ -154,7 +154,7 @@ impl Bench {
             self.sets.forget_reports().await?;
             let controller = Controller::start(binary, &self.plane, self.sets.kind).await?;
             self.sets.wait_for_reports().await?;
-            let rollout = Rollout::of(&controller, &self.sets, &version, nodes).await?;
+            let rollout = Rollout::new(&controller, &self.sets, &version, nodes).await?;
             rollout.figures(&controller).await
         })
         .await

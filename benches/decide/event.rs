@@ -25,7 +25,7 @@ const PODS_MADE: i64 = BEGINNING - 80_000;
 
 impl Rollout {
     /// Of so many nodes.
-    pub(crate) fn of(nodes: usize) -> Self {
+    pub(crate) fn new(nodes: usize) -> Self {
         let key = SetKey::new("edge", "agent");
         let mut index = Index::default();
         index.apply_set(&parsed(daemonset()));

@@ -198,7 +198,7 @@ impl<'a> Stage<'a> {
     }
 
     async fn roll_out(&self, version: &str) -> Result<Rollout> {
-        Rollout::of(&self.controller, self.sets, version, self.nodes).await
+        Rollout::new(&self.controller, self.sets, version, self.nodes).await
     }
 }
 

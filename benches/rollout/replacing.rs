@@ -22,7 +22,7 @@ pub(crate) struct Rollout {
 
 impl Rollout {
     /// Rolls that version out and waits for the end.
-    pub(crate) async fn of(
+    pub(crate) async fn new(
         controller: &Controller<'_>,
         sets: &Sets,
         version: &str,

@@ -98,7 +98,7 @@ pub(crate) struct Times(Vec<Duration>);
 
 impl Times {
     /// Asks for each of those on that connection, one after the other.
-    pub(crate) fn of<'a>(
+    pub(crate) fn measure<'a>(
         owner: &mut Owner,
         requests: impl IntoIterator<Item = &'a str>,
         expected: u16,

@@ -95,7 +95,7 @@ impl Writer {
         };
         let meta = &pod.metadata;
         let is_it = meta.uid.as_deref() == Some(uid) && meta.deletion_timestamp.is_none();
-        let is_ours = PodController::of(meta, &set.uid).is_some();
+        let is_ours = PodController::new(meta, &set.uid).is_some();
         let label = |key: &str| meta.labels.as_ref()?.get(key).map(String::as_str);
         let is_selected = set
             .selector

@@ -282,7 +282,7 @@ impl Watches {
 
     /// Age of what the watch of a resource of the whole cluster reported, if that is too old to be acted upon.
     pub(super) fn stale(&self, resource: &str) -> Option<Duration> {
-        let age = self.ages.of(resource)?;
+        let age = self.ages.age(resource)?;
         (age >= STALE_AFTER).then_some(age)
     }
 

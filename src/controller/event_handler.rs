@@ -147,7 +147,7 @@ impl Enqueue {
         }
     }
 
-    fn of(delay: RequeueDelay, keys: impl IntoIterator<Item = SetKey>) -> Self {
+    fn sets(delay: RequeueDelay, keys: impl IntoIterator<Item = SetKey>) -> Self {
         let requeued = keys.into_iter().map(|key| (key, delay)).collect();
         Self {
             requeued,
@@ -342,7 +342,9 @@ impl EventHandler {
                 let followed = self.follow_unreadable(("pods", number), &event, |_| None);
                 followed.and(self.pod(index, number, event, said, now))
             }
-            Input::Order(in_order) => Enqueue::of(RequeueDelay::Short, index.know_order(in_order)),
+            Input::Order(in_order) => {
+                Enqueue::sets(RequeueDelay::Short, index.know_order(in_order))
+            }
         }
     }
 
@@ -357,20 +359,20 @@ impl EventHandler {
             Event::Init => self.nodes.begin(),
             Event::InitApply(item) => {
                 self.nodes.seen.extend(name(&item));
-                return Enqueue::of(RequeueDelay::Short, index.take_listed_node(&item, now));
+                return Enqueue::sets(RequeueDelay::Short, index.take_listed_node(&item, now));
             }
             Event::Apply(item) => {
-                return Enqueue::of(RequeueDelay::Short, index.take_listed_node(&item, now));
+                return Enqueue::sets(RequeueDelay::Short, index.take_listed_node(&item, now));
             }
             Event::Delete(item) => {
                 let concerned = index.delete_node(&name(&item).unwrap_or_default());
-                return Enqueue::of(RequeueDelay::Short, concerned);
+                return Enqueue::sets(RequeueDelay::Short, concerned);
             }
             Event::InitDone => {
                 let seen = self.nodes.finish();
                 return Enqueue {
                     complete: vec!["nodes"],
-                    ..Enqueue::of(RequeueDelay::Short, index.retain_nodes(&seen))
+                    ..Enqueue::sets(RequeueDelay::Short, index.retain_nodes(&seen))
                 };
             }
         }
@@ -458,7 +460,7 @@ impl EventHandler {
                 unmanaged: index.is_stray(&key),
                 ..Enqueue::default()
             },
-            SetChange::Updated => Enqueue::of(RequeueDelay::Zero, [key]),
+            SetChange::Updated => Enqueue::sets(RequeueDelay::Zero, [key]),
             SetChange::Watch(_) => {
                 self.leave(&key);
                 // All of the first list are put into groups at its end.
@@ -566,11 +568,11 @@ impl EventHandler {
                     known.revisions.listing.seen.insert((owner, name));
                 }
                 let concerned = index.take_listed_revision(&item);
-                return Enqueue::of(RequeueDelay::Zero, concerned);
+                return Enqueue::sets(RequeueDelay::Zero, concerned);
             }
             Event::Delete(item) => {
                 let concerned = index.delete_revision(meta_of(&item));
-                return Enqueue::of(RequeueDelay::Zero, concerned);
+                return Enqueue::sets(RequeueDelay::Zero, concerned);
             }
             Event::InitDone => {
                 let seen = known.revisions.listing.finish();
@@ -580,7 +582,7 @@ impl EventHandler {
                     concerned.extend(members.keys().cloned());
                 }
                 known.sync(index);
-                return Enqueue::of(RequeueDelay::Zero, concerned);
+                return Enqueue::sets(RequeueDelay::Zero, concerned);
             }
         }
         Enqueue::default()
@@ -764,7 +766,7 @@ impl GroupWatch {
 fn key_of(kind: SetKind, item: &Item<k8s::DaemonSet>) -> Option<SetKey> {
     match item {
         Ok(set) => SetKey::of_set(set),
-        Err(unreadable) => SetKey::of(&unreadable.metadata).map(|key| key.as_kind(kind)),
+        Err(unreadable) => SetKey::from_meta(&unreadable.metadata).map(|key| key.as_kind(kind)),
     }
 }
 

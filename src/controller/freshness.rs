@@ -102,7 +102,7 @@ impl WatchAges {
     }
 
     /// Greatest age among the watches of `resource`; `None`: nothing watches it.
-    pub(super) fn of(&self, resource: &str) -> Option<Duration> {
+    pub(super) fn age(&self, resource: &str) -> Option<Duration> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let same = all.iter().filter(|known| known.resource == resource);
         same.filter_map(WatchAge::age).max()

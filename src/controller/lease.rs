@@ -271,7 +271,7 @@ struct LeaseRecord {
 }
 
 impl LeaseRecord {
-    fn of(spec: LeaseSpec) -> Self {
+    fn from_spec(spec: LeaseSpec) -> Self {
         Self {
             holder: spec.holder_identity.unwrap_or_default(),
             renewed: spec.renew_time,
@@ -425,7 +425,7 @@ impl Candidate {
     fn expires(&mut self, lease: &Lease) -> Option<Instant> {
         let spec = lease.spec.clone().unwrap_or_default();
         let lasts = lasts(&spec).unwrap_or(self.parts.settings.duration);
-        let sign = LeaseRecord::of(spec);
+        let sign = LeaseRecord::from_spec(spec);
         if sign.holder.is_empty() || sign.holder == self.parts.settings.identity {
             self.seen = None;
             return None;

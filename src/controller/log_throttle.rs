@@ -29,7 +29,7 @@ enum Cause {
 }
 
 impl Cause {
-    fn of(resource: &'static str, failure: Failure) -> Self {
+    fn new(resource: &'static str, failure: Failure) -> Self {
         match failure {
             Failure::Unreachable => Self::NoAnswer,
             _ => Self::Resource(resource),
@@ -73,7 +73,7 @@ impl LogThrottle {
     fn note_failed(&self, resource: &'static str, failure: Failure) -> Option<u64> {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let complaint = all.entry(Cause::of(resource, failure)).or_default();
+        let complaint = all.entry(Cause::new(resource, failure)).or_default();
         complaint.since.get_or_insert(now);
         complaint.untold += 1;
         if complaint.told.is_some_and(|told| now < told + SILENCE) {

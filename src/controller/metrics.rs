@@ -244,7 +244,7 @@ impl Metrics {
 
     /// What was decided for a DaemonSet with usable settings; `phase` is what its conditions say.
     pub fn record_plan(&self, key: SetKey, plan: &Plan, phase: Phase) {
-        self.rollouts.set(key, Some(Rollout::of(plan, phase)));
+        self.rollouts.set(key, Some(Rollout::new(plan, phase)));
     }
 
     /// A DaemonSet whose settings cannot be used: nothing is known about its nodes.

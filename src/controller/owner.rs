@@ -22,7 +22,7 @@ pub(super) struct DaemonSetOwner {
 
 impl DaemonSetOwner {
     /// What is to be known of a DaemonSet.
-    pub(super) fn of(set: &SetRecord) -> Self {
+    pub(super) fn from_set(set: &SetRecord) -> Self {
         Self {
             uid: set.uid.to_string(),
             template_generation: set.template_generation().map(str::to_owned),

@@ -118,7 +118,7 @@ impl Report {
             ],
             notices: notices.into_iter().collect(),
             state: RolloutState {
-                refused: ReportedFailures::of(refused, known),
+                refused: ReportedFailures::new(refused, known),
                 ..RolloutState::default()
             },
         };
@@ -147,7 +147,7 @@ impl Report {
         state.pause = paused::memory(plan, &fleet.revision, known.pause.as_ref());
         state.refused = match plan.phase.is_behind() {
             true => known.refused.clone(),
-            false => ReportedFailures::of(&plan.refused, known.refused.as_ref()),
+            false => ReportedFailures::new(&plan.refused, known.refused.as_ref()),
         };
         let paused = find(&set.conditions, PAUSED_CONDITION);
         let sheets = [
@@ -220,7 +220,7 @@ impl Report {
                 condition(PROGRESSING, moving, reason, &note),
                 or_not(STALLED, stalled, reason, "NotStalled", &note),
             ],
-            state: memory::of(&set.state, fleet, plan, reason, now),
+            state: memory::next_state(&set.state, fleet, plan, reason, now),
             ..Self::default()
         };
         let was_paused = *known.reason == *"Paused";
@@ -282,7 +282,7 @@ impl Report {
 /// What is said of a rollout, the revision aside.
 fn saying(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> StatusSentence {
     let key = set.key();
-    let default = Strategy::of(Mode::AdvancedRollingUpdate);
+    let default = Strategy::with_mode(Mode::AdvancedRollingUpdate);
     let about = RolloutStatus {
         set: SetName {
             namespace: &key.namespace,

@@ -33,7 +33,7 @@ pub(super) async fn abilities(client: &Client) -> Abilities {
     loop {
         let error = match within(WRITE_DEADLINE, client.apiserver_version()).await {
             Ok(version) => {
-                let able = Abilities::of(&version.major, &version.minor);
+                let able = Abilities::new(&version.major, &version.minor);
                 let Abilities { in_order, streams } = able;
                 info!(kubernetes = %version.git_version, in_order, streams, "Learned which Kubernetes this is");
                 return able;
@@ -99,7 +99,7 @@ fn is_passing(error: &CallError) -> bool {
 
 impl Abilities {
     /// What such a version means. Distributions write things behind the minor number (`28+`).
-    fn of(major: &str, minor: &str) -> Self {
+    fn new(major: &str, minor: &str) -> Self {
         let number = |text: &str| -> Option<u32> {
             let end = text.find(|c: char| !c.is_ascii_digit());
             text[..end.unwrap_or(text.len())].parse().ok()
@@ -129,7 +129,7 @@ mod tests {
             ("", "40", false),
             ("one", "+", false),
         ] {
-            let found = Abilities::of(major, minor);
+            let found = Abilities::new(major, minor);
             let both = (found.in_order, found.streams);
             assert_eq!(both, (expected, expected), "{major}.{minor}");
         }

@@ -234,7 +234,7 @@ impl Term {
 }
 
 impl Toleration {
-    fn of(key: &str, effect: Option<Effect>) -> Self {
+    fn new(key: &str, effect: Option<Effect>) -> Self {
         Self {
             key: Some(key.into()),
             value: None,
@@ -315,8 +315,8 @@ fn read_tolerations(spec: &Value) -> (Vec<Toleration>, usize) {
         .chain(on_host_network.then_some(NETWORK));
     let all = own
         .into_iter()
-        .chain(READINESS.map(|key| Toleration::of(key, None)))
-        .chain(no_schedule.map(|key| Toleration::of(key, Some(Effect::NoSchedule))));
+        .chain(READINESS.map(|key| Toleration::new(key, None)))
+        .chain(no_schedule.map(|key| Toleration::new(key, Some(Effect::NoSchedule))));
     (all.collect(), of_template)
 }
 

@@ -144,7 +144,7 @@ pub fn forecast(
     began: Timestamp,
     said: impl Fn(&Fleet, &Plan) -> StatusSentence,
 ) -> Forecast {
-    let mut world = World::of(fleet, terms, began);
+    let mut world = World::new(fleet, terms, began);
     let mut waits: Vec<(RolloutWait, usize)> = Vec::new();
     let (plan, cut) = loop {
         let plan = world.settle();
@@ -244,7 +244,7 @@ struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    fn of(fleet: Fleet, terms: &'a ForecastTerms<'a>, now: Timestamp) -> Self {
+    fn new(fleet: Fleet, terms: &'a ForecastTerms<'a>, now: Timestamp) -> Self {
         let mut world = Self {
             terms,
             now,

@@ -22,7 +22,7 @@ pub struct TemplateImage {
 
 impl ImageKey {
     /// The key of a reference, as a template or a node spells it: `nginx`, `docker.io/library/nginx:latest`, `x@sha256:…`.
-    pub fn of(reference: &str) -> Self {
+    pub fn from_reference(reference: &str) -> Self {
         let (host, path) = match reference.split_once('/') {
             Some((host, path)) if is_host(host) => (host, path),
             _ => ("docker.io", reference),
@@ -77,7 +77,7 @@ pub fn of_template(template: &Value) -> Vec<TemplateImage> {
             None => names_latest(reference),
         };
         Some(TemplateImage {
-            key: ImageKey::of(reference),
+            key: ImageKey::from_reference(reference),
             moves: asks && !reference.contains('@'),
         })
     });
@@ -94,7 +94,10 @@ mod tests {
     fn templates_and_nodes_spell_the_same_image_differently() {
         #[track_caller]
         fn same(template: &str, node: &str) {
-            assert_eq!(ImageKey::of(template), ImageKey::of(node));
+            assert_eq!(
+                ImageKey::from_reference(template),
+                ImageKey::from_reference(node)
+            );
         }
         same("nginx", "docker.io/library/nginx:latest");
         same("nginx:1.27", "docker.io/library/nginx:1.27");
@@ -109,7 +112,8 @@ mod tests {
             "ghcr.io/nginx:1.27",
             "nginx@sha256:ab",
         ];
-        let keys: std::collections::BTreeSet<_> = others.map(ImageKey::of).into_iter().collect();
+        let keys: std::collections::BTreeSet<_> =
+            others.map(ImageKey::from_reference).into_iter().collect();
         assert_eq!(keys.len(), others.len());
     }
 
@@ -140,7 +144,7 @@ mod tests {
             .iter()
             .map(|image| image.key)
             .collect();
-        assert_eq!(keys, ["a:1", "b:1"].map(ImageKey::of));
+        assert_eq!(keys, ["a:1", "b:1"].map(ImageKey::from_reference));
         assert_eq!(of_template(&Value::Null), []);
     }
 }

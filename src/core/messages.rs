@@ -195,7 +195,7 @@ impl RolloutStatus<'_> {
             nodes => format!(" (and {} more)", nodes - 1),
         };
         let words = format!("node {}{more} {}", first.name, held(first, Some(until)));
-        Some(StatusSentence::of(HELD, words))
+        Some(StatusSentence::new(HELD, words))
     }
 
     fn state(&self, phase: Phase) -> StatusSentence {
@@ -208,21 +208,21 @@ impl RolloutStatus<'_> {
                 });
                 let behind = behind_words(self.fleet.kind, behind);
                 let head = format!("waiting{since}: {behind}{}", unrevised(self.fleet));
-                StatusSentence::of(NATIVE_BEHIND, head)
+                StatusSentence::new(NATIVE_BEHIND, head)
             }
-            Phase::Stale(stale) => StatusSentence::of(STALE_DATA, stale_words(stale)),
+            Phase::Stale(stale) => StatusSentence::new(STALE_DATA, stale_words(stale)),
             Phase::Stalled(stall) => self.stalled(stall),
             Phase::Paused { until } => StatusSentence {
                 asides: self.stopped_aside(),
-                ..StatusSentence::of("Paused", paused_words(until))
+                ..StatusSentence::new("Paused", paused_words(until))
             },
             // The sentence is that of the setting.
-            Phase::Invalid => StatusSentence::of(INVALID_SETTINGS, ""),
-            Phase::AwaitingDeletions => StatusSentence::of(
+            Phase::Invalid => StatusSentence::new(INVALID_SETTINGS, ""),
+            Phase::AwaitingDeletions => StatusSentence::new(
                 "AwaitingDeletions",
                 "waiting until somebody deletes the old pods (updateStrategy.type: OnDelete)",
             ),
-            Phase::AwaitingOwners => StatusSentence::of(
+            Phase::AwaitingOwners => StatusSentence::new(
                 "AwaitingOwners",
                 "waiting for the owners of nodes to upgrade (OTA)",
             ),
@@ -237,7 +237,7 @@ impl RolloutStatus<'_> {
                 true => COMPLETE.to_owned(),
                 false => format!("{COMPLETE}; {}", exceptions.join("; ")),
             };
-            StatusSentence::of(reason, head)
+            StatusSentence::new(reason, head)
         };
         match (offline, kept) {
             _ if !gone.is_empty() => StatusSentence {
@@ -249,7 +249,7 @@ impl RolloutStatus<'_> {
                 ..of("CompleteExceptFailed")
             },
             (0, 0) if self.plan.counts.targeted == 0 => {
-                StatusSentence::of("Complete", "complete: the template matches no node")
+                StatusSentence::new("Complete", "complete: the template matches no node")
             }
             (0, 0) => of("Complete"),
             (_, 0) => StatusSentence {
@@ -286,26 +286,26 @@ impl RolloutStatus<'_> {
                 instant::words(until),
                 plan.judging_words()
             );
-            return StatusSentence::of(guarded.word(), words);
+            return StatusSentence::new(guarded.word(), words);
         }
         if let Some(opens) = self.opening().filter(|_| plan.is_out_of_window()) {
             let words = format!("maintenance window closed; opens {opens}");
-            return StatusSentence::of(OUT_OF_WINDOW, words).with_next(self.past_window());
+            return StatusSentence::new(OUT_OF_WINDOW, words).with_next(self.past_window());
         }
         if plan.is_pull_pending() {
             let words = "waiting for nodes to pull its images (predownload: required)";
             return StatusSentence {
                 asides: self.pulls_aside(),
-                ..StatusSentence::of(PULL_PENDING, words)
+                ..StatusSentence::new(PULL_PENDING, words)
             };
         }
         if plan.blocked {
             let words = format!("waiting: {}", plan.blocked_words(self.fleet));
-            return StatusSentence::of(BLOCKED, words);
+            return StatusSentence::new(BLOCKED, words);
         }
         if let Some(why) = plan.awaited() {
             let words = format!("waiting {}", plan.awaited_words(why));
-            return StatusSentence::of(WAVE_NOT_OPEN, words);
+            return StatusSentence::new(WAVE_NOT_OPEN, words);
         }
         let paced = plan
             .opens
@@ -316,7 +316,7 @@ impl RolloutStatus<'_> {
             });
         StatusSentence {
             asides: paced + &self.pulls_aside() + &self.failed_aside() + &self.hooks_aside(),
-            ..StatusSentence::of(PROGRESSING, "being rolled out")
+            ..StatusSentence::new(PROGRESSING, "being rolled out")
         }
     }
 
@@ -463,7 +463,7 @@ mod tests {
     use crate::core::{Strategy, decide};
 
     fn plan(phase: Phase, counts: Counts) -> Plan {
-        let strategy = Strategy::of(Mode::AdvancedRollingUpdate);
+        let strategy = Strategy::with_mode(Mode::AdvancedRollingUpdate);
         let decided = decide(&strategy, &fleet(Vec::new()), Timestamp::UNIX_EPOCH);
         Plan {
             phase,

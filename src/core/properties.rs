@@ -153,7 +153,7 @@ fn strategies() -> impl Random<Strategy> {
                     pause,
                     min_ready: Duration::from_secs(min_ready),
                     ready_settle: Duration::from_secs(ready_settle),
-                    ..Strategy::of(mode)
+                    ..Strategy::with_mode(mode)
                 }
             },
         )
@@ -689,7 +689,7 @@ fn is_available(pod: &Pod, strategy: &Strategy, now: Timestamp) -> bool {
 fn awaits_wave(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy) -> bool {
     let stand = |waves: &Arc<Waves>| {
         plan.waves
-            .get(waves.of(&node.labels))
+            .get(waves.index_for(&node.labels))
             .map(|stand| stand.state)
     };
     match verdict {
@@ -711,7 +711,7 @@ fn is_taken_by_others(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &St
     let selector = strategy.selector.as_ref();
     let is_selected = selector.is_none_or(|all| all.matches(|key| node.labels.get(key)));
     let waves = strategy.waves.as_ref();
-    let stand = waves.and_then(|waves| plan.waves.get(waves.of(&node.labels)));
+    let stand = waves.and_then(|waves| plan.waves.get(waves.index_for(&node.labels)));
     let is_shut = stand.is_some_and(|stand| matches!(stand.state, WaveState::NotOpen(_)));
     let is_ours = node.emptied || matches!(progress, Progress::UpdatingInPlace { .. });
     (!is_selected || is_shut) && !is_ours
@@ -1018,7 +1018,7 @@ proptest! {
             let available = node.pods.iter().any(|pod| is_available(pod, &strategy, now()));
             let pod = living(node).unwrap();
             let first = fleet.replaces && (mixed || kept) && Some(pod.number) == greatest;
-            let wave = strategy.waves.as_ref().map_or(0, |waves| waves.of(&node.labels));
+            let wave = strategy.waves.as_ref().map_or(0, |waves| waves.index_for(&node.labels));
             (wave, available, !first, std::cmp::Reverse(first.then_some(pod.revised())), node.name.clone())
         };
         let ranks: Vec<_> = begun(&fleet, &plan).iter().map(rank).collect();
@@ -1177,7 +1177,7 @@ proptest! {
 
     #[test]
     fn ota_tells_every_pod_the_truth(fleet in fleets()) {
-        let strategy = Strategy::of(Mode::Ota);
+        let strategy = Strategy::with_mode(Mode::Ota);
         prop_assume!(fleet.revision == RevisionState::Current("new".into()));
         let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
         prop_assume!(pods.all(|pod| pod.revision != PodRevision::Unknown));
@@ -1199,7 +1199,7 @@ proptest! {
 
     #[test]
     fn a_pull_that_was_asked_for_is_never_lost_and_never_begins_offline(fleet in fleets()) {
-        let strategy = Strategy::of(Mode::Ota);
+        let strategy = Strategy::with_mode(Mode::Ota);
         prop_assume!(fleet.revision == RevisionState::Current("new".into()));
         let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
         prop_assume!(pods.all(|pod| pod.revision != PodRevision::Unknown));
@@ -1219,7 +1219,7 @@ proptest! {
 
 #[test]
 fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
-    let strategy = Strategy::of(Mode::Ota);
+    let strategy = Strategy::with_mode(Mode::Ota);
     let node = |i: usize| Node {
         name: format!("n{i:04}").into(),
         labels: Labels::default(),

@@ -212,7 +212,7 @@ mod tests {
         fleet.earlier = vec![("bad".into(), 2), ("good".into(), 1)];
         let stop = |revision: &str| FailureRecord {
             stopped: Some(Stopped::FailedByRevision),
-            ..FailureRecord::of(revision.into())
+            ..FailureRecord::new(revision.into())
         };
         // As it stands when the next revision has just come, and later.
         fleet.record = Some(stop("bad"));

@@ -166,7 +166,7 @@ mod tests {
     const B: u8 = 2;
 
     fn template(image: u8) -> TemplateFingerprint {
-        TemplateFingerprint::of(&json!({"spec": {"image": image}}))
+        TemplateFingerprint::from_template(&json!({"spec": {"image": image}}))
     }
 
     fn revision(number: i64, hash: &str, image: u8) -> RevisionFacts {
@@ -176,7 +176,7 @@ mod tests {
             adopted: None,
             made: Timestamp::from_second(number).ok(),
             template: template(image),
-            shape: Arc::new(Shape::of(&json!({}))),
+            shape: Arc::new(Shape::from_template(&json!({}))),
             images: Arc::new([]),
         }
     }

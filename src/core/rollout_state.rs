@@ -273,7 +273,7 @@ impl RolloutState {
 
 impl ReportedPause {
     /// Returns a pause in which no node got the revision.
-    pub fn of(record: PauseRecord) -> Self {
+    pub fn from_record(record: PauseRecord) -> Self {
         Self {
             record,
             newcomers: Vec::new(),
@@ -284,7 +284,7 @@ impl ReportedPause {
 
 impl ReportedFailures {
     /// Takes what is refused; `before` is what was reported last. `None`: nothing is.
-    pub fn of(write_failures: &WriteFailures, before: Option<&Self>) -> Option<Self> {
+    pub fn new(write_failures: &WriteFailures, before: Option<&Self>) -> Option<Self> {
         let first = write_failures
             .failures()
             .map(|(_, denial)| denial.since)

@@ -194,7 +194,7 @@ pub struct Strategy {
 
 impl Strategy {
     /// The settings of a DaemonSet that says nothing but its mode.
-    pub fn of(mode: Mode) -> Self {
+    pub fn with_mode(mode: Mode) -> Self {
         Self {
             mode,
             max_unavailable: DEFAULT_MAX_UNAVAILABLE,
@@ -313,7 +313,7 @@ impl ParsedSettings {
     /// Returns the same settings of a DaemonSet of which something else cannot be used.
     pub fn refused(&self, invalid: Invalid) -> Self {
         let usable = self.usable().cloned();
-        let usable = usable.unwrap_or_else(|| Strategy::of(Mode::AdvancedRollingUpdate));
+        let usable = usable.unwrap_or_else(|| Strategy::with_mode(Mode::AdvancedRollingUpdate));
         Self::Invalid(invalid, Box::new(usable))
     }
 }
@@ -358,7 +358,7 @@ pub fn read(source: &SettingsSource<'_>) -> ParsedSettings {
 
 /// Reads every setting, in the order of the table. The reader keeps the first that cannot be used; each of those has its default.
 fn strategy(reader: &mut Reader<'_>) -> Strategy {
-    let default = Strategy::of(reader.mode);
+    let default = Strategy::with_mode(reader.mode);
     match reader.source.fields {
         Some(fields) => reader.heed(true, fields.check(), ()),
         None => {

@@ -27,7 +27,7 @@ pub(crate) fn said(fleet: &Fleet, plan: &Plan) -> StatusSentence {
         },
         fleet,
         plan,
-        strategy: &Strategy::of(Mode::AdvancedRollingUpdate),
+        strategy: &Strategy::with_mode(Mode::AdvancedRollingUpdate),
     };
     about.said(plan.phase)
 }
@@ -127,7 +127,7 @@ fn template(name: &str) -> serde_json::Value {
 /// From `new` to these revisions, the oldest first, in place.
 pub(super) fn rollback_targets(to: &[&str]) -> RollbackTargets {
     let past = |name: &str| {
-        let shapes = ["new", name].map(|name| Shape::of(&template(name)));
+        let shapes = ["new", name].map(|name| Shape::from_template(&template(name)));
         InPlaceTransition::between(&shapes[0], &shapes[1], None)
     };
     let revisions = (1..).zip(to).map(|(number, name)| {

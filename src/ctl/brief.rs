@@ -124,7 +124,7 @@ fn groups(row: &SetRow, lines: usize, colour: bool) -> String {
         };
         match groups.iter_mut().find(is_same) {
             Some(group) => group.nodes.push(&node.node),
-            None => groups.push(Group::of(node)),
+            None => groups.push(Group::from_node(node)),
         }
     }
     let rank = |group: &Group<'_>| {
@@ -155,7 +155,7 @@ fn groups(row: &SetRow, lines: usize, colour: bool) -> String {
 }
 
 impl<'a> Group<'a> {
-    fn of(node: &'a NodeRow) -> Self {
+    fn from_node(node: &'a NodeRow) -> Self {
         Self {
             verdict: node.verdict,
             reason: node.reason.as_deref(),
@@ -173,7 +173,7 @@ impl<'a> Group<'a> {
         let count = self.nodes.len();
         let head = format!("  {count:>5}  ");
         let room = COLUMNS.saturating_sub(head.chars().count() + word.chars().count() + 2);
-        let shown = CellStyle::of(self.verdict).on(&word, colour);
+        let shown = CellStyle::for_word(self.verdict).on(&word, colour);
         format!(
             "{head}{shown}  {}\n         {}\n",
             names(&self.nodes, room),

@@ -55,7 +55,7 @@ impl Code {
     ];
 
     /// That of a rollout in this phase. `strict`: offline nodes that are left count as progress to be made.
-    pub(super) fn of(phase: Phase, strict: bool) -> Self {
+    pub(super) fn from_phase(phase: Phase, strict: bool) -> Self {
         match phase {
             Phase::Complete { offline, .. } if strict && offline > 0 => Self::Progressing,
             Phase::Complete { .. } => Self::Complete,

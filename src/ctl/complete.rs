@@ -177,10 +177,10 @@ impl TypedLine {
     /// The line is what this process was called with.
     fn read() -> Self {
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-        Self::of(&words.collect::<Vec<_>>(), |name| std::env::var(name).ok())
+        Self::new(&words.collect::<Vec<_>>(), |name| std::env::var(name).ok())
     }
 
-    fn of(words: &[String], variable: impl Fn(&str) -> Option<String>) -> Self {
+    fn new(words: &[String], variable: impl Fn(&str) -> Option<String>) -> Self {
         let value = |flags: &[&str], name: &str| {
             let after = words
                 .windows(2)
@@ -219,7 +219,7 @@ mod tests {
         let words = |line: &str| -> Vec<String> { line.split(' ').map(str::to_owned).collect() };
         let line = words("yurt-ds -- yurt-ds ctl --context=edge -n shop status we");
         let variable = |name: &str| (name == "YURT_DS_SERVER").then(|| "http://x".to_owned());
-        let typed = TypedLine::of(&line, variable);
+        let typed = TypedLine::new(&line, variable);
         let expected = TypedLine {
             kubeconfig: None,
             context: Some("edge".into()),

@@ -146,7 +146,7 @@ impl EjectCandidate {
         let standing = Self {
             key: key.clone(),
             settings: settings.map(|(k, v)| (k.clone(), v.clone())).collect(),
-            old: OldNodes::of(&snapshot),
+            old: OldNodes::new(&snapshot),
             set,
             snapshot,
         };

@@ -4,7 +4,7 @@
 pub(super) const MORE: &str = "More: docs/reference/cli.md, or yurt-ds manifests man";
 
 /// Returns the examples of a verb; `None`: it has none.
-pub(super) fn of(verb: &str) -> Option<&'static str> {
+pub(super) fn for_command(verb: &str) -> Option<&'static str> {
     Some(match verb {
         "ctl" => "yurt-ds ctl status shop/web",
         "status" => {
@@ -71,7 +71,7 @@ yurt-ds ctl imagepull default/web-bwzss --wait"
 
 /// Returns what follows the flags in the help of a verb.
 pub(super) fn help(verb: &str) -> String {
-    let lines = of(verb).into_iter().flat_map(str::lines);
+    let lines = for_command(verb).into_iter().flat_map(str::lines);
     let lines: Vec<String> = lines.map(|line| format!("  {line}")).collect();
     format!("Examples:\n{}\n\n{MORE}", lines.join("\n"))
 }
@@ -90,7 +90,10 @@ mod tests {
         let ctl = all.find_subcommand("ctl").unwrap();
         for verb in ctl.get_subcommands() {
             let name = verb.get_name();
-            for example in of(name).unwrap_or_else(|| panic!("{name}")).lines() {
+            for example in for_command(name)
+                .unwrap_or_else(|| panic!("{name}"))
+                .lines()
+            {
                 let typed = example.split("  ").next().unwrap();
                 let typed = typed.trim_start_matches("source <(").trim_end_matches(')');
                 let parsed = Cli::try_parse_from(typed.split(' '));

@@ -83,7 +83,7 @@ fn answer(planned: PlannedRollout, change: &PlannedChange, args: &PlanArgs) -> (
     let width = width(strategy, pods.len());
     let returns = snapshot.fleet.nodes.iter().filter_map(measure::returned);
     let returns = returns.collect();
-    let measured = Measured::of(
+    let measured = Measured::new(
         &pods,
         &returns,
         &template,
@@ -114,7 +114,7 @@ fn answer(planned: PlannedRollout, change: &PlannedChange, args: &PlanArgs) -> (
         now: forecast.ended,
         ..snapshot.clone()
     };
-    let row = PlanRow::of(&forecast, &end, change.words(), revisions, measured.pace());
-    let code = Code::of(end.phase(), false);
+    let row = PlanRow::new(&forecast, &end, change.words(), revisions, measured.pace());
+    let code = Code::from_phase(end.phase(), false);
     (row, code)
 }

@@ -89,7 +89,7 @@ pub(super) fn list(
         let plain = |text: String| (text, CellStyle::Plain);
         let mut cells = vec![
             plain(row.key()),
-            (row.phase.to_owned(), CellStyle::of(row.phase)),
+            (row.phase.to_owned(), CellStyle::for_word(row.phase)),
             plain(since(row, now).unwrap_or_else(|| "-".into())),
             plain(format!(
                 "{}/{}",
@@ -235,7 +235,7 @@ fn phase(row: &SetRow, colour: bool, now: Timestamp) -> String {
         .revision
         .as_ref()
         .map_or_else(String::new, |revision| format!(", revision {revision}"));
-    let word = CellStyle::of(row.phase).on(row.phase, colour);
+    let word = CellStyle::for_word(row.phase).on(row.phase, colour);
     format!("{word}{since}{revision}:")
 }
 
@@ -289,7 +289,7 @@ fn table_of(nodes: &[&NodeRow], colour: bool) -> String {
         };
         table.row(vec![
             (node.node.clone(), CellStyle::Plain),
-            (word, CellStyle::of(node.verdict)),
+            (word, CellStyle::for_word(node.verdict)),
             (
                 node.age.clone().unwrap_or_else(|| "-".into()),
                 CellStyle::Plain,
@@ -309,7 +309,7 @@ pub(super) fn line(row: &SetRow, colour: bool) -> String {
     format!(
         "{}  {}{revision}: {}\n",
         row.title(),
-        CellStyle::of(row.phase).on(row.phase, colour),
+        CellStyle::for_word(row.phase).on(row.phase, colour),
         row.message
     )
 }

@@ -149,11 +149,11 @@ impl ReportedRollout {
     pub(super) fn phase(&self) -> ReportedPhase {
         if let Some(invalid) = &self.invalid {
             let since = self.holding(INVALID_SETTINGS).and_then(since);
-            return ReportedPhase::of(Phase::Invalid.word(), Code::Invalid, invalid, since);
+            return ReportedPhase::new(Phase::Invalid.word(), Code::Invalid, invalid, since);
         }
         // A setting that matches no node is found out by the controller alone.
         if let Some(told) = self.holding(INVALID_SETTINGS) {
-            return ReportedPhase::of(
+            return ReportedPhase::new(
                 Phase::Invalid.word(),
                 Code::Invalid,
                 &told.message,
@@ -164,12 +164,12 @@ impl ReportedRollout {
             RevisionState::Current(revision) => revision,
             RevisionState::Unknown(behind) => {
                 let message = behind_words(self.key.kind, *behind);
-                return ReportedPhase::of(NATIVE_BEHIND, Code::Progressing, &message, None);
+                return ReportedPhase::new(NATIVE_BEHIND, Code::Progressing, &message, None);
             }
         };
         let Some(told) = self.condition(ROLLOUT_COMPLETE) else {
             let message = "no controller has reported on it yet";
-            return ReportedPhase::of(UNKNOWN, Code::Progressing, &message, None);
+            return ReportedPhase::new(UNKNOWN, Code::Progressing, &message, None);
         };
         if !self.state.is_about(&self.revision) {
             let message = match &self.state.reported.revision {
@@ -178,7 +178,7 @@ impl ReportedRollout {
                 ),
                 None => format!("the controller has not reported on revision {revision} yet"),
             };
-            return ReportedPhase::of(UNKNOWN, Code::Progressing, &message, None);
+            return ReportedPhase::new(UNKNOWN, Code::Progressing, &message, None);
         }
         let message = &told.message;
         let holds = |kind: &str| self.holding(kind).and_then(since);
@@ -195,7 +195,7 @@ impl ReportedRollout {
             ),
             _ => (UNKNOWN, Code::Progressing, None),
         };
-        ReportedPhase::of(word, code, &message, since)
+        ReportedPhase::new(word, code, &message, since)
     }
 
     /// Its exit code. `strict`: an outdated pod may be on an offline node, so that the rollout is not called complete.
@@ -246,7 +246,7 @@ impl ReportedRollout {
 }
 
 impl ReportedPhase {
-    fn of(
+    fn new(
         word: &'static str,
         code: Code,
         message: &impl ToString,

@@ -172,7 +172,7 @@ pub struct PodCountsRow {
 }
 
 impl PodCountsRow {
-    fn of(counts: PodCounts) -> Self {
+    fn from_counts(counts: PodCounts) -> Self {
         Self {
             pods: counts.pods,
             current: counts.current,
@@ -195,7 +195,7 @@ pub struct PauseRow {
 }
 
 impl PauseRow {
-    fn of(rollout: &RolloutView<'_>) -> Option<Self> {
+    fn from_rollout(rollout: &RolloutView<'_>) -> Option<Self> {
         let stand = rollout.pause()?;
         let since = rollout.fleet.pause.map(|told| told.since);
         let names = stand.newcomers.iter().map(ToString::to_string);
@@ -224,7 +224,7 @@ pub struct ReversalRow {
 }
 
 impl ReversalRow {
-    pub(super) fn of(snapshot: &RolloutSnapshot) -> Option<Self> {
+    pub(super) fn from_snapshot(snapshot: &RolloutSnapshot) -> Option<Self> {
         let reversal = snapshot.plan.reversal.as_ref()?;
         let stuck = reversal.stuck.len();
         Some(Self {
@@ -284,7 +284,7 @@ impl SetRow {
     /// The row of a DaemonSet; `nodes` adds every node, as far as known.
     pub(super) fn of_look(look: &Look, nodes: bool) -> Self {
         match look {
-            Look::Judged(snapshot) => Self::of(snapshot, nodes),
+            Look::Judged(snapshot) => Self::new(snapshot, nodes),
             Look::Reported(reported) => Self::of_reported(reported, nodes),
         }
     }
@@ -323,7 +323,7 @@ impl SetRow {
             since: phase.since.map(instant::words),
             revision: reported.revision().map(ToString::to_string),
             unknown,
-            pod_counts: Some(PodCountsRow::of(reported.counts())),
+            pod_counts: Some(PodCountsRow::from_counts(reported.counts())),
             targeted: reported.desired,
             base: None,
             updated: None,
@@ -366,7 +366,7 @@ impl SetRow {
     }
 
     /// The row of a snapshot; `nodes` adds every node.
-    pub(super) fn of(snapshot: &RolloutSnapshot, nodes: bool) -> Self {
+    pub(super) fn new(snapshot: &RolloutSnapshot, nodes: bool) -> Self {
         let (rollout, counts) = (snapshot.rollout(), &snapshot.plan.counts);
         let usable = snapshot.invalid.is_none();
         let rolls = usable && snapshot.strategy.mode == Mode::AdvancedRollingUpdate;
@@ -421,14 +421,14 @@ impl SetRow {
             waves: groups::waves(snapshot),
             domains: groups::domains(snapshot),
             next_wake: snapshot.plan.next_wake.map(instant::words),
-            pause: PauseRow::of(&rollout),
-            reversal: ReversalRow::of(snapshot),
+            pause: PauseRow::from_rollout(&rollout),
+            reversal: ReversalRow::from_snapshot(snapshot),
             silent_since: snapshot.liveness.silent_since().map(instant::words),
             nodes: nodes.then(|| {
                 (0..snapshot.fleet.nodes.len())
                     .map(|position| NodeRow {
                         cause: cause(&rollout, position, is_silent),
-                        ..NodeRow::of(&rollout, position)
+                        ..NodeRow::new(&rollout, position)
                     })
                     .collect()
             }),
@@ -481,7 +481,7 @@ impl NodeRow {
 
     /// The row of a node of which only the pods are known.
     pub(super) fn of_pods(node: &NodeName, pods: &[Pod]) -> Self {
-        let pods: Vec<PodRow> = pods.iter().map(PodRow::of).collect();
+        let pods: Vec<PodRow> = pods.iter().map(PodRow::from_pod).collect();
         let named: Vec<String> = pods.iter().map(PodRow::words).collect();
         let message = match named.as_slice() {
             [] => "runs no pod of it".to_owned(),
@@ -496,11 +496,11 @@ impl NodeRow {
     }
 
     /// The row of the node at `position` of the fleet.
-    pub(super) fn of(rollout: &RolloutView<'_>, position: usize) -> Self {
+    pub(super) fn new(rollout: &RolloutView<'_>, position: usize) -> Self {
         let node = &rollout.fleet.nodes[position];
         let explanation = explain(rollout, position);
         let urgency = urgency(rollout, position);
-        let pods = node.pods.iter().map(PodRow::of);
+        let pods = node.pods.iter().map(PodRow::from_pod);
         Self {
             node: shown_name(&node.name),
             verdict: rollout.plan.verdicts[position].word(),
@@ -519,7 +519,7 @@ impl NodeRow {
 }
 
 impl PodRow {
-    fn of(pod: &Pod) -> Self {
+    fn from_pod(pod: &Pod) -> Self {
         Self {
             name: pod.name.to_string(),
             revision: revision_word(pod),

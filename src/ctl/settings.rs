@@ -76,7 +76,7 @@ struct SettingsAnswer {
 /// # Errors
 /// When they cannot be written in that form.
 pub(super) fn list(args: &SettingsArgs, colour: bool) -> Result<String, CliError> {
-    let rows: Vec<SettingRow> = SETTINGS.iter().map(SettingRow::of).collect();
+    let rows: Vec<SettingRow> = SETTINGS.iter().map(SettingRow::from_setting).collect();
     match args.output {
         Output::Json | Output::Yaml => print::document(&rows, args.output),
         Output::Table => Ok(rows.iter().map(|row| row.paragraph(colour)).collect()),
@@ -152,7 +152,7 @@ fn is_told(rows: &[SettingRow], note: &str) -> bool {
 }
 
 impl SettingRow {
-    fn of(setting: &Setting) -> Self {
+    fn from_setting(setting: &Setting) -> Self {
         Self {
             name: setting.name(),
             annotation: setting.key,
@@ -173,7 +173,7 @@ impl SettingRow {
                 state: status.state.word(),
                 message: status.message.clone(),
             }),
-            ..Self::of(status.setting)
+            ..Self::from_setting(status.setting)
         }
     }
 

@@ -56,14 +56,14 @@ impl RolloutSnapshot {
     pub(super) fn take(view: &mut ClusterView, key: &SetKey, now: Timestamp) -> Option<Self> {
         let first_look = view.loaded;
         view.weigh(key, now);
-        let mut snapshot = Self::of(&mut view.index, key, first_look, now)?;
+        let mut snapshot = Self::new(&mut view.index, key, first_look, now)?;
         snapshot.is_of_kruise = view.is_of_kruise(key);
         snapshot.unread = view.unread(key);
         Some(snapshot)
     }
 
     /// The same of an index that was filled since `first_look`.
-    pub(super) fn of(
+    pub(super) fn new(
         index: &mut Index,
         key: &SetKey,
         first_look: Timestamp,
@@ -231,7 +231,7 @@ impl RolloutSnapshot {
     pub(super) fn code(&self, strict: bool) -> Code {
         let phase = self.phase();
         let by_controller = matches!(phase, Phase::Progressing | Phase::Complete { .. });
-        match Code::of(phase, strict) {
+        match Code::from_phase(phase, strict) {
             Code::Progressing if by_controller && self.liveness.silent_since().is_some() => {
                 Code::Silent
             }
@@ -328,7 +328,7 @@ impl RolloutSnapshot {
 fn untouched() -> Strategy {
     Strategy {
         pause: Some(Pause::Indefinite),
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     }
 }
 
@@ -343,7 +343,7 @@ fn refused_unnamed(fleet: &Fleet, plan: &Plan, state: &RolloutState) -> Option<W
     let begun = begun.filter_map(|action| {
         let is_here = |node: &&Node| node.pods.iter().any(|pod| pod.uid == action.pod().uid);
         let node = fleet.nodes.iter().find(is_here)?;
-        Some((&node.name, WriteVerb::of(action)))
+        Some((&node.name, WriteVerb::from_action(action)))
     });
     state.with_unnamed(&fleet.write_failures, begun)
 }
@@ -383,14 +383,14 @@ mod tests {
                 stalled_since: Some(at(4_000)),
                 ..Reported::default()
             },
-            refused: ReportedFailures::of(&all, None),
+            refused: ReportedFailures::new(&all, None),
             ..RolloutState::default()
         };
         let stalled = state("WritesRefused");
         fleet.write_failures = stalled.refusals().expect("refusals");
         let strategy = Strategy {
             max_unavailable: IntOrPercent::Percent(50),
-            ..Strategy::of(Mode::AdvancedRollingUpdate)
+            ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
         };
         let mut plan = decide(&strategy, &fleet, now);
         assert_eq!(plan.phase, Phase::Progressing);

@@ -39,7 +39,7 @@ impl CellStyle {
     ];
 
     /// The colour of a phase or a verdict.
-    pub(super) fn of(word: &str) -> Self {
+    pub(super) fn for_word(word: &str) -> Self {
         match word {
             "Complete" | "Done" => Self::Good,
             "Progressing"

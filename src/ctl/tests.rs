@@ -740,7 +740,7 @@ async fn stop(world: &CtlWorld, revision: &str) {
     let record = FailureRecord {
         stopped: Some(Stopped::FailedByRevision),
         failed: ["n1", "n2"].map(NodeName::from).into(),
-        ..FailureRecord::of(revision.into())
+        ..FailureRecord::new(revision.into())
     };
     guard(world, record).await;
 }
@@ -773,7 +773,7 @@ async fn why_knows_nodes_that_were_lost_and_whose_node_objects_are_gone() {
     let record = FailureRecord {
         failed: [NodeName::from("n8")].into(),
         judged: ["n7", "n8"].map(|name| (name.into(), now)).into(),
-        ..FailureRecord::of(revision.into())
+        ..FailureRecord::new(revision.into())
     };
     guard(&world, record).await;
     let failed = world.text("why web n8").await;

@@ -218,14 +218,14 @@ impl RevisionHistory {
         let mut revisions: Vec<KeptRevision> = revisions
             .into_iter()
             .filter(own)
-            .map(|revision| KeptRevision::of(revision, &key.name))
+            .map(|revision| KeptRevision::new(revision, &key.name))
             .collect();
         revisions.sort_by_key(|kept| kept.facts.number);
         let template = set.data["spec"]["template"].clone();
         let observed = set.data["status"]["observedGeneration"].as_i64();
         let state = current(
             &facts(&revisions),
-            &TemplateFingerprint::of(&template),
+            &TemplateFingerprint::from_template(&template),
             observed.is_some() && observed >= set.metadata.generation,
             false,
         );
@@ -267,7 +267,7 @@ impl RevisionHistory {
             let mut kept = self.revisions.iter();
             kept.find(|kept| kept.facts.number == wanted.number && kept.facts.hash == wanted.hash)
         };
-        let mark = RollbackMark::of(&self.seen);
+        let mark = RollbackMark::from_meta(&self.seen);
         let candidates = RollbackCandidates::new(&facts, current, &mark);
         let revisions = candidates.revisions.into_iter().filter_map(find);
         (revisions.collect(), candidates.is_rolled_back)
@@ -276,7 +276,7 @@ impl RevisionHistory {
     /// Returns the error for a DaemonSet whose template changed between the first look and the write.
     fn overtaken(&self) -> CliError {
         let key = &self.key;
-        let what = match TemplateWriter::of(&self.seen) {
+        let what = match TemplateWriter::from_meta(&self.seen) {
             Some(writer) if writer.manager == FIELD_MANAGER => {
                 format!("{key} was already rolled back by {writer}")
             }
@@ -538,7 +538,7 @@ impl RevisionHistory {
 }
 
 impl KeptRevision {
-    fn of(revision: ControllerRevision, set: &str) -> Self {
+    fn new(revision: ControllerRevision, set: &str) -> Self {
         let meta = revision.metadata;
         let data = revision.data.map(|data| data.0).unwrap_or_default();
         let template = &data["spec"]["template"];
@@ -550,8 +550,8 @@ impl KeptRevision {
             hash: hash_of(label.map(String::as_str), name, set),
             made: meta.creation_timestamp.as_ref().map(|time| time.0),
             adopted: adopted(&meta),
-            template: TemplateFingerprint::of(template),
-            shape: Arc::new(Shape::of(template)),
+            template: TemplateFingerprint::from_template(template),
+            shape: Arc::new(Shape::from_template(template)),
             images: Arc::new([]),
         };
         Self { facts, data }

@@ -137,7 +137,7 @@ fn answer(
         .position(|node| node.name == name);
     let (node, next) = match position {
         Some(position) if snapshot.plan.verdicts[position] == Verdict::NotTargeted => {
-            let mut row = NodeRow::of(&rollout, position);
+            let mut row = NodeRow::new(&rollout, position);
             let (because, next) = not_targeted(obstacle().as_ref());
             let refused = refused_aside(&rollout, position);
             row.message =
@@ -145,11 +145,11 @@ fn answer(
             (row, next)
         }
         Some(position) if snapshot.plan.verdicts[position] == Verdict::UntoleratedTaint => {
-            let (mut row, obstacle) = (NodeRow::of(&rollout, position), obstacle());
+            let (mut row, obstacle) = (NodeRow::new(&rollout, position), obstacle());
             row.message = repelled(&snapshot.fleet.nodes[position], obstacle.as_ref());
             (row, remedy_repelled(&rollout, position, obstacle.as_ref()))
         }
-        Some(position) => (NodeRow::of(&rollout, position), remedy(&rollout, position)),
+        Some(position) => (NodeRow::new(&rollout, position), remedy(&rollout, position)),
         None if view.index.node_names().any(|known| *known == name) => {
             let (message, next) = not_targeted(obstacle().as_ref());
             let row = NodeRow::outside(&name, Verdict::NotTargeted.word(), message);
@@ -177,7 +177,7 @@ fn answer(
         name: snapshot.key.name.to_string(),
         phase: rollout.phase.word(),
         phase_message: snapshot.message(),
-        reversal: ReversalRow::of(snapshot),
+        reversal: ReversalRow::from_snapshot(snapshot),
         node,
         next,
         docs: position.map(|position| page(&snapshot.plan.verdicts[position])),
@@ -237,7 +237,7 @@ fn sentences(answer: &WhyAnswer, colour: bool) -> String {
         true => "none".to_owned(),
         false => pods.join(", "),
     };
-    let verdict = CellStyle::of(node.verdict).on(node.verdict, colour);
+    let verdict = CellStyle::for_word(node.verdict).on(node.verdict, colour);
     let label = |name: &str| CellStyle::Bold.on(&format!("{name:<8}"), colour);
     let rollout = format!(
         "{}/{} {}: {}",

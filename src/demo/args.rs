@@ -100,7 +100,7 @@ impl PlayArgs {
                 new: "nginx:1.19.5".to_owned(),
             },
             usual,
-            new: bad.map_or(good.clone(), |how| how.of(good)),
+            new: bad.map_or(good.clone(), |how| how.apply(good)),
             limit: Duration::from_secs(60) * self.minutes.unwrap_or(30),
             doomed: bad.is_some(),
         })
@@ -113,7 +113,7 @@ impl PlayArgs {
 }
 
 impl BadRevision {
-    fn of(self, good: Behaviour) -> Behaviour {
+    fn apply(self, good: Behaviour) -> Behaviour {
         let soon = Duration::from_secs(2);
         match self {
             Self::Crash => Behaviour {

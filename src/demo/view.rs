@@ -89,7 +89,7 @@ impl Cell {
     ];
 
     /// From the verdict of the controller; `Done` also says what runs the old image before that has changed.
-    fn of(verdict: &Verdict, updated: bool) -> Self {
+    fn new(verdict: &Verdict, updated: bool) -> Self {
         match verdict {
             Verdict::Offline(Offline::Settling { .. }) => Self::Settling,
             Verdict::Offline(_) => Self::Offline,
@@ -172,7 +172,7 @@ pub(super) fn cells(look: Option<&ClusterLook>, record: &MonitorRecord) -> Vec<(
         Some(look) => {
             let nodes = look.nodes.iter();
             nodes
-                .map(|(name, verdict)| (name.clone(), Cell::of(verdict, updated(name))))
+                .map(|(name, verdict)| (name.clone(), Cell::new(verdict, updated(name))))
                 .collect()
         }
         None => {
@@ -312,7 +312,7 @@ impl Frame {
                 Cell::Failed => format!("failed after it got {}", self.images.1),
             };
             let image = match &self.owners {
-                Some(owners) => owners.of(name, &self.images),
+                Some(owners) => owners.render(name, &self.images),
                 None => image,
             };
             let glyph = paint(&cell.glyph().to_string(), cell.colour(), canvas.colour);
@@ -390,7 +390,7 @@ impl Frame {
 
 impl OwnersView {
     /// The pod of a node with its conditions.
-    fn of(&self, node: &str, images: &(String, String)) -> String {
+    fn render(&self, node: &str, images: &(String, String)) -> String {
         let Some(pod) = self.pods.get(node) else {
             return "its pod is being replaced".to_owned();
         };

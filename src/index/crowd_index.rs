@@ -86,7 +86,7 @@ impl CrowdIndex {
     /// Takes in how a node is at `now`; whether it is counted, and does not belong into the list.
     pub(super) fn take(&mut self, node: &Node, now: Timestamp) -> bool {
         self.forget(&node.name);
-        let bystander = Bystander::of(&self.strategy, node, self.judged_by, now);
+        let bystander = Bystander::new(&self.strategy, node, self.judged_by, now);
         let Some(bystander) = bystander.filter(|_| !self.named.contains(&node.name)) else {
             return false;
         };
@@ -135,7 +135,7 @@ impl CrowdIndex {
 
     /// Whether it is counted as what it is at `now`, or not at all if it is nothing.
     pub(super) fn agrees(&self, name: &NodeName, node: Option<&Node>, now: Timestamp) -> bool {
-        let is = node.and_then(|node| Bystander::of(&self.strategy, node, self.judged_by, now));
+        let is = node.and_then(|node| Bystander::new(&self.strategy, node, self.judged_by, now));
         let is = is.map(|bystander| bystander.standing);
         self.standing(name) == is && !(is.is_some() && self.named.contains(name))
     }

@@ -35,7 +35,7 @@ pub(super) struct RecalledProblem {
 
 impl RecalledProblem {
     /// Returns why pods keep ending on `node`, as it was reported.
-    pub(super) fn of(state: &RolloutState, node: &NodeName) -> Option<Self> {
+    pub(super) fn new(state: &RolloutState, node: &NodeName) -> Option<Self> {
         let failing = state.failing_on(node)?;
         Some(Self {
             hash: state.reported.revision.clone()?,

@@ -114,7 +114,7 @@ enum Aspect {
 
 impl PodWrite {
     /// What `action` asks for.
-    pub fn of(action: &Action) -> Self {
+    pub fn from_action(action: &Action) -> Self {
         match action {
             Action::Evict(_) | Action::DeleteAfterSurge { evict: true, .. } => Self::Eviction,
             Action::Delete(_) | Action::DeleteAfterSurge { .. } => Self::Deletion,
@@ -303,7 +303,7 @@ impl Expectations {
         }
         let pending = PendingWrite {
             at: now,
-            write: PodWrite::of(action),
+            write: PodWrite::from_action(action),
             uncertainty: ExpectationState::UnderWay,
         };
         self.insert(uid.clone(), pending, known);
@@ -325,7 +325,7 @@ impl Expectations {
         known: Option<&PodRecord>,
         now: Timestamp,
     ) {
-        let (pod, write) = (action.pod(), PodWrite::of(action));
+        let (pod, write) = (action.pod(), PodWrite::from_action(action));
         let uncertainty = match answer {
             WriteAnswer::Accepted | WriteAnswer::Gone => {
                 // What shows already is not remembered again.

@@ -330,7 +330,7 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
     Some(Node {
         name: name.clone(),
         labels: record.labels(),
-        hold: record.holds.of(&key.namespace, &key.name).cloned(),
+        hold: record.holds.get(&key.namespace, &key.name).cloned(),
         window: record.window.clone(),
         targeting,
         native: match set.is_advanced() {

@@ -36,7 +36,7 @@ impl SetKey {
     }
 
     /// The key of a native DaemonSet; `None` when it lacks a namespace or a name.
-    pub fn of(meta: &ObjectMeta) -> Option<Self> {
+    pub fn from_meta(meta: &ObjectMeta) -> Option<Self> {
         Some(Self::new(meta.namespace.as_deref()?, meta.name.as_deref()?))
     }
 
@@ -48,7 +48,7 @@ impl SetKey {
         };
         Some(Self {
             kind,
-            ..Self::of(&set.metadata)?
+            ..Self::from_meta(&set.metadata)?
         })
     }
 

@@ -218,7 +218,7 @@ const WAVE: &str = "in wave ";
 /// What the guard remembers: by status `True`, reason and message of its condition.
 fn record(status: bool, reason: &str, message: &str) -> Option<FailureRecord> {
     let (revision, parts) = message.strip_prefix("revision ")?.split_once(": ")?;
-    let mut record = FailureRecord::of(revision.into());
+    let mut record = FailureRecord::new(revision.into());
     record.stopped = match status {
         true => Some(Stopped::from_word(reason)?),
         false => None,

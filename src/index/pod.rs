@@ -352,7 +352,7 @@ fn failure(condition: &k8s::Condition) -> Option<PullFailure> {
 
 /// What an update in place wrote into the pod; what cannot be read is no such thing.
 fn state(pod: &k8s::Pod) -> Option<InPlaceState> {
-    InPlaceState::of(pod.metadata.annotations.as_ref()?)
+    InPlaceState::from_annotations(pod.metadata.annotations.as_ref()?)
 }
 
 /// The readiness gate for updates in place, if the pod has it: whether it is open.
@@ -410,7 +410,7 @@ struct ToldContainer<'a> {
 }
 
 impl<'a> ToldContainer<'a> {
-    fn of(status: &'a k8s::ContainerStatus, image: &'a str, is_init: bool) -> Self {
+    fn new(status: &'a k8s::ContainerStatus, image: &'a str, is_init: bool) -> Self {
         Self {
             name: &status.name,
             image,
@@ -457,10 +457,10 @@ fn containers(pod: &k8s::Pod) -> impl Iterator<Item = ToldContainer<'_>> {
             is_init: false,
         };
         status.map_or(nothing, |status| {
-            ToldContainer::of(status, &asked.image, false)
+            ToldContainer::new(status, &asked.image, false)
         })
     });
     let restarted = pod.status.init_container_statuses.iter();
     let restarted = restarted.filter(|status| status.restart_count > 0);
-    asked.chain(restarted.map(|status| ToldContainer::of(status, "", true)))
+    asked.chain(restarted.map(|status| ToldContainer::new(status, "", true)))
 }

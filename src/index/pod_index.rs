@@ -35,7 +35,7 @@ impl Records {
     }
 
     /// Those records; `None`: there are none.
-    fn of(mut records: Vec<PodRecord>) -> Option<Self> {
+    fn from_records(mut records: Vec<PodRecord>) -> Option<Self> {
         records.sort_by(|a, b| (a.pod.created, &a.pod.name).cmp(&(b.pod.created, &b.pod.name)));
         match records.len() {
             0 | 1 => records.pop().map(Self::One),
@@ -120,7 +120,7 @@ impl PodIndex {
     }
 
     fn keep(&mut self, node: &NodeName, records: Vec<PodRecord>) {
-        if let Some(records) = Records::of(records) {
+        if let Some(records) = Records::from_records(records) {
             self.nodes.insert(node.clone(), records);
         }
     }

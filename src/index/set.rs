@@ -146,7 +146,7 @@ impl PodController {
     ///
     /// A pod made for `max-surge` is controlled by a ControllerRevision and has the DaemonSet as a second owner. Kubernetes
     /// removes the second owner when the DaemonSet is deleted without its pods. Then the name of the revision decides.
-    pub fn of(meta: &ObjectMeta, set: &str) -> Option<Self> {
+    pub fn new(meta: &ObjectMeta, set: &str) -> Option<Self> {
         let owners = || meta.owner_references.iter().flatten();
         let controller = owners().find(|owner| owner.controller == Some(true))?;
         if controller.uid == set {
@@ -196,7 +196,7 @@ impl SetRecord {
             observed: set.status.observed_generation.unwrap_or_default(),
             reading,
             template: set.spec.template,
-            rollback_mark: RollbackMark::of(meta),
+            rollback_mark: RollbackMark::from_meta(meta),
             state: Arc::new(state),
             state_error,
             conditions,

@@ -697,10 +697,10 @@ fn the_state_on_the_daemonset_tells_a_new_process_what_it_does_not_see() {
         },
         guard: Some(FailureRecord {
             failed: [NodeName::from("n1")].into(),
-            ..FailureRecord::of("aaa".into())
+            ..FailureRecord::new("aaa".into())
         }),
-        pause: Some(ReportedPause::of(pause)),
-        refused: ReportedFailures::of(&refused, None),
+        pause: Some(ReportedPause::from_record(pause)),
+        refused: ReportedFailures::new(&refused, None),
         not_created: Some("quota".into()),
         not_ready: [("agent-n1".into(), "probe fails".into())].into(),
         failing: vec![failing],
@@ -804,7 +804,7 @@ fn a_node_is_known_to_have_images_that_it_lists_or_that_its_ready_pod_runs() {
     // The next revision changes something else; n1's pod is of a third one.
     index.apply_set(&ahead("app:2", 3));
     let mut same = revision("ccc", 3, "app:2");
-    let other = TemplateFingerprint::of(&json!({ "other": 1 }));
+    let other = TemplateFingerprint::from_template(&json!({ "other": 1 }));
     same.template.as_mut().unwrap().fingerprint = other;
     index.apply_revision(&same);
     index.set_mut(&key()).unwrap().template = other;

@@ -226,8 +226,8 @@ impl From<RawSpec> for DaemonSetSpec {
             ),
             in_template: settings_in(&raw.template),
             scheduling: Scheduling::from_template(&raw.template),
-            exclusive: Exclusive::of(&raw.template),
-            preempting: Preempting::of(&raw.template),
+            exclusive: Exclusive::from_template(&raw.template),
+            preempting: Preempting::from_template(&raw.template),
             template: TemplateFingerprint::of_whole(raw.template),
             fields: None,
             unreadable: None,
@@ -312,7 +312,7 @@ impl AdvancedDaemonSet {
             Err(error) => (RawSpec::default(), Some(error)),
         };
         let status = AdvancedStatus::deserialize(&raw.status).unwrap_or_default();
-        let fields = FieldSettings::of(AdvancedSpec {
+        let fields = FieldSettings::from_spec(AdvancedSpec {
             rolling_update: spec.update_strategy.rolling_update.as_ref(),
             lifecycle: spec.lifecycle.as_ref(),
             burst_replicas: spec.burst_replicas.as_ref(),
@@ -510,13 +510,17 @@ mod tests {
         });
         let set: DaemonSet = serde_json::from_value(object.clone()).expect("a DaemonSet");
         assert_eq!(
-            TemplateWriter::of(&set.metadata).expect("a writer").manager,
+            TemplateWriter::from_meta(&set.metadata)
+                .expect("a writer")
+                .manager,
             "yurt-ds-ctl"
         );
         let set: AdvancedDaemonSet = serde_json::from_value(object).expect("a DaemonSet");
         let set = DaemonSet::from(set);
         assert_eq!(
-            TemplateWriter::of(&set.metadata).expect("a writer").manager,
+            TemplateWriter::from_meta(&set.metadata)
+                .expect("a writer")
+                .manager,
             "yurt-ds-ctl"
         );
     }

@@ -77,5 +77,5 @@ fn image_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ImageKey
     }
     let images: Vec<Image> = nullable(deserializer)?;
     let names = images.iter().flat_map(|image| &image.names);
-    Ok(names.map(|name| ImageKey::of(name)).collect())
+    Ok(names.map(|name| ImageKey::from_reference(name)).collect())
 }

@@ -50,7 +50,7 @@ fn template<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Templat
     let mut data = Value::deserialize(deserializer)?;
     let template = data.pointer_mut("/spec/template").map(Value::take);
     Ok(template.map(|template| Template {
-        shape: Arc::new(Shape::of(&template)),
+        shape: Arc::new(Shape::from_template(&template)),
         images: of_template(&template),
         fingerprint: TemplateFingerprint::of_whole(template),
     }))

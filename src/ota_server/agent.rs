@@ -208,7 +208,7 @@ impl Agent {
     }
 
     fn pods(&self, head: &Parts) -> Reply {
-        let Some(document) = self.0.pod_cache.lend().and_then(Document::of) else {
+        let Some(document) = self.0.pod_cache.lend().and_then(Document::from_lent) else {
             let answer = Answer::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "NothingKnownYet",

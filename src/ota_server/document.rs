@@ -30,7 +30,7 @@ pub(super) struct Document {
 
 impl Document {
     /// Of those pods; `None` when they were taken away already.
-    pub(super) fn of(lent: LentPods) -> Option<Self> {
+    pub(super) fn from_lent(lent: LentPods) -> Option<Self> {
         let pods = lent.left()?;
         let mut hasher = DefaultHasher::new();
         let mut length = HEAD.len() + TAIL.len();
@@ -157,7 +157,7 @@ mod tests {
     const B: &str = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","namespace":"n"}}"#;
 
     fn current(pod_cache: &PodCache) -> Document {
-        Document::of(pod_cache.lend().unwrap()).unwrap()
+        Document::from_lent(pod_cache.lend().unwrap()).unwrap()
     }
 
     async fn text(document: Document) -> String {

@@ -270,7 +270,7 @@ fn is_valid(daemon: &Value) -> anyhow::Result<()> {
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect();
     let fields = is_advanced(daemon).then(|| {
-        FieldSettings::of(AdvancedSpec {
+        FieldSettings::from_spec(AdvancedSpec {
             rolling_update: strategy.get("rollingUpdate"),
             lifecycle: spec.get("lifecycle"),
             burst_replicas: spec.get("burstReplicas"),
@@ -279,8 +279,8 @@ fn is_valid(daemon: &Value) -> anyhow::Result<()> {
             annotations: &annotations,
         })
     });
-    let exclusive = Exclusive::of(&spec["template"]);
-    let preempting = Preempting::of(&spec["template"]);
+    let exclusive = Exclusive::from_template(&spec["template"]);
+    let preempting = Preempting::from_template(&spec["template"]);
     let reading = read(&SettingsSource {
         annotations: &annotations,
         update_strategy: strategy["type"].as_str(),

@@ -66,7 +66,7 @@ impl Rules {
                 max_unavailable: IntOrPercent::Number(allowed),
                 min_ready: Duration::ZERO,
                 ready_settle: Duration::ZERO,
-                ..Strategy::of(Mode::AdvancedRollingUpdate)
+                ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
             },
             faults,
             selected: nodes,

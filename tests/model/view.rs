@@ -72,7 +72,7 @@ fn record_of(sheet: &Sheet) -> Option<FailureRecord> {
         before: sheet.before.map(hash),
         failed: names(&sheet.failed),
         broken_before: names(&sheet.broken_before),
-        ..FailureRecord::of(hash(sheet.template))
+        ..FailureRecord::new(hash(sheet.template))
     })
 }
 
@@ -297,7 +297,7 @@ fn container(template: Template) -> RunningContainer {
 /// Templates 0 and 1 differ in their image; 2 also in its environment, so that its pods have to be made anew.
 pub(crate) fn shape(template: Template) -> Shape {
     let env = json!([{ "name": "A", "value": (template / 2).to_string() }]);
-    Shape::of(&json!({ "spec": { "containers": [
+    Shape::from_template(&json!({ "spec": { "containers": [
         { "name": "c", "image": image(template), "env": env }
     ] } }))
 }

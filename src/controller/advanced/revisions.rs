@@ -64,7 +64,7 @@ impl Writer {
             read(self.client(), path, "daemonsets.apps.kruise.io", &key.name).await?;
         let (mut meta, template) = (set["metadata"].take(), set["spec"]["template"].take());
         let is_it = meta["uid"] == *owner.uid && meta["deletionTimestamp"].is_null();
-        if !is_it || TemplateFingerprint::of(&template) != sync.template {
+        if !is_it || TemplateFingerprint::from_template(&template) != sync.template {
             return Ok(RevisionsRead::default());
         }
         let mut owned = self.claim(sync).await?;
@@ -380,8 +380,8 @@ mod tests {
             r#"{"$patch":"replace","metadata":{"creationTimestamp":null,"labels":{"app":"agent"}},"spec":{"containers":[{"image":"a:1","name":"a","resources":{}},{"name":"b","resources":{"limits":{"cpu":"1"}}}]}}"#
         );
         assert_eq!(
-            TemplateFingerprint::of(&written),
-            TemplateFingerprint::of(&template)
+            TemplateFingerprint::from_template(&written),
+            TemplateFingerprint::from_template(&template)
         );
     }
 
@@ -429,7 +429,7 @@ mod tests {
                 sync: RevisionSync {
                     key: SetKey::of_kind(SetKind::Advanced, "default", "agent"),
                     owner,
-                    template: TemplateFingerprint::of(&made["spec"]["template"]),
+                    template: TemplateFingerprint::from_template(&made["spec"]["template"]),
                     selector: "app=agent".to_owned(),
                     pods: BTreeMap::new(),
                     collisions: 0,

@@ -218,7 +218,7 @@ impl Engine {
             }
         }
         let index = &mut self.index;
-        let Some(owner) = index.set(key).map(DaemonSetOwner::of) else {
+        let Some(owner) = index.set(key).map(DaemonSetOwner::from_set) else {
             return;
         };
         let Some(name) = index.revision_name(&owner.uid, revision).map(str::to_owned) else {
@@ -435,7 +435,7 @@ impl Engine {
         if let Some(until) = state.pods.holds(now) {
             return self.wake_at(key, Some(until));
         }
-        let owner = DaemonSetOwner::of(set);
+        let owner = DaemonSetOwner::from_set(set);
         for (uid, name) in set.take_strays() {
             let (writer, owner) = (self.parts.writer.clone(), owner.clone());
             self.tended(key, async move |key| {
@@ -461,7 +461,7 @@ impl Engine {
         if orphans.is_empty() {
             return; // as nearly always
         }
-        let owner = DaemonSetOwner::of(set);
+        let owner = DaemonSetOwner::from_set(set);
         for orphan in orphans {
             info!(daemonset = %key, pod = %orphan.pod.name, "Adopting pod");
             let (writer, owner) = (self.parts.writer.clone(), owner.clone());
@@ -643,7 +643,7 @@ impl Engine {
         }
         let sync = RevisionSync {
             key: key.clone(),
-            owner: DaemonSetOwner::of(set),
+            owner: DaemonSetOwner::from_set(set),
             template: set.template,
             selector: set.selector.clone(),
             pods,

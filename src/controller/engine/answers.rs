@@ -69,7 +69,7 @@ pub(super) struct WrittenPod {
 
 impl WrittenPod {
     /// Of a pod on `node`.
-    pub(super) fn of(node: &NodeName, pod: &Pod) -> Self {
+    pub(super) fn new(node: &NodeName, pod: &Pod) -> Self {
         let was = match pod.revision {
             _ if pod.in_place.is_over => "a pod that had ended",
             PodRevision::Current => "a superfluous pod",
@@ -243,11 +243,11 @@ impl Engine {
     ) {
         let pod = action.pod();
         self.end_write(key, action, result.as_ref().copied(), now);
-        self.note_answer(key, pod, WriteVerb::of(action), result, now);
+        self.note_answer(key, pod, WriteVerb::from_action(action), result, now);
         let Some(set) = self.index.set_mut(key) else {
             return;
         };
-        let write = PodWrite::of(action);
+        let write = PodWrite::from_action(action);
         let answer = result.as_ref().map_err(WriteError::of_budget);
         if let (PodWrite::Eviction, Ok(()) | Err(Some(_))) = (&write, &answer) {
             set.note_eviction(&pod.uid, answer.err().flatten(), now);
@@ -542,7 +542,7 @@ mod tests {
     /// Found on a real cluster: evicted pods of the current revision were called outdated.
     #[test]
     fn the_log_says_what_a_pod_was_that_went() {
-        let was = |pod: &Pod| WrittenPod::of(&"n1".into(), pod).was;
+        let was = |pod: &Pod| WrittenPod::new(&"n1".into(), pod).was;
         assert_eq!(was(&old(1)), "an outdated pod");
         assert_eq!(was(&current(2)), "a superfluous pod");
         for mut ended in [old(1), current(2)] {

@@ -87,7 +87,8 @@ impl Engine {
     /// Makes pods beside others.
     fn surge(&mut self, key: &SetKey, wanted: Vec<SurgeRequest>, now: Timestamp) {
         let index = &mut self.index;
-        let (Some(owner), Some(first)) = (index.set(key).map(DaemonSetOwner::of), wanted.first())
+        let (Some(owner), Some(first)) =
+            (index.set(key).map(DaemonSetOwner::from_set), wanted.first())
         else {
             return;
         };
@@ -113,9 +114,9 @@ impl Engine {
         let Some(set) = self.index.set_mut(key) else {
             return;
         };
-        let whom = DaemonSetOwner::of(set);
+        let whom = DaemonSetOwner::from_set(set);
         let written = set.pod(&action.pod().uid);
-        let written = written.map(|(node, pod)| WrittenPod::of(node, pod));
+        let written = written.map(|(node, pod)| WrittenPod::new(node, pod));
         set.begin_write(&action, now);
         self.state.sets.entry(key.clone()).or_default().under_way += 1;
         let (writer, key) = (self.parts.writer.clone(), key.clone());

@@ -96,7 +96,7 @@ impl OtherInstallations {
         for lease in leases {
             let kinds = Kinds::of_lease(&lease).unwrap_or(Kinds::BOTH);
             let namespace = lease.metadata.namespace.unwrap_or_default();
-            let record = LeaseRecord::of(lease.spec.unwrap_or_default());
+            let record = LeaseRecord::from_spec(lease.spec.unwrap_or_default());
             let is_other = namespace != self.namespace && !record.holder.is_empty();
             if !is_other || !kinds.meets(self.kinds) {
                 continue;

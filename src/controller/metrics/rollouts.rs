@@ -28,7 +28,7 @@ pub(super) struct Rollout {
 
 impl Rollout {
     /// `phase` is what the conditions of the DaemonSet say.
-    pub(super) fn of(plan: &Plan, phase: Phase) -> Self {
+    pub(super) fn new(plan: &Plan, phase: Phase) -> Self {
         Self {
             counts: plan.counts,
             phase,

@@ -195,7 +195,7 @@ fn pull_key(job: &Job) -> Option<PullKey> {
 
 impl JobRef {
     /// How to find this Job.
-    pub(super) fn of(job: &Job) -> Self {
+    pub(super) fn from_job(job: &Job) -> Self {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         Self {
             namespace: text(&job.metadata.namespace),

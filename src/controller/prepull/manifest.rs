@@ -34,7 +34,7 @@ pub(super) enum Policy {
 }
 
 impl Policy {
-    fn of(container: &Value, reference: &str) -> Self {
+    fn new(container: &Value, reference: &str) -> Self {
         match container["imagePullPolicy"].as_str() {
             Some("Always") => Self::Always,
             Some("Never") => Self::Never,
@@ -64,7 +64,7 @@ pub(super) fn images(template: &Value, pod: &Value) -> Vec<Image> {
         let Some(reference) = container["image"].as_str().filter(|text| !text.is_empty()) else {
             continue;
         };
-        let policy = Policy::of(container, reference);
+        let policy = Policy::new(container, reference);
         if policy != Policy::Always && present.contains(&reference) {
             continue;
         }

@@ -49,7 +49,7 @@ impl Planner {
         self.requests.clear();
         for (key, desired) in all {
             for pull in &desired.pulls {
-                let request = PullRequest::of(key, desired, pull);
+                let request = PullRequest::new(key, desired, pull);
                 let pull_key = request.pull_key();
                 self.requests.insert(pull_key.clone(), request);
                 let count = &mut self.count;
@@ -236,7 +236,7 @@ impl<'a> PlanningPass<'a> {
         if let Some(outcome) = state.ended.clone() {
             return self
                 .steps
-                .push(PullStep::Tell(request, outcome, job.map(JobRef::of)));
+                .push(PullStep::Tell(request, outcome, job.map(JobRef::from_job)));
         }
         match job {
             Some(job) => self.judge(request, job),
@@ -249,7 +249,7 @@ impl<'a> PlanningPass<'a> {
         let now = self.now;
         let begins = request.pull.begins;
         let state = self.planner.states.entry(request.pull_key()).or_default();
-        let tell = |outcome| PullStep::Tell(request.clone(), outcome, Some(JobRef::of(job)));
+        let tell = |outcome| PullStep::Tell(request.clone(), outcome, Some(JobRef::from_job(job)));
         match judge(job, self.job_store.pod_of(job)) {
             PullJudgement::Pulled => self.steps.push(tell(PullOutcome::Pulled)),
             PullJudgement::Failed(why) => self.steps.push(tell(PullOutcome::Failed(why))),
@@ -273,7 +273,8 @@ impl<'a> PlanningPass<'a> {
                     });
                     match due {
                         Some(due) if due <= now => {
-                            self.steps.push(PullStep::Look(request, JobRef::of(job)));
+                            self.steps
+                                .push(PullStep::Look(request, JobRef::from_job(job)));
                         }
                         due => self.wake(due.map_or(until, |due| due.min(until))),
                     }
@@ -328,7 +329,7 @@ impl<'a> PlanningPass<'a> {
             !leaving && (told || (!is_desired && !ours && known))
         });
         self.steps
-            .extend(spent.map(|(_, job)| PullStep::Clear(JobRef::of(job))));
+            .extend(spent.map(|(_, job)| PullStep::Clear(JobRef::from_job(job))));
     }
 }
 

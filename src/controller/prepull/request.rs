@@ -26,7 +26,7 @@ pub(super) struct PullRequest {
 }
 
 impl PullRequest {
-    pub(super) fn of(key: &SetKey, desired: &DesiredPulls, pull: &Pull) -> Self {
+    pub(super) fn new(key: &SetKey, desired: &DesiredPulls, pull: &Pull) -> Self {
         Self {
             key: key.clone(),
             set_uid: desired.uid.clone(),

@@ -21,7 +21,9 @@ pub(super) fn kept(set: &SetRecord) -> RolloutState {
     let known = &*set.state;
     let pause = set.last_pause().map(|record| {
         let shown = known.pause.as_ref().filter(|pause| pause.record == record);
-        shown.cloned().unwrap_or_else(|| ReportedPause::of(record))
+        shown
+            .cloned()
+            .unwrap_or_else(|| ReportedPause::from_record(record))
     });
     RolloutState {
         guard: set.last_record(),
@@ -31,7 +33,7 @@ pub(super) fn kept(set: &SetRecord) -> RolloutState {
 }
 
 /// Returns what a report of that reason remembers, but for guard, pause and refusals.
-pub(super) fn of(
+pub(super) fn next_state(
     known: &RolloutState,
     fleet: &Fleet,
     plan: &Plan,

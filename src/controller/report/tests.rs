@@ -552,7 +552,7 @@ fn what_is_taken_back_is_told_when_it_begins_and_ends_with_the_names_of_nodes() 
         let record = FailureRecord {
             stopped: Some(Stopped::FailedByRevision),
             before: Some("old".into()),
-            ..FailureRecord::of("abc".into())
+            ..FailureRecord::new("abc".into())
         };
         Plan {
             guarded: Some(stopped),

@@ -48,7 +48,7 @@ impl<'a> TemplateOrigin<'a> {
         let is_ours = owners.iter().any(|owner| owner["uid"] == *set.uid);
         let is_expected = set
             .template
-            .is_none_or(|expected| expected == TemplateFingerprint::of(template));
+            .is_none_or(|expected| expected == TemplateFingerprint::from_template(template));
         let lives = meta["deletionTimestamp"].is_null();
         (is_ours && is_expected && lives).then_some(Self {
             key,
@@ -271,7 +271,7 @@ mod tests {
         DaemonSetOwner {
             uid: "d1".into(),
             template_generation: Some("4".into()),
-            template: template.map(TemplateFingerprint::of),
+            template: template.map(TemplateFingerprint::from_template),
             selector: None,
             gates: None,
         }

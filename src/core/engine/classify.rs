@@ -33,7 +33,7 @@ pub(super) fn classify(strategy: &Strategy, node: &Node, terms: Terms) -> Class 
         Readiness::NotReady { since } => return offline(node, since),
         Readiness::Ready { since } => since,
     };
-    if let Some(pair) = SurgePair::of(node, terms) {
+    if let Some(pair) = SurgePair::new(node, terms) {
         return with_surge(strategy, node, pair, ready_since, terms);
     }
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);

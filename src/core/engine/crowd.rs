@@ -6,7 +6,7 @@
 //! [`Fleet::crowd`](crate::core::Fleet::crowd):
 //!
 //! ```text
-//! a node changes, or its time comes ──Bystander::of──► one of the crowd: it is counted ──┐
+//! a node changes, or its time comes ──Bystander::new──► one of the crowd: it is counted ──┐
 //!                                         └──► none of it: it stands in the list ────────┴─► decide_in_view ─► Plan, InView
 //!                                                                                                      │
 //!                         everybody, or more of those that wait, are put into the list  ◄──too few─────┘
@@ -95,7 +95,7 @@ impl Bystander {
     /// [`Fleet`](crate::core::Fleet).
     ///
     /// To be asked only while [`may_be_counted`] holds, and not of nodes that are [`named`].
-    pub fn of(
+    pub fn new(
         strategy: &Strategy,
         node: &Node,
         [in_order, is_proven]: [bool; 2],
@@ -197,7 +197,7 @@ pub fn may_be_counted(strategy: &Strategy, now: Timestamp) -> bool {
         && strategy.window.is_none()
         && strategy.topology.is_none()
         && strategy.waves.is_none()
-        && Predownloading::of(strategy).is_none()
+        && Predownloading::from_strategy(strategy).is_none()
 }
 
 /// The nodes that the guard remembers by name.
@@ -218,7 +218,7 @@ pub fn named(record: Option<&FailureRecord>) -> impl Iterator<Item = &NodeName> 
 impl InView {
     /// Whether a plan for a fleet that [is calm](is_calm) needed to see more than it was made from; `wants_more`: it would have
     /// replaced more.
-    pub(super) fn of(plan: &Plan, wants_more: bool) -> Self {
+    pub(super) fn new(plan: &Plan, wants_more: bool) -> Self {
         match plan.phase {
             _ if wants_more => Self::MoreWaiting,
             Phase::Complete { .. } | Phase::Progressing => Self::Enough,

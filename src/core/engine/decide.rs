@@ -69,7 +69,7 @@ pub fn decide_in_view(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Pl
 
 /// The plan, with the slots of those who were refused in the hands of those who are tried again.
 fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView) {
-    let mut draft = PlanDraft::of(FleetEvaluation::of(strategy, fleet, now));
+    let mut draft = PlanDraft::new(FleetEvaluation::new(strategy, fleet, now));
     if !crowd::is_calm(&draft.judged) {
         return (whole(draft), InView::Everybody);
     }
@@ -78,7 +78,7 @@ fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView)
     let plan = draft.finish(None);
     let view = match is_news {
         true => InView::Proven,
-        false => InView::of(&plan, wants_more),
+        false => InView::new(&plan, wants_more),
     };
     (plan, view)
 }
@@ -140,7 +140,7 @@ pub fn upkeep(
         released.actions.extend(removal::open_gates(fleet));
         return released;
     }
-    let draft = PlanDraft::of(FleetEvaluation::of(strategy, fleet, now));
+    let draft = PlanDraft::new(FleetEvaluation::new(strategy, fleet, now));
     let plan = match draft.target() {
         Ok(_) => draft.refuse(invalid.clone()),
         Err(behind) => draft.hold(behind),
@@ -176,7 +176,7 @@ pub fn release(fleet: &Fleet, min_ready: Duration, now: Timestamp) -> SurgeRelea
 /// The positions of the outdated nodes that may be replaced at `now`, in the order in which they have their turn; a plan of
 /// the same moment replaces some of them.
 pub fn queue(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Vec<usize> {
-    let queue = FleetEvaluation::of(strategy, fleet, now).queue();
+    let queue = FleetEvaluation::new(strategy, fleet, now).queue();
     queue.into_iter().map(|turn| turn.position).collect()
 }
 
@@ -209,11 +209,11 @@ struct PlanDraft<'a> {
 
 impl<'a> PlanDraft<'a> {
     /// Nothing is written yet, and every node is told what follows from its class.
-    fn of(judged: FleetEvaluation<'a>) -> Self {
+    fn new(judged: FleetEvaluation<'a>) -> Self {
         Self {
             actions: Vec::new(),
             verdicts: judged.classes.iter().map(Class::verdict).collect(),
-            pause: PauseStand::of(judged.strategy, judged.fleet, judged.now),
+            pause: PauseStand::new(judged.strategy, judged.fleet, judged.now),
             opens: None,
             invalid: None,
             domains: Vec::new(),
@@ -238,7 +238,7 @@ impl<'a> PlanDraft<'a> {
             let Class::Surging(pair) = class else {
                 continue;
             };
-            if let Some(parting) = WithdrawnPair::of(&self.judged.fleet.nodes[position], terms) {
+            if let Some(parting) = WithdrawnPair::new(&self.judged.fleet.nodes[position], terms) {
                 (pair.progress, pair.turn) = (parting.progress, parting.turn);
                 let told = Verdict::InProgress(parting.progress);
                 self.verdicts[position] = pair.failed_or(told);
@@ -256,7 +256,7 @@ impl<'a> PlanDraft<'a> {
             let is_left = matches!(class, Class::UntoleratedTaint | Class::NotTargeted);
             if is_left && self.judged.summary.is_paired(position) {
                 let parting =
-                    WithdrawnPair::of(&self.judged.fleet.nodes[position], self.judged.terms);
+                    WithdrawnPair::new(&self.judged.fleet.nodes[position], self.judged.terms);
                 let progress = parting.map_or(Progress::SurgeLeaving, |parting| parting.progress);
                 self.verdicts[position] = Verdict::InProgress(progress);
             }

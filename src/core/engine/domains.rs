@@ -27,7 +27,7 @@ pub(super) struct Domains<'a> {
 
 impl<'a> Domains<'a> {
     /// Whose turn it is among the nodes of `queue`.
-    pub(super) fn of(
+    pub(super) fn new(
         strategy: &'a Strategy,
         fleet: &'a Fleet,
         classes: &[Class],
@@ -106,7 +106,7 @@ mod tests {
                 key: "zone".into(),
                 at_once,
             }),
-            ..Strategy::of(Mode::AdvancedRollingUpdate)
+            ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
         };
         let plan = decide(&strategy, &fleet(nodes), at(1_000));
         let name = |action: &Action| action.pod().name.to_string();
@@ -143,7 +143,7 @@ mod tests {
                 key: "zone".into(),
                 at_once: 1,
             }),
-            ..Strategy::of(Mode::AdvancedRollingUpdate)
+            ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
         };
         let nodes = vec![
             zone("n1", "a", old(1)),

@@ -54,7 +54,7 @@ pub(super) struct FleetEvaluation<'a> {
 
 impl<'a> FleetEvaluation<'a> {
     /// Looks at `fleet` at `now`, and judges it.
-    pub(super) fn of(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
+    pub(super) fn new(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
         let Observation {
             mut classes,
             summary,
@@ -63,12 +63,12 @@ impl<'a> FleetEvaluation<'a> {
             openings,
             images,
             terms,
-        } = Observation::of(strategy, fleet, now);
+        } = Observation::new(strategy, fleet, now);
         let charges = attribute(strategy, fleet, now, &mut classes, &summary);
         revert::mark(strategy, fleet, &mut classes);
         scope.narrow(strategy, fleet, &summary, &mut classes);
         let wave_progress =
-            WaveProgress::of(fleet, members, &classes, &summary, &charges, &scope, now);
+            WaveProgress::new(fleet, members, &classes, &summary, &charges, &scope, now);
         let budget = Budget::count(
             &classes,
             &fleet.crowd,
@@ -89,7 +89,7 @@ impl<'a> FleetEvaluation<'a> {
             fleet,
             now,
             terms,
-            preconditions: Preconditions::of(strategy, fleet, own, wave_progress, guard.gate, now),
+            preconditions: Preconditions::new(strategy, fleet, own, wave_progress, guard.gate, now),
             classes,
             summary,
             scope,
@@ -181,7 +181,7 @@ impl FleetEvaluation<'_> {
     /// The order in which outdated nodes are served.
     pub(super) fn order(&self) -> &Order {
         let order = || {
-            Order::of(
+            Order::new(
                 self.strategy,
                 self.fleet,
                 &self.classes,

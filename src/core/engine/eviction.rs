@@ -39,7 +39,7 @@ pub(super) struct EvictionRequests<'a> {
 
 impl<'a> EvictionRequests<'a> {
     /// As it is at `now`.
-    pub(super) fn of(strategy: &Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
+    pub(super) fn new(strategy: &Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
         let answers = (strategy.disruption == Disruption::Evict).then_some(&fleet.evictions);
         let pods = || fleet.nodes.iter().flat_map(|node| &node.pods);
         let known = answers.is_some_and(|answers| !answers.is_empty());
@@ -62,7 +62,7 @@ impl<'a> EvictionRequests<'a> {
 
     /// What is said of a pod that may not go, as far as known.
     pub(super) fn blocked(&self, pod: &Pod) -> Option<Verdict> {
-        match self.answers?.of(pod)? {
+        match self.answers?.answer(pod)? {
             EvictionAnswer::Refused { refusal, since, .. } => Some(Verdict::BlockedByPdb {
                 since: *since,
                 obstruction: refusal.obstruction,
@@ -73,18 +73,18 @@ impl<'a> EvictionRequests<'a> {
 
     /// When this pod, which may not go, may be asked for again.
     pub(super) fn due(&self, pod: &Pod) -> Option<Timestamp> {
-        Some(self.answers?.of(pod)?.due(self.newest))
+        Some(self.answers?.answer(pod)?.due(self.newest))
     }
 
     /// Whether this pod may be asked for now: one at a time of those that were refused.
     pub(super) fn may_ask(&self, pod: &Pod) -> bool {
         let due = self.due(pod);
-        due.is_none_or(|due| due <= self.now && !self.asked.contains(&BudgetClass::of(pod)))
+        due.is_none_or(|due| due <= self.now && !self.asked.contains(&BudgetClass::from_pod(pod)))
     }
 
     /// Whether it is about to be asked again although the back-off is not over: somebody became Ready meanwhile.
     pub(super) fn is_hurried(&self, pod: &Pod) -> bool {
-        let answer = self.answers.and_then(|answers| answers.of(pod));
+        let answer = self.answers.and_then(|answers| answers.answer(pod));
         answer.is_some_and(|answer| answer.due(self.newest) < answer.due(None))
     }
 
@@ -99,8 +99,8 @@ impl<'a> EvictionRequests<'a> {
         if !self.may_ask(pod) {
             return (None, blocked);
         }
-        if answers.of(pod).is_some() {
-            self.asked.insert(BudgetClass::of(pod));
+        if answers.answer(pod).is_some() {
+            self.asked.insert(BudgetClass::from_pod(pod));
         }
         self.again += usize::from(blocked.is_some());
         (Some(Action::Evict(pod.reference())), blocked.or(replacing))

@@ -61,7 +61,7 @@ pub(super) enum Failing {
 
 impl Failing {
     /// How this pod fails, if it does.
-    pub(super) fn of(pod: &Pod) -> Option<Self> {
+    pub(super) fn find(pod: &Pod) -> Option<Self> {
         let problem = pod.problem.as_ref()?;
         if crashes(pod) >= CRASHING_RESTARTS || &*problem.reason == "CrashLoopBackOff" {
             Some(Self::Crashes)
@@ -83,5 +83,5 @@ fn crashes(pod: &Pod) -> u32 {
 pub(super) fn any_on(node: &Node) -> bool {
     let surges = node.pods.iter().any(|pod| pod.surge);
     let mut pods = node.pods.iter().filter(|pod| pod.surge == surges);
-    pods.any(|pod| Failing::of(pod).is_some())
+    pods.any(|pod| Failing::find(pod).is_some())
 }

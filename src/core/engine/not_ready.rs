@@ -83,7 +83,7 @@ mod tests {
     fn nobody_asks_before_a_pod_is_nearly_past_its_deadline() {
         let asked = |pod: Pod, now| {
             let fleet = fleet(vec![node("a", pod), node("b", old(1))]);
-            let strategy = Strategy::of(Mode::AdvancedRollingUpdate);
+            let strategy = Strategy::with_mode(Mode::AdvancedRollingUpdate);
             decide(&strategy, &fleet, at(now)).not_ready(&fleet, at(now))
         };
         let late = || current(2).made(1000).broken();

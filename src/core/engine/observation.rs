@@ -1,7 +1,7 @@
 //! The first look: what follows from each node alone.
 //!
 //! It is the only pass that fetches every node, its labels and its pods: whatever a later pass asks of all of them is noted
-//! here, by position in the fleet. A part that is to know something of every node gets its line in [`Observation::of`].
+//! here, by position in the fleet. A part that is to know something of every node gets its line in [`Observation::new`].
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -31,15 +31,15 @@ pub(super) struct Observation<'a> {
 
 impl<'a> Observation<'a> {
     /// Looks at every node.
-    pub(super) fn of(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
+    pub(super) fn new(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
         let nodes = fleet.nodes.len();
         let mut observed = Self {
             classes: Vec::with_capacity(nodes),
             summary: PodSummary::at(fleet),
-            scope: RolloutScope::of(nodes),
-            members: WaveMembership::of(strategy, nodes),
-            openings: WindowStates::of(strategy, nodes, now),
-            images: Images::of(strategy, fleet, now),
+            scope: RolloutScope::new(nodes),
+            members: WaveMembership::new(strategy, nodes),
+            openings: WindowStates::new(strategy, nodes, now),
+            images: Images::new(strategy, fleet, now),
             terms: Terms::of_rollout(strategy, fleet, now),
         };
         let terms = observed.terms;

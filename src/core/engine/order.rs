@@ -52,7 +52,7 @@ pub(super) struct Turn {
 
 impl Order {
     /// The order in which the outdated nodes of a fleet are served.
-    pub(super) fn of(
+    pub(super) fn new(
         strategy: &Strategy,
         fleet: &Fleet,
         classes: &[Class],
@@ -149,7 +149,7 @@ mod tests {
     fn order(nodes: Vec<Node>) -> Vec<String> {
         let strategy = Strategy {
             max_unavailable: IntOrPercent::Percent(100),
-            ..Strategy::of(Mode::AdvancedRollingUpdate)
+            ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
         };
         let plan = decide(&strategy, &fleet(nodes), at(1_000));
         let name = |action: &Action| action.pod().name.to_string();

@@ -20,7 +20,12 @@ impl TimedOut {
     /// Who is at `now`. Nodes whose pods fail by themselves, or wait for somebody, are told elsewhere.
     ///
     /// `has_pairs`: some nodes have two pods.
-    pub(super) fn of(fleet: &Fleet, verdicts: &[Verdict], has_pairs: bool, now: Timestamp) -> Self {
+    pub(super) fn new(
+        fleet: &Fleet,
+        verdicts: &[Verdict],
+        has_pairs: bool,
+        now: Timestamp,
+    ) -> Self {
         let mut overdue = Self::default();
         for (position, verdict) in verdicts.iter().enumerate() {
             let is_told = matches!(verdict, Verdict::InProgress(_))

@@ -21,7 +21,7 @@ pub fn is_paused(strategy: &Strategy, now: Timestamp) -> bool {
 
 impl PauseStand {
     /// The pause that holds at `now`, if one does.
-    pub(super) fn of(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Option<Self> {
+    pub(super) fn new(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Option<Self> {
         if !is_paused(strategy, now) {
             return None;
         }
@@ -70,7 +70,7 @@ mod tests {
     fn paused() -> Strategy {
         Strategy {
             pause: Some(Pause::Indefinite),
-            ..Strategy::of(Mode::AdvancedRollingUpdate)
+            ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
         }
     }
 

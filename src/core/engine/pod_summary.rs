@@ -34,7 +34,7 @@ pub(super) struct PodFacts {
 }
 
 impl PodFacts {
-    fn of(pod: &Pod) -> Self {
+    fn from_pod(pod: &Pod) -> Self {
         Self {
             revision: pod.revision,
             number: pod.number,
@@ -86,7 +86,7 @@ impl<'a> PodSummary<'a> {
             self.is_taken_back |= pod.in_place.reverted_from.is_some();
         }
         let only = node.pods.only().filter(|pod| !pod.terminating);
-        self.only.push(only.map(PodFacts::of));
+        self.only.push(only.map(PodFacts::from_pod));
     }
 
     /// Whether the node at `position` has a pod, whatever becomes of it.
@@ -175,7 +175,7 @@ impl<'a> PodSummary<'a> {
             Some(only) => when(only),
             None => {
                 let pods = self.nodes[position].pods.iter();
-                pods.map(PodFacts::of).filter_map(when).max()
+                pods.map(PodFacts::from_pod).filter_map(when).max()
             }
         }
     }
@@ -190,7 +190,7 @@ impl<'a> PodSummary<'a> {
 
     fn alive(&self, position: usize) -> impl Iterator<Item = PodFacts> {
         let pods = self.nodes[position].pods.iter();
-        pods.filter(|pod| !pod.terminating).map(PodFacts::of)
+        pods.filter(|pod| !pod.terminating).map(PodFacts::from_pod)
     }
 }
 
@@ -232,12 +232,15 @@ mod tests {
         fleet.nodes.iter().for_each(|node| summary.note(node));
         for (position, node) in fleet.nodes.iter().enumerate() {
             let alive = || node.pods.iter().filter(|pod| !pod.terminating);
-            assert_eq!(summary.living(position), alive().next().map(PodFacts::of));
+            assert_eq!(
+                summary.living(position),
+                alive().next().map(PodFacts::from_pod)
+            );
             assert_eq!(summary.revised(position), alive().map(Pod::revised).max());
             let of_current = |pod: &&Pod| pod.revision == PodRevision::Current;
             assert_eq!(
                 summary.current(position),
-                alive().find(of_current).map(PodFacts::of)
+                alive().find(of_current).map(PodFacts::from_pod)
             );
             assert_eq!(summary.has_pods(position), !node.pods.is_empty());
             let got = node.pods.iter().filter(|pod| pod.number == 2);

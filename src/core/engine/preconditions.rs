@@ -5,7 +5,7 @@
 //! preconditions are all open competes for the budget.
 //!
 //! # Adding one
-//! A gate is a small part of its own that is made once per pass and asked by position; it gets its line in [`Preconditions::of`],
+//! A gate is a small part of its own that is made once per pass and asked by position; it gets its line in [`Preconditions::new`],
 //! [`Preconditions::shut_at`] and [`Preconditions::changes_at`], and nowhere else.
 
 use k8s_openapi::jiff::Timestamp;
@@ -46,7 +46,7 @@ pub(super) struct Preconditions<'a> {
 impl<'a> Preconditions<'a> {
     /// As they are at `now`; `guarded` is what the guard says, `wave_progress` how far the waves have come, and the rest what the
     /// nodes say themselves.
-    pub(super) fn of(
+    pub(super) fn new(
         strategy: &Strategy,
         fleet: &'a Fleet,
         (openings, images): (WindowStates<'a>, Option<Images<'a>>),
@@ -54,7 +54,7 @@ impl<'a> Preconditions<'a> {
         guarded: Option<Guarded>,
         now: Timestamp,
     ) -> Self {
-        let asking = EvictionRequests::of(strategy, fleet, now);
+        let asking = EvictionRequests::new(strategy, fleet, now);
         let has_a_say = asking.is_any_refused() && strategy.max_surge.is_zero();
         let kept = fleet.nodes.iter().filter(|_| has_a_say);
         Self {
@@ -64,7 +64,7 @@ impl<'a> Preconditions<'a> {
             images,
             kept: kept.map(|node| evicted(strategy, fleet, node)).collect(),
             asking,
-            refusing: RetryGate::of(&fleet.write_failures, &fleet.nodes, now),
+            refusing: RetryGate::new(&fleet.write_failures, &fleet.nodes, now),
             fleet,
             surges: !strategy.max_surge.is_zero(),
             deletes: strategy.max_surge.is_zero() || !strategy.max_unavailable.is_zero(),

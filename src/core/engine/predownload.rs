@@ -51,7 +51,7 @@ pub struct Predownloading {
 
 impl Predownloading {
     /// What the settings amount to; `None`: nothing is pulled ahead.
-    pub fn of(strategy: &Strategy) -> Option<Self> {
+    pub fn from_strategy(strategy: &Strategy) -> Option<Self> {
         let in_place = strategy.rolling_update_type == RollingUpdateType::InPlaceIfPossible;
         let asked = strategy.image_predownload_parallelism;
         // A kubelet stops the container before it pulls: in place, the images are there first unless somebody says no.
@@ -135,8 +135,8 @@ pub(super) struct PullsAhead {
 
 impl<'a> Images<'a> {
     /// To be told of every node by [`note`](Self::note); `None`: nothing is pulled ahead.
-    pub(super) fn of(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Option<Self> {
-        let settings = Predownloading::of(strategy)?;
+    pub(super) fn new(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Option<Self> {
+        let settings = Predownloading::from_strategy(strategy)?;
         let RevisionState::Current(target) = &fleet.revision else {
             return None;
         };

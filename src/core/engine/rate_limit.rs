@@ -29,7 +29,7 @@ impl RateLimit {
     /// What `min-interval` allows each wave at `now`.
     ///
     /// `verdicts` are those after the pods on their way out were looked at.
-    pub(super) fn of(
+    pub(super) fn new(
         strategy: &Strategy,
         classes: &[Class],
         verdicts: &[Verdict],
@@ -108,7 +108,7 @@ mod tests {
     fn a_marked_pod_that_waits_for_the_slot_of_a_broken_one_keeps_it_from_nothing() {
         let strategy = Strategy {
             min_interval: Duration::from_secs(1),
-            ..Strategy::of(Mode::AdvancedRollingUpdate)
+            ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
         };
         let mut marked = node("a", old(1));
         marked.pods[0].exit.preparing = Some(PreDeleteHook { since: None });
@@ -126,7 +126,7 @@ mod tests {
     fn a_ramp_doubles_with_what_is_done_and_ends_at_the_budget() {
         let strategy = Strategy {
             ramp_up: Some(IntOrPercent::Number(2)),
-            ..Strategy::of(Mode::AdvancedRollingUpdate)
+            ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
         };
         let at = |done| ramp_up(&strategy, 100, 10, done);
         assert_eq!([0, 1, 2, 4, 8, 50].map(at), [2, 2, 2, 4, 8, 10]);

@@ -106,7 +106,7 @@ pub(super) fn starting_until(node: &Node, terms: Terms) -> Option<Timestamp> {
 
 /// Whether either is so at `now` of a node that keeps its old revision.
 pub fn is_withheld(strategy: &Strategy, fleet: &Fleet, node: &Node, now: Timestamp) -> bool {
-    let terms = Terms::of(strategy, fleet, now);
+    let terms = Terms::new(strategy, fleet, now);
     let until = withheld_until(node, terms).max(starting_until(node, terms));
     until.is_some_and(|until| until > now)
 }

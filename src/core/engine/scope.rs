@@ -24,7 +24,7 @@ pub(super) struct RolloutScope {
 
 impl RolloutScope {
     /// Nobody has said anything yet; the fleet has so many nodes.
-    pub(super) fn of(nodes: usize) -> Self {
+    pub(super) fn new(nodes: usize) -> Self {
         Self {
             outside: Vec::with_capacity(nodes),
         }
@@ -201,7 +201,7 @@ mod tests {
         let strategy = Strategy {
             max_unavailable: IntOrPercent::Number(3),
             partition: IntOrPercent::Number(1),
-            ..Strategy::of(Mode::AdvancedRollingUpdate)
+            ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
         };
         let verdicts = |targeting| {
             let nodes = vec![node("a", old(1)), node("b", old(1)), left(targeting)];
@@ -221,7 +221,7 @@ mod tests {
     fn a_node_that_is_not_selected_takes_a_slot_only_for_what_the_rollout_took() {
         let strategy = Strategy {
             selector: Some(Selector::from_query("pool=canary").unwrap()),
-            ..Strategy::of(Mode::AdvancedRollingUpdate)
+            ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
         };
         let deletions = |outside: Node| {
             let inside = Node {

@@ -218,7 +218,7 @@ pub(super) fn alive(node: &Node) -> Option<&Pod> {
 
 impl SurgePair {
     /// The pair of a node that is online; `None` when there is no pod of ours.
-    pub(super) fn of(node: &Node, terms: Terms) -> Option<Self> {
+    pub(super) fn new(node: &Node, terms: Terms) -> Option<Self> {
         let made = spare(node)?;
         let now = terms.now;
         let available_at = |pod: &Pod| terms.available_at(pod);
@@ -363,7 +363,7 @@ impl WithdrawnPair {
     /// ours that stays or has to be ended by us.
     ///
     /// Nobody takes down what serves: as long as ours does and the DaemonSet's own pod does not, both stay.
-    pub(super) fn of(node: &Node, terms: Terms) -> Option<Self> {
+    pub(super) fn new(node: &Node, terms: Terms) -> Option<Self> {
         let made = spare(node).filter(|made| !made.terminating)?;
         let in_doubt = own(node).any(|pod| pod.in_doubt);
         let mut living = own(node).filter(|pod| !pod.terminating && !pod.in_place.is_over);
@@ -407,7 +407,7 @@ impl WithdrawnPair {
 
 /// What to write about pods of ours on nodes where no pod belongs (any more), or which keep their old one.
 pub(super) fn leave(node: &Node, terms: Terms) -> Vec<Action> {
-    let step = WithdrawnPair::of(node, terms).map_or(SurgeStep::Wait, |parting| parting.step);
+    let step = WithdrawnPair::new(node, terms).map_or(SurgeStep::Wait, |parting| parting.step);
     writes(node, step, None, terms.in_order)
 }
 
@@ -430,7 +430,7 @@ pub(super) fn release(fleet: &Fleet, terms: Terms) -> SurgeRelease {
     let made = fleet.nodes.iter().filter(|node| spare(node).is_some());
     for node in made {
         release.actions.extend(leave(node, terms));
-        let Some(parting) = WithdrawnPair::of(node, terms) else {
+        let Some(parting) = WithdrawnPair::new(node, terms) else {
             continue;
         };
         release.waits |= parting.step == SurgeStep::Wait;

@@ -34,7 +34,7 @@ pub(super) struct Terms {
 
 impl Terms {
     /// Those of a fleet, where it does not matter whether its revision is proven.
-    pub(super) fn of(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Self {
+    pub(super) fn new(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Self {
         Self {
             min_ready: strategy.min_ready,
             in_order: fleet.in_order,
@@ -45,7 +45,7 @@ impl Terms {
 
     /// Those of a fleet that is rolled out.
     pub(super) fn of_rollout(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Self {
-        let terms = Self::of(strategy, fleet, now);
+        let terms = Self::new(strategy, fleet, now);
         Self {
             is_proven: is_proven(strategy, fleet, terms),
             ..terms
@@ -104,7 +104,7 @@ mod tests {
     fn strategy(max_unavailable: u32) -> Strategy {
         Strategy {
             max_unavailable: crate::core::IntOrPercent::Number(max_unavailable),
-            ..Strategy::of(Mode::AdvancedRollingUpdate)
+            ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
         }
     }
 

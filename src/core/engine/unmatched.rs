@@ -74,7 +74,7 @@ fn empty_wave(waves: &Waves, position: usize, nodes: &[&Node]) -> Invalid {
         Some(node) => format!(
             "matches only nodes that earlier waves have ({} is in {})",
             node.name,
-            waves.name(waves.of(&node.labels))
+            waves.name(waves.index_for(&node.labels))
         ),
         None => none_of(&wave.selector, nodes),
     };

@@ -58,7 +58,7 @@ fn told(strategy: &Strategy) -> Option<&Waves> {
     strategy.waves.as_deref().filter(|_| rolls)
 }
 
-/// The wave of each node by its position, to be told to [`WaveProgress::of`].
+/// The wave of each node by its position, to be told to [`WaveProgress::new`].
 #[derive(Debug)]
 pub(super) struct WaveMembership<'a> {
     strategy: &'a Strategy,
@@ -68,7 +68,7 @@ pub(super) struct WaveMembership<'a> {
 
 impl<'a> WaveMembership<'a> {
     /// None so far, of so many.
-    pub(super) fn of(strategy: &'a Strategy, nodes: usize) -> Self {
+    pub(super) fn new(strategy: &'a Strategy, nodes: usize) -> Self {
         let told = told(strategy);
         Self {
             strategy,
@@ -80,7 +80,7 @@ impl<'a> WaveMembership<'a> {
     /// Notes the wave of the next node.
     pub(super) fn note(&mut self, node: &Node) {
         self.waves
-            .extend(self.told.map(|waves| waves.of(&node.labels)));
+            .extend(self.told.map(|waves| waves.index_for(&node.labels)));
     }
 }
 
@@ -109,7 +109,7 @@ struct WaveCounts {
 
 impl<'a> WaveProgress<'a> {
     /// As it is at `now`.
-    pub(super) fn of(
+    pub(super) fn new(
         fleet: &Fleet,
         members: WaveMembership<'a>,
         classes: &[Class],
@@ -134,7 +134,7 @@ impl<'a> WaveProgress<'a> {
             wave_progress.tally_failed(waves, fleet, classes, charges);
             wave_progress.judge_completeness(strategy, fleet, classes, summary, charges, scope);
             wave_progress.judge_openness(waves, fleet, now);
-            let terms = Terms::of(strategy, fleet, now);
+            let terms = Terms::new(strategy, fleet, now);
             wave_progress.excuse_idle(strategy, classes, summary, terms);
         }
         wave_progress

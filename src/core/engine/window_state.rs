@@ -27,7 +27,7 @@ pub(super) struct WindowStates<'a> {
 
 impl<'a> WindowStates<'a> {
     /// As it is at `now`, before any of so many Nodes has said anything.
-    pub(super) fn of(strategy: &Strategy, nodes: usize, now: Timestamp) -> Self {
+    pub(super) fn new(strategy: &Strategy, nodes: usize, now: Timestamp) -> Self {
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
         let windows = strategy.window.as_ref().filter(|_| rolls);
         Self {

@@ -35,7 +35,7 @@ pub(in crate::core) struct BudgetClass {
 }
 
 impl BudgetClass {
-    pub(in crate::core) fn of(pod: &Pod) -> Self {
+    pub(in crate::core) fn from_pod(pod: &Pod) -> Self {
         Self {
             labels: pod.exit.labels.clone(),
             ready: pod.ready_since.is_some(),
@@ -79,7 +79,7 @@ impl Evictions {
     /// Takes in that `pod` was evicted.
     pub fn accept(&mut self, pod: &Pod) {
         // Who was never refused is not remembered.
-        if let Some(answer) = self.0.get_mut(&BudgetClass::of(pod)) {
+        if let Some(answer) = self.0.get_mut(&BudgetClass::from_pod(pod)) {
             *answer = EvictionAnswer::Accepted;
         }
     }
@@ -88,7 +88,7 @@ impl Evictions {
     pub fn refuse(&mut self, pod: &Pod, mut refusal: Refusal, now: Timestamp) {
         let answer = self
             .0
-            .entry(BudgetClass::of(pod))
+            .entry(BudgetClass::from_pod(pod))
             .or_insert(EvictionAnswer::Accepted);
         let (first, earlier) = match answer {
             EvictionAnswer::Refused {
@@ -125,7 +125,7 @@ impl Evictions {
             asked: now,
             times: 1,
         };
-        self.0.insert(BudgetClass::of(pod), answer);
+        self.0.insert(BudgetClass::from_pod(pod), answer);
     }
 
     /// Forgets what is about none of these pods, once there is much to forget.
@@ -138,16 +138,16 @@ impl Evictions {
 
     /// Why this pod may not go, as far as known.
     pub fn refusal_of(&self, pod: &Pod) -> Option<&Refusal> {
-        match self.of(pod)? {
+        match self.answer(pod)? {
             EvictionAnswer::Refused { refusal, .. } => Some(refusal),
             EvictionAnswer::Accepted => None,
         }
     }
 
-    pub(in crate::core) fn of(&self, pod: &Pod) -> Option<&EvictionAnswer> {
+    pub(in crate::core) fn answer(&self, pod: &Pod) -> Option<&EvictionAnswer> {
         match self.0.is_empty() {
             true => None,
-            false => self.0.get(&BudgetClass::of(pod)),
+            false => self.0.get(&BudgetClass::from_pod(pod)),
         }
     }
 }

@@ -116,7 +116,7 @@ impl Holds {
     }
 
     /// What holds the node for the DaemonSet `namespace/name`; of several entries the one that ends last.
-    pub fn of(&self, namespace: &str, name: &str) -> Option<&Hold> {
+    pub fn get(&self, namespace: &str, name: &str) -> Option<&Hold> {
         let concerns = |scope: &HoldScope| match scope {
             HoldScope::Everybody => true,
             HoldScope::DaemonSet(key) => key.split_once('/') == Some((namespace, name)),
@@ -185,7 +185,7 @@ mod tests {
         let holds = Holds::read(
             r#"[{"daemonset": "default/a", "untl": "2030-01-31T18:00:00Z", "reason": "x"}]"#,
         );
-        let hold = holds.of("default", "b").expect("it holds for all");
+        let hold = holds.get("default", "b").expect("it holds for all");
         assert!(hold.holds(at("2031-01-31T18:00:00Z")));
         assert!(hold.reason.contains("\"untl\""), "{}", hold.reason);
     }
@@ -197,16 +197,16 @@ mod tests {
                 {"daemonset": "default/b", "reason": "broken disk"},
                 {"daemonset": "default/a", "until": "2030-01-30T18:00:00Z"}]"#,
         );
-        let a = holds.of("default", "a").unwrap();
+        let a = holds.get("default", "a").unwrap();
         assert!(a.holds(at("2030-01-31T17:59:59Z")));
         assert!(!a.holds(at("2030-01-31T18:00:00Z")));
         assert_eq!(&*a.reason, "calibration");
-        let b = holds.of("default", "b").unwrap();
+        let b = holds.get("default", "b").unwrap();
         assert_eq!(b.until, None);
         assert!(b.holds(Timestamp::MAX));
-        assert_eq!(holds.of("default", "c"), None);
-        assert_eq!(holds.of("other", "a"), None);
-        assert_eq!(Holds::read("[]").of("default", "a"), None);
+        assert_eq!(holds.get("default", "c"), None);
+        assert_eq!(holds.get("other", "a"), None);
+        assert_eq!(Holds::read("[]").get("default", "a"), None);
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
             &many,
         ] {
             let holds = Holds::read(text);
-            let hold = holds.of("any", "thing").unwrap();
+            let hold = holds.get("any", "thing").unwrap();
             assert!(hold.unreadable, "{text}");
             assert!(hold.reason.ends_with("correct or remove it"), "{text}");
             assert!(hold.holds(Timestamp::MAX), "{text}");
@@ -238,7 +238,7 @@ mod tests {
     fn what_is_wrong_is_quoted() {
         let why = |text: &str| {
             Holds::read(text)
-                .of("any", "thing")
+                .get("any", "thing")
                 .unwrap()
                 .reason
                 .to_string()

@@ -169,7 +169,7 @@ impl FailureRecord {
     }
 
     /// Returns an empty record of the revision.
-    pub fn of(revision: Revision) -> Self {
+    pub fn new(revision: Revision) -> Self {
         Self {
             revision,
             stopped: None,
@@ -199,7 +199,7 @@ impl FailureRecord {
     pub(in crate::core) fn anew(known: Option<&Self>, revision: &Revision) -> Self {
         Self {
             stopped_before: Self::stopped_besides(known, revision),
-            ..Self::of(revision.clone())
+            ..Self::new(revision.clone())
         }
     }
 
@@ -229,7 +229,7 @@ impl FailureRecord {
 
     /// Returns true if the record holds nothing but its revision.
     pub fn is_empty(&self) -> bool {
-        *self == Self::of(self.revision.clone())
+        *self == Self::new(self.revision.clone())
     }
 
     /// Returns the reason of the condition `Guard`. Its status is `True` if the revision was stopped.
@@ -288,7 +288,7 @@ mod tests {
         let bad = FailureRecord {
             stopped: Some(Stopped::FailedByRevision),
             failed: names(&["edge-1"]),
-            ..FailureRecord::of("bad".into())
+            ..FailureRecord::new("bad".into())
         };
         let next = FailureRecord::begun(Some(&bad), &"next".into());
         assert_eq!(next.to_string(), "revision next: stopped before: bad");
@@ -303,7 +303,7 @@ mod tests {
         // A stop would have saved no node.
         let everywhere = FailureRecord {
             exceeded: true,
-            ..FailureRecord::of("everywhere".into())
+            ..FailureRecord::new("everywhere".into())
         };
         let next = FailureRecord::begun(Some(&everywhere), &"next".into());
         assert_eq!(next.stopped_before, ["everywhere".into()]);

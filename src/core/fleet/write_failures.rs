@@ -100,7 +100,7 @@ impl WriteVerb {
     ];
 
     /// What an action asks for.
-    pub fn of(action: &Action) -> Self {
+    pub fn from_action(action: &Action) -> Self {
         match action {
             Action::Delete(_) | Action::DeleteAfterSurge { evict: false, .. } => Self::Delete,
             Action::Evict(_) | Action::DeleteAfterSurge { evict: true, .. } => Self::Evict,

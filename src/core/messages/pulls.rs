@@ -24,7 +24,8 @@ pub(super) fn pending(
     node: &Node,
     stage: PullStage,
 ) -> (Option<String>, String) {
-    let parallelism = Predownloading::of(rollout.strategy).map(|settings| settings.parallelism);
+    let parallelism =
+        Predownloading::from_strategy(rollout.strategy).map(|settings| settings.parallelism);
     let limit = parallelism.map(|share| share.to_string());
     let limit = limit.unwrap_or_default();
     let again = match stage.has_failed() {
@@ -85,7 +86,7 @@ pub(super) fn has_failed(node: &Node) -> bool {
 
 /// How the images of a node stand that does not wait for them; empty when nobody asked for them.
 pub(super) fn aside(rollout: &RolloutView<'_>, node: &Node) -> String {
-    if Predownloading::of(rollout.strategy).is_none() {
+    if Predownloading::from_strategy(rollout.strategy).is_none() {
         return String::new();
     }
     let image = newest(node).and_then(|pod| pod.image_ready.as_ref());

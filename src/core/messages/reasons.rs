@@ -51,7 +51,7 @@ pub struct StatusSentence {
 }
 
 impl StatusSentence {
-    pub(super) fn of(reason: &'static str, head: impl Into<String>) -> Self {
+    pub(super) fn new(reason: &'static str, head: impl Into<String>) -> Self {
         let head = head.into();
         Self {
             reason,

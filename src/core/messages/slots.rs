@@ -12,7 +12,7 @@ use crate::core::verdict::Verdict;
 /// The wave that has no free slot for a node although the fleet has one.
 pub(super) fn full_wave<'a>(rollout: &RolloutView<'a>, node: &Node) -> Option<&'a WaveStand> {
     let (plan, waves) = (rollout.plan, rollout.strategy.waves.as_ref()?);
-    let stand = plan.waves.get(waves.of(&node.labels))?;
+    let stand = plan.waves.get(waves.index_for(&node.labels))?;
     let is_free = plan.counts.unavailable < plan.counts.allowed;
     (is_free && stand.taken >= stand.allowed).then_some(stand)
 }
@@ -76,7 +76,7 @@ pub(super) fn paced_by<'a>(rollout: &RolloutView<'a>, position: usize) -> Option
         return None;
     }
     let waves = rollout.strategy.waves.as_ref();
-    let wave = |node: &Node| waves.map(|waves| waves.of(&node.labels));
+    let wave = |node: &Node| waves.map(|waves| waves.index_for(&node.labels));
     let own = wave(&rollout.fleet.nodes[position]);
     let mut others = rollout.fleet.nodes.iter().zip(&rollout.plan.verdicts);
     let ahead = others.find(|(node, verdict)| {

@@ -34,7 +34,7 @@ impl RolloutStatus<'_> {
         StatusSentence {
             fact: headline.fact_alone(),
             next: headline.steps(),
-            ..StatusSentence::of(stall.reason(), headline.sentence())
+            ..StatusSentence::new(stall.reason(), headline.sentence())
         }
     }
 

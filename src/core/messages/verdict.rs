@@ -473,7 +473,8 @@ fn is_taken(rollout: &RolloutView<'_>) -> bool {
 /// The nodes that hold slots, but the one that asks; only those of its wave if so asked.
 pub fn holders(rollout: &RolloutView<'_>, asking: Option<usize>, of_wave: bool) -> String {
     let waves = rollout.strategy.waves.as_ref().filter(|_| of_wave);
-    let wave = |position: usize| waves.map(|waves| waves.of(&rollout.fleet.nodes[position].labels));
+    let wave =
+        |position: usize| waves.map(|waves| waves.index_for(&rollout.fleet.nodes[position].labels));
     let holds = |verdict: &Verdict| {
         verdict.is_in_flight() || matches!(verdict, Verdict::Budget { broken: true })
     };

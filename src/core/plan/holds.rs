@@ -49,12 +49,15 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_to_each_daemonset_that_it_holds_up() {
         let held = |name: &str, text: &str| Node {
-            hold: Holds::read(text).of("default", "nginx").cloned(),
+            hold: Holds::read(text).get("default", "nginx").cloned(),
             ..node(name, old(1))
         };
         let good = r#"[{"daemonset": "default/nginx", "reason": "calibration"}]"#;
         let told = |nodes: Vec<Node>| {
-            let (fleet, strategy) = (fleet(nodes), Strategy::of(Mode::AdvancedRollingUpdate));
+            let (fleet, strategy) = (
+                fleet(nodes),
+                Strategy::with_mode(Mode::AdvancedRollingUpdate),
+            );
             let now = Timestamp::from_second(1_000).unwrap();
             let plan = decide(&strategy, &fleet, now);
             let note = plan.notes_on_nodes(&fleet).map(|note| note.text);

@@ -40,7 +40,7 @@ fn counted(strategy: &Strategy, fleet: &Fleet, window: usize, now: Timestamp) ->
     let mut shown = 0;
     let mut nodes = Vec::new();
     for node in &fleet.nodes {
-        let bystander = Bystander::of(strategy, node, [fleet.in_order, fleet.is_proven], now);
+        let bystander = Bystander::new(strategy, node, [fleet.in_order, fleet.is_proven], now);
         let bystander = bystander.filter(|_| !named.contains(&node.name));
         let Some(bystander) = bystander else {
             nodes.push(node.clone());

@@ -258,7 +258,7 @@ proptest! {
         let strategy = Strategy {
             max_unavailable: IntOrPercent::Number(number),
             disruption: Disruption::Evict,
-            ..Strategy::of(Mode::AdvancedRollingUpdate)
+            ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
         };
         let mut guarded = Guarded {
             world: World::settled(&paces), size, least, strategy,

@@ -49,7 +49,7 @@ pub(super) fn records() -> impl Random<FailureRecord> {
             judged: dated(lists.4.0),
             control_group: dated(lists.4.1),
             stopped_before: lists.4.2.iter().map(|name| (*name).into()).collect(),
-            ..FailureRecord::of(hash.into())
+            ..FailureRecord::new(hash.into())
         }
     })
 }

@@ -40,7 +40,7 @@ proptest! {
                     reminders.push(stand.record.days(after(now(), time)));
                 }
                 // A restart reads what is written on the DaemonSet.
-                let pause = Some(ReportedPause::of(stand.record));
+                let pause = Some(ReportedPause::from_record(stand.record));
                 let written = RolloutState { pause, ..RolloutState::default() }.to_json();
                 told = RolloutState::read(&written).unwrap().pause.map(|pause| pause.record);
                 prop_assert_eq!(told, Some(stand.record));
@@ -66,7 +66,7 @@ proptest! {
     fn a_reminder_is_due_exactly_when_the_plan_asks_to_be_woken(
         fleet in fleets(), since in 0..2 * DAY, reminded in 0..3_u64,
     ) {
-        let strategy = Strategy { pause: Some(Pause::Indefinite), ..Strategy::of(crate::core::Mode::Ota) };
+        let strategy = Strategy { pause: Some(Pause::Indefinite), ..Strategy::with_mode(crate::core::Mode::Ota) };
         let record = PauseRecord { since: after(now(), -since), reminded };
         let at = |time| decide(&strategy, &Fleet { pause: Some(record), ..fleet.clone() }, time).pause;
         let due = after(record.since, DAY * i64::try_from(reminded + 1).unwrap_or(1));

@@ -23,7 +23,7 @@ use crate::core::{
 pub(super) fn transitions() -> impl Random<InPlaceTransitions> {
     let shape = |image: &str| {
         let containers = json!([{ "name": "main", "image": image }]);
-        Shape::of(&json!({ "spec": { "containers": containers } }))
+        Shape::from_template(&json!({ "spec": { "containers": containers } }))
     };
     let images = InPlaceTransition::between(&shape("main:1"), &shape("main:2"), None);
     let metadata = InPlaceTransition::between(&shape("main:1"), &shape("main:1"), None);

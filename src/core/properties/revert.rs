@@ -38,7 +38,7 @@ fn stopped() -> impl Random<Fleet> {
             record: Some(FailureRecord {
                 stopped: Some(Stopped::FailedByRevision),
                 before: Some("old".into()),
-                ..FailureRecord::of("new".into())
+                ..FailureRecord::new("new".into())
             }),
             ..fleet
         };
@@ -159,7 +159,7 @@ proptest! {
         fleet.record = Some(FailureRecord {
             stopped: Some(Stopped::FailedByRevision),
             stopped_before: also_older.then(|| "older".into()).into_iter().collect(),
-            ..FailureRecord::of("old".into())
+            ..FailureRecord::new("old".into())
         });
         let resume = resumes.then(|| "newest".into());
         let strategy = Strategy { resume, ..strategy };

@@ -90,7 +90,7 @@ proptest! {
                 || matches!(verdict, Verdict::Budget { .. } | Verdict::AwaitingDomain) && is_marked(node)
         };
         let used = |wave: usize, waves: &Waves| {
-            told().filter(|(node, _)| waves.of(&node.labels) == wave).filter(takes).count()
+            told().filter(|(node, _)| waves.index_for(&node.labels) == wave).filter(takes).count()
         };
         for (wave, stand) in plan.waves.iter().enumerate() {
             let waves = strategy.waves.as_ref().expect("waves are told of");
@@ -103,7 +103,7 @@ proptest! {
         };
         let is_free = |node: &Node| {
             let waves = strategy.waves.as_ref();
-            waves.is_none_or(|waves| !is_full(waves.of(&node.labels), waves))
+            waves.is_none_or(|waves| !is_full(waves.index_for(&node.labels), waves))
         };
         let left = |(node, verdict): (&Node, &Verdict)| {
             *verdict == Verdict::Budget { broken: false }
@@ -133,7 +133,7 @@ proptest! {
         let strategy = Strategy { waves: Some(waves.clone()), ..strategy };
         let plan = decide(&strategy, &fleet, now());
         let begun = begun(&fleet, &plan);
-        let of = |node: &Node| waves.of(&node.labels);
+        let of = |node: &Node| waves.index_for(&node.labels);
         for (node, verdict) in fleet.nodes.iter().zip(&plan.verdicts) {
             let goes = node.pods.iter().any(|pod| begun.iter().any(|gone| gone.uid == pod.uid));
             let shut = matches!(verdict, Verdict::WaveNotOpen { .. });
@@ -198,7 +198,7 @@ proptest! {
         };
         let mut fleet = Fleet { record: None, ..fleet };
         // Nothing but the time is missing.
-        for node in fleet.nodes.iter_mut().filter(|node| waves.of(&node.labels) == 0) {
+        for node in fleet.nodes.iter_mut().filter(|node| waves.index_for(&node.labels) == 0) {
             node.pods = node.pods.first().cloned().into_iter().collect();
             for pod in &mut node.pods {
                 *pod = Pod {
@@ -217,7 +217,7 @@ proptest! {
         let goes = |node: &&Node| {
             node.pods.iter().any(|pod| begun.iter().any(|gone| gone.uid == pod.uid))
         };
-        let Some(last) = fleet.nodes.iter().filter(goes).map(|node| waves.of(&node.labels)).max() else {
+        let Some(last) = fleet.nodes.iter().filter(goes).map(|node| waves.index_for(&node.labels)).max() else {
             return Ok(());
         };
         let takes_part = |node: &Node| {
@@ -228,7 +228,7 @@ proptest! {
         for wave in 0..last {
             let told = fleet.nodes.iter().zip(&plan.verdicts);
             let done = told.filter(|(node, verdict)| {
-                waves.of(&node.labels) == wave && **verdict == Verdict::Done && takes_part(node)
+                waves.index_for(&node.labels) == wave && **verdict == Verdict::Done && takes_part(node)
             });
             // Who has been there for the longest time was no late returner.
             let first = done.filter_map(|(node, _)| {
@@ -254,7 +254,7 @@ proptest! {
         let plan = decide(&strategy, &fleet, now());
         let begun = begun(&fleet, &plan);
         for (wave, stand) in plan.waves.iter().enumerate() {
-            let of_wave = |node: &&Node| waves.of(&node.labels) == wave;
+            let of_wave = |node: &&Node| waves.index_for(&node.labels) == wave;
             let goes = |node: &&Node| {
                 node.pods.iter().any(|pod| begun.iter().any(|gone| gone.uid == pod.uid))
             };

@@ -55,7 +55,7 @@ fn look(strategy: &Strategy, fleet: &mut Fleet, deaf: &BTreeSet<NodeName>, at: T
         .partition(|action| holder(action).is_some_and(|node| deaf.contains(&node)));
     for action in &refused {
         let node = holder(action).expect("it was found");
-        let write = WriteVerb::of(action);
+        let write = WriteVerb::from_action(action);
         let pod = Some(&action.pod().uid).filter(|_| write != WriteVerb::Create);
         fleet.write_failures.refuse((&node, pod), write, "no", at);
     }

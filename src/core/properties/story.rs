@@ -80,7 +80,7 @@ pub(super) fn rolling() -> impl Random<Strategy> {
             // These stories are about everything else.
             failure_window: Some(Duration::from_secs(30)),
             failure_threshold: Some(IntOrPercent::Percent(100)),
-            ..Strategy::of(Mode::AdvancedRollingUpdate)
+            ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
         },
     )
 }

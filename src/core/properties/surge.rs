@@ -593,7 +593,7 @@ fn surging() -> impl Random<Strategy> {
         pre_delete,
         min_ready: std::time::Duration::from_secs(min_ready.unwrap_or(0)),
         ready_settle: std::time::Duration::from_secs(settle),
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     })
 }
 

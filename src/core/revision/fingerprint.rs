@@ -33,7 +33,7 @@ impl fmt::Debug for TemplateFingerprint {
 
 impl TemplateFingerprint {
     /// The fingerprint of a DaemonSet's `spec.template` or a ControllerRevision's `data.spec.template`.
-    pub fn of(template: &Value) -> Self {
+    pub fn from_template(template: &Value) -> Self {
         Self::of_whole(template.clone())
     }
 
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     fn of(template: Value) -> TemplateFingerprint {
-        TemplateFingerprint::of(&template)
+        TemplateFingerprint::from_template(&template)
     }
 
     /// A template with one container of these fields.
@@ -310,7 +310,7 @@ mod tests {
             *changed.pointer_mut(path).unwrap() = other;
             assert_ne!(of(changed), of(written.clone()), "{path}");
         }
-        let shape = crate::core::fleet::in_place::Shape::of;
+        let shape = crate::core::fleet::in_place::Shape::from_template;
         assert_eq!(shape(&full), shape(&written));
     }
 
@@ -370,7 +370,10 @@ mod tests {
         ];
         for (i, a) in values.iter().enumerate() {
             for b in &values[i + 1..] {
-                assert_ne!(TemplateFingerprint::of(a), TemplateFingerprint::of(b));
+                assert_ne!(
+                    TemplateFingerprint::from_template(a),
+                    TemplateFingerprint::from_template(b)
+                );
             }
         }
     }

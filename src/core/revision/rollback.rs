@@ -25,10 +25,10 @@ pub struct RollbackMark {
 
 impl RollbackMark {
     /// Reads the mark from the metadata of a DaemonSet.
-    pub fn of(meta: &ObjectMeta) -> Self {
+    pub fn from_meta(meta: &ObjectMeta) -> Self {
         let from = meta.annotations.as_ref();
         let from = from.and_then(|annotations| annotations.get(ROLLED_BACK_FROM));
-        let writer = TemplateWriter::of(meta);
+        let writer = TemplateWriter::from_meta(meta);
         Self {
             from: from.map(|hash| hash.as_str().into()),
             by_kubectl: writer.is_some_and(|writer| writer.manager == KUBECTL_ROLLOUT),
@@ -86,7 +86,7 @@ pub struct TemplateWriter {
 
 impl TemplateWriter {
     /// Returns the last writer; `None` if `managedFields` doesn't name one.
-    pub fn of(meta: &ObjectMeta) -> Option<Self> {
+    pub fn from_meta(meta: &ObjectMeta) -> Option<Self> {
         let writes = |entry: &&ManagedFieldsEntry| {
             let fields = entry.fields_v1.as_ref();
             fields.is_some_and(|fields| !fields.0["f:spec"]["f:template"].is_null())
@@ -127,8 +127,8 @@ mod tests {
             hash: (*hash).into(),
             made: Timestamp::from_second(*made).ok(),
             adopted: None,
-            template: TemplateFingerprint::of(&json!({})),
-            shape: Arc::new(Shape::of(&json!({}))),
+            template: TemplateFingerprint::from_template(&json!({})),
+            shape: Arc::new(Shape::from_template(&json!({}))),
             images: Arc::new([]),
         };
         all.iter().map(facts).collect()

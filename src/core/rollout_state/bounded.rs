@@ -20,17 +20,17 @@ struct Room {
 
 /// From the most to the least.
 const ROOM: [Room; 7] = [
-    Room::of(200, 200, 240),
-    Room::of(50, 200, 240),
-    Room::of(0, 200, 120),
-    Room::of(0, 100, 120),
-    Room::of(0, 30, 60),
-    Room::of(0, 10, 30),
-    Room::of(0, 0, 0),
+    Room::new(200, 200, 240),
+    Room::new(50, 200, 240),
+    Room::new(0, 200, 120),
+    Room::new(0, 100, 120),
+    Room::new(0, 30, 60),
+    Room::new(0, 10, 30),
+    Room::new(0, 0, 0),
 ];
 
 impl Room {
-    const fn of(spared: usize, names: usize, letters: usize) -> Self {
+    const fn new(spared: usize, names: usize, letters: usize) -> Self {
         Self {
             spared,
             names,
@@ -58,7 +58,7 @@ impl RolloutState {
         // Hashes of any length, which another writer of the status may have put there.
         let stop = self.guard.as_ref().map(|record| FailureRecord {
             stopped: record.stopped,
-            ..FailureRecord::of(record.revision.clone())
+            ..FailureRecord::new(record.revision.clone())
         });
         let least = Self {
             guard: stop,

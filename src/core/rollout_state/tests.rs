@@ -36,7 +36,7 @@ fn full() -> RolloutState {
             control_group: [("edge-4".into(), at(60))].into(),
             waves: [("canary".into(), [NodeName::from("edge-1")].into())].into(),
             stopped_before: vec!["77aa1".into()],
-            ..FailureRecord::of("5d4f8".into())
+            ..FailureRecord::new("5d4f8".into())
         }),
         pause: Some(ReportedPause {
             record: PauseRecord {

@@ -124,7 +124,7 @@ impl Scaling {
 
 impl FieldSettings {
     /// Reads the fields.
-    pub fn of(spec: AdvancedSpec<'_>) -> Self {
+    pub fn from_spec(spec: AdvancedSpec<'_>) -> Self {
         let mut fields = Self::default();
         let block = |name: &str| {
             spec.rolling_update?

@@ -165,7 +165,7 @@ fn nothing_but_the_mode_means_the_defaults() {
         pre_delete: None,
         disruption: Disruption::Delete,
         ready_settle: Duration::from_secs(30),
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     };
     assert_eq!(without_notes(rolling(&[])), expected);
 }

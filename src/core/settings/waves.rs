@@ -101,7 +101,7 @@ impl Waves {
     }
 
     /// The position of the wave that a node with these labels belongs to: the first that it matches.
-    pub fn of(&self, labels: &Labels) -> usize {
+    pub fn index_for(&self, labels: &Labels) -> usize {
         let takes = |wave: &Wave| wave.selector.matches(|key| labels.get(key));
         let found = self.list.iter().position(takes);
         found.unwrap_or(self.list.len())
@@ -166,7 +166,7 @@ fn list(written: Written<'_>) -> Result<Vec<Wave>, Invalid> {
     let mut list: Vec<Wave> = Vec::with_capacity(entries.len());
     for (position, entry) in entries.iter().enumerate() {
         let place = format!("{}[{position}]", written.name);
-        let entry = Entry::of(&place, entry)?;
+        let entry = Entry::new(&place, entry)?;
         let wave = entry.wave()?;
         if let Some(other) = list.iter().position(|other| other.name == wave.name) {
             let why = format!(
@@ -186,7 +186,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    fn of(place: &'a str, value: &'a Value) -> Result<Self, Invalid> {
+    fn new(place: &'a str, value: &'a Value) -> Result<Self, Invalid> {
         let Value::Object(fields) = value else {
             return Err(invalid(place, value, ParseError::Unknown(WAVE)));
         };

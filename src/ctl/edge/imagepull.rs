@@ -28,7 +28,7 @@ pub(super) async fn imagepull(
     };
     let mut pods = edge.get_pods().await?;
     let pod = find(edge, typed, &pods)?.clone();
-    let pull = AwaitedPull::of(&pod);
+    let pull = AwaitedPull::from_pod(&pod);
     let reply = edge.image_pull(&pod).await?;
     NodeAct::ImagePull.agreed(edge, &pod, &reply)?;
     if !args.wait.wait {
@@ -122,6 +122,6 @@ fn ended(
         code,
         word,
         message,
-        pod: pod.map(|pod| NodePodRow::of(pod, pods, None)),
+        pod: pod.map(|pod| NodePodRow::new(pod, pods, None)),
     })
 }

@@ -38,7 +38,7 @@ pub(super) async fn pods(
         .items
         .iter()
         .filter(|pod| namespace.is_none_or(|namespace| pod.namespace() == namespace))
-        .map(|pod| NodePodRow::of(pod, &pods, upgrades.as_ref()))
+        .map(|pod| NodePodRow::new(pod, &pods, upgrades.as_ref()))
         .collect();
     let text = match args.output {
         Output::Json | Output::Yaml => print::document(&rows, args.output)?,
@@ -80,7 +80,7 @@ pub(super) async fn upgradable(
         .iter()
         .filter(|pod| namespace.is_none_or(|namespace| pod.namespace() == namespace))
         .filter(|pod| pod.update() == Some(AnnouncedUpdate::Available) && !pod.is_deleting())
-        .map(|pod| NodePodRow::of(pod, &pods, upgrades.as_ref()))
+        .map(|pod| NodePodRow::new(pod, &pods, upgrades.as_ref()))
         .collect();
     let text = match output {
         Output::Json | Output::Yaml => print::document(&rows, output)?,

@@ -37,7 +37,7 @@ pub(super) enum PullProgress<'a> {
 
 impl AwaitedPull {
     /// That for a pod.
-    pub(super) fn of(pod: &LocalPod) -> Self {
+    pub(super) fn from_pod(pod: &LocalPod) -> Self {
         Self {
             key: one_line(&pod.key()),
             uid: pod.uid().to_owned(),

@@ -100,8 +100,8 @@ pub struct ActRow {
 
 impl NodePodRow {
     /// The row of a pod.
-    pub(super) fn of(pod: &LocalPod, pods: &Pods, upgrades: Option<&Upgrades>) -> Self {
-        let (images, upgrade) = (pod.images(), upgrades.and_then(|told| told.of(pod)));
+    pub(super) fn new(pod: &LocalPod, pods: &Pods, upgrades: Option<&Upgrades>) -> Self {
+        let (images, upgrade) = (pod.images(), upgrades.and_then(|told| told.for_pod(pod)));
         let (ready, all) = pod.ready_containers();
         let node = pod.node();
         Self {

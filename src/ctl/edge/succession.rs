@@ -49,7 +49,7 @@ pub(super) enum SuccessorRevision {
 
 impl PodSuccession {
     /// That of a pod.
-    pub(super) fn of(pod: &LocalPod, pods: &Pods) -> Self {
+    pub(super) fn new(pod: &LocalPod, pods: &Pods) -> Self {
         let owner = pod.owner().filter(|owner| owner.kind == "DaemonSet");
         Self {
             namespace: pod.namespace().to_owned(),

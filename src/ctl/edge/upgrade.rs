@@ -33,7 +33,7 @@ pub(super) async fn upgrade(
     };
     let mut pods = edge.get_pods().await?;
     let pod = find(edge, typed, &pods)?.clone();
-    let succession = PodSuccession::of(&pod, &pods);
+    let succession = PodSuccession::new(&pod, &pods);
     let act = NodeAct::Upgrade(args.force);
     let reply = edge.upgrade(&pod, args.force).await?;
     act.agreed(edge, &pod, &reply)?;
@@ -69,7 +69,7 @@ async fn wait(
             let stage = succession.stage(pods);
             let mut outcome = follow.too_late(&succession.told(&stage).to_string());
             if let SuccessionStage::Coming(new) | SuccessionStage::Ready(new) = stage {
-                outcome.pod = Some(NodePodRow::of(new, pods, None));
+                outcome.pod = Some(NodePodRow::new(new, pods, None));
             }
             return Ok(outcome);
         }
@@ -146,6 +146,6 @@ fn ended(
         code,
         word,
         message,
-        pod: Some(NodePodRow::of(new, pods, None)),
+        pod: Some(NodePodRow::new(new, pods, None)),
     }
 }

@@ -52,7 +52,7 @@ impl Upgrades {
     }
 
     /// What waits for that pod.
-    pub(super) fn of(&self, pod: &LocalPod) -> Option<&PodUpgrade> {
+    pub(super) fn for_pod(&self, pod: &LocalPod) -> Option<&PodUpgrade> {
         let mut items = self.items.iter();
         items.find(|told| told.namespace == pod.namespace() && told.pod == pod.name())
     }

@@ -33,7 +33,7 @@ pub(super) async fn make_native(
         key: key.clone(),
         set: DaemonSet::default(),
         settings: Default::default(),
-        old: OldNodes::of(&snapshot),
+        old: OldNodes::new(&snapshot),
         snapshot,
     };
     if !args.now {

@@ -35,7 +35,7 @@ pub(super) struct OldNodes {
 
 impl OldNodes {
     /// Counts what the native controller would replace.
-    pub(super) fn of(snapshot: &RolloutSnapshot) -> Self {
+    pub(super) fn new(snapshot: &RolloutSnapshot) -> Self {
         let has_old = |node: &Node, ending: bool| {
             let mut pods = node.pods.iter();
             pods.any(|pod| {

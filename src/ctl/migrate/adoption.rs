@@ -38,7 +38,7 @@ pub(super) enum Adoption {
 
 impl Adoption {
     /// What these revisions tell, all that the DaemonSet controls.
-    pub(super) fn of(mut owned: Vec<Value>) -> Self {
+    pub(super) fn from_owned(mut owned: Vec<Value>) -> Self {
         owned.sort_by_key(number);
         let hash = |revision: &Value| {
             let label = &revision["metadata"]["labels"][REVISION_HASH_LABEL];
@@ -72,12 +72,12 @@ mod tests {
             })
         };
         let known = vec![revision(2, "b", "two"), revision(1, "a", "one")];
-        assert_eq!(Adoption::of(known.clone()), Adoption::Known);
+        assert_eq!(Adoption::from_owned(known.clone()), Adoption::Known);
         let own = revision(3, "b", "three");
         let foreign = Adoption::Foreign {
             ours: "two".to_owned(),
             theirs: "three".to_owned(),
         };
-        assert_eq!(Adoption::of([known, vec![own]].concat()), foreign);
+        assert_eq!(Adoption::from_owned([known, vec![own]].concat()), foreign);
     }
 }

@@ -71,7 +71,7 @@ impl Journal {
         let Some(found) = found else {
             return Ok(None);
         };
-        let journal = Self::of(&found["data"]).filter(|journal| journal.is_about(key));
+        let journal = Self::from_data(&found["data"]).filter(|journal| journal.is_about(key));
         journal
             .map(Some)
             .ok_or_else(|| unknown(&name, &key.namespace))
@@ -89,13 +89,13 @@ impl Journal {
             let selector = Selector::from_json(&set["spec"]["selector"]).unwrap_or_default();
             (
                 selector.to_query(),
-                TemplateFingerprint::of(&set["spec"]["template"]),
+                TemplateFingerprint::from_template(&set["spec"]["template"]),
             )
         };
         of(&self.object) == of(made)
     }
 
-    fn of(data: &Value) -> Option<Self> {
+    fn from_data(data: &Value) -> Option<Self> {
         let (object, revisions) = data["items"].as_array()?.split_last()?;
         Some(Self {
             from: data["from"].as_str()?.to_owned(),

@@ -25,7 +25,7 @@ impl OwnPods {
         let pods = self.0.iter().map(|(pod, _)| pod);
         let ending = pods.filter(|pod| pod.metadata.deletion_timestamp.is_some());
         let ending = ending.filter(|pod| !pod.is_over());
-        ending.map(|pod| PodPlace::of(pod).node).collect()
+        ending.map(|pod| PodPlace::from_pod(pod).node).collect()
     }
 
     /// Second pods (`max-surge`): those that a ControllerRevision controls, and of several pods on a node all but the oldest.
@@ -36,10 +36,11 @@ impl OwnPods {
         let is_second = |(pod, controller): &&&(Pod, PodController)| {
             let is_staying = pod.metadata.deletion_timestamp.is_none();
             let by_revision = *controller == PodController::Revision;
-            is_staying && (by_revision || !pod.is_over() && !nodes.insert(PodPlace::of(pod).node))
+            is_staying
+                && (by_revision || !pod.is_over() && !nodes.insert(PodPlace::from_pod(pod).node))
         };
         let second = pods.iter().filter(is_second);
-        second.map(|(pod, _)| PodPlace::of(pod)).collect()
+        second.map(|(pod, _)| PodPlace::from_pod(pod)).collect()
     }
 
     /// Whether a selector matches one of them.
@@ -52,7 +53,7 @@ impl OwnPods {
 }
 
 impl PodPlace {
-    fn of(pod: &Pod) -> Self {
+    fn from_pod(pod: &Pod) -> Self {
         Self {
             node: pod.spec.target_node().unwrap_or_default().to_owned(),
             pod: pod.metadata.name.clone().unwrap_or_default(),
@@ -85,7 +86,7 @@ impl Migration<'_> {
         let uid = text(&source["metadata"]["uid"]);
         let pods = self.selected_pods(source).await?.into_iter();
         let own = pods.filter_map(|pod| {
-            let controller = PodController::of(&pod.metadata, &uid)?;
+            let controller = PodController::new(&pod.metadata, &uid)?;
             Some((pod, controller))
         });
         Ok(OwnPods(own.collect()))

@@ -65,7 +65,7 @@ pub(super) fn is_controlled_by(revision: &Value, uid: &str) -> bool {
 
 /// Whether both hold templates that make the same pods.
 pub(super) fn are_alike(one: &Value, other: &Value) -> bool {
-    let fingerprint = |revision| template(revision).map(TemplateFingerprint::of);
+    let fingerprint = |revision| template(revision).map(TemplateFingerprint::from_template);
     fingerprint(one).is_some() && fingerprint(one) == fingerprint(other)
 }
 

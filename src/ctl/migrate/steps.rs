@@ -410,7 +410,7 @@ impl<'a> Migration<'a> {
     async fn adoption(&self, made: &Value, uid: &str) -> Result<Adoption, CliError> {
         let mut owned = self.revisions(&selector(made)).await?;
         owned.retain(|revision| is_controlled_by(revision, uid));
-        Ok(Adoption::of(owned))
+        Ok(Adoption::from_owned(owned))
     }
 }
 

@@ -70,7 +70,7 @@ pub(super) struct ReactionTimes {
 }
 
 impl ReactionTimes {
-    fn of(measured: Option<Duration>) -> Self {
+    fn new(measured: Option<Duration>) -> Self {
         let time = measured.unwrap_or(REACTION);
         Self {
             milliseconds: time.as_millis().try_into().unwrap_or(u64::MAX),
@@ -108,7 +108,7 @@ pub(super) struct LastRollout {
 impl Measured {
     /// Measures the present pods, but for those that became Ready when their node returned, for a plan in which about `width` are
     /// under way at once; `ends` is how long they take to end, where somebody knows.
-    pub(super) fn of(
+    pub(super) fn new(
         pods: &[(NodeName, Pod)],
         returns: &BTreeMap<NodeName, Timestamp>,
         template: &Value,
@@ -132,15 +132,15 @@ impl Measured {
                 .collect()
         };
         Self {
-            starts: Times::of(undisturbed(start_of), width),
-            changes: Times::of(undisturbed(change_of), width),
+            starts: Times::new(undisturbed(start_of), width),
+            changes: Times::new(undisturbed(change_of), width),
             end,
             end_measured,
-            reaction: ReactionTimes::of(match end_measured {
+            reaction: ReactionTimes::new(match end_measured {
                 true => None,
                 false => replaced.and_then(|turn| reaction(turn, end)),
             }),
-            change_reaction: ReactionTimes::of(
+            change_reaction: ReactionTimes::new(
                 changed.and_then(|turn| reaction(turn, Duration::ZERO)),
             ),
         }
@@ -258,7 +258,7 @@ struct Times {
 
 impl Times {
     /// Of what was seen in a crowd of up to `width`, or else in the smallest ones.
-    fn of(seen: Vec<PodSpan>, width: usize) -> Self {
+    fn new(seen: Vec<PodSpan>, width: usize) -> Self {
         let least = LEAST.max(seen.len() / ONE_IN);
         let mut crowds: Vec<(usize, PodSpan)> = crowds(&seen).into_iter().zip(seen).collect();
         crowds.sort_by(|(a, one), (b, other)| (a, &one.node).cmp(&(b, &other.node)));
@@ -424,7 +424,7 @@ mod tests {
     }
 
     fn measured(pods: &[(NodeName, Pod)], width: usize) -> Measured {
-        Measured::of(pods, &BTreeMap::new(), &json!({}), None, width, None)
+        Measured::new(pods, &BTreeMap::new(), &json!({}), None, width, None)
     }
 
     fn told(measured: &Measured, nodes: &[&str]) -> Vec<NodePace> {
@@ -448,9 +448,9 @@ mod tests {
             crowded: false,
             end_seconds: 30,
             end_measured: false,
-            reaction: ReactionTimes::of(None),
+            reaction: ReactionTimes::new(None),
             in_place_seconds: None,
-            in_place_reaction: ReactionTimes::of(None),
+            in_place_reaction: ReactionTimes::new(None),
         };
         assert_eq!(measured(&pods, 11).pace(), pace);
     }
@@ -458,7 +458,7 @@ mod tests {
     #[test]
     fn without_pods_a_start_is_assumed() {
         let template = json!({ "spec": { "terminationGracePeriodSeconds": 5 } });
-        let pace = |ends| Measured::of(&[], &BTreeMap::new(), &template, ends, 1, None).pace();
+        let pace = |ends| Measured::new(&[], &BTreeMap::new(), &template, ends, 1, None).pace();
         let assumed = pace(None);
         assert_eq!(
             (
@@ -470,7 +470,7 @@ mod tests {
         );
         assert_eq!(pace(Some(Duration::from_secs(1))).end_seconds, 1);
         let nodes = told(
-            &Measured::of(&[], &BTreeMap::new(), &template, None, 1, None),
+            &Measured::new(&[], &BTreeMap::new(), &template, None, 1, None),
             &["n1"],
         );
         assert_eq!(nodes[0].start, ASSUMED);
@@ -532,7 +532,7 @@ mod tests {
         pods.push(pod("away", 0, 58, 0, 3));
         let measured = |name: &str, since: i64| {
             let returns = BTreeMap::from([(NodeName::from(name), at(since))]);
-            let measured = Measured::of(&pods, &returns, &json!({}), None, 20, None);
+            let measured = Measured::new(&pods, &returns, &json!({}), None, 20, None);
             measured.pace().measured_pods
         };
         assert_eq!(measured("away", -500), 12);
@@ -580,7 +580,8 @@ mod tests {
         };
         let end = Some(Duration::from_secs(2));
         let reaction = |last: &LastRollout, end| {
-            let pace = Measured::of(&pods, &BTreeMap::new(), &json!({}), end, 3, Some(last)).pace();
+            let pace =
+                Measured::new(&pods, &BTreeMap::new(), &json!({}), end, 3, Some(last)).pace();
             let reaction = pace.reaction;
             reaction.measured.then_some(reaction.milliseconds)
         };
@@ -604,7 +605,7 @@ mod tests {
         );
         let end = |last: &LastRollout, ends| {
             let pace =
-                Measured::of(&pods, &BTreeMap::new(), &json!({}), ends, 3, Some(last)).pace();
+                Measured::new(&pods, &BTreeMap::new(), &json!({}), ends, 3, Some(last)).pace();
             (pace.end_seconds, pace.end_measured)
         };
         assert_eq!(end(&last("b", 3, 0), None), (3, true), "2.7 s and 0.3 s");
@@ -634,7 +635,7 @@ mod tests {
             min_ready: Duration::ZERO,
         };
         let end = Some(Duration::ZERO);
-        let pace = Measured::of(&pods, &BTreeMap::new(), &json!({}), end, 20, Some(&last)).pace();
+        let pace = Measured::new(&pods, &BTreeMap::new(), &json!({}), end, 20, Some(&last)).pace();
         let milliseconds = pace.reaction.milliseconds;
         assert!((250..=350).contains(&milliseconds), "{milliseconds}");
     }

@@ -91,7 +91,12 @@ impl PlannedRollout {
             to: words(to.as_ref()),
         };
         if view.unlisted_nodes.is_some() {
-            return Ok(Err(UnplayedPlan::of(key, &view, change.words(), revisions)));
+            return Ok(Err(UnplayedPlan::new(
+                key,
+                &view,
+                change.words(),
+                revisions,
+            )));
         }
         let last = last(access, &view, key, &present, current.as_ref()).await;
         planned["spec"]["template"] = template.clone();
@@ -110,7 +115,7 @@ impl PlannedRollout {
             .map(|(node, pod)| (node.clone(), pod.clone()))
             .collect();
         let first_look = view.loaded;
-        let snapshot = RolloutSnapshot::of(&mut view.index, key, first_look, now);
+        let snapshot = RolloutSnapshot::new(&mut view.index, key, first_look, now);
         let mut snapshot = snapshot.ok_or_else(nothing_to_plan)?;
         forget_answers(&mut snapshot.fleet);
         snapshot.state = Arc::default();
@@ -169,8 +174,10 @@ fn revision_of(
     template: &Value,
     current: Option<&Revision>,
 ) -> Option<Revision> {
-    let wanted = TemplateFingerprint::of(template);
-    if wanted == TemplateFingerprint::of(&present["spec"]["template"]) && current.is_some() {
+    let wanted = TemplateFingerprint::from_template(template);
+    if wanted == TemplateFingerprint::from_template(&present["spec"]["template"])
+        && current.is_some()
+    {
         return current.cloned();
     }
     let uid = view.index.set(key).map(|set| set.uid.clone())?;

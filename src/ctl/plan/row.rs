@@ -119,14 +119,14 @@ pub(super) struct RevisionChange {
 
 impl PlanRow {
     /// The row of a forecast; `at_end` is the rollout at its end.
-    pub(super) fn of(
+    pub(super) fn new(
         played: &Forecast,
         at_end: &RolloutSnapshot,
         change: Vec<String>,
         revisions: RevisionChange,
         pace: MeasuredPace,
     ) -> Self {
-        let end = SetRow::of(at_end, false);
+        let end = SetRow::new(at_end, false);
         let since = |at: Timestamp| rounded(at.duration_since(played.began).unsigned_abs());
         let rows = played.steps.iter().zip(batches(&played.steps));
         let row = |(step, batch): (&Replacement, usize)| StepRow {
@@ -225,7 +225,7 @@ fn left(end: &RolloutSnapshot) -> Vec<LeftRow> {
     let left =
         verdicts.filter(|(_, verdict)| !matches!(verdict, Verdict::Done | Verdict::NotTargeted));
     left.map(|(position, _)| {
-        let row = NodeRow::of(&rollout, position);
+        let row = NodeRow::new(&rollout, position);
         LeftRow {
             node: row.node,
             verdict: row.verdict,

@@ -42,7 +42,7 @@ const NOT_PLAYED: &str = "not played: you may not list nodes; their order, how l
 
 impl UnplayedPlan {
     /// What is known of a change to a DaemonSet whose nodes are not known.
-    pub(super) fn of(
+    pub(super) fn new(
         key: &SetKey,
         view: &ClusterView,
         change: Vec<String>,

@@ -48,7 +48,7 @@ fn section(verb: &Command) -> String {
     let mut text = format!(
         "## `ctl {name}`\n\n{about}\n\n```text\nyurt-ds ctl {name} [OPTIONS]{positionals}\n```\n\n```sh\n"
     );
-    for example in examples::of(name).into_iter().flat_map(str::lines) {
+    for example in examples::for_command(name).into_iter().flat_map(str::lines) {
         let (typed, comment) = example.split_once("  ").unwrap_or((example, ""));
         let comment = match comment.trim() {
             "" => String::new(),

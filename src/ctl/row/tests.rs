@@ -93,7 +93,7 @@ fn snapshot(nodes: Vec<Node>, pause: Option<Pause>) -> RolloutSnapshot {
         pause,
         min_ready: Duration::from_secs(20),
         ready_settle: DEFAULT_READY_SETTLE,
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     };
     let fleet = Fleet {
         revision: RevisionState::Current("new".into()),
@@ -320,7 +320,7 @@ fn who_got_the_revision_during_a_pause_is_told_why() {
     let said = |position| explain(&snapshot.rollout(), position).because;
     assert!(said(1).contains("although the rollout is paused"));
     assert_eq!(said(2), "runs the current revision");
-    let row = SetRow::of(&snapshot, false);
+    let row = SetRow::new(&snapshot, false);
     let pause = row.pause.expect("a pause");
     assert_eq!(pause.updated_meanwhile.unwrap(), ["n2"]);
     assert_eq!(pause.since.as_deref(), Some("1970-01-01T01:46:40Z"));
@@ -371,7 +371,7 @@ fn a_pod_whose_hook_is_gone_is_told_what_else_holds_it() {
     snapshot.strategy.pre_delete = Some(Arc::new(PreDelete::default()));
     let stopped = FailureRecord {
         stopped: Some(Stopped::FailedByRevision),
-        ..FailureRecord::of("new".into())
+        ..FailureRecord::new("new".into())
     };
     let mut said = |record, pause| {
         (snapshot.fleet.record, snapshot.strategy.pause) = (record, pause);
@@ -396,7 +396,7 @@ fn a_pod_whose_hook_is_gone_is_told_what_else_holds_it() {
 
 #[test]
 fn a_pause_with_nobody_outdated_is_told_in_a_note() {
-    let said = |pause| SetRow::of(&snapshot(vec![serving("n1", 60)], pause), false).notes;
+    let said = |pause| SetRow::new(&snapshot(vec![serving("n1", 60)], pause), false).notes;
     let told = |notes: &[String]| notes.iter().any(|note| note.contains("it is paused"));
     assert!(told(&said(Some(Pause::Indefinite))));
     assert!(!told(&said(None)));
@@ -419,7 +419,7 @@ fn a_pause_of_what_the_guard_stopped_names_both_and_their_order() {
     snapshot.fleet.record = Some(FailureRecord {
         stopped: Some(Stopped::FailedByRevision),
         failed: ["n2".into()].into(),
-        ..FailureRecord::of("new".into())
+        ..FailureRecord::new("new".into())
     });
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
     let said = snapshot.said().sentence();
@@ -453,10 +453,10 @@ fn a_revision_that_is_taken_back_has_words() {
         let record = FailureRecord {
             stopped: Some(Stopped::FailedByRevision),
             before: Some("5d4f8".into()),
-            ..FailureRecord::of("new".into())
+            ..FailureRecord::new("new".into())
         };
         snapshot.fleet.record = Some(record);
-        let shape = Arc::new(Shape::of(&serde_json::json!({})));
+        let shape = Arc::new(Shape::from_template(&serde_json::json!({})));
         let past = RollbackTarget {
             number: 1,
             transition: InPlaceTransition::between(&shape, &shape, None),
@@ -472,7 +472,7 @@ fn a_revision_that_is_taken_back_has_words() {
         assert!(found.because.contains(because), "{found:?}");
         let remedy = remedy(&snapshot.rollout(), 0);
         assert!(remedy.contains(next), "{remedy}");
-        let row = SetRow::of(&snapshot, false).reversal.unwrap();
+        let row = SetRow::new(&snapshot, false).reversal.unwrap();
         assert_eq!(row.to.as_deref(), Some("5d4f8"));
         let words = reversal_words(&snapshot.rollout());
         let told = format!("{} of {}", row.done, row.done + row.under_way);
@@ -508,7 +508,7 @@ fn a_revision_that_is_taken_back_has_words() {
 fn how_far_a_revision_is_taken_back_stands_in_documents_too() {
     let mut snapshot = snapshot(vec![node("n1")], None);
     let row =
-        |snapshot: &RolloutSnapshot| serde_json::to_value(SetRow::of(snapshot, false).reversal);
+        |snapshot: &RolloutSnapshot| serde_json::to_value(SetRow::new(snapshot, false).reversal);
     assert_eq!(row(&snapshot).unwrap(), serde_json::Value::Null);
     snapshot.plan.reversal = Some(Reversal {
         to: Some("5d4f8".into()),
@@ -547,7 +547,7 @@ fn a_node_that_waits_for_its_hook_holds_its_domain() {
     let mut snapshot = snapshot(vec![node("n1")], None);
     let (key, at_once) = ("zone".into(), 1);
     snapshot.strategy.topology = Some(Topology { key, at_once });
-    let in_flight = |snapshot: &RolloutSnapshot| SetRow::of(snapshot, false).domains[0].in_flight;
+    let in_flight = |snapshot: &RolloutSnapshot| SetRow::new(snapshot, false).domains[0].in_flight;
     snapshot.plan.verdicts[0] = Verdict::Budget { broken: false };
     assert_eq!(in_flight(&snapshot), 0);
     let (since, overdue) = (None, false);
@@ -562,7 +562,7 @@ fn with_surge_the_slots_are_those_of_second_pods() {
         snapshot.strategy.max_surge = IntOrPercent::Number(1);
         snapshot.strategy.max_unavailable = IntOrPercent::Number(down);
         snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
-        let row = SetRow::of(&snapshot, false);
+        let row = SetRow::new(&snapshot, false);
         (
             explain(&snapshot.rollout(), 2).because,
             remedy(&snapshot.rollout(), 2),
@@ -613,7 +613,7 @@ fn who_may_get_no_second_pod_takes_none_of_the_places_of_those_that_have_one() {
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
     assert_eq!(snapshot.plan.verdicts[1].word(), "Refused");
     assert!(!snapshot.plan.actions.is_empty(), "it is asked for again");
-    assert_eq!(SetRow::of(&snapshot, false).surging, Some(1));
+    assert_eq!(SetRow::new(&snapshot, false).surging, Some(1));
 }
 
 #[test]
@@ -729,7 +729,7 @@ fn nothing_is_so_for_longer_than_its_revision_and_its_pod_are_there() {
         .map(|kind| told(kind, "False", "new", 200))
         .to_vec();
     snapshot.conditions[1].status = "True".to_owned();
-    let since = |snapshot: &RolloutSnapshot| SetRow::of(snapshot, false).since;
+    let since = |snapshot: &RolloutSnapshot| SetRow::new(snapshot, false).since;
     assert_eq!(since(&snapshot), Some(instant::words(at(200))));
     snapshot.fleet.adopted = Some(at(NOW - 2));
     assert_eq!(since(&snapshot), Some(instant::words(at(NOW - 2))));
@@ -808,7 +808,7 @@ fn what_is_said_of_an_advanced_daemonset_is_true_of_it() {
     let mut of_kruise = advanced.clone();
     of_kruise.is_of_kruise = true;
     assert_eq!(liveness_notes(&of_kruise), [KRUISE_RUNS]);
-    let row = SetRow::of(&advanced, false);
+    let row = SetRow::new(&advanced, false);
     assert_eq!(row.title(), "default/web (Advanced DaemonSet)");
     assert_eq!(
         serde_json::to_value(&row).unwrap()["kind"],
@@ -835,11 +835,11 @@ fn what_is_said_of_an_advanced_daemonset_is_true_of_it() {
         "{annotated}"
     );
     let native = snapshot(vec![node("n1")], None);
-    let row = SetRow::of(&native, false);
+    let row = SetRow::new(&native, false);
     assert_eq!(row.title(), "default/web");
     let text = crate::ctl::print::list(std::slice::from_ref(&row), false, false, at(NOW), 9);
     assert!(!text.contains("KIND"), "{text}");
-    let both = [row, SetRow::of(&advanced, false)];
+    let both = [row, SetRow::new(&advanced, false)];
     let text = crate::ctl::print::list(&both, false, false, at(NOW), 9);
     let mut lines = text.lines().map(|line| {
         let words = line.split_whitespace().take(2);

@@ -32,7 +32,7 @@ impl SetRecord {
     ) -> RequeueDelay {
         let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
         self.forget_unreadable(&uid);
-        let Some(controller) = PodController::of(&pod.metadata, &self.uid) else {
+        let Some(controller) = PodController::new(&pod.metadata, &self.uid) else {
             let gone = match self.remove_pod(&uid) {
                 true => self.of_loss(),
                 false => RequeueDelay::Never,
@@ -73,7 +73,7 @@ impl SetRecord {
         let node = texts.share(pod.spec.target_node().unwrap_or_default());
         let node = NodeName::from(node);
         let is_first_look = self.cache.is_first_look();
-        let recalled = || RecalledProblem::of(&self.state, &node).filter(|_| is_first_look);
+        let recalled = || RecalledProblem::new(&self.state, &node).filter(|_| is_first_look);
         if self.ended.end(&node, before.as_ref(), now) {
             self.cache.mark_dirty(&node);
         }

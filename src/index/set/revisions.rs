@@ -72,7 +72,9 @@ impl SetRecord {
     /// Whether its nodes pull images ahead of their replacement.
     pub(in crate::index) fn pulls_ahead(&self) -> bool {
         match &self.reading {
-            ParsedSettings::Strategy { strategy, .. } => Predownloading::of(strategy).is_some(),
+            ParsedSettings::Strategy { strategy, .. } => {
+                Predownloading::from_strategy(strategy).is_some()
+            }
             ParsedSettings::Invalid(..) | ParsedSettings::NotOurs => false,
         }
     }

@@ -17,7 +17,7 @@ impl SetRecord {
     pub fn begin_write(&mut self, action: &Action, now: Timestamp) {
         let uid = &action.pod().uid;
         self.touch_place_of(uid);
-        if PodWrite::of(action).replaces() {
+        if PodWrite::from_action(action).replaces() {
             self.begin_replacement(uid, now);
         }
         if let Action::DeleteAfterSurge { successor, .. } = action {
@@ -31,7 +31,7 @@ impl SetRecord {
     pub fn end_write(&mut self, action: &Action, answer: WriteAnswer, now: Timestamp) {
         let uid = &action.pod().uid;
         self.touch_place_of(uid);
-        if PodWrite::of(action).replaces() {
+        if PodWrite::from_action(action).replaces() {
             self.end_replacement(uid, answer == WriteAnswer::Accepted);
         }
         let known = self.pods.get(uid);
@@ -207,7 +207,7 @@ impl SetRecord {
             return None;
         };
         let is_first_look = self.cache.is_first_look();
-        let recalled = || RecalledProblem::of(&self.state, node).filter(|_| is_first_look);
+        let recalled = || RecalledProblem::new(&self.state, node).filter(|_| is_first_look);
         self.ended.trouble(node, current, now, recalled)
     }
 

@@ -223,10 +223,10 @@ fn a_revision_says_why_its_pods_cannot_be_changed_in_place() {
     let mut index = index_in_place();
     let mut other: k8s::ControllerRevision = revision("ccc", 1, "v1");
     let template = json!({ "spec": { "hostNetwork": true, "containers": [{ "name": "main", "image": "v1" }] } });
-    let shape = crate::core::fleet::in_place::Shape::of(&template);
+    let shape = crate::core::fleet::in_place::Shape::from_template(&template);
     other.template.as_mut().unwrap().shape = Arc::new(shape);
     other.template.as_mut().unwrap().fingerprint =
-        crate::core::revision::TemplateFingerprint::of(&template);
+        crate::core::revision::TemplateFingerprint::from_template(&template);
     index.apply_revision(&other);
     let told = fleet(&mut index);
     assert_eq!(told.transitions[&"ccc".into()], Err(Recreate::OtherChange));

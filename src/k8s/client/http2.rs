@@ -151,7 +151,7 @@ enum Place {
 }
 
 impl Place {
-    fn of(request: &Request<Body>) -> Self {
+    fn from_request(request: &Request<Body>) -> Self {
         let mut asked = request.uri().query().unwrap_or_default().split('&');
         if !asked.any(|parameter| ["watch=true", "watch=1"].contains(&parameter)) {
             return Self::Calls;
@@ -180,7 +180,7 @@ impl Connections {
         self: Arc<Self>,
         request: Request<Body>,
     ) -> Result<Response<impl hyper::body::Body<Data = Bytes, Error = hyper::Error>>, Error> {
-        let (connection, watch) = match Place::of(&request) {
+        let (connection, watch) = match Place::from_request(&request) {
             Place::Calls => {
                 let response = self.calls.request(request).await?;
                 return Ok(response.map(|body| holding(body, None)));
@@ -327,7 +327,7 @@ mod tests {
             ("/api/v1/namespaces/n/pods/watch", Place::Calls),
         ] {
             let request = Request::get(uri).body(Body::empty()).unwrap();
-            assert_eq!(Place::of(&request), expected, "{uri}");
+            assert_eq!(Place::from_request(&request), expected, "{uri}");
         }
     }
 

@@ -33,7 +33,7 @@ pub(crate) fn apply(
         ));
     }
     let (config, warnings) = checked(target, config, writing)?;
-    let wanted = fields::of(&config);
+    let wanted = fields::paths(&config);
     let me = FieldOwner {
         manager: manager.to_owned(),
         operation: "Apply",

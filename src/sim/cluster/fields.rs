@@ -119,7 +119,7 @@ pub(crate) const OWNED_METADATA: [&str; 4] =
     ["labels", "annotations", "finalizers", "ownerReferences"];
 
 /// The paths to everything in an object that somebody can own.
-pub(crate) fn of(object: &Value) -> Paths {
+pub(crate) fn paths(object: &Value) -> Paths {
     let mut paths = Paths::new();
     let Value::Object(fields) = object else {
         return paths;

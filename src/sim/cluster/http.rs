@@ -101,7 +101,7 @@ impl ApiServer {
         self.check_verb(parsed, target)?;
         self.access.check(&parsed.info)?;
         let accept = text(&parsed.headers, header::ACCEPT);
-        let form = Form::of(&accept, parsed.query.get("includeObject"), &self.clock)?;
+        let form = Form::new(&accept, parsed.query.get("includeObject"), &self.clock)?;
         match parsed.info.verb.as_str() {
             "get" => {
                 let stored = verbs::get(&self.lock(), target)?;

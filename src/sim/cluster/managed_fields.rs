@@ -29,7 +29,7 @@ impl PartialEq for FieldOwner {
 pub(super) type FieldOwners = Vec<(FieldOwner, Paths)>;
 
 impl FieldOwner {
-    fn of(entry: &Value) -> Self {
+    fn from_entry(entry: &Value) -> Self {
         Self {
             manager: entry.text("/manager").to_owned(),
             operation: match entry.text("/operation") {
@@ -63,7 +63,12 @@ pub(super) fn owners(object: &Value) -> FieldOwners {
     match counted {
         Some(entries) => entries
             .iter()
-            .map(|entry| (FieldOwner::of(entry), fields::from_json(&entry["fieldsV1"])))
+            .map(|entry| {
+                (
+                    FieldOwner::from_entry(entry),
+                    fields::from_json(&entry["fieldsV1"]),
+                )
+            })
             .collect(),
         None => {
             let before = FieldOwner {
@@ -72,7 +77,7 @@ pub(super) fn owners(object: &Value) -> FieldOwners {
                 subresource: String::new(),
                 version: object.text("/apiVersion").to_owned(),
             };
-            vec![(before, fields::of(object))]
+            vec![(before, fields::paths(object))]
         }
     }
 }
@@ -95,7 +100,7 @@ pub(super) fn entries(
                 .flatten()
                 .filter(|_| changed != Some(owner))
                 .find(|entry| {
-                    FieldOwner::of(entry) == *owner
+                    FieldOwner::from_entry(entry) == *owner
                         && entry["apiVersion"] == fresh["apiVersion"]
                         && entry["fieldsV1"] == fresh["fieldsV1"]
                 });
@@ -106,7 +111,7 @@ pub(super) fn entries(
 
 /// Counts the owners of an object that was written without apply: what changed belongs to the writer now.
 pub(crate) fn track(target: &Target, old: &Value, object: &Value, writing: &WriteContext) -> Value {
-    let (before, after) = (fields::of(old), fields::of(object));
+    let (before, after) = (fields::paths(old), fields::paths(object));
     let changed: Paths = after
         .iter()
         .filter(|path| fields::value(old, path) != fields::value(object, path))

@@ -23,7 +23,7 @@ pub(crate) enum Form {
 impl Form {
     /// Reads `Accept`: the first shape in it that this server has, and for a table what comes with each row. Clients that
     /// prefer protobuf get JSON.
-    pub(crate) fn of(accept: &str, included: &str, clock: &Clock) -> Result<Self, ApiFailure> {
+    pub(crate) fn new(accept: &str, included: &str, clock: &Clock) -> Result<Self, ApiFailure> {
         if accept.trim().is_empty() {
             return Ok(Self::Object);
         }
@@ -68,8 +68,8 @@ impl Form {
         match self {
             Self::Object => outgoing(resource, object.clone()),
             Self::Table(clock, included) => {
-                let with = |object: &Value| included.of(resource, object);
-                table::of(resource, &[object], None, clock.now(), with)
+                let with = |object: &Value| included.select(resource, object);
+                table::render(resource, &[object], None, clock.now(), with)
             }
             Self::Metadata => metadata_only(object),
         }
@@ -79,8 +79,8 @@ impl Form {
     pub(crate) fn list(&self, resource: &Resource, items: &[&Stored], metadata: &Value) -> Bytes {
         if let Self::Table(clock, included) = self {
             let objects: Vec<&Value> = items.iter().map(|stored| &stored.value).collect();
-            let with = |object: &Value| included.of(resource, object);
-            return table::of(resource, &objects, Some(metadata), clock.now(), with)
+            let with = |object: &Value| included.select(resource, object);
+            return table::render(resource, &objects, Some(metadata), clock.now(), with)
                 .to_string()
                 .into();
         }
@@ -130,7 +130,7 @@ impl Form {
             Self::Object => object,
             Self::Table(clock, _) => {
                 let nothing = |_: &Value| Value::Null;
-                table::of(
+                table::render(
                     resource,
                     &[],
                     Some(&object["metadata"]),
@@ -166,7 +166,7 @@ impl Included {
         }
     }
 
-    fn of(self, resource: &Resource, object: &Value) -> Value {
+    fn select(self, resource: &Resource, object: &Value) -> Value {
         match self {
             Self::Nothing => Value::Null,
             Self::Metadata => metadata_only(object),

@@ -29,7 +29,7 @@ pub(crate) struct ObjectKey {
 
 impl ObjectKey {
     /// The key of an object.
-    pub(crate) fn of(object: &Value) -> Self {
+    pub(crate) fn from_object(object: &Value) -> Self {
         Self {
             namespace: object.namespace().to_owned(),
             name: object.name().to_owned(),
@@ -120,7 +120,7 @@ struct Entry {
 }
 
 impl Entry {
-    fn of(event: &Event) -> Self {
+    fn from_event(event: &Event) -> Self {
         Self {
             change: event.change,
             object: event.object.text(),
@@ -428,7 +428,7 @@ impl Store {
         let collection = self.collections.entry(storage).or_default();
         let previous = collection
             .objects
-            .insert(ObjectKey::of(&stored.value), Arc::clone(&stored));
+            .insert(ObjectKey::from_object(&stored.value), Arc::clone(&stored));
         let change = match previous {
             Some(_) => StoreChange::Modified,
             None => StoreChange::Added,
@@ -453,7 +453,7 @@ impl Store {
         let collection = self.collections.entry(storage).or_default();
         let event = Arc::new(event);
         collection.tell(&event);
-        collection.log.push_back(Entry::of(&event));
+        collection.log.push_back(Entry::from_event(&event));
         collection.forget_events(self.history);
     }
 

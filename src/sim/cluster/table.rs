@@ -267,7 +267,7 @@ fn columns(resource: &Resource) -> &'static [Column] {
 
 /// The table of some objects; `metadata` is that of their list, if they come as one. Ages are those at `now`; `included` is
 /// what comes with the row of each.
-pub(crate) fn of(
+pub(crate) fn render(
     resource: &Resource,
     objects: &[&Value],
     metadata: Option<&Value>,

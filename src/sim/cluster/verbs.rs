@@ -129,7 +129,7 @@ pub(crate) fn create(
         object.set_or_remove("status", defaults::first_status(resource.storage, &object));
     }
     validate::check(target, &object, None)?;
-    let key = ObjectKey::of(&object);
+    let key = ObjectKey::from_object(&object);
     if store.get(resource.storage, &key).is_some() {
         return Err(ApiFailure::already_exists(
             resource.group,
@@ -329,7 +329,7 @@ pub(crate) fn update(
             remove(
                 store,
                 resource.storage,
-                &ObjectKey::of(&object),
+                &ObjectKey::from_object(&object),
                 writing.now,
             );
         }

@@ -87,7 +87,7 @@ impl Rules {
         self.rules.push(rule);
     }
 
-    pub(super) fn of(&self, node: &str, image: &str) -> &Behaviour {
+    pub(super) fn for_container(&self, node: &str, image: &str) -> &Behaviour {
         self.rules
             .iter()
             .rev()
@@ -141,7 +141,7 @@ mod tests {
         rules.add(rule("nginx:*", "edge-1", 2));
         rules.add(rule("nginx:*", "*", 3));
         rules.add(rule("nginx:*", "edge-1", 4));
-        let pull = |node, image| rules.of(node, image).pull.as_secs();
+        let pull = |node, image| rules.for_container(node, image).pull.as_secs();
         assert_eq!(pull("edge-1", "nginx:1"), 4);
         assert_eq!(pull("edge-2", "nginx:1"), 3);
         assert_eq!(pull("edge-2", "redis:1"), 1);

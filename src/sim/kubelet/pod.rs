@@ -172,7 +172,7 @@ pub(super) struct NodeHandle<'a> {
 
 impl NodeHandle<'_> {
     fn behaviour(&self, image: &str) -> Behaviour {
-        self.rules.of(self.name, image).clone()
+        self.rules.for_container(self.name, image).clone()
     }
 
     fn after(&mut self, delay: Duration, step: PodStep) {
@@ -378,7 +378,7 @@ impl KubeletPod {
     fn stop(&mut self, host: &mut NodeHandle<'_>) {
         let runs = self.containers.iter().any(KubeletContainer::is_running);
         let kills = |container: &KubeletContainer| {
-            let behaviour = host.rules.of(host.name, &container.image);
+            let behaviour = host.rules.for_container(host.name, &container.image);
             container.is_running() && behaviour.kills_node_when_stopped
         };
         if self.containers.iter().any(kills) {
@@ -513,7 +513,9 @@ impl KubeletPod {
         let container = &mut self.containers[index];
         let ran = container.ran_image.as_deref();
         // Started anew, it is the same one, in whatever spelling.
-        if ran.is_none_or(|ran| ImageKey::of(ran) != ImageKey::of(&container.image)) {
+        if ran.is_none_or(|ran| {
+            ImageKey::from_reference(ran) != ImageKey::from_reference(&container.image)
+        }) {
             container.ran_image = Some(container.image.clone());
             container.told_id = None;
         }
@@ -573,7 +575,7 @@ impl KubeletPod {
         if lasted.unsigned_abs() >= BACK_OFF_RESET {
             container.failures = 0;
         }
-        let start = host.rules.of(host.name, &container.image).start;
+        let start = host.rules.for_container(host.name, &container.image).start;
         let life = container.life;
         let wait = if container.failures == 0 {
             Duration::ZERO

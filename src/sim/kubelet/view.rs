@@ -102,7 +102,8 @@ impl ContainerStatusView {
     /// Whether it runs what a specification calls `image`: runtimes write names out in full, and know some images by their
     /// contents alone.
     pub(super) fn means(&self, image: &str) -> bool {
-        self.image.starts_with("sha256:") || ImageKey::of(&self.image) == ImageKey::of(image)
+        self.image.starts_with("sha256:")
+            || ImageKey::from_reference(&self.image) == ImageKey::from_reference(image)
     }
 }
 

@@ -100,7 +100,7 @@ fn an_image_that_the_old_pod_never_got_is_pulled() {
 fn without_a_policy_the_tag_decides_as_in_the_api_server() {
     #[track_caller]
     fn case(image: &str, expected: Policy) {
-        assert_eq!(Policy::of(&json!({}), image), expected, "{image}");
+        assert_eq!(Policy::new(&json!({}), image), expected, "{image}");
     }
     case("web", Policy::Always);
     case("registry:5000/web", Policy::Always);

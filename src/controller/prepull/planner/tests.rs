@@ -120,7 +120,7 @@ fn a_pull_that_ends_leaves_its_slot_to_the_next_of_its_daemonset() {
     let (steps, _) = planner.next(&job_store, at(2));
     assert_eq!(begun(&steps), [format!("a{at_once:03}")]);
     assert!(
-        steps.contains(&PullStep::Clear(JobRef::of(&job))),
+        steps.contains(&PullStep::Clear(JobRef::from_job(&job))),
         "{steps:?}"
     );
 }

@@ -78,7 +78,7 @@ impl PlanDraft<'_> {
         let TimedOut {
             nodes: mut overdue,
             next: overdue_at,
-        } = TimedOut::of(
+        } = TimedOut::new(
             self.judged.fleet,
             &self.verdicts,
             counts.surging > 0,

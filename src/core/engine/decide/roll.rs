@@ -25,7 +25,7 @@ impl PlanDraft<'_> {
         self.go_on();
         self.take_back();
         let wave_progress = &self.judged.preconditions.wave_progress;
-        let mut pace = RateLimit::of(
+        let mut pace = RateLimit::new(
             self.judged.strategy,
             &self.judged.classes,
             &self.verdicts,
@@ -42,14 +42,14 @@ impl PlanDraft<'_> {
         let mut in_wave: Vec<Slots> = (0..wave_progress.count())
             .map(|wave| Slots::of_wave(wave_progress.slots(wave, self.judged.strategy)))
             .collect();
-        let mut slots = Slots::of(&self.judged.budget, self.judged.strategy);
+        let mut slots = Slots::new(&self.judged.budget, self.judged.strategy);
         let batch = BATCH.saturating_sub(self.actions.len());
         let mut left = self.judged.preconditions.refusing.room(batch);
         let queue = match slots.is_empty() {
             true if self.judged.strategy.topology.is_none() => Vec::new(),
             _ => self.judged.queue(),
         };
-        let domains = Domains::of(
+        let domains = Domains::new(
             self.judged.strategy,
             self.judged.fleet,
             &self.judged.classes,
@@ -212,7 +212,7 @@ impl PlanDraft<'_> {
             .map(|wave| wave_progress.slots(wave, self.judged.strategy)[1])
             .collect();
         let mut free = self.judged.budget.for_available();
-        let order = Order::of(
+        let order = Order::new(
             self.judged.strategy,
             self.judged.fleet,
             &self.judged.classes,
@@ -228,7 +228,7 @@ impl PlanDraft<'_> {
             order.turn(&self.judged.summary, turn.position, wave, true)
         });
         let queue: Vec<Turn> = queue.collect();
-        let domains = Domains::of(
+        let domains = Domains::new(
             self.judged.strategy,
             self.judged.fleet,
             &self.judged.classes,

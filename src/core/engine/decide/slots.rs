@@ -20,7 +20,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub(super) fn of(budget: &Budget, strategy: &Strategy) -> Self {
+    pub(super) fn new(budget: &Budget, strategy: &Strategy) -> Self {
         Self {
             broken: budget.for_broken(strategy),
             available: budget.for_available(),

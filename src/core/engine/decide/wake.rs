@@ -53,7 +53,7 @@ impl PlanDraft<'_> {
             }
             Class::Surging(ref pair) => pair.turn,
             Class::Excluded(_) | Class::NotTargeted if self.judged.summary.is_surging => {
-                let parts = WithdrawnPair::of(node, terms).and_then(|parting| parting.turn);
+                let parts = WithdrawnPair::new(node, terms).and_then(|parting| parting.turn);
                 parts.into_iter().chain(serves_again(position)).min()
             }
             Class::Excluded(_) => serves_again(position),

@@ -15,7 +15,7 @@ fn evicting(nodes: u32) -> Strategy {
     Strategy {
         max_unavailable: IntOrPercent::Number(nodes),
         disruption: Disruption::Evict,
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     }
 }
 

@@ -103,7 +103,7 @@ impl FailureTracker<'_> {
     /// Nodes that turned NotReady.
     fn judge_losses(&mut self, classes: &mut [Class], summary: &PodSummary<'_>) {
         let nodes = &self.fleet.nodes;
-        let mut losses = Losses::of(
+        let mut losses = Losses::new(
             self.fleet,
             classes,
             summary,
@@ -252,7 +252,7 @@ impl FailureTracker<'_> {
                 continue;
             };
             let since = pod.unready();
-            let cause = match Failing::of(pod) {
+            let cause = match Failing::find(pod) {
                 None => continue,
                 _ if !self.record.failed.contains(&node.name)
                     && since > later(pod.revised(), self.window) =>

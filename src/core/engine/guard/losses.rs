@@ -54,7 +54,7 @@ impl Losses {
     ///
     /// A node is touched by what [`Node::touched_at`] names: also by the removal of its old pod alone, which can take down
     /// what the node is reached by (CNI, VPN, tunnel). `record` remembers those of which nothing else tells that any more.
-    pub(super) fn of(
+    pub(super) fn new(
         fleet: &Fleet,
         classes: &[Class],
         summary: &PodSummary<'_>,

@@ -18,7 +18,7 @@ fn strategy() -> Strategy {
     Strategy {
         max_unavailable: IntOrPercent::Number(3),
         failure_threshold: Some(IntOrPercent::Number(2)),
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     }
 }
 
@@ -451,7 +451,7 @@ fn what_the_rollout_does_after_a_loss_changes_no_judgement() {
 fn beside_gone(nodes: Vec<Node>) -> Fleet {
     let record = FailureRecord {
         judged: [("gone".into(), at(1009))].into(),
-        ..FailureRecord::of("new".into())
+        ..FailureRecord::new("new".into())
     };
     Fleet {
         record: Some(record),
@@ -501,7 +501,7 @@ fn who_leaves_the_nodes_of_the_template_while_it_is_judged_is_charged_all_the_sa
 fn whom_the_record_names_beside_the_others_is_not_one_of_them_once_it_is_known_to_be_touched() {
     let mut nodes = vec![lost("a", 9), lost("b", 9)];
     nodes.extend(["c", "d", "e"].map(|name| node(name, old(1))));
-    let mut record = FailureRecord::of("new".into());
+    let mut record = FailureRecord::new("new".into());
     record.control_group = [("a", 1009), ("b", 1009)]
         .map(|(name, since)| (name.into(), at(since)))
         .into();
@@ -598,7 +598,7 @@ fn told(nodes: Vec<Node>, failed: &[&str], stopped: Option<Stopped>) -> Fleet {
         record: Some(FailureRecord {
             failed: failed.iter().map(|name| NodeName::from(*name)).collect(),
             stopped,
-            ..FailureRecord::of("new".into())
+            ..FailureRecord::new("new".into())
         }),
         ..beside_old(nodes)
     }
@@ -654,7 +654,7 @@ fn a_node_that_was_replaced_twice_and_is_outdated_again_stops_the_rollout() {
     let twice = |name: &str| Fleet {
         record: Some(FailureRecord {
             replaced_twice: [NodeName::from(name)].into(),
-            ..FailureRecord::of("new".into())
+            ..FailureRecord::new("new".into())
         }),
         ..beside_old(vec![node("a", current(2).made(500))])
     };
@@ -1038,7 +1038,7 @@ fn a_loss_by_removal_is_remembered_also_when_the_next_pod_is_asked_to_leave() {
     let mut fleet = beside_old(vec![lost_by_removal("a", 1015, 1009)]);
     fleet.record = Some(FailureRecord {
         updated_before_loss: ["a".into()].into(),
-        ..FailureRecord::of("new".into())
+        ..FailureRecord::new("new".into())
     });
     let plan = decide(&strategy(), &fleet, at(1020));
     let until = at(1009) + JUDGED_AFTER;
@@ -1202,7 +1202,7 @@ fn who_is_charged_stays_so_while_its_pod_crashes_however_seldom() {
     assert_eq!(at_1400(&strategy(), &fleet).counts.failures, 0);
     fleet.record = Some(FailureRecord {
         failed: ["a".into()].into(),
-        ..FailureRecord::of("new".into())
+        ..FailureRecord::new("new".into())
     });
     let plan = at_1400(&strategy(), &fleet);
     assert!(matches!(plan.verdicts[0], Verdict::FailedByRevision { .. }));
@@ -1217,7 +1217,7 @@ fn a_stop_stands_while_those_it_holds_back_are_away() {
     fleet.record = Some(FailureRecord {
         stopped: Some(Stopped::FailedByRevision),
         failed: ["a".into()].into(),
-        ..FailureRecord::of("new".into())
+        ..FailureRecord::new("new".into())
     });
     let plan = at_1400(&strategy(), &fleet);
     assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));

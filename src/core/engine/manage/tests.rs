@@ -18,7 +18,7 @@ struct Given {
 impl Default for Given {
     fn default() -> Self {
         Self {
-            strategy: Some(Strategy::of(Mode::AdvancedRollingUpdate)),
+            strategy: Some(Strategy::with_mode(Mode::AdvancedRollingUpdate)),
             scaling: Scaling::default(),
             creating: BTreeMap::new(),
             refused: BTreeMap::new(),
@@ -35,7 +35,7 @@ impl Given {
         let strategy = Strategy {
             partition,
             partitioned: true,
-            ..Strategy::of(Mode::AdvancedRollingUpdate)
+            ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
         };
         Self {
             strategy: Some(strategy),
@@ -50,7 +50,7 @@ impl Given {
     fn surging() -> Self {
         let strategy = Strategy {
             max_surge: IntOrPercent::Number(1),
-            ..Strategy::of(Mode::AdvancedRollingUpdate)
+            ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
         };
         Self {
             strategy: Some(strategy),
@@ -66,7 +66,7 @@ impl Given {
         };
         let strategy = Strategy {
             pre_delete: Some(hook.into()),
-            ..Strategy::of(Mode::AdvancedRollingUpdate)
+            ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
         };
         Self {
             strategy: Some(strategy),
@@ -305,12 +305,12 @@ fn pods_are_made_whatever_becomes_of_the_rollout() {
     let nodes = || vec![empty("a"), node("b", old(1))];
     let paused = Strategy {
         pause: Some(crate::core::Pause::Indefinite),
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     };
     let strategies = [
         None, // settings that cannot be used
-        Some(Strategy::of(Mode::OnDelete)),
-        Some(Strategy::of(Mode::Ota)),
+        Some(Strategy::with_mode(Mode::OnDelete)),
+        Some(Strategy::with_mode(Mode::Ota)),
         Some(paused),
     ];
     for strategy in strategies {
@@ -615,7 +615,7 @@ fn partitioned_scaling_makes_as_many_as_the_partition_leaves() {
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         let strategy = Strategy {
             partition: IntOrPercent::Number(partition),
-            ..Strategy::of(Mode::AdvancedRollingUpdate)
+            ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
         };
         let given = Given {
             strategy: Some(strategy),

@@ -34,7 +34,7 @@ fn plan(nodes: Vec<Node>, max_surge: u32, now: i64) -> Plan {
     let strategy = Strategy {
         max_surge: IntOrPercent::Number(max_surge),
         max_unavailable: IntOrPercent::Number(1),
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     };
     decide(&strategy, &fleet(nodes), at(now))
 }
@@ -140,7 +140,7 @@ fn every_later_step_of_a_surge_has_a_deadline() {
     };
     let strategy = Strategy {
         max_surge: IntOrPercent::Number(1),
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     };
     // The old pod does not end: before and after the new one is handed over.
     let gone = leaving(named(old(1), "old"), 1000, 30);

@@ -12,7 +12,7 @@ fn required(nodes: u32) -> Strategy {
         image_predownload_parallelism: Some(IntOrPercent::Number(nodes)),
         predownload: Some(Predownload::Required),
         max_unavailable: IntOrPercent::Percent(100),
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     }
 }
 
@@ -89,8 +89,8 @@ const NOBODY: Vec<&str> = Vec::new();
 
 #[test]
 fn nothing_is_pulled_ahead_unless_asked_for() {
-    let of = |strategy: &Strategy| Predownloading::of(strategy);
-    assert_eq!(of(&Strategy::of(Mode::AdvancedRollingUpdate)), None);
+    let of = |strategy: &Strategy| Predownloading::from_strategy(strategy);
+    assert_eq!(of(&Strategy::with_mode(Mode::AdvancedRollingUpdate)), None);
     assert_eq!(of(&required(0)), None);
     let ota = Strategy {
         mode: Mode::Ota,
@@ -118,7 +118,7 @@ fn in_place_images_are_pulled_ahead_unless_somebody_says_no() {
         ..best_effort(2)
     };
     let of = |parallelism, predownload| {
-        let settings = Predownloading::of(&in_place(parallelism, predownload))?;
+        let settings = Predownloading::from_strategy(&in_place(parallelism, predownload))?;
         Some((
             settings.parallelism,
             settings.required,

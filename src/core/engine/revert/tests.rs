@@ -15,7 +15,7 @@ fn strategy() -> Strategy {
     Strategy {
         max_unavailable: IntOrPercent::Number(2),
         on_failure: OnFailure::RevertInPlace,
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     }
 }
 
@@ -52,7 +52,7 @@ fn stopped(nodes: Vec<Node>) -> Fleet {
             stopped: Some(Stopped::FailedByRevision),
             before: Some("old".into()),
             failed: [NodeName::from("a")].into(),
-            ..FailureRecord::of("new".into())
+            ..FailureRecord::new("new".into())
         }),
         ..fleet(nodes)
     }
@@ -355,7 +355,7 @@ fn the_revision_before_is_what_most_ready_pods_run_and_else_the_newest() {
             rollback_targets: rollback_targets(&["one", "two"]),
             ..fleet(nodes.collect())
         };
-        let record = FailureRecord::of("new".into());
+        let record = FailureRecord::new("new".into());
         let found = super::before(&fleet, &record);
         assert_eq!(found, expected.map(Into::into), "{pods:?}");
     }
@@ -369,7 +369,7 @@ fn the_revision_before_is_what_most_ready_pods_run_and_else_the_newest() {
     case(&[("gone", true)], Some("two"));
     let nobody = fleet(vec![]);
     assert_eq!(
-        super::before(&nobody, &FailureRecord::of("new".into())),
+        super::before(&nobody, &FailureRecord::new("new".into())),
         None
     );
 }
@@ -383,7 +383,7 @@ fn the_revision_before_is_none_that_the_guard_stopped_while_another_is_kept() {
     let before = |stopped: &[&str]| {
         let record = FailureRecord {
             stopped_before: stopped.iter().map(|name| (*name).into()).collect(),
-            ..FailureRecord::of("new".into())
+            ..FailureRecord::new("new".into())
         };
         super::before(&fleet, &record)
     };

@@ -32,7 +32,7 @@ const DISKS: [&str; 4] = ["awsElasticBlockStore", "gcePersistentDisk", "iscsi", 
 
 impl Exclusive {
     /// The first such thing in `template`.
-    pub fn of(template: &Value) -> Option<Self> {
+    pub fn from_template(template: &Value) -> Option<Self> {
         let spec = &template["spec"];
         port(spec)
             .or_else(|| volume(spec))
@@ -121,7 +121,7 @@ mod tests {
         #[track_caller]
         fn case(spec: Value, expected: Option<Exclusive>) {
             let template = json!({ "metadata": { "labels": { "app": "agent" } }, "spec": spec });
-            assert_eq!(Exclusive::of(&template), expected, "{spec}");
+            assert_eq!(Exclusive::from_template(&template), expected, "{spec}");
         }
         let container = |ports: Value| json!([{ "name": "main", "image": "a:1", "ports": ports }]);
         case(json!({ "containers": container(json!([])) }), None);

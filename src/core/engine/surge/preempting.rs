@@ -18,7 +18,7 @@ pub enum Preempting {
 
 impl Preempting {
     /// What of `template` lets its pods preempt others; `None`: nothing, or it says that they never do.
-    pub fn of(template: &Value) -> Option<Self> {
+    pub fn from_template(template: &Value) -> Option<Self> {
         let spec = &template["spec"];
         if spec["preemptionPolicy"] == "Never" {
             return None;
@@ -53,7 +53,7 @@ mod tests {
     fn a_template_preempts_by_its_class_or_number_unless_it_says_never() {
         #[track_caller]
         fn case(spec: Value, says: Option<&str>) {
-            let found = Preempting::of(&json!({ "spec": spec }));
+            let found = Preempting::from_template(&json!({ "spec": spec }));
             assert_eq!(found.map(|found| found.to_string()).as_deref(), says);
         }
         case(json!({}), None);

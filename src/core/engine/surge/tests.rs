@@ -221,7 +221,7 @@ fn terms(in_order: bool) -> Terms {
 }
 
 fn actions(node: &Node) -> Vec<Action> {
-    let pair = SurgePair::of(node, terms(true)).expect("a pair");
+    let pair = SurgePair::new(node, terms(true)).expect("a pair");
     let leaves = alive(node).map(|old| Action::Delete(old.reference()));
     pair.actions(node, leaves, true)
 }
@@ -232,7 +232,7 @@ fn the_old_pod_goes_when_the_new_one_is_ready_for_long_enough() {
     let old = || pod("old", Outdated, 500);
     let young = node([old(), made("new", Current, 9)]);
     assert_eq!(actions(&young), []);
-    let pair = SurgePair::of(&young, terms(true)).expect("a pair");
+    let pair = SurgePair::new(&young, terms(true)).expect("a pair");
     assert_eq!((pair.turn, pair.served), (Some(ago(-1)), true));
     let available = node([old(), made("new", Current, 10)]);
     let retire = Action::DeleteAfterSurge {
@@ -343,7 +343,7 @@ fn the_old_pod_is_asked_before_it_goes() {
     let strategy = Strategy {
         max_surge: IntOrPercent::Number(1),
         pre_delete: PreDelete::read(hook).unwrap().map(Into::into),
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     };
     let old = |hooked: bool, since: Option<i64>| Pod {
         exit: Exit {
@@ -474,7 +474,7 @@ fn a_pod_of_ours_that_serves_beside_one_that_does_not_stays_until_that_one_does(
 fn under_ota_the_mark_goes_first_and_the_new_pod_when_the_old_one_serves() {
     use crate::core::lifecycle::Gate;
     use PodRevision::{Current, Outdated};
-    let strategy = Strategy::of(Mode::Ota);
+    let strategy = Strategy::with_mode(Mode::Ota);
     let shut = Gate::read(Some((true, ""))).shut().expect("it was open");
     let old = Pod {
         ready_since: None,
@@ -514,7 +514,7 @@ fn surging(max_surge: u32) -> Strategy {
     Strategy {
         max_surge: IntOrPercent::Number(max_surge),
         max_unavailable: IntOrPercent::Number(0),
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     }
 }
 
@@ -664,7 +664,7 @@ fn two_pods_where_no_pod_belongs_any_more_are_told_in_every_mode() {
         pause: Some(crate::core::Pause::Indefinite),
         ..surging(1)
     };
-    for strategy in [surging(1), paused, Strategy::of(Mode::Ota)] {
+    for strategy in [surging(1), paused, Strategy::with_mode(Mode::Ota)] {
         let plan = decide(&strategy, &fleet, now());
         let told = Verdict::InProgress(Progress::SurgeTakingOver);
         assert_eq!(plan.verdicts, [told], "{strategy:?}");

@@ -11,7 +11,7 @@ use crate::core::{Phase, Plan, Pod, Targeting, Verdict, decide};
 fn selecting(query: &str) -> Strategy {
     Strategy {
         selector: Some(Selector::from_query(query).unwrap()),
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     }
 }
 
@@ -29,7 +29,7 @@ fn waves(queries: &[(&str, bool)]) -> Strategy {
             list: queries.iter().map(wave).collect(),
             approved: Vec::new(),
         })),
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     }
 }
 

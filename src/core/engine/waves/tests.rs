@@ -30,7 +30,7 @@ fn strategy(list: Vec<Wave>) -> Strategy {
             list,
             approved: Vec::new(),
         })),
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     }
 }
 
@@ -226,7 +226,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
         }
     }
     // One that failed and is relabelled still counts where it failed, also when that wave is not in the list any more.
-    let mut record = FailureRecord::of("new".into());
+    let mut record = FailureRecord::new("new".into());
     record.failed.insert("n1".into());
     record.waves = [("canary".into(), record.failed.clone())].into();
     for waves in [vec![wave("canary")], vec![wave("pilot")]] {
@@ -241,7 +241,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
         assert_eq!(plan.record.unwrap().waves, record.waves);
     }
     // One that failed and leaves the DaemonSet's nodes holds them shut as well.
-    let mut record = FailureRecord::of("new".into());
+    let mut record = FailureRecord::new("new".into());
     record.failed.insert("n1".into());
     let left = Node {
         targeting: Targeting::No,
@@ -269,7 +269,7 @@ fn the_return_of_a_charged_node_begins_the_soak_anew() {
     let RevisionState::Current(revision) = fleet.revision.clone() else {
         panic!("the revision is known");
     };
-    let mut record = FailureRecord::of(revision);
+    let mut record = FailureRecord::new(revision);
     record.failed.insert("n1".into());
     fleet.record = Some(record);
     let why = WaveShut::Soaking {

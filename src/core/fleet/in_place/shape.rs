@@ -24,7 +24,7 @@ pub struct Shape {
 
 impl Shape {
     /// The shape of a DaemonSet's `spec.template` or a ControllerRevision's `data.spec.template`.
-    pub fn of(template: &Value) -> Self {
+    pub fn from_template(template: &Value) -> Self {
         let mut rest = template.clone();
         // With the images, which say what the default of a container is.
         defaults::leave_out(&mut rest);

@@ -81,7 +81,7 @@ pub(in crate::core) fn before(
 
 impl InPlaceState {
     /// What the annotations of a pod remember; what cannot be read is no such thing.
-    pub fn of(annotations: &BTreeMap<String, String>) -> Option<Self> {
+    pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Option<Self> {
         let known = [IN_PLACE_STATE, KRUISE_IN_PLACE_STATE];
         let states = known.into_iter().filter_map(|key| {
             let state: Self = serde_json::from_str(annotations.get(key)?).ok()?;

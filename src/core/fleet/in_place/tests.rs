@@ -37,7 +37,11 @@ fn changed(path: &str, value: Value) -> Value {
 }
 
 fn between(new: &Value) -> Result<InPlaceTransition, Recreate> {
-    InPlaceTransition::between(&Shape::of(&template()), &Shape::of(new), Some("7"))
+    InPlaceTransition::between(
+        &Shape::from_template(&template()),
+        &Shape::from_template(new),
+        Some("7"),
+    )
 }
 
 fn change(new: &Value) -> InPlaceChange {
@@ -248,7 +252,7 @@ fn one(image: &str) -> (Strategy, Fleet) {
     let strategy = Strategy {
         rolling_update_type: RollingUpdateType::InPlaceIfPossible,
         image_predownload_parallelism: Some(IntOrPercent::Number(0)),
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     };
     (strategy, fleet)
 }
@@ -322,7 +326,11 @@ fn a_pod_that_is_not_what_its_revision_says_is_made_anew() {
     );
     case(|fleet| fleet.transitions.clear(), Recreate::UnknownRevision);
     let (_, fleet) = one("main:1");
-    let plan = decide(&Strategy::of(Mode::AdvancedRollingUpdate), &fleet, at(1000));
+    let plan = decide(
+        &Strategy::with_mode(Mode::AdvancedRollingUpdate),
+        &fleet,
+        at(1000),
+    );
     assert!(matches!(plan.actions.as_slice(), [Action::Delete(_)]));
     assert_eq!(plan.recreates, None);
 }

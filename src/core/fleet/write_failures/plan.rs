@@ -26,7 +26,7 @@ pub(in crate::core) struct RetryGate<'a> {
 
 impl<'a> RetryGate<'a> {
     /// As it is at `now`; `nodes` as in a fleet. Of those whose pause is over the ones that wait the longest are tried first.
-    pub(in crate::core) fn of(
+    pub(in crate::core) fn new(
         write_failures: &'a WriteFailures,
         nodes: &'a [Node],
         now: Timestamp,
@@ -128,7 +128,7 @@ impl<'a> RetryGate<'a> {
     }
 
     fn place(&self, action: &Action) -> Option<FailureKey> {
-        let part = WriteVerb::of(action).part();
+        let part = WriteVerb::from_action(action).part();
         let node = match action {
             Action::Surge { node, .. } => Some(node),
             action => self.places.get(&action.pod().uid).copied(),
@@ -151,7 +151,7 @@ impl WriteFailures {
         actions: Vec<Action>,
         now: Timestamp,
     ) -> (Vec<Action>, Option<Timestamp>, Self) {
-        let refusing = RetryGate::of(self, nodes, now);
+        let refusing = RetryGate::new(self, nodes, now);
         let refused = self.only(&refusing.again(actions.iter()));
         let (actions, again) = refusing.without_held(actions);
         (actions, again, refused)
@@ -173,7 +173,7 @@ impl WriteFailures {
         if self.by_place.is_empty() {
             return None;
         }
-        let refusing = RetryGate::of(self, nodes, now);
+        let refusing = RetryGate::new(self, nodes, now);
         let mut tried = refusing.again(actions.iter().filter(|action| action.begins()));
         let in_doubt = nodes.iter().filter(|node| {
             let mut pods = node.pods.iter();

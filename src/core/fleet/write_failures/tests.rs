@@ -13,7 +13,7 @@ const NO: &str = "policy keep denied request: stay";
 fn rolling(nodes: u32) -> Strategy {
     Strategy {
         max_unavailable: IntOrPercent::Number(nodes),
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     }
 }
 
@@ -288,7 +288,7 @@ fn read(fleet: &mut Fleet, write: WriteVerb) {
 /// What a restarted controller knows of it.
 fn reread(write_failures: &WriteFailures) -> WriteFailures {
     let state = RolloutState {
-        refused: ReportedFailures::of(write_failures, None),
+        refused: ReportedFailures::new(write_failures, None),
         ..RolloutState::default()
     };
     let read = RolloutState::read(&state.to_json()).expect("JSON");

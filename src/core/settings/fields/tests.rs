@@ -40,7 +40,7 @@ impl Given {
 
     fn fields(&self) -> FieldSettings {
         let spec = &self.spec;
-        FieldSettings::of(AdvancedSpec {
+        FieldSettings::from_spec(AdvancedSpec {
             rolling_update: spec.pointer("/updateStrategy/rollingUpdate"),
             lifecycle: spec.get("lifecycle"),
             burst_replicas: spec.get("burstReplicas"),
@@ -100,7 +100,7 @@ fn nothing_said_means_what_it_means_to_kruise() {
         max_unavailable: IntOrPercent::Number(1),
         image_predownload_parallelism: Some(IntOrPercent::Number(0)),
         order: NodeOrder::Descending,
-        ..Strategy::of(Mode::AdvancedRollingUpdate)
+        ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     };
     let nothing = [
         json!({}),
