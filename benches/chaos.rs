@@ -148,9 +148,10 @@ async fn shortest(
             shorter.steps.len(),
             if found.is_empty() { "kept" } else { "BROKEN" }
         );
-        match found.is_empty() {
-            true => part += 1,
-            false => (story, broken) = (shorter, found),
+        if found.is_empty() {
+            part += 1
+        } else {
+            (story, broken) = (shorter, found)
         }
     }
     Ok((story, broken))

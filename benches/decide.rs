@@ -77,9 +77,10 @@ fn main() {
     ] {
         for size in SIZES {
             let fleet = fleet(size, updated);
-            let fleet = match is_plain {
-                true => fleet,
-                false => with_everything(fleet),
+            let fleet = if is_plain {
+                fleet
+            } else {
+                with_everything(fleet)
             };
             let times = measure(&strategy, &fleet);
             print(name, size, &times);
@@ -265,13 +266,14 @@ fn fleet(size: usize, updated: usize) -> Fleet {
 
 fn node(i: usize, updated: bool) -> Node {
     let offline = i.is_multiple_of(5);
-    let readiness = match offline {
-        true => Readiness::NotReady {
+    let readiness = if offline {
+        Readiness::NotReady {
             since: Some(at(NOW - 5_000)),
-        },
-        false => Readiness::Ready {
+        }
+    } else {
+        Readiness::Ready {
             since: at(NOW - 90_000),
-        },
+        }
     };
     Node {
         name: format!("edge-node-{i:06}").into(),
@@ -300,9 +302,10 @@ fn pod(i: usize, updated: bool) -> Pod {
         uid: format!("00000000-0000-0000-0000-{i:012}").into(),
         resource_version: "123456789".into(),
         created: at(NOW - 80_000),
-        revision: match updated {
-            true => PodRevision::Current,
-            false => PodRevision::Outdated,
+        revision: if updated {
+            PodRevision::Current
+        } else {
+            PodRevision::Outdated
         },
         number: 1 + i64::from(updated),
         terminating: false,

@@ -273,9 +273,10 @@ async fn check_permissions(
     let report = async {
         // A replica that cannot list never leads: it says so all the same.
         let unready = async {
-            match missing.keeps_unready() {
-                true => tokio::time::sleep(UNREADY).await,
-                false => std::future::pending().await,
+            if missing.keeps_unready() {
+                tokio::time::sleep(UNREADY).await
+            } else {
+                std::future::pending().await
             }
         };
         let tells = tokio::select! {

@@ -159,9 +159,10 @@ async fn show(args: &PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
     } else if !args.is_own_fleet() {
         theatre.print(NEXT);
     }
-    Ok(match held {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    Ok(if held {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }
 

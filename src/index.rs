@@ -117,9 +117,10 @@ impl Index {
     /// Takes in whether the native controller learns of changes in their order ([`Fleet::in_order`]); until then it is
     /// taken for one that does not. Says which DaemonSets may be decided differently now.
     pub fn know_order(&mut self, in_order: bool) -> Vec<SetKey> {
-        match std::mem::replace(&mut self.in_order, in_order) == in_order {
-            true => Vec::new(),
-            false => self.sets.keys().cloned().collect(),
+        if std::mem::replace(&mut self.in_order, in_order) == in_order {
+            Vec::new()
+        } else {
+            self.sets.keys().cloned().collect()
         }
     }
 

@@ -115,9 +115,10 @@ fn short_text(line: &str, colored: bool) -> Cow<'_, str> {
 
 /// Returns the object with safe strings; those of a long one are cut.
 fn short_json(line: &str) -> Cow<'_, str> {
-    let value = match line.len() > TEXT {
-        true => serde_json::from_str(line).ok(),
-        false => None,
+    let value = if line.len() > TEXT {
+        serde_json::from_str(line).ok()
+    } else {
+        None
     };
     match value {
         Some(value) => Cow::Owned(foreign::json(&cut(value).to_string()).into_owned()),

@@ -78,9 +78,12 @@ impl Shell {
 /// Every shell that is there offers at least these; of a word that ends with `-`, that is only the beginning.
 #[track_caller]
 fn case(kubeconfig: &Path, line: &str, expected: &[&str]) {
-    let is_meant = |offer: &str, word: &str| match word.ends_with('-') {
-        true => offer.starts_with(word),
-        false => offer == word,
+    let is_meant = |offer: &str, word: &str| {
+        if word.ends_with('-') {
+            offer.starts_with(word)
+        } else {
+            offer == word
+        }
     };
     let lacks = |found: &[String]| {
         let is_missing = |word: &&str| !found.iter().any(|offer| is_meant(offer, word));

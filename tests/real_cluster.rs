@@ -181,9 +181,10 @@ async fn report(world: &World, entry: &Entry, scenario: Scenario) -> Result<(), 
         begin.elapsed().as_secs_f32(),
         entry.sentence()
     );
-    match failures.is_empty() {
-        true => Ok(()),
-        false => Err(format!("{}\n{}", entry.sentence(), failures.join("\n"))),
+    if failures.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{}\n{}", entry.sentence(), failures.join("\n")))
     }
 }
 

@@ -162,9 +162,10 @@ fn watch(client: &Client, app: String) -> History<Fact> {
     let mut history = History::new();
     history.watch(Api::all(client.clone()), |node: &Node, gone| {
         let name = node.name_any();
-        Some(match gone {
-            true => Fact::NodeGone(name),
-            false => Fact::Node(name),
+        Some(if gone {
+            Fact::NodeGone(name)
+        } else {
+            Fact::Node(name)
         })
     });
     history.watch(

@@ -289,9 +289,10 @@ fn part(text: &str) -> Result<IntOrPercent, String> {
 
 fn budget(text: &str) -> Result<IntOrPercent, String> {
     let share = part(text)?;
-    match share.is_zero() {
-        true => Err("the simulator needs a budget: use at least 1 or 1%".to_owned()),
-        false => Ok(share),
+    if share.is_zero() {
+        Err("the simulator needs a budget: use at least 1 or 1%".to_owned())
+    } else {
+        Ok(share)
     }
 }
 
@@ -309,12 +310,13 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr = text
         .parse()
         .map_err(|_| "use an address and a port, such as 127.0.0.1:8001".to_owned())?;
-    match address.ip().is_loopback() {
-        true => Ok(address),
-        false => Err(
+    if address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        Err(
             "everybody who reaches this address could do everything: use 127.0.0.1 or [::1]"
                 .to_owned(),
-        ),
+        )
     }
 }
 

@@ -385,12 +385,13 @@ impl<F> Queue<F> {
             if lists {
                 self.await_turn().await;
             }
-            let ended = match lists && !streams {
-                true => target
+            let ended = if lists && !streams {
+                target
                     .list(&client, &self)
                     .await
-                    .map(|at| version = Some(at)),
-                false => target.watch(&client, &self, &mut version).await,
+                    .map(|at| version = Some(at))
+            } else {
+                target.watch(&client, &self, &mut version).await
             };
             self.end_turn();
             if self.reported.swap(false, Ordering::Relaxed) {

@@ -59,9 +59,10 @@ impl Writer {
     /// Reads which other field manager wrote last into the status that this controller writes; `None`: not known.
     pub(super) async fn other_status_writer(&self, key: &SetKey) -> Option<String> {
         let namespace = Some(&*key.namespace);
-        let path = match key.is_advanced() {
-            true => k8s::AdvancedDaemonSet::url_path(&(), namespace),
-            false => k8s::DaemonSet::url_path(&(), namespace),
+        let path = if key.is_advanced() {
+            k8s::AdvancedDaemonSet::url_path(&(), namespace)
+        } else {
+            k8s::DaemonSet::url_path(&(), namespace)
         };
         let found = read(self.client(), path, "daemonsets", &key.name).await;
         let found: PartialObjectMeta = found.ok()?;

@@ -756,9 +756,10 @@ impl Engine {
     fn event(&self, key: &SetKey, notice: &RolloutEvent) -> Option<(Subject, Severity)> {
         let set = self.index.set(key)?;
         let about = Subject::of_set(key, &set.uid);
-        let severity = match notice.warning {
-            true => Severity::Warning,
-            false => Severity::Normal,
+        let severity = if notice.warning {
+            Severity::Warning
+        } else {
+            Severity::Normal
         };
         Some((about, severity))
     }

@@ -422,9 +422,10 @@ impl EventHandler {
     /// There are no Advanced DaemonSets to roll out, or not any more.
     fn lose_advanced(&mut self, index: &mut Index) -> Enqueue {
         let is_any = index.keys().any(SetKey::is_advanced);
-        match self.advanced.complete && !is_any {
-            true => Enqueue::default(),
-            false => self.finish_sets(index, SetKind::Advanced),
+        if self.advanced.complete && !is_any {
+            Enqueue::default()
+        } else {
+            self.finish_sets(index, SetKind::Advanced)
         }
     }
 
@@ -663,9 +664,10 @@ impl GroupWatch {
         let mut requeued = Vec::new();
         for key in self.neighbours(&pod.metadata) {
             let uid = || pod.metadata.uid.as_deref().unwrap_or_default();
-            let delay = match self.group.selects(key, label) {
-                true => index.apply_pod(key, pod, now),
-                false => index.set_mut(key).map(|set| set.delete_pod(uid())),
+            let delay = if self.group.selects(key, label) {
+                index.apply_pod(key, pod, now)
+            } else {
+                index.set_mut(key).map(|set| set.delete_pod(uid()))
             };
             requeued.extend(delay.map(|delay| (key.clone(), delay)));
         }

@@ -82,12 +82,13 @@ impl Subject {
     /// The DaemonSet of this key.
     pub fn of_set(key: &SetKey, uid: &str) -> Self {
         let subject = Self::daemonset(&key.namespace, &key.name, uid);
-        match key.is_advanced() {
-            true => Self {
+        if key.is_advanced() {
+            Self {
                 api_version: names::KRUISE_VERSION,
                 ..subject
-            },
-            false => subject,
+            }
+        } else {
+            subject
         }
     }
 

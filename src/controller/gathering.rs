@@ -28,9 +28,10 @@ impl WakeupBatching {
     }
 
     fn time(&self) -> Duration {
-        match self.settled.load(Ordering::Relaxed) {
-            true => LONG,
-            false => BRIEF,
+        if self.settled.load(Ordering::Relaxed) {
+            LONG
+        } else {
+            BRIEF
         }
     }
 

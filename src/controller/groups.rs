@@ -68,9 +68,10 @@ impl Group {
         let is_few = asked.len() <= NAMESPACES;
         let place = |key: &SetKey, what: &Asked| -> Place {
             let is_crowded = asked[&*key.namespace].len() > GROUPS_OF_NAMESPACE;
-            let what = match is_crowded {
-                true => Asked::Everything,
-                false => what.clone(),
+            let what = if is_crowded {
+                Asked::Everything
+            } else {
+                what.clone()
             };
             let in_one = is_few || !matches!(what, Asked::Labels(_));
             (in_one.then(|| key.namespace.clone()), what)

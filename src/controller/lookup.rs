@@ -382,9 +382,10 @@ async fn known(
         .await?
         .and_then(|pod| pod.metadata.labels);
     let carried = labels.and_then(|mut labels| labels.remove(REVISION_HASH_LABEL));
-    Ok(match carried.as_deref() == Some(hash.as_str()) {
-        true => FoundRevision::Absent,
-        false => FoundRevision::Late,
+    Ok(if carried.as_deref() == Some(hash.as_str()) {
+        FoundRevision::Absent
+    } else {
+        FoundRevision::Late
     })
 }
 

@@ -555,9 +555,10 @@ impl<K: Readable> Change<K> {
         };
         let (head, object) = line.split_at(at);
         let object = read_beginning(&object[OBJECT.len()..]);
-        match head.windows(7).any(|seen| seen == b"DELETED") {
-            true => Self::Deleted(object),
-            false => Self::Added(object),
+        if head.windows(7).any(|seen| seen == b"DELETED") {
+            Self::Deleted(object)
+        } else {
+            Self::Added(object)
         }
     }
 }

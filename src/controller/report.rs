@@ -145,9 +145,10 @@ impl Report {
         let state = &mut report.state;
         state.guard = plan.record.clone();
         state.pause = paused::memory(plan, &fleet.revision, known.pause.as_ref());
-        state.refused = match plan.phase.is_behind() {
-            true => known.refused.clone(),
-            false => ReportedFailures::new(&plan.refused, known.refused.as_ref()),
+        state.refused = if plan.phase.is_behind() {
+            known.refused.clone()
+        } else {
+            ReportedFailures::new(&plan.refused, known.refused.as_ref())
         };
         let paused = find(&set.conditions, PAUSED_CONDITION);
         let sheets = [

@@ -125,9 +125,10 @@ impl Writer {
         let pod = manifest::advanced_manifest(origin, node);
         let request = requests::<k8s::Pod>(origin.namespace());
         let request = request.create(&parameters, pod.to_string().into_bytes());
-        let answer = match whole {
-            true => self.send("create", "pods", request).await?,
-            false => self.send_for_metadata("create", "pods", request).await?,
+        let answer = if whole {
+            self.send("create", "pods", request).await?
+        } else {
+            self.send_for_metadata("create", "pods", request).await?
         };
         let Ok(pod) = serde_json::from_str::<k8s::Pod>(&answer) else {
             return Ok(None);

@@ -140,9 +140,12 @@ impl Scheduling {
     /// The same without our difference: whether the DaemonSet controllers of Kubernetes and Kruise would make a pod on this
     /// node now, or leave the one that is there.
     pub fn native_targeting(&self, node: &NodeFacts<'_>) -> Targeting {
-        self.judge(node, |taint| match is_readiness(taint) {
-            true => self.template_tolerates(taint),
-            false => self.tolerates(taint),
+        self.judge(node, |taint| {
+            if is_readiness(taint) {
+                self.template_tolerates(taint)
+            } else {
+                self.tolerates(taint)
+            }
         })
     }
 

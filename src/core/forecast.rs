@@ -477,9 +477,10 @@ impl<'a> World<'a> {
             }
         };
         self.change_at(position, &pod.uid, |pod| {
-            pod.revision = match is_current {
-                true => PodRevision::Current,
-                false => PodRevision::Outdated,
+            pod.revision = if is_current {
+                PodRevision::Current
+            } else {
+                PodRevision::Outdated
             };
             (pod.number, pod.of_template) = (number, is_current);
             (pod.ready_since, pod.unready_since) = (None, Some(now));
@@ -502,9 +503,10 @@ impl<'a> World<'a> {
         if is_current {
             self.step(position, ReplacementManner::InPlace);
         }
-        let (takes, happening) = match is_current && self.is_lost(position) {
-            true => (SILENCE, Happening::Lost),
-            false => (change, Happening::Changed),
+        let (takes, happening) = if is_current && self.is_lost(position) {
+            (SILENCE, Happening::Lost)
+        } else {
+            (change, Happening::Changed)
         };
         self.due
             .insert((later(now, takes), position, pod.uid.clone(), happening));
@@ -580,9 +582,10 @@ impl<'a> World<'a> {
         self.home.insert(uid.clone(), position);
         self.last = Some(now);
         if is_ready {
-            let (takes, happening) = match self.is_lost(position) {
-                true => (SILENCE, Happening::Lost),
-                false => (start, Happening::Starts),
+            let (takes, happening) = if self.is_lost(position) {
+                (SILENCE, Happening::Lost)
+            } else {
+                (start, Happening::Starts)
             };
             self.due
                 .insert((later(now, takes), position, uid, happening));

@@ -110,9 +110,10 @@ fn escaped<'a>(
     };
     let mut out = document[..start].to_owned();
     for letter in document[start..].chars() {
-        match forbidden(letter) {
-            true => replace(&mut out, letter),
-            false => out.push(letter),
+        if forbidden(letter) {
+            replace(&mut out, letter)
+        } else {
+            out.push(letter)
         }
     }
     Cow::Owned(out)

@@ -35,9 +35,10 @@ impl ImageKey {
             Some((name, tag)) => (name, tag),
             None => (name, "latest"),
         };
-        let library = match host == "docker.io" && !name.contains('/') {
-            true => "library/",
-            false => "",
+        let library = if host == "docker.io" && !name.contains('/') {
+            "library/"
+        } else {
+            ""
         };
         // A digest says it all, whatever tag stands beside it.
         let end = match digest {

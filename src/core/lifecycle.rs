@@ -255,9 +255,10 @@ impl Gate {
         keys.sort();
         keys.dedup();
         let open = keys.is_empty();
-        let message = match open {
-            true => String::new(),
-            false => serde_json::to_string(&keys).ok()?,
+        let message = if open {
+            String::new()
+        } else {
+            serde_json::to_string(&keys).ok()?
         };
         Some(GateWrite {
             open,

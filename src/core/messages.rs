@@ -100,12 +100,13 @@ impl Plan {
             _ => false,
         };
         let is_judging = matches!(self.guarded, Some(Guarded::Inconclusive { .. }));
-        match is_daily_life && was_complete && !is_judging {
-            true => Phase::Complete {
+        if is_daily_life && was_complete && !is_judging {
+            Phase::Complete {
                 offline: counts.offline_outdated,
                 kept: counts.kept + counts.repelled,
-            },
-            false => self.phase,
+            }
+        } else {
+            self.phase
         }
     }
 
@@ -233,9 +234,10 @@ impl RolloutStatus<'_> {
         let exceptions = self.plan.exceptions(self.fleet, self.strategy);
         let gone = self.gone_aside();
         let of = |reason| {
-            let head = match exceptions.is_empty() {
-                true => COMPLETE.to_owned(),
-                false => format!("{COMPLETE}; {}", exceptions.join("; ")),
+            let head = if exceptions.is_empty() {
+                COMPLETE.to_owned()
+            } else {
+                format!("{COMPLETE}; {}", exceptions.join("; "))
             };
             StatusSentence::new(reason, head)
         };
@@ -333,11 +335,10 @@ impl RolloutStatus<'_> {
             return String::new();
         }
         let reverts = plan.pause.as_ref().is_some_and(|stand| stand.reverts);
-        let reverts = match reverts {
-            true => {
-                "; when it is resumed, pods that have it are taken back in place (RevertInPlace)"
-            }
-            false => "",
+        let reverts = if reverts {
+            "; when it is resumed, pods that have it are taken back in place (RevertInPlace)"
+        } else {
+            ""
         };
         format!(
             "; the guard stopped this revision: {}{reverts}; {}: either begins when it is resumed",
@@ -367,13 +368,15 @@ impl RolloutStatus<'_> {
             Phase::Stalled(stall) => stall != Stall::BlockedByPdb,
             _ => false,
         };
-        let names = match waits {
-            true => self.names_with(|verdict| matches!(verdict, Verdict::BlockedByPdb { .. })),
-            false => String::new(),
+        let names = if waits {
+            self.names_with(|verdict| matches!(verdict, Verdict::BlockedByPdb { .. }))
+        } else {
+            String::new()
         };
-        match names.is_empty() {
-            true => names,
-            false => format!("; {}: {names}", plan.blocked_words(self.fleet)),
+        if names.is_empty() {
+            names
+        } else {
+            format!("; {}: {names}", plan.blocked_words(self.fleet))
         }
     }
 
@@ -430,18 +433,20 @@ impl RolloutStatus<'_> {
             node.is_none_or(|node| node.readiness == Readiness::Gone)
         });
         let names = named(gone.map(NodeName::as_str), 0);
-        match names.is_empty() {
-            true => names,
-            false => format!("; failed by this revision, and deleted since: {names}"),
+        if names.is_empty() {
+            names
+        } else {
+            format!("; failed by this revision, and deleted since: {names}")
         }
     }
 
     /// Who failed by this revision, to follow a sentence; empty when nobody did.
     fn failed_aside(&self) -> String {
         let names = self.names_with(|verdict| matches!(verdict, Verdict::FailedByRevision { .. }));
-        match names.is_empty() {
-            true => names,
-            false => format!("; failed by this revision: {names}"),
+        if names.is_empty() {
+            names
+        } else {
+            format!("; failed by this revision: {names}")
         }
     }
 

@@ -129,9 +129,10 @@ pub fn judge(
 ) -> PodRevision {
     let Some(hash) = non_empty(hash_label) else {
         let generation = non_empty(generation_label);
-        return match generation.is_some() && generation == template_generation {
-            true => PodRevision::Current,
-            false => PodRevision::Outdated,
+        return if generation.is_some() && generation == template_generation {
+            PodRevision::Current
+        } else {
+            PodRevision::Outdated
         };
     };
     if hash == current.as_str() {

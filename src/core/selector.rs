@@ -328,9 +328,10 @@ fn only_fields(
     expected: &'static str,
 ) -> Result<(), InvalidSelector> {
     let mut fields = value.as_object().into_iter().flatten();
-    match fields.all(|(field, _)| known.contains(&field.as_str())) {
-        true => Ok(()),
-        false => Err(unusable(value, expected)),
+    if fields.all(|(field, _)| known.contains(&field.as_str())) {
+        Ok(())
+    } else {
+        Err(unusable(value, expected))
     }
 }
 

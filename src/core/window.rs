@@ -146,9 +146,10 @@ impl Window {
             if !self.days[day_index(date.weekday())] {
                 continue;
             }
-            let ends_on = match self.to <= self.from {
-                true => date.tomorrow(),
-                false => Ok(date),
+            let ends_on = if self.to <= self.from {
+                date.tomorrow()
+            } else {
+                Ok(date)
             };
             let start = self.instant(date, self.from);
             let end = ends_on.ok().and_then(|date| self.instant(date, self.to));

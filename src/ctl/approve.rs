@@ -51,9 +51,10 @@ fn judge<'a>(look: &'a Look, typed: &str) -> Result<(&'a Waves, &'a Revision), C
     let needs_approval = waves.list.iter().filter(|wave| wave.approve);
     let names: Vec<&str> = needs_approval.map(|wave| &*wave.name).collect();
     if !names.contains(&typed) {
-        let list = match names.is_empty() {
-            true => "No wave does: add approve: manual to one.".to_owned(),
-            false => format!("These do: {}.", names.join(", ")),
+        let list = if names.is_empty() {
+            "No wave does: add approve: manual to one.".to_owned()
+        } else {
+            format!("These do: {}.", names.join(", "))
         };
         if waves.position(typed).is_some() {
             let why = match typed {
@@ -110,12 +111,13 @@ fn said(look: &Look, wave: &str, revision: &Revision) -> String {
         .filter(|stand| stand.done < stand.nodes)
         .map(|stand| stand.name.as_str())
         .collect();
-    let follows = match open.is_empty() {
-        true => "It opens as soon as the waves before it are complete.".to_owned(),
-        false => format!(
+    let follows = if open.is_empty() {
+        "It opens as soon as the waves before it are complete.".to_owned()
+    } else {
+        format!(
             "It opens when the waves before it are complete; nodes are left in {}.",
             open.join(", ")
-        ),
+        )
     };
     format!(
         "Wave {wave} of {} is approved for revision {revision}. {follows}\nFollow it: yurt-ds ctl status {} --watch\n",

@@ -118,9 +118,10 @@ impl Budgets {
             None => Obstruction::NotComputed,
             Some(least) => {
                 let pods = fleet.nodes.iter().flat_map(|node| node.pods.iter());
-                match pods.filter(counts).count() > least {
-                    true => return None,
-                    false => Obstruction::Exhausted,
+                if pods.filter(counts).count() > least {
+                    return None;
+                } else {
+                    Obstruction::Exhausted
                 }
             }
         };

@@ -62,20 +62,24 @@ pub(super) async fn eject(
         None => lookup::target(context, &args.daemonset).await?,
     };
     let was_advanced = begun.is_some() || key.is_advanced();
-    let key = match was_advanced {
-        false => key,
-        true => match make_native(context, args, &key, screen).await? {
+    let key = if was_advanced {
+        match make_native(context, args, &key, screen).await? {
             Some(native) => native,
             None => return Ok(()),
-        },
+        }
+    } else {
+        key
     };
     let handed = hand_back(context, args, &key, screen).await;
-    let handed = handed.map_err(|error| match was_advanced {
-        true => CliError::new(
-            error.code,
-            format!("{error} {}", words::native_by_now(&key)),
-        ),
-        false => error,
+    let handed = handed.map_err(|error| {
+        if was_advanced {
+            CliError::new(
+                error.code,
+                format!("{error} {}", words::native_by_now(&key)),
+            )
+        } else {
+            error
+        }
     })?;
     if let Some(handed) = handed {
         let left = handed.clean(context).await?;
@@ -120,9 +124,10 @@ async fn hand_back(
             return Ok(Some(standing));
         }
     }
-    let paused = match was_paused {
-        true => format!(" It stays paused until then, or until yurt-ds ctl resume {key}."),
-        false => String::new(),
+    let paused = if was_paused {
+        format!(" It stays paused until then, or until yurt-ds ctl resume {key}.")
+    } else {
+        String::new()
     };
     Err(CliError::new(
         Code::Failed,
@@ -240,12 +245,13 @@ impl EjectCandidate {
         let again: Vec<&str> = (self.settings.keys().map(String::as_str))
             .filter(|key| again.contains_key(*key))
             .collect();
-        match again.is_empty() {
-            true => Ok(()),
-            false => Err(CliError::new(
+        if again.is_empty() {
+            Ok(())
+        } else {
+            Err(CliError::new(
                 Code::Failed,
                 words::applied_again(&self.key, &again),
-            )),
+            ))
         }
     }
 
@@ -265,9 +271,10 @@ impl EjectCandidate {
         let is_told = |set: &DaemonSet| is_clean(set) || is_withheld(set);
         if self.snapshot.is_reported() && self.await_until(context, is_told).await? {
             let set = self.read(context).await?;
-            return Ok(match set.is_some_and(|set| is_withheld(&set)) {
-                true => words::at_work(&self.key),
-                false => words::released(announced, true),
+            return Ok(if set.is_some_and(|set| is_withheld(&set)) {
+                words::at_work(&self.key)
+            } else {
+                words::released(announced, true)
             });
         }
         let liveness = liveness_of(&context.access, context.clock.now()).await;

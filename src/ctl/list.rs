@@ -41,9 +41,10 @@ where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
     let page = params.clone().limit(PAGE);
-    let first = match is_optional {
-        true => access.find_allowed(doing, read(api, &page)).await?,
-        false => access.find(doing, read(api, &page)).await?,
+    let first = if is_optional {
+        access.find_allowed(doing, read(api, &page)).await?
+    } else {
+        access.find(doing, read(api, &page)).await?
     };
     match first {
         None => Ok(None),

@@ -104,9 +104,10 @@ impl ControllerLiveness {
         is_of_kruise: bool,
     ) -> Self {
         let wrote = |since| wrote_after(conditions, since);
-        match is_of_kruise || self.serves(kind) || self.silent_since().is_some_and(wrote) {
-            true => Self::Lately,
-            false => self,
+        if is_of_kruise || self.serves(kind) || self.silent_since().is_some_and(wrote) {
+            Self::Lately
+        } else {
+            self
         }
     }
 

@@ -265,9 +265,10 @@ pub(super) fn unmanaged(key: &SetKey) -> CliError {
 }
 
 fn to_hand_over(key: &SetKey, on_delete: bool) -> CliError {
-    let first = match on_delete {
-        true => "",
-        false => " set its spec.updateStrategy.type to OnDelete and",
+    let first = if on_delete {
+        ""
+    } else {
+        " set its spec.updateStrategy.type to OnDelete and"
     };
     let text = format!(
         "DaemonSet {key} is not managed by yurt-ds: it lacks the annotation {UPDATE_STRATEGY}. To hand it over,{first} type: kubectl -n {} \
@@ -335,13 +336,13 @@ fn alike(key: &SetKey, keys: &[SetKey]) -> Vec<String> {
         let mut others = others.map(|other| (&other.namespace, &other.name));
         others.any(|other| other == (&key.namespace, &key.name))
     };
-    let named =
-        near.take(OFFERED).map(
-            |(_, other)| match other.kind == key.kind && !is_both(other) {
-                true => other.to_string(),
-                false => unmistakable(other),
-            },
-        );
+    let named = near.take(OFFERED).map(|(_, other)| {
+        if other.kind == key.kind && !is_both(other) {
+            other.to_string()
+        } else {
+            unmistakable(other)
+        }
+    });
     named.collect()
 }
 
@@ -386,9 +387,10 @@ pub(super) fn missing_node(view: &ClusterView, key: &SetKey, typed: &str) -> Cli
         }
         None => suggestion(&near(typed, view.index.node_names().map(NodeName::as_str))),
     };
-    let help = match help.is_empty() {
-        true => format!(" The nodes: yurt-ds ctl status {key} -o wide"),
-        false => help,
+    let help = if help.is_empty() {
+        format!(" The nodes: yurt-ds ctl status {key} -o wide")
+    } else {
+        help
     };
     CliError::new(Code::NotFound, format!("There is no node {typed}.{help}"))
 }

@@ -177,9 +177,10 @@ impl Journal {
 impl Migration<'_> {
     /// The journal, if it is about this way.
     fn own(&self, journal: Journal) -> Result<Journal, CliError> {
-        match journal.kind() == self.target.kind {
-            true => Ok(journal),
-            false => Err(self.refused(words::other_way(&self.source, journal.purpose))),
+        if journal.kind() == self.target.kind {
+            Ok(journal)
+        } else {
+            Err(self.refused(words::other_way(&self.source, journal.purpose)))
         }
     }
 

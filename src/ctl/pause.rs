@@ -249,9 +249,10 @@ async fn patch(context: &Context, key: &SetKey, patch: Value) -> Result<(), CliE
         field_manager: Some(FIELD_MANAGER.into()),
         ..PatchParams::default()
     };
-    let doing = match patch["spec"].is_null() {
-        true => format!("annotate DaemonSet {key}"),
-        false => format!("change DaemonSet {key}"),
+    let doing = if patch["spec"].is_null() {
+        format!("annotate DaemonSet {key}")
+    } else {
+        format!("change DaemonSet {key}")
     };
     let (api, patch) = (whole(&access.client, key), Patch::Merge(patch));
     access
@@ -376,9 +377,10 @@ fn after_pause(snapshot: &RolloutSnapshot) -> String {
 }
 
 fn resumed(key: &SetKey, changed: bool, look: Option<&Look>) -> String {
-    let head = match changed {
-        true => format!("{key} is resumed."),
-        false => format!("{key} is not paused; nothing was changed."),
+    let head = if changed {
+        format!("{key} is resumed.")
+    } else {
+        format!("{key} is not paused; nothing was changed.")
     };
     let follows = look.map_or_else(String::new, after_resume_as_known);
     format!("{head}{follows}\n")
@@ -386,11 +388,12 @@ fn resumed(key: &SetKey, changed: bool, look: Option<&Look>) -> String {
 
 fn released(record: &FailureRecord, changed: bool, look: Option<&Look>) -> String {
     let revision = &record.revision;
-    let head = match changed {
-        true => format!(
+    let head = if changed {
+        format!(
             "Revision {revision} goes on: the guard stops it no more, whatever fails (annotation resume)."
-        ),
-        false => format!("Revision {revision} goes on already; nothing was changed."),
+        )
+    } else {
+        format!("Revision {revision} goes on already; nothing was changed.")
     };
     let failed = match record.failures() {
         0 => String::new(),

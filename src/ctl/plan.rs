@@ -51,9 +51,10 @@ pub(super) async fn plan(
     let (text, code) = match PlannedRollout::read(access, &key, &change, now).await? {
         Ok(planned) => {
             let (row, code) = answer(planned, &change, args);
-            let text = match is_document {
-                true => super::print::document(&row, args.output)?,
-                false => print::plan(&row, args.output == Output::Wide, screen.colour),
+            let text = if is_document {
+                super::print::document(&row, args.output)?
+            } else {
+                print::plan(&row, args.output == Output::Wide, screen.colour)
             };
             (text, code)
         }

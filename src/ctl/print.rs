@@ -143,9 +143,10 @@ pub(super) fn warnings(rows: &[SetRow], is_shown: impl Fn(&SetRow, &String) -> b
     let line = |note: &String| {
         let about = rows.iter().filter(|row| warns(row, note));
         let about: Vec<String> = about.map(SetRow::title).collect();
-        let about = match about.len() == rows.len() && rows.len() > 1 {
-            true => "all of them".to_owned(),
-            false => about.join(", "),
+        let about = if about.len() == rows.len() && rows.len() > 1 {
+            "all of them".to_owned()
+        } else {
+            about.join(", ")
         };
         format!("\nNote, on {about}: {note}\n")
     };
@@ -261,9 +262,10 @@ fn pods(row: &SetRow, counts: &PodCountsRow, wide: bool, colour: bool, limit: us
     if shown.is_empty() {
         return text;
     }
-    let title = match wide {
-        true => "Pods",
-        false => "Pods that are outdated or not Ready",
+    let title = if wide {
+        "Pods"
+    } else {
+        "Pods that are outdated or not Ready"
     };
     text.push_str(&format!("\n{}\n", CellStyle::Bold.on(title, colour)));
     let mut table = Table::new(&["NODE", "POD", "REVISION", "STATE"]);

@@ -310,9 +310,10 @@ impl SetRow {
                 .filter(|all| !all.max_surge.is_zero())
                 .map(|all| all.max_surge.to_string()),
             phase: silence.as_ref().map_or(phase.word, |_| NO_CONTROLLER),
-            next: match is_silent {
-                true => reported.liveness.next(),
-                false => Vec::new(),
+            next: if is_silent {
+                reported.liveness.next()
+            } else {
+                Vec::new()
             },
             fact: reported
                 .liveness
@@ -388,9 +389,10 @@ impl SetRow {
             phase: silence
                 .as_ref()
                 .map_or(rollout.phase.word(), |_| NO_CONTROLLER),
-            next: match is_silent {
-                true => snapshot.liveness.next(),
-                false => next_steps(&rollout, &said),
+            next: if is_silent {
+                snapshot.liveness.next()
+            } else {
+                next_steps(&rollout, &said)
             },
             fact: (snapshot.liveness.fact().filter(|_| is_silent))
                 .unwrap_or_else(|| fact(&rollout, &said)),

@@ -51,9 +51,10 @@ impl<'a> Screen<'a> {
 
     /// Returns the text as a terminal may get it.
     fn shown<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        match self.colour {
-            true => styled(text, &[&["\n"], &CellStyle::SEQUENCES[..]].concat()),
-            false => styled(text, &["\n"]),
+        if self.colour {
+            styled(text, &[&["\n"], &CellStyle::SEQUENCES[..]].concat())
+        } else {
+            styled(text, &["\n"])
         }
     }
 

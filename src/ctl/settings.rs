@@ -190,9 +190,10 @@ impl SettingRow {
 
     /// Whether OTA heeds it; the other mode heeds everything.
     fn ota(&self) -> &'static str {
-        match self.modes.contains(&Mode::Ota.to_string()) {
-            true => "yes",
-            false => "no",
+        if self.modes.contains(&Mode::Ota.to_string()) {
+            "yes"
+        } else {
+            "no"
         }
     }
 }

@@ -264,9 +264,10 @@ impl RolloutSnapshot {
         let condition = self.condition(kind)?;
         let holds = condition.status == "True";
         let since = holds.then_some(condition.last_transition.as_ref()?.0)?;
-        match [PROGRESSING, STALLED].contains(&kind) {
-            true => Some(self.of_revision(since)),
-            false => Some(since),
+        if [PROGRESSING, STALLED].contains(&kind) {
+            Some(self.of_revision(since))
+        } else {
+            Some(since)
         }
     }
 

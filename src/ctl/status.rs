@@ -226,9 +226,10 @@ impl StatusScreen<'_> {
     fn unmanaged(&self, view: &ClusterView) -> String {
         let line =
             |(key, stray): (&SetKey, &Unmanaged)| format!("\nNote, on {key}: {}\n", stray.text);
-        match self.is_document() {
-            true => String::new(),
-            false => view.index.unmanaged().map(line).collect(),
+        if self.is_document() {
+            String::new()
+        } else {
+            view.index.unmanaged().map(line).collect()
         }
     }
 
@@ -400,16 +401,18 @@ impl StatusScreen<'_> {
         screen: &mut Screen<'_>,
         waited: Option<Duration>,
     ) -> Result<Code, CliError> {
-        let mut text = match self.is_document() {
-            true => self.text(snapshots, false)?,
-            false => self.lines(snapshots, screen.colour),
+        let mut text = if self.is_document() {
+            self.text(snapshots, false)?
+        } else {
+            self.lines(snapshots, screen.colour)
         };
         if snapshots.is_empty() && !self.is_document() {
             text = self.nothing();
         }
-        let _ = match self.is_document() {
-            true => screen.print(&text),
-            false => screen.redraw(&text),
+        let _ = if self.is_document() {
+            screen.print(&text)
+        } else {
+            screen.redraw(&text)
         };
         let recovering: Vec<String> = match waited {
             Some(_) => snapshots.iter().filter_map(recovering).collect(),
@@ -417,9 +420,10 @@ impl StatusScreen<'_> {
         };
         if let (Some(waited), false) = (waited, self.is_document()) {
             let waited = humantime::format_duration(waited);
-            let recovering = match recovering.is_empty() {
-                true => String::new(),
-                false => format!(": {}", recovering.join(", ")),
+            let recovering = if recovering.is_empty() {
+                String::new()
+            } else {
+                format!(": {}", recovering.join(", "))
             };
             let _ = screen.print(&format!("Not over after {waited}{recovering}.\n"));
         }

@@ -138,9 +138,10 @@ pub(super) async fn undo(
         if changed && !history.restore(context, chosen).await? {
             continue;
         }
-        let look = match is_current {
-            true => None,
-            false => look_again(context, &key).await,
+        let look = if is_current {
+            None
+        } else {
+            look_again(context, &key).await
         };
         let mut answer = history.answer(chosen, args.to_revision, changed);
         answer.held_back = look
@@ -333,9 +334,10 @@ impl RevisionHistory {
                 }
                 let found = earlier.iter().find(|kept| !self.is_stopped(kept));
                 found.copied().ok_or_else(|| {
-                    let text = match earlier.is_empty() {
-                        true => self.nothing_earlier(current),
-                        false => self.nothing_good(current),
+                    let text = if earlier.is_empty() {
+                        self.nothing_earlier(current)
+                    } else {
+                        self.nothing_good(current)
                     };
                     CliError::new(Code::Refused, text)
                 })
@@ -436,9 +438,10 @@ impl RevisionHistory {
         let (ended, left) = self.approvals(kept);
         let approvals = ["metadata", "annotations", APPROVED_WAVES];
         if !ended.is_empty() {
-            changes.push(match left.is_empty() {
-                true => remove(&approvals),
-                false => set(&approvals, left.join(",").into()),
+            changes.push(if left.is_empty() {
+                remove(&approvals)
+            } else {
+                set(&approvals, left.join(",").into())
             });
         }
         write_if_unchanged(context, &doing, &self.key, &self.seen, changes).await
@@ -594,9 +597,10 @@ impl UndoAnswer {
             let (from, to) = (named(&change.from), named(&change.to));
             format!("  {}: {from} -> {to}\n", change.container)
         };
-        let images = match self.images.is_empty() {
-            true => "No image changes; other parts of the template do.\n".to_owned(),
-            false => self.images.iter().map(line).collect(),
+        let images = if self.images.is_empty() {
+            "No image changes; other parts of the template do.\n".to_owned()
+        } else {
+            self.images.iter().map(line).collect()
         };
         let follows = match look {
             Some(look) if self.changed => follows(look, now),

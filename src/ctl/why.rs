@@ -233,9 +233,10 @@ fn sentences(answer: &WhyAnswer, colour: bool) -> String {
         _ => String::new(),
     };
     let pods: Vec<String> = node.pods.iter().map(PodRow::words).collect();
-    let pods = match pods.is_empty() {
-        true => "none".to_owned(),
-        false => pods.join(", "),
+    let pods = if pods.is_empty() {
+        "none".to_owned()
+    } else {
+        pods.join(", ")
     };
     let verdict = CellStyle::for_word(node.verdict).on(node.verdict, colour);
     let label = |name: &str| CellStyle::Bold.on(&format!("{name:<8}"), colour);

@@ -80,9 +80,12 @@ pub(super) fn is_agent(count: &Count) -> bool {
 pub fn cut(cluster: &Cluster, node: &str) -> FaultGuard {
     let agent = user_agent(node);
     let faults = cluster.faults();
-    let cut = faults.add(move |request| match request.user_agent == agent {
-        true => Fault::ResetBefore,
-        false => Fault::Pass,
+    let cut = faults.add(move |request| {
+        if request.user_agent == agent {
+            Fault::ResetBefore
+        } else {
+            Fault::Pass
+        }
     });
     cluster.disconnect_watches();
     cut

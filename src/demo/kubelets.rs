@@ -30,9 +30,10 @@ impl KubeletsArgs {
     }
 
     fn offline(&self) -> Outage {
-        match self.mark {
-            true => Outage::MARKED,
-            false => Outage::default(),
+        if self.mark {
+            Outage::MARKED
+        } else {
+            Outage::default()
         }
     }
 

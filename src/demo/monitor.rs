@@ -295,9 +295,10 @@ impl MonitorRecord {
             Some(reason) if one.status != "True" => format!("{} {reason}", one.status),
             _ => one.status.clone(),
         });
-        record.ready_since = match ready {
-            true => record.ready_since.or(Some(now)),
-            false => None,
+        record.ready_since = if ready {
+            record.ready_since.or(Some(now))
+        } else {
+            None
         };
     }
 

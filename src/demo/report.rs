@@ -310,9 +310,10 @@ impl DemoReport {
 
     fn offline_words(&self) -> String {
         let (all, old, between) = (self.offline, self.offline_outdated, self.lost_in_between);
-        let follow = match self.strategy == Mode::Ota.to_string() {
-            true => "; their owners decide",
-            false => " and follow when they return",
+        let follow = if self.strategy == Mode::Ota.to_string() {
+            "; their owners decide"
+        } else {
+            " and follow when they return"
         };
         let parts = [
             (old, format!("{old} run the old image{follow}")),

@@ -347,9 +347,10 @@ fn returns(back: &[String], seed: u64) -> Vec<ScriptStep> {
         .map(|(name, at)| {
             returned += 1;
             // Not more often than a person can read.
-            let say = match told.insert(at / 10) {
-                true => format!("{name} is back ({returned} of {}).", back.len()),
-                false => String::new(),
+            let say = if told.insert(at / 10) {
+                format!("{name} is back ({returned} of {}).", back.len())
+            } else {
+                String::new()
             };
             step(at, ScriptedEvent::Return(vec![name.clone()]), say)
         })

@@ -179,9 +179,10 @@ fn welcome(address: SocketAddr, file: &Path, args: &ServeArgs) -> String {
         args.nodes,
         file.display()
     );
-    text += match args.empty {
-        true => "  kubectl get nodes\n",
-        false => FIRST_STEPS,
+    text += if args.empty {
+        "  kubectl get nodes\n"
+    } else {
+        FIRST_STEPS
     };
     text
 }

@@ -327,9 +327,10 @@ impl Frame {
         let airy = self.cells.len() * 2 <= columns * rows;
         let per_row = if airy { columns / 2 } else { columns };
         // One row fewer when a line has to say that a cell stands for several nodes.
-        let per_cell = match self.cells.len().div_ceil(per_row) <= rows {
-            true => 1,
-            false => self.cells.len().div_ceil(per_row * (rows - 1)),
+        let per_cell = if self.cells.len().div_ceil(per_row) <= rows {
+            1
+        } else {
+            self.cells.len().div_ceil(per_row * (rows - 1))
         };
         let cells: Vec<Cell> = self
             .cells
@@ -413,9 +414,10 @@ impl OwnersView {
         let width = canvas.columns.saturating_sub(2).max(1);
         let folded = |line: &String| -> Vec<String> {
             let letters: Vec<char> = line.chars().collect();
-            match letters.is_empty() {
-                true => vec![String::new()],
-                false => letters.chunks(width).map(String::from_iter).collect(),
+            if letters.is_empty() {
+                vec![String::new()]
+            } else {
+                letters.chunks(width).map(String::from_iter).collect()
             }
         };
         let prompt = folded(prompt);
@@ -431,9 +433,10 @@ impl OwnersView {
 
 /// A text with its colour, where colour is welcome.
 fn paint(text: &str, code: &str, colour: bool) -> String {
-    match colour && !text.is_empty() && code != "0" {
-        true => format!("\x1b[{code}m{text}\x1b[0m"),
-        false => text.to_owned(),
+    if colour && !text.is_empty() && code != "0" {
+        format!("\x1b[{code}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
     }
 }
 

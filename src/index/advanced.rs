@@ -141,18 +141,20 @@ impl AdvancedRecord {
 
     /// Remembers whether a pod for `node` was refused.
     pub fn note_creation(&mut self, node: &NodeName, refused: bool) {
-        match refused {
-            true => *self.refused.entry(node.clone()).or_default() += 1,
-            false => drop(self.refused.remove(node)),
+        if refused {
+            *self.refused.entry(node.clone()).or_default() += 1;
+        } else {
+            self.refused.remove(node);
         }
     }
 
     /// Of these nodes those that may be tried while refusals are waited for: none was refused there. Where many were in turn it is
     /// the DaemonSet that is refused (a quota), and nobody is tried.
     pub fn untried(&self, mut nodes: Vec<NodeName>) -> Vec<NodeName> {
-        match self.refused.len() < REFUSED_NODES {
-            true => nodes.retain(|node| !self.refused.contains_key(node)),
-            false => nodes.clear(),
+        if self.refused.len() < REFUSED_NODES {
+            nodes.retain(|node| !self.refused.contains_key(node))
+        } else {
+            nodes.clear()
         }
         nodes
     }
@@ -226,9 +228,10 @@ impl AdvancedRecord {
     /// Takes in a pod that is not this DaemonSet's; whether it is news that it could be.
     pub(super) fn note_orphan(&mut self, pod: &k8s::Pod) -> bool {
         let mut owners = pod.metadata.owner_references.iter().flatten();
-        match owners.any(|owner| owner.controller == Some(true)) {
-            true => self.forget_orphan(&uid_of(pod)),
-            false => self.note_to_adopt(pod, None),
+        if owners.any(|owner| owner.controller == Some(true)) {
+            self.forget_orphan(&uid_of(pod))
+        } else {
+            self.note_to_adopt(pod, None)
         }
     }
 
@@ -306,9 +309,10 @@ impl AdvancedRecord {
     /// otherwise.
     pub fn numbers_due(&self, numbers: &StatusNumbers, unseen: bool, now: Timestamp) -> NumbersDue {
         let stands = self.numbers_that_stand();
-        let known = match unseen {
-            true => self.sent_numbers(),
-            false => stands.as_ref(),
+        let known = if unseen {
+            self.sent_numbers()
+        } else {
+            stands.as_ref()
         };
         match &self.sent {
             _ if known == Some(numbers) => NumbersDue::No,

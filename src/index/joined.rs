@@ -333,13 +333,15 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
         hold: record.holds.get(&key.namespace, &key.name).cloned(),
         window: record.window.clone(),
         targeting,
-        native: match set.is_advanced() {
-            true => set.scheduling.native_targeting(&record.facts(name)),
-            false => targeting,
+        native: if set.is_advanced() {
+            set.scheduling.native_targeting(&record.facts(name))
+        } else {
+            targeting
         },
-        readiness: match set.has_unreadable_pod_on(name) {
-            true => Readiness::Unreadable,
-            false => record.readiness,
+        readiness: if set.has_unreadable_pod_on(name) {
+            Readiness::Unreadable
+        } else {
+            record.readiness
         },
         losses: record.losses.clone(),
         cut_off: record.is_cut_off(),

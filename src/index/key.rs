@@ -42,9 +42,10 @@ impl SetKey {
 
     /// The key of a DaemonSet of either kind; `None` when it lacks a namespace or a name.
     pub fn of_set(set: &DaemonSet) -> Option<Self> {
-        let kind = match set.is_advanced() {
-            true => SetKind::Advanced,
-            false => SetKind::Native,
+        let kind = if set.is_advanced() {
+            SetKind::Advanced
+        } else {
+            SetKind::Native
         };
         Some(Self {
             kind,

@@ -219,9 +219,10 @@ const WAVE: &str = "in wave ";
 fn record(status: bool, reason: &str, message: &str) -> Option<FailureRecord> {
     let (revision, parts) = message.strip_prefix("revision ")?.split_once(": ")?;
     let mut record = FailureRecord::new(revision.into());
-    record.stopped = match status {
-        true => Some(Stopped::from_word(reason)?),
-        false => None,
+    record.stopped = if status {
+        Some(Stopped::from_word(reason)?)
+    } else {
+        None
     };
     for part in parts.split("; ") {
         if part == EXCEEDED {

@@ -236,9 +236,10 @@ impl SetRecord {
 
     /// Namespace and name.
     pub fn key(&self) -> SetKey {
-        let kind = match self.is_advanced() {
-            true => SetKind::Advanced,
-            false => SetKind::Native,
+        let kind = if self.is_advanced() {
+            SetKind::Advanced
+        } else {
+            SetKind::Native
         };
         SetKey {
             kind,
@@ -281,9 +282,10 @@ impl SetRecord {
                 RevisionState::Current(revision) => Some(revision.clone()),
                 RevisionState::Unknown(_) => before(),
             },
-            observed: match handled {
-                true => self.generation,
-                false => self.observed,
+            observed: if handled {
+                self.generation
+            } else {
+                self.observed
             },
             collisions: self.advanced.as_ref().map_or(0, |own| own.collisions),
         }

@@ -77,9 +77,10 @@ impl DaemonSet {
         let annotations = parts.metadata.annotations.as_ref();
         let is_ours = annotations.is_some_and(|all| all.keys().any(|key| is_setting(key)))
             || (parts.status.conditions.iter()).any(|known| OWN_CONDITIONS.contains(&&*known.kind));
-        match is_ours {
-            true => serde_json::from_slice(json),
-            false => Ok(Self {
+        if is_ours {
+            serde_json::from_slice(json)
+        } else {
+            Ok(Self {
                 metadata: parts.metadata,
                 spec: DaemonSetSpec {
                     in_template: parts.spec.settings_in_template(),
@@ -87,7 +88,7 @@ impl DaemonSet {
                     ..DaemonSetSpec::default()
                 },
                 status: parts.status,
-            }),
+            })
         }
     }
 

@@ -23,9 +23,10 @@ pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Words. Those of a success are called JSON, as OpenYurt does (YurtHub's `otaupdate`).
 pub(super) fn words(answer: &Answer) -> Reply {
-    let kind = match answer.status.is_success() {
-        true => JSON,
-        false => TEXT,
+    let kind = if answer.status.is_success() {
+        JSON
+    } else {
+        TEXT
     };
     let text = cut(&answer.text, foreign::TEXT).into_owned();
     let mut reply = plain(answer.status, kind, text);
@@ -55,9 +56,10 @@ pub(super) fn plain(status: StatusCode, kind: &'static str, text: String) -> Rep
 
 /// The list of pods, or 304 for who has it.
 pub(super) fn document(document: Document, is_known: bool, age: Option<i64>) -> Reply {
-    let mut reply = match is_known {
-        true => Response::new(AnswerBody::words("")),
-        false => Response::new(AnswerBody::Pods(Box::new(document.body))),
+    let mut reply = if is_known {
+        Response::new(AnswerBody::words(""))
+    } else {
+        Response::new(AnswerBody::Pods(Box::new(document.body)))
     };
     if is_known {
         *reply.status_mut() = StatusCode::NOT_MODIFIED;

@@ -334,14 +334,13 @@ mod tests {
             WriteStep::Written,
             WriteStep::Synced,
         ] {
-            let killed = write(
-                &directory,
-                &["new", "newer"],
-                &mut |reached| match reached == step {
-                    true => Err(io::Error::other("killed")),
-                    false => Ok(()),
-                },
-            );
+            let killed = write(&directory, &["new", "newer"], &mut |reached| {
+                if reached == step {
+                    Err(io::Error::other("killed"))
+                } else {
+                    Ok(())
+                }
+            });
             assert!(killed.is_err());
             assert_eq!(found(&directory), ["old"], "{step:?}");
             assert_eq!(files(&directory), 2, "{step:?}");

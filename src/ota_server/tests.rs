@@ -189,12 +189,13 @@ async fn what_was_missed_is_learned_when_the_watch_stands_again() {
     let broken = world
         .cluster
         .faults()
-        .add(
-            |request: &crate::sim::cluster::RequestInfo| match request.user_agent == "agent" {
-                true => Fault::Status(500, None),
-                false => Fault::Pass,
-            },
-        );
+        .add(|request: &crate::sim::cluster::RequestInfo| {
+            if request.user_agent == "agent" {
+                Fault::Status(500, None)
+            } else {
+                Fault::Pass
+            }
+        });
     world.cluster.disconnect_watches();
     pass(SECOND).await;
     world.create("b", NODE).await;

@@ -266,9 +266,10 @@ impl NodeWatch {
         let seen = match found {
             Ok(pod) => {
                 let seen = pod.facts().resource_version.clone();
-                match is_deleted {
-                    true => self.pod_cache.delete(pod.key()),
-                    false => self.pod_cache.apply(pod),
+                if is_deleted {
+                    self.pod_cache.delete(pod.key())
+                } else {
+                    self.pod_cache.apply(pod)
                 }
                 seen
             }

@@ -205,9 +205,10 @@ impl Collector {
         if gone.is_empty() {
             return;
         }
-        let write = match left.is_empty() {
-            true => Write::Delete(self.policy(object)),
-            false => Write::Patch(without_owners(object, gone.iter().map(|owner| &owner.uid))),
+        let write = if left.is_empty() {
+            Write::Delete(self.policy(object))
+        } else {
+            Write::Patch(without_owners(object, gone.iter().map(|owner| &owner.uid)))
         };
         let doubted = gone
             .into_iter()
@@ -289,9 +290,10 @@ impl Collector {
             let Some(object) = self.get(&dependent).filter(alive) else {
                 continue;
             };
-            let policy = match self.dependents.contains_key(&uid(object)) {
-                true => PropagationPolicy::Foreground,
-                false => PropagationPolicy::Background,
+            let policy = if self.dependents.contains_key(&uid(object)) {
+                PropagationPolicy::Foreground
+            } else {
+                PropagationPolicy::Background
             };
             self.write(dependent, Write::Delete(policy), Vec::new());
         }

@@ -203,9 +203,10 @@ impl<K: Resource + Clone> Cache<K> {
     /// Takes in the answer to a write of ours.
     pub(crate) fn answer(&mut self, object: K) -> Option<WatchedChange<K>> {
         let uid = object.meta().uid.as_deref().unwrap_or_default();
-        match self.gone.contains(uid) {
-            true => None,
-            false => self.put(object),
+        if self.gone.contains(uid) {
+            None
+        } else {
+            self.put(object)
         }
     }
 

@@ -60,9 +60,10 @@ impl World {
     pub fn start(setup: WorldSetup) -> Self {
         let clock = setup.clock;
         let options = cluster::ClusterOptions::new(clock.clone(), setup.seed);
-        let cluster = Cluster::new(match setup.advanced {
-            true => options.with_advanced(),
-            false => options,
+        let cluster = Cluster::new(if setup.advanced {
+            options.with_advanced()
+        } else {
+            options
         });
         let client = |agent: &str| cluster.client(agent);
         let pulse = NodePulse::default();

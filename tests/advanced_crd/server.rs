@@ -142,9 +142,10 @@ impl Server {
     ) -> Result<Value, String> {
         let (api, params) = (self.sets(version), PatchParams::default());
         let patch = Patch::Merge(change);
-        told(match status {
-            true => api.patch_status(name, &params, &patch).await,
-            false => api.patch(name, &params, &patch).await,
+        told(if status {
+            api.patch_status(name, &params, &patch).await
+        } else {
+            api.patch(name, &params, &patch).await
         })
     }
 

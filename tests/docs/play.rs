@@ -44,9 +44,10 @@ pub(crate) fn play(example: &Example) -> Result<(), String> {
     let runtime = runtime.expect("a runtime");
     let played = runtime.block_on(async {
         let daemon = example.objects.iter().find(|object| is_daemon_set(object));
-        let world = match daemon.is_some_and(is_advanced) {
-            true => embedded::world_with_advanced(),
-            false => embedded::world(),
+        let world = if daemon.is_some_and(is_advanced) {
+            embedded::world_with_advanced()
+        } else {
+            embedded::world()
         };
         let stage = Stage::set(world, example).await?;
         stage.play(example).await
@@ -126,9 +127,10 @@ impl Stage {
     }
 
     async fn annotate(&self, name: &str, value: Option<&str>) -> anyhow::Result<()> {
-        let key = match name.contains('/') {
-            true => name.to_owned(),
-            false => format!("{ANNOTATION_PREFIX}{name}"),
+        let key = if name.contains('/') {
+            name.to_owned()
+        } else {
+            format!("{ANNOTATION_PREFIX}{name}")
         };
         let value = match value {
             Some(value) if value.contains("{revision}") => {
@@ -313,9 +315,10 @@ fn all_available(daemon: &DaemonSet) -> Result<(), String> {
         status.number_available.unwrap_or_default(),
     );
     let observed = status.observed_generation >= daemon.metadata.generation;
-    match observed && desired > 0 && available == desired {
-        true => Ok(()),
-        false => Err(format!("{available} of {desired} are")),
+    if observed && desired > 0 && available == desired {
+        Ok(())
+    } else {
+        Err(format!("{available} of {desired} are"))
     }
 }
 

@@ -99,9 +99,10 @@ impl<'a> Fleet<'a> {
 
     /// Labels of a node of the tenant, which is for its DaemonSet or for none.
     pub(super) fn node_labels(&self, is_wanted: bool) -> Value {
-        match is_wanted {
-            true => json!({ "tenant": self.name, "scenario": self.name }),
-            false => json!({ "tenant": self.name }),
+        if is_wanted {
+            json!({ "tenant": self.name, "scenario": self.name })
+        } else {
+            json!({ "tenant": self.name })
         }
     }
 
@@ -229,12 +230,13 @@ impl<'a> Fleet<'a> {
         until(&format!("{wanted} is updated"), PROMPT, async || {
             let updated = self.updated().await?;
             let conditions = || async { self.conditions().await.unwrap_or_default() };
-            match updated.contains(&wanted) {
-                true => Ok(None),
-                false => Ok(Some(format!(
+            if updated.contains(&wanted) {
+                Ok(None)
+            } else {
+                Ok(Some(format!(
                     "conditions: {}",
                     Value::from(conditions().await)
-                ))),
+                )))
             }
         })
         .await

@@ -82,9 +82,10 @@ impl<'a> Stage<'a> {
             Fleet::create(plane, &tenant, 2, at_once()),
             Fleet::create(plane, &neighbour, setup.nodes, setup.daemon),
         )?;
-        let proxy = match setup.by_proxy {
-            true => Some(FaultProxy::start(plane.client.clone()).await?),
-            false => None,
+        let proxy = if setup.by_proxy {
+            Some(FaultProxy::start(plane.client.clone()).await?)
+        } else {
+            None
         };
         Ok(Self {
             plane,

@@ -106,9 +106,12 @@ impl State {
         let mut instants = BTreeSet::from([0]);
         for n in 0..self.nodes.len() {
             let is_absent = self.is_absent(n);
-            self.each_instant_on(n, |instant| match is_absent {
-                true => drop(instants.insert(*instant)),
-                false => *instant = (*instant).max(-FAR),
+            self.each_instant_on(n, |instant| {
+                if is_absent {
+                    instants.insert(*instant);
+                } else {
+                    *instant = (*instant).max(-FAR)
+                }
             });
         }
         let mut short = BTreeMap::new();

@@ -35,9 +35,10 @@ enum Answer {
 
 impl Answers {
     fn of(&mut self, ready: bool) -> &mut Answer {
-        match ready {
-            true => &mut self.ready,
-            false => &mut self.unready,
+        if ready {
+            &mut self.ready
+        } else {
+            &mut self.unready
         }
     }
 }

@@ -159,9 +159,12 @@ impl State {
         let is_spare = |pod: &Pod| pod.spare && !pod.terminating;
         // Where nobody else can come, a pod that is alone stays alone.
         let may_be_two = |node: &state::Node| !node.tainted || node.pods.len() > 1;
-        let is_doubled = |node: &state::Node| match rules.is_advanced {
-            true => node.counted() > 1,
-            false => node.pods.iter().any(is_spare),
+        let is_doubled = |node: &state::Node| {
+            if rules.is_advanced {
+                node.counted() > 1
+            } else {
+                node.pods.iter().any(is_spare)
+            }
         };
         let surging = self
             .nodes

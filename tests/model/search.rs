@@ -157,9 +157,10 @@ pub(crate) fn search(name: &str, rules: Rules) -> Option<Counterexample> {
     let checker = rules.checker().threads(2).target_state_count(limit);
     let begin = std::time::Instant::now();
     let checker = checker.spawn_bfs().join();
-    let extent = match checker.state_count() < limit {
-        true => "all",
-        false => "the first",
+    let extent = if checker.state_count() < limit {
+        "all"
+    } else {
+        "the first"
     };
     println!(
         "{name}: {extent} {} states ({} with repeats), {} steps deep, {:.1} s",

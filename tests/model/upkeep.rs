@@ -331,9 +331,10 @@ impl State {
         let there = || self.nodes.iter().filter(|node| node.ready);
         let manned = there().filter(has_its_pods).count();
         let targeted = self.nodes.iter().filter(|node| node.is_fit()).count();
-        let empty = match rules.scaling.partitioned {
-            true => rules.kept(targeted),
-            false => 0,
+        let empty = if rules.scaling.partitioned {
+            rules.kept(targeted)
+        } else {
+            0
         };
         manned + empty >= there().count() && self.upkeep.is_over()
     }

@@ -85,9 +85,10 @@ impl State {
     /// The fleet as our controller sees it.
     pub(crate) fn fleet(&self, rules: &Rules) -> Fleet {
         let set = self.seen_set();
-        let revision = match set.observed == set.wanted {
-            true => RevisionState::Current(hash(set.wanted)),
-            false => RevisionState::Unknown(RevisionUnknown::NotObserved),
+        let revision = if set.observed == set.wanted {
+            RevisionState::Current(hash(set.wanted))
+        } else {
+            RevisionState::Unknown(RevisionUnknown::NotObserved)
         };
         let revisions = set.numbers.iter().filter(|number| **number > 0);
         Fleet {
@@ -105,9 +106,10 @@ impl State {
             rollback_targets: self.rollback_targets(&set, rules),
             record: record_of(&self.sheet),
             pause: None,
-            kind: match rules.is_advanced {
-                true => SetKind::Advanced,
-                false => SetKind::Native,
+            kind: if rules.is_advanced {
+                SetKind::Advanced
+            } else {
+                SetKind::Native
             },
             not_created: None,
             not_ready: Default::default(),
@@ -146,13 +148,14 @@ impl State {
             window: None,
             targeting,
             native: targeting,
-            readiness: match seen.ready {
-                true => Readiness::Ready {
+            readiness: if seen.ready {
+                Readiness::Ready {
                     since: at(seen.since),
-                },
-                false => Readiness::NotReady {
+                }
+            } else {
+                Readiness::NotReady {
                     since: Some(at(seen.since)),
-                },
+                }
             },
             pods,
             disrupted_at: None,

@@ -229,9 +229,10 @@ fn revisions<const N: usize>(expected: [i64; N]) -> Check {
     Check::new(format!("revisions {expected:?}"), move |picture| {
         let mut found: Vec<i64> = picture.revisions().map(|one| one.revision).collect();
         found.sort_unstable();
-        match found == expected {
-            true => Ok(()),
-            false => Err(format!("{found:?}")),
+        if found == expected {
+            Ok(())
+        } else {
+            Err(format!("{found:?}"))
         }
     })
 }
@@ -276,9 +277,10 @@ fn occupied<const N: usize>(nodes: [usize; N]) -> Check {
             let found: BTreeSet<String> = pods
                 .filter_map(|pod| pod.spec.as_ref()?.node_name.clone())
                 .collect();
-            match found == wanted {
-                true => Ok(()),
-                false => Err(format!("{found:?}")),
+            if found == wanted {
+                Ok(())
+            } else {
+                Err(format!("{found:?}"))
             }
         },
     )
@@ -331,9 +333,10 @@ async fn fails_again_and_again(stage: Stage, node: usize, times: u32) -> anyhow:
         let (name, other) = (stage.node(node), failed.clone());
         let next = Check::new("another pod", move |picture| {
             let mut living = picture.living(&name);
-            match living.any(|pod| uid(&pod.metadata) != other) {
-                true => Ok(()),
-                false => Err("none".to_owned()),
+            if living.any(|pod| uid(&pod.metadata) != other) {
+                Ok(())
+            } else {
+                Err("none".to_owned())
             }
         });
         stage.until(&next).await.map_err(anyhow::Error::msg)?;
@@ -619,10 +622,9 @@ scenarios! {
             .until(converged().and(gates_open()))
             .expect(renewed(1..=4).and(renewals(4)).and(Check::new("from the highest name down", |picture| {
                 let found: Vec<_> = picture.renewals.iter().map(|one| one.node.clone()).collect();
-                match found.is_sorted_by(|a, b| a > b) {
-                    true => Ok(()),
-                    false => Err(format!("{found:?}")),
-                }
+                if found.is_sorted_by(|a, b| a > b) { Ok(())
+} else { Err(format!("{found:?}"))
+}
             })))
     }
 
@@ -861,10 +863,9 @@ scenarios! {
         Story { daemon, ..all }
             .image(NEW)
             .until(Check::new("pods are on their way out", |picture| {
-                match picture.pods().any(|pod| pod.metadata.deletion_timestamp.is_some()) {
-                    true => Ok(()),
-                    false => Err("none".to_owned()),
-                }
+                if picture.pods().any(|pod| pod.metadata.deletion_timestamp.is_some()) { Ok(())
+} else { Err("none".to_owned())
+}
             }))
             .patch(rolling_patch(json!({ "partition": "100%" })))
             .until(occupied([1, 2, 3, 4, 5, 6]).and(condition("RolloutComplete", "True", "on the old version (partition")))

@@ -381,9 +381,10 @@ fn not_blocked() -> Check {
     Check::new("not blocked", |picture| {
         let condition = picture.condition("RolloutComplete");
         let message = condition.and_then(|condition| condition.message.as_deref());
-        match message.is_some_and(|message| message.contains("PodDisruptionBudget")) {
-            true => Err("it is".into()),
-            false => Ok(()),
+        if message.is_some_and(|message| message.contains("PodDisruptionBudget")) {
+            Err("it is".into())
+        } else {
+            Ok(())
         }
     })
 }

@@ -40,9 +40,10 @@ fn came(nodes: &'static [usize]) -> Check {
             let message = condition.message.clone().unwrap_or_default();
             let names: Vec<String> = nodes.iter().map(|node| picture.node(*node)).collect();
             let wanted = format!("; nodes that got it meanwhile: {}", names.join(", "));
-            match message.ends_with(&wanted) {
-                true => Ok(()),
-                false => Err(message),
+            if message.ends_with(&wanted) {
+                Ok(())
+            } else {
+                Err(message)
             }
         },
     )

@@ -81,9 +81,10 @@ async fn turn_first_away(stage: Stage) -> anyhow::Result<()> {
         .backend
         .fault(Box::new(move |request: &RequestInfo| {
             let is_first = || first.get_or_init(|| request.name.clone()) == &request.name;
-            match request.verb == "delete" && is_first() {
-                true => Fault::Status(503, None),
-                false => Fault::Pass,
+            if request.verb == "delete" && is_first() {
+                Fault::Status(503, None)
+            } else {
+                Fault::Pass
             }
         }))
 }

@@ -85,9 +85,10 @@ fn listed_as_outdated(name: &'static str) -> Shown {
         let pod: Pod = serde_json::from_value(pod.clone()).map_err(|e| e.to_string())?;
         let marked = condition_of(&pod, "PodNeedUpgrade").is_some_and(|c| c.status == "True");
         let owned = pod.metadata.owner_references.is_some() || name == "bare";
-        match marked && owned {
-            true => Ok(()),
-            false => Err(format!("{} is not marked yet", pod.name_any())),
+        if marked && owned {
+            Ok(())
+        } else {
+            Err(format!("{} is not marked yet", pod.name_any()))
         }
     })
 }
@@ -97,9 +98,10 @@ fn granted(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("granted on {nodes:?}"), move |picture| {
         let expected: Vec<String> = nodes.iter().map(|number| picture.node(*number)).collect();
-        match picture.granted == expected {
-            true => Ok(()),
-            false => Err(format!("{:?}", picture.granted)),
+        if picture.granted == expected {
+            Ok(())
+        } else {
+            Err(format!("{:?}", picture.granted))
         }
     })
 }

@@ -58,9 +58,10 @@ fn refuses_once() -> impl Fn(&RequestInfo) -> Fault + Send + Sync {
     move |request| {
         let is_deletion = (request.verb.as_str(), request.resource.as_str()) == ("delete", "pods");
         let mut refused = refused.lock().expect("nobody panics while refusing");
-        match is_deletion && refused.insert(request.name.clone()) {
-            true => Fault::Status(409, None),
-            false => Fault::Pass,
+        if is_deletion && refused.insert(request.name.clone()) {
+            Fault::Status(409, None)
+        } else {
+            Fault::Pass
         }
     }
 }
@@ -359,10 +360,9 @@ scenarios! {
             .until(Check::new("broken", |picture| {
                 let node = picture.node(3);
                 let mut living = picture.living(&node);
-                match living.any(|pod| !picture.is_available_now(pod)) {
-                    true => Ok(()),
-                    false => Err("not yet".into()),
-                }
+                if living.any(|pod| !picture.is_available_now(pod)) { Ok(())
+} else { Err("not yet".into())
+}
             }));
         let story = Story { always_served: false, ..story }.image(NEW);
         story.until(converged()).expect(spares(0).and(most_spares(2)))

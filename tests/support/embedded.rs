@@ -97,9 +97,10 @@ impl Setting {
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nodes = match self.jitter.is_zero() {
-            true => "nodes in step",
-            false => "uneven nodes",
+        let nodes = if self.jitter.is_zero() {
+            "nodes in step"
+        } else {
+            "uneven nodes"
         };
         write!(f, "Kubernetes 1.{}, {nodes}", self.minor)
     }
@@ -164,9 +165,10 @@ fn play_all(
             }
         }
     }
-    match failures.is_empty() {
-        true => Ok(writes),
-        false => Err(failures),
+    if failures.is_empty() {
+        Ok(writes)
+    } else {
+        Err(failures)
     }
 }
 
@@ -303,13 +305,13 @@ struct Embedded {
 impl Embedded {
     /// From now on this becomes of the controller's requests.
     fn intercept(&self, rule: FaultRule) {
-        let guard = self
-            .cluster
-            .faults()
-            .add(move |request| match is_ours(&request.user_agent) {
-                true => rule(request),
-                false => Fault::Pass,
-            });
+        let guard = self.cluster.faults().add(move |request| {
+            if is_ours(&request.user_agent) {
+                rule(request)
+            } else {
+                Fault::Pass
+            }
+        });
         lock(&self.guards).push(guard);
     }
 
@@ -415,9 +417,10 @@ impl Backend for Embedded {
     }
 
     fn api_server(&self, runs: bool) -> anyhow::Result<()> {
-        match runs {
-            true => self.cluster.start(),
-            false => self.cluster.stop(),
+        if runs {
+            self.cluster.start()
+        } else {
+            self.cluster.stop()
         }
         Ok(())
     }
@@ -569,11 +572,12 @@ impl Backend for Embedded {
                     == ("pods", subresource)
                 && is_ours(&request.user_agent)
                 && name.as_ref().is_none_or(|name| *name == request.name);
-            match is_meant {
-                true => Fault::Denied(
+            if is_meant {
+                Fault::Denied(
                     format!("ValidatingAdmissionPolicy 'keep' with binding 'keep' {DENIED}").into(),
-                ),
-                false => Fault::Pass,
+                )
+            } else {
+                Fault::Pass
             }
         };
         if begins {

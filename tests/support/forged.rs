@@ -139,9 +139,10 @@ pub(crate) fn shown_static() -> Shown {
         let pod = items.iter().find(|item| item["metadata"]["name"] == *name);
         let pod: Pod = serde_json::from_value(pod.cloned().ok_or("not listed")?)
             .map_err(|error| error.to_string())?;
-        match condition_of(&pod, "PodNeedUpgrade").is_some_and(|c| c.status == "True") {
-            true => Ok(()),
-            false => Err("not marked yet".into()),
+        if condition_of(&pod, "PodNeedUpgrade").is_some_and(|c| c.status == "True") {
+            Ok(())
+        } else {
+            Err("not marked yet".into())
         }
     })
 }

@@ -50,8 +50,8 @@ impl Monitor {
         let all = watcher::Config::default;
         let space = namespace.as_str();
         let is_advanced = lock(&picture).is_advanced;
-        let daemons = match is_advanced {
-            true => observer.follow(
+        let daemons = if is_advanced {
+            observer.follow(
                 Api::<DynamicObject>::namespaced_with(
                     client.clone(),
                     space,
@@ -60,13 +60,14 @@ impl Monitor {
                 all(),
                 Picture::apply_advanced,
                 Picture::delete_advanced,
-            ),
-            false => observer.follow(
+            )
+        } else {
+            observer.follow(
                 Api::<DaemonSet>::namespaced(client.clone(), space),
                 all(),
                 Picture::apply_daemon,
                 Picture::delete_daemon,
-            ),
+            )
         };
         let tasks = vec![
             daemons,

@@ -582,9 +582,10 @@ impl Picture {
             .filter(|node| self.is_in_flight(node))
             .count();
         self.peak = self.peak.max(ours);
-        let (used, allowed) = match available {
-            true => (lacking.len(), self.allowed),
-            false => (in_flight, self.allowed.max(1)),
+        let (used, allowed) = if available {
+            (lacking.len(), self.allowed)
+        } else {
+            (in_flight, self.allowed.max(1))
         };
         if used > allowed {
             self.violations.push(format!(

@@ -201,9 +201,10 @@ impl Backend for Real {
         granted: bool,
     ) -> BoxFuture<'_, anyhow::Result<()>> {
         Box::pin(async move {
-            match granted {
-                true => binary::grant(&self.client).await,
-                false => binary::revoke(&self.client, whose, verb, resource).await,
+            if granted {
+                binary::grant(&self.client).await
+            } else {
+                binary::revoke(&self.client, whose, verb, resource).await
             }
         })
     }
@@ -285,10 +286,7 @@ impl Backend for Real {
     fn controller(&self, runs: bool) -> anyhow::Result<()> {
         let mut replicas = lock(&self.replicas);
         replicas.running.clear();
-        match runs {
-            true => replicas.start(FIRST),
-            false => Ok(()),
-        }
+        if runs { replicas.start(FIRST) } else { Ok(()) }
     }
 
     fn agent(&self, setup: Setup) -> BoxFuture<'_, anyhow::Result<Agent>> {

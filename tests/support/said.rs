@@ -225,9 +225,10 @@ pub(crate) fn announced(status: bool) -> Shown {
             let found = condition_of(&pod, "PodNeedUpgrade").ok_or("no condition")?;
             let hash = picture.current().ok_or("no revision")?;
             let message = format!("controllerrevision: {hash}");
-            match found.status == expected && found.message.as_ref() == Some(&message) {
-                true => Ok(()),
-                false => Err(format!("{found:?}, current {hash}")),
+            if found.status == expected && found.message.as_ref() == Some(&message) {
+                Ok(())
+            } else {
+                Err(format!("{found:?}, current {hash}"))
             }
         },
     )
@@ -255,9 +256,10 @@ pub(crate) fn image_shown(status: &'static str, reason: &'static str) -> Shown {
 pub(crate) fn so_many(expected: usize) -> Shown {
     Shown::new(format!("{expected} pods"), move |list, _, _| {
         let found = list["items"].as_array().map_or(0, Vec::len);
-        match found == expected {
-            true => Ok(()),
-            false => Err(format!("{found} pods")),
+        if found == expected {
+            Ok(())
+        } else {
+            Err(format!("{found} pods"))
         }
     })
 }

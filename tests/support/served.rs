@@ -194,13 +194,13 @@ impl Served {
         &self,
         rule: impl Fn(&RequestInfo) -> Fault + Send + Sync + 'static,
     ) -> FaultGuard {
-        self.world
-            .cluster
-            .faults()
-            .add(move |request| match is_agent(&request.user_agent) {
-                true => rule(request),
-                false => Fault::Pass,
-            })
+        self.world.cluster.faults().add(move |request| {
+            if is_agent(&request.user_agent) {
+                rule(request)
+            } else {
+                Fault::Pass
+            }
+        })
     }
 
     /// What agents asked so far, except watches.

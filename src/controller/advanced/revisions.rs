@@ -236,9 +236,10 @@ impl Writer {
             let taken = object["metadata"]["name"].as_str().unwrap_or_default();
             let taken = self.read_revision(&sync.key, taken).await?;
             if is_same(&taken, sync) {
-                return match taken.revision < number {
-                    true => Ok((self.raise(&sync.key, &taken, number).await?, collisions)),
-                    false => Ok((taken, collisions)),
+                return if taken.revision < number {
+                    Ok((self.raise(&sync.key, &taken, number).await?, collisions))
+                } else {
+                    Ok((taken, collisions))
                 };
             }
             if collisions - sync.collisions >= NAMES {

@@ -448,12 +448,11 @@ impl Engine {
         // Without the DaemonSet's own name, which may be part of any word.
         let said = message(error, "");
         // Server-side apply takes no field that the definition lacks.
-        let definition = match said.contains("field not declared in schema") {
-            true => {
-                "; the CustomResourceDefinition in the cluster is another one than that of yurt-ds, put that in: kubectl apply -k \
+        let definition = if said.contains("field not declared in schema") {
+            "; the CustomResourceDefinition in the cluster is another one than that of yurt-ds, put that in: kubectl apply -k \
                  manifests/components/advanced"
-            }
-            false => "",
+        } else {
+            ""
         };
         let notice = RolloutEvent {
             warning: true,
@@ -470,12 +469,11 @@ impl Engine {
     /// What follows while the status cannot be written.
     fn unreported(&self, key: &SetKey) -> String {
         let set = self.index.set(key);
-        let forgets = match set.is_some_and(SetRecord::is_stopped_unseen) {
-            true => {
-                "; until then a restart of the controller forgets that the guard stopped this revision (paused: \"true\" \
+        let forgets = if set.is_some_and(SetRecord::is_stopped_unseen) {
+            "; until then a restart of the controller forgets that the guard stopped this revision (paused: \"true\" \
                  does not), and on-failure: RevertInPlace does not begin"
-            }
-            false => "",
+        } else {
+            ""
         };
         format!(
             "; its conditions are older than the rollout until that ends, and ctl status tells how it stands{forgets}"

@@ -45,9 +45,12 @@ impl Engine {
         };
         let actions = set.without_pending(actions).into_iter();
         let actions: Vec<Action> = actions
-            .map(|action| match set.is_contended(&action.pod().uid) {
-                true => action.by_uid(),
-                false => action,
+            .map(|action| {
+                if set.is_contended(&action.pod().uid) {
+                    action.by_uid()
+                } else {
+                    action
+                }
             })
             .collect();
         let state = self.state.sets.entry(key.clone()).or_default();
@@ -172,9 +175,10 @@ impl Engine {
         let is_contested = is_repeat && state.contest.note(now);
         let mut first = Vec::new();
         for notice in report.notices.iter().filter(|_| is_news) {
-            match notice.warning {
-                true => warn!(daemonset = %key, note = notice.note, "{}", notice.reason),
-                false => info!(daemonset = %key, note = notice.note, "{}", notice.reason),
+            if notice.warning {
+                warn!(daemonset = %key, note = notice.note, "{}", notice.reason)
+            } else {
+                info!(daemonset = %key, note = notice.note, "{}", notice.reason)
             }
             if let Some(mark) = &notice.mark {
                 let event = self.event(key, notice);
@@ -204,9 +208,10 @@ impl Engine {
             // the same.
             futures::future::join_all(first).await;
             // The correction takes the fields over from the other writer.
-            let rival = match is_contested {
-                true => Some(writer.other_status_writer(&key).await),
-                false => None,
+            let rival = if is_contested {
+                Some(writer.other_status_writer(&key).await)
+            } else {
+                None
             };
             let result = match whole {
                 Some((whole, numbers)) => writer.apply_status(&key, &uid, &whole, &numbers).await,

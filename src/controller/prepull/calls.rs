@@ -68,9 +68,10 @@ impl Calls {
     /// Makes the Job from the template as it is now, if that is still the one that is meant.
     async fn begin(&self, request: &PullRequest) -> PullStepResult {
         let name = &request.key.name;
-        let set = match request.key.is_advanced() {
-            true => self.read::<AdvancedDaemonSet>(request, name).await,
-            false => self.read::<DaemonSet>(request, name).await,
+        let set = if request.key.is_advanced() {
+            self.read::<AdvancedDaemonSet>(request, name).await
+        } else {
+            self.read::<DaemonSet>(request, name).await
         };
         let (Some(set), Some(pod)) = (
             set,

@@ -676,9 +676,10 @@ async fn a_result_that_may_not_be_written_is_told_and_written_when_it_may() {
         let is_meant = (request.resource.as_str(), request.subresource.as_str())
             == ("pods", "status")
             && request.user_agent.contains("(controller)");
-        match is_meant {
-            true => Fault::Denied("denied request: not now".into()),
-            false => Fault::Pass,
+        if is_meant {
+            Fault::Denied("denied request: not now".into())
+        } else {
+            Fault::Pass
         }
     });
     pass(120).await;

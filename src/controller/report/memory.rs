@@ -70,9 +70,10 @@ pub(super) fn next_state(
                 .map(|stage| stage.word().into()),
         },
         not_created: fleet.not_created.clone().filter(|_| waits_for_creation),
-        not_ready: match plan.overdue.is_empty() {
-            true => BTreeMap::new(),
-            false => fleet.not_ready.clone(),
+        not_ready: if plan.overdue.is_empty() {
+            BTreeMap::new()
+        } else {
+            fleet.not_ready.clone()
         },
         failing: stall.map_or_else(Vec::new, |_| failing(fleet)),
         unknown: known.unknown.clone(),

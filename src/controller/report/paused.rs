@@ -57,13 +57,14 @@ pub(super) fn to_condition(
         (RevisionState::Unknown(_), _) => "the new revision".to_owned(),
     };
     let names: Vec<&str> = memory.newcomers.iter().map(NodeName::as_str).collect();
-    let meanwhile = match names.is_empty() {
-        true => String::new(),
-        false => format!(
+    let meanwhile = if names.is_empty() {
+        String::new()
+    } else {
+        format!(
             "; nodes that got it meanwhile: {}{}",
             names.join(", "),
             if memory.more { " and others" } else { "" }
-        ),
+        )
     };
     let message = format!(
         "{revision}: {}; since {}{meanwhile}",

@@ -28,9 +28,10 @@ pub(super) fn reversal(
     }
     let names = named(nodes.iter().map(NodeName::as_str), 0);
     let warning = reason == NOT_REVERTED;
-    let next = match warning {
-        true => format!("; {}", way_on(fleet, set)),
-        false => String::new(),
+    let next = if warning {
+        format!("; {}", way_on(fleet, set))
+    } else {
+        String::new()
     };
     Some(RolloutEvent {
         warning,

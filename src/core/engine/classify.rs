@@ -82,9 +82,10 @@ fn barred(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
         Readiness::NotReady { since } => {
             let is_soon =
                 |at: Timestamp| since.is_none_or(|since| at <= since && since <= later(at, window));
-            return match node.is_barred() || node.marked_at().any(is_soon) {
-                true => offline(node, since),
-                false => Class::NotTargeted,
+            return if node.is_barred() || node.marked_at().any(is_soon) {
+                offline(node, since)
+            } else {
+                Class::NotTargeted
             };
         }
         Readiness::Ready { since } => since,
@@ -148,9 +149,10 @@ fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, terms: Te
                 .flatten()
                 .max(Some(counts_at))
                 .unwrap_or(counts_at);
-            match available_at <= now {
-                true => Class::Done,
-                false => Class::InProgress(Progress::NotYetAvailable { available_at }),
+            if available_at <= now {
+                Class::Done
+            } else {
+                Class::InProgress(Progress::NotYetAvailable { available_at })
             }
         }
         (PodRevision::Current, None) => Class::InProgress(Progress::Starting),

@@ -38,10 +38,13 @@ pub(super) fn stuck(
         at => Err(at),
     };
     match *verdict {
-        Verdict::FailedByRevision { cause, .. } => match cause.holds_slot() {
-            true => Ok(Stall::PodsDoNotStart),
-            false => Err(None),
-        },
+        Verdict::FailedByRevision { cause, .. } => {
+            if cause.holds_slot() {
+                Ok(Stall::PodsDoNotStart)
+            } else {
+                Err(None)
+            }
+        }
         Verdict::BlockedByPdb { since, obstruction } => by_deadline(
             Some(since),
             budget_patience(obstruction),
@@ -112,9 +115,10 @@ fn lacks_place(pod: &Pod) -> bool {
 
 /// How long a missing pod may take. The first pods of a large fleet take their time: that is an installation, not a rollout.
 pub(super) fn missing_grace(fleet: &Fleet) -> Duration {
-    match fleet.replaces || fleet.not_created.is_some() {
-        true => MISSING_GRACE,
-        false => PROGRESS_DEADLINE,
+    if fleet.replaces || fleet.not_created.is_some() {
+        MISSING_GRACE
+    } else {
+        PROGRESS_DEADLINE
     }
 }
 

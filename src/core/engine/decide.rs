@@ -76,9 +76,10 @@ fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView)
     let is_news = draft.judged.terms.is_proven && !fleet.is_proven && !fleet.crowd.is_empty();
     let wants_more = draft.roll();
     let plan = draft.finish(None);
-    let view = match is_news {
-        true => InView::Proven,
-        false => InView::new(&plan, wants_more),
+    let view = if is_news {
+        InView::Proven
+    } else {
+        InView::new(&plan, wants_more)
     };
     (plan, view)
 }
@@ -133,9 +134,10 @@ pub fn upkeep(
 ) -> SurgeRelease {
     let is_replaced_by_kubernetes = invalid.is_native_update();
     if is_replaced_by_kubernetes || invalid.is_object {
-        let mut released = match is_replaced_by_kubernetes {
-            true => release(fleet, strategy.min_ready, now),
-            false => SurgeRelease::default(),
+        let mut released = if is_replaced_by_kubernetes {
+            release(fleet, strategy.min_ready, now)
+        } else {
+            SurgeRelease::default()
         };
         released.actions.extend(removal::open_gates(fleet));
         return released;
@@ -306,9 +308,10 @@ impl<'a> PlanDraft<'a> {
         let overdue_at =
             (self.judged.fleet.behind_since).map(|since| later(since, BEHIND_PATIENCE));
         let is_overdue = overdue_at.is_some_and(|at| at <= self.judged.now);
-        let plan = self.finish(Some(match is_overdue {
-            true => Phase::Stalled(Stall::NativeControllerBehind),
-            false => Phase::RevisionUnknown(behind),
+        let plan = self.finish(Some(if is_overdue {
+            Phase::Stalled(Stall::NativeControllerBehind)
+        } else {
+            Phase::RevisionUnknown(behind)
         }));
         Plan {
             next_wake: overdue_at

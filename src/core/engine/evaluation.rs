@@ -111,9 +111,10 @@ impl FleetEvaluation<'_> {
 
     /// The images that owners of nodes ask for.
     pub(super) fn owners_pulls(&self, revision: &Revision, paused: bool) -> Vec<Pull> {
-        match self.summary.is_announced {
-            true => ota::pulls(self.fleet, revision, paused),
-            false => Vec::new(),
+        if self.summary.is_announced {
+            ota::pulls(self.fleet, revision, paused)
+        } else {
+            Vec::new()
         }
     }
 

@@ -46,9 +46,10 @@ impl<'a> EvictionRequests<'a> {
         Self {
             answers,
             now,
-            newest: match known {
-                true => pods().filter_map(|pod| pod.ready_since).max(),
-                false => None,
+            newest: if known {
+                pods().filter_map(|pod| pod.ready_since).max()
+            } else {
+                None
             },
             asked: BTreeSet::new(),
             again: 0,

@@ -243,9 +243,10 @@ impl Manage {
             let alike = running.iter().filter(alike);
             alike.min_by_key(|pod| pod.ready_since.is_none())
         };
-        let kept = match is_pair {
-            true => [first(true), first(false)],
-            false => [running.first(), None],
+        let kept = if is_pair {
+            [first(true), first(false)]
+        } else {
+            [running.first(), None]
         };
         let kept: BTreeSet<&PodUid> = kept.into_iter().flatten().map(|pod| &pod.uid).collect();
         let surplus = running.iter().filter(|pod| !kept.contains(&pod.uid));

@@ -88,9 +88,10 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
         return (Phase::Progressing, None);
     }
     if let Some(deadline) = blocked {
-        return match deadline <= now {
-            true => (Phase::Stalled(Stall::BlockedByPdb), None),
-            false => (Phase::Progressing, Some(deadline)),
+        return if deadline <= now {
+            (Phase::Stalled(Stall::BlockedByPdb), None)
+        } else {
+            (Phase::Progressing, Some(deadline))
         };
     }
     let waiting =
@@ -150,9 +151,10 @@ struct StuckSlots {
 
 impl StuckSlots {
     fn add(&mut self, node: &Node, verdict: &Verdict) {
-        match node.pods.iter().any(|pod| pod.surge) {
-            true => self.beside += 1,
-            false => self.down += usize::from(verdict.is_in_flight()),
+        if node.pods.iter().any(|pod| pod.surge) {
+            self.beside += 1
+        } else {
+            self.down += usize::from(verdict.is_in_flight())
         }
     }
 

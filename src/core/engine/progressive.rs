@@ -61,8 +61,9 @@ fn holds_new(node: &Node) -> bool {
 
 /// When a node that had a pod lost it; one that is still ending comes after all others. `None`: it is not known to have had one.
 fn lost_at(node: &Node) -> Option<Timestamp> {
-    match node.pods.is_empty() {
-        true => node.podless_since.filter(|_| node.had_pod),
-        false => Some(Timestamp::MAX),
+    if node.pods.is_empty() {
+        node.podless_since.filter(|_| node.had_pod)
+    } else {
+        Some(Timestamp::MAX)
     }
 }

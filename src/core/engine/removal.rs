@@ -74,9 +74,10 @@ fn shut_until(pod: &Pod, min_ready: Duration) -> Option<Timestamp> {
     let gate = pod.exit.gate.as_ref()?;
     // One that never was Ready is not taken out of service.
     pod.ready_since.or(pod.unready_since)?;
-    match gate.is_ours() {
-        true => Some(Timestamp::MAX),
-        false => Some(later(gate.opened?, min_ready.saturating_add(MARGIN))),
+    if gate.is_ours() {
+        Some(Timestamp::MAX)
+    } else {
+        Some(later(gate.opened?, min_ready.saturating_add(MARGIN)))
     }
 }
 

@@ -61,9 +61,10 @@ impl Terms {
     /// When this pod counts as available in a rollout if it stays Ready.
     pub(super) fn counts_at(self, pod: &Pod) -> Option<Timestamp> {
         let available_at = self.available_at(pod)?;
-        match self.is_proven || pod.revision != PodRevision::Current {
-            true => Some(available_at),
-            false => Some(available_at.max(later(pod.ready_since?, PROOF))),
+        if self.is_proven || pod.revision != PodRevision::Current {
+            Some(available_at)
+        } else {
+            Some(available_at.max(later(pod.ready_since?, PROOF)))
         }
     }
 

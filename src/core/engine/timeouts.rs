@@ -25,9 +25,10 @@ pub const BUDGET_PATIENCE: Duration = Duration::from_secs(600);
 /// Returns how long a rollout may wait for a disruption budget before it needs a person: not at all where the budget is a mistake,
 /// which never allows an eviction.
 pub(super) fn budget_patience(obstruction: Obstruction) -> Duration {
-    match obstruction.is_mistake() {
-        true => Duration::ZERO,
-        false => BUDGET_PATIENCE,
+    if obstruction.is_mistake() {
+        Duration::ZERO
+    } else {
+        BUDGET_PATIENCE
     }
 }
 

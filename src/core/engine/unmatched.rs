@@ -115,9 +115,10 @@ fn none_of(selector: &Selector, nodes: &[&Node]) -> String {
         );
     }
     similar.truncate(NAMED);
-    match similar.is_empty() {
-        true => format!("{none}; none of their labels looks similar"),
-        false => format!("{none}; labels that look similar: {}", similar.join(", ")),
+    if similar.is_empty() {
+        format!("{none}; none of their labels looks similar")
+    } else {
+        format!("{none}; labels that look similar: {}", similar.join(", "))
     }
 }
 

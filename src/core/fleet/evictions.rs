@@ -145,9 +145,10 @@ impl Evictions {
     }
 
     pub(in crate::core) fn answer(&self, pod: &Pod) -> Option<&EvictionAnswer> {
-        match self.0.is_empty() {
-            true => None,
-            false => self.0.get(&BudgetClass::from_pod(pod)),
+        if self.0.is_empty() {
+            None
+        } else {
+            self.0.get(&BudgetClass::from_pod(pod))
         }
     }
 }

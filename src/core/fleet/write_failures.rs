@@ -381,9 +381,10 @@ impl WriteFailures {
     }
 
     fn at(&self, node: &NodeName, part: WriteGroup) -> Option<&WriteFailure> {
-        match self.by_place.is_empty() {
-            true => None,
-            false => self.by_place.get(&(node.clone(), part)),
+        if self.by_place.is_empty() {
+            None
+        } else {
+            self.by_place.get(&(node.clone(), part))
         }
     }
 

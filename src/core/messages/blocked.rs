@@ -64,9 +64,10 @@ impl Plan {
                 sentences.push(format!("PodDisruptionBudget {budgets} {why}"));
             }
         }
-        match sentences.is_empty() {
-            true => "evictions are refused (disruption: evict)".to_owned(),
-            false => sentences.join("; "),
+        if sentences.is_empty() {
+            "evictions are refused (disruption: evict)".to_owned()
+        } else {
+            sentences.join("; ")
         }
     }
 }

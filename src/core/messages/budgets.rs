@@ -50,9 +50,10 @@ pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node, obstruction: Obstru
         .pods
         .iter()
         .any(|pod| pod.surge || pod.exit.preparing.is_some());
-    let slot = match is_under_way {
-        true => "",
-        false => ", holds no slot meanwhile, and others go first",
+    let slot = if is_under_way {
+        ""
+    } else {
+        ", holds no slot meanwhile, and others go first"
     };
     match obstruction {
         Obstruction::Exhausted | Obstruction::NotProcessed => format!(

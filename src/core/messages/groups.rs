@@ -104,9 +104,12 @@ impl Plan {
                 "is not selected",
                 "are not selected",
             ),
-            held.map(|words| match unreadable.is_empty() {
-                true => words,
-                false => format!("{words} (unreadable annotation on {unreadable})"),
+            held.map(|words| {
+                if unreadable.is_empty() {
+                    words
+                } else {
+                    format!("{words} (unreadable annotation on {unreadable})")
+                }
             }),
             repelled.map(|words| {
                 format!(
@@ -148,9 +151,10 @@ impl Plan {
         };
         let record = self.record.as_ref();
         let is_stopped = record.is_some_and(|record| record.stopped.is_some());
-        let may = match is_stopped && failures <= self.counts.threshold {
-            true => format!("{} may by now", self.counts.threshold),
-            false => format!("{} may", self.counts.threshold),
+        let may = if is_stopped && failures <= self.counts.threshold {
+            format!("{} may by now", self.counts.threshold)
+        } else {
+            format!("{} may", self.counts.threshold)
         };
         format!("{failures} {nodes} failed after {they} got this revision ({may})")
     }

@@ -104,9 +104,10 @@ impl Headline {
             (false, 0) => format!("{}{}", self.of, named.join(", ")),
             (false, more) => format!("{}{} and {more} more", self.of, named.join(", ")),
         };
-        let cause = match cause.is_empty() {
-            true => String::new(),
-            false => format!(" ({cause})"),
+        let cause = if cause.is_empty() {
+            String::new()
+        } else {
+            format!(" ({cause})")
         };
         let next = self.next.as_ref();
         let next = next.map_or_else(String::new, |step| format!("; {step}"));

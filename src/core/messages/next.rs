@@ -61,9 +61,10 @@ fn while_paused(rollout: &RolloutView<'_>) -> String {
 fn waits_for_lost(rollout: &RolloutView<'_>) -> &'static str {
     let mut waves = rollout.plan.waves.iter();
     let shut = |state| matches!(state, WaveState::NotOpen(WaveShut::Charged { .. }));
-    match waves.any(|stand| shut(stand.state)) {
-        true => "It holds no slot, but later waves stay shut.",
-        false => "Nobody waits for it.",
+    if waves.any(|stand| shut(stand.state)) {
+        "It holds no slot, but later waves stay shut."
+    } else {
+        "Nobody waits for it."
     }
 }
 
@@ -121,13 +122,14 @@ fn crashing(pod: &Pod) -> String {
 }
 
 pub(super) fn remedy_paused(rollout: &RolloutView<'_>, until: Option<Timestamp>) -> String {
-    match rollout.is_stopped() {
-        true => format!(
+    if rollout.is_stopped() {
+        format!(
             "The guard stopped this revision, and holds it also when the pause has ended (yurt-ds ctl resume {}): {}",
             rollout.key,
             way_on(rollout.fleet, &rollout.key)
-        ),
-        false => until_resumed(rollout, until),
+        )
+    } else {
+        until_resumed(rollout, until)
     }
 }
 
@@ -364,10 +366,9 @@ pub(super) fn remedy_progress(
                 None => format!("Nothing to do, unless it lasts: {look}"),
                 Some(_) => {
                     let runs = node.pods.iter().any(|pod| pod.surge && pod.started.is_some());
-                    let repair = match runs {
-                        true => "Look at its readiness",
-                        false => "Make room on the node for two pods",
-                    };
+                    let repair = if runs { "Look at its readiness"
+} else { "Make room on the node for two pods"
+};
                     format!(
                         "Nothing is down. {repair}, or {}. More about it: {look}",
                         way_on(rollout.fleet, &rollout.key)
@@ -410,18 +411,19 @@ fn remedy_ending(rollout: &RolloutView<'_>, node: &Node) -> Option<String> {
     let mut pods = node.pods.iter();
     let pod = pods.find(|pod| pod.terminating && pod.leaving.is_some())?;
     let (namespace, name) = (&rollout.key.namespace, &pod.name);
-    Some(match pod.exit.finalizers.is_empty() {
-        true => format!(
+    Some(if pod.exit.finalizers.is_empty() {
+        format!(
             "See what its kubelet waits for (volumes, processes, its runtime): kubectl -n {namespace} describe pod {name}; \
              and the log of the kubelet on {}. When nothing of it runs there any more: kubectl -n {namespace} delete pod {name} \
              --grace-period=0 --force",
             node.name
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "Whoever put {} there takes it away when the pod may vanish. If that program is gone for good: kubectl -n \
              {namespace} patch pod {name} --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'",
             pod.exit.finalizers.join(", ")
-        ),
+        )
     })
 }
 
@@ -447,9 +449,10 @@ pub(super) fn remedy_hook(rollout: &RolloutView<'_>, node: &Node) -> String {
 
 pub(super) fn remedy_offline(rollout: &RolloutView<'_>, node: &Node, offline: Offline) -> String {
     let settle = humantime::format_duration(rollout.strategy.ready_settle);
-    let returns = match node.cut_off {
-        true => format!("loses the taint {CUT_OFF_TAINT}"),
-        false => "is Ready again".to_owned(),
+    let returns = if node.cut_off {
+        format!("loses the taint {CUT_OFF_TAINT}")
+    } else {
+        "is Ready again".to_owned()
     };
     if node.readiness == Readiness::Unreadable {
         return "Correct or delete the object that cannot be read; the node is left alone until then.".to_owned();
@@ -503,9 +506,10 @@ fn held_back(rollout: &RolloutView<'_>, node: &Node) -> String {
         _ => String::new(),
     };
     let reverts = is_due(rollout.strategy, rollout.fleet, node);
-    match rollout.is_stopped() && !reverts {
-        true => format!("{paused} and another revision comes, for the guard stopped this one"),
-        false => paused,
+    if rollout.is_stopped() && !reverts {
+        format!("{paused} and another revision comes, for the guard stopped this one")
+    } else {
+        paused
     }
 }
 

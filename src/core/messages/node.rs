@@ -179,9 +179,10 @@ fn replacing(rollout: &RolloutView<'_>, node: &Node) -> String {
         }
         UpdateMethod::Recreate(why) => format!(
             "has its turn: its old pod{pod} is to be {}{}",
-            match rollout.asks_again {
-                true => ASKED_AGAIN,
-                false => "replaced now",
+            if rollout.asks_again {
+                ASKED_AGAIN
+            } else {
+                "replaced now"
             },
             not_in_place(why)
         ),
@@ -240,9 +241,10 @@ pub(super) fn is_offline(
     node: &Node,
     offline: Offline,
 ) -> (Option<String>, String) {
-    let (word, is_down) = match node.cut_off {
-        true => ("CutOff", format!("is cut off (taint {CUT_OFF_TAINT})")),
-        false => ("NotReady", "is NotReady".to_owned()),
+    let (word, is_down) = if node.cut_off {
+        ("CutOff", format!("is cut off (taint {CUT_OFF_TAINT})"))
+    } else {
+        ("NotReady", "is NotReady".to_owned())
     };
     let (reason, because) = match offline {
         _ if node.readiness == Readiness::Unreadable => (

@@ -134,9 +134,10 @@ pub fn next_steps(rollout: &RolloutView<'_>, said: &StatusSentence) -> Vec<NextS
 
 /// Returns how a paused rollout continues.
 fn paused_next(rollout: &RolloutView<'_>) -> NextStep {
-    let text = match rollout.is_stopped() {
-        true => "to end the pause",
-        false => "to continue",
+    let text = if rollout.is_stopped() {
+        "to end the pause"
+    } else {
+        "to continue"
     };
     NextStep::command(text, format!("yurt-ds ctl resume {}", rollout.key))
 }

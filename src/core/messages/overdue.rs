@@ -63,9 +63,10 @@ impl Plan {
 
     /// The same, to follow a sentence; empty when there are none.
     pub fn overdue_aside(&self, fleet: &Fleet) -> String {
-        match self.overdue.is_empty() {
-            true => String::new(),
-            false => format!("; {}", self.overdue_words(fleet)),
+        if self.overdue.is_empty() {
+            String::new()
+        } else {
+            format!("; {}", self.overdue_words(fleet))
         }
     }
 }

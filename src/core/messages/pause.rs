@@ -24,12 +24,13 @@ pub fn still_paused(plan: &Plan, stand: &PauseStand) -> String {
         1 => "1 node is outdated".to_owned(),
         nodes => format!("{nodes} nodes are outdated"),
     };
-    let newcomers = match stand.newcomers.is_empty() {
-        true => String::new(),
-        false => format!(
+    let newcomers = if stand.newcomers.is_empty() {
+        String::new()
+    } else {
+        format!(
             "; nodes that got it meanwhile: {}",
             named(stand.newcomers.iter().map(NodeName::as_str), 0)
-        ),
+        )
     };
     let days = match stand.record.reminded {
         1 => "1 day".to_owned(),

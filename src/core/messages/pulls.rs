@@ -28,10 +28,7 @@ pub(super) fn pending(
         Predownloading::from_strategy(rollout.strategy).map(|settings| settings.parallelism);
     let limit = parallelism.map(|share| share.to_string());
     let limit = limit.unwrap_or_default();
-    let again = match stage.has_failed() {
-        true => " once more",
-        false => "",
-    };
+    let again = if stage.has_failed() { " once more" } else { "" };
     let (word, because) = match stage {
         PullStage::Queued { .. } => (
             "Queued",
@@ -65,12 +62,13 @@ pub(super) fn pending(
 /// A node whose owner decides, with what became of the pull that was asked for there.
 pub(super) fn awaiting_owner(node: &Node) -> (Option<String>, String) {
     let failed = has_failed(node);
-    let pull = match failed {
-        true => format!(
+    let pull = if failed {
+        format!(
             "; the images that were asked for could not be pulled{}",
             why(node)
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     (
         failed.then(|| PULL_IMAGE_FAIL.to_owned()),

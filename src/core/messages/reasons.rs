@@ -79,9 +79,10 @@ impl StatusSentence {
     /// Returns what fits into so many characters: the head, and as much of the rest as has room. No command is cut.
     pub fn short(&self, room: usize) -> String {
         // Half a command is worse than none.
-        let head = match self.head.chars().count() < room {
-            true => &self.head,
-            false => &self.fact,
+        let head = if self.head.chars().count() < room {
+            &self.head
+        } else {
+            &self.fact
         };
         let mut text = cut(head, room.saturating_sub(1)).into_owned();
         for clause in self.asides.split("; ").filter(|clause| !clause.is_empty()) {

@@ -66,9 +66,10 @@ pub(super) fn headline(refused: &WriteFailures) -> Headline {
             1 => "retried automatically",
             _ => "and more",
         })),
-        look: Some(NextStep::plain(match first.lacks_permission() {
-            true => "grant the controller this right (manifests/base/rbac)",
-            false => "ask the owner of the policy, quota or webhook that denies it",
+        look: Some(NextStep::plain(if first.lacks_permission() {
+            "grant the controller this right (manifests/base/rbac)"
+        } else {
+            "ask the owner of the policy, quota or webhook that denies it"
         })),
         ..Headline::on_nodes()
     }
@@ -114,9 +115,10 @@ impl WriteFailures {
         } else {
             ""
         };
-        match told.is_empty() {
-            true => String::new(),
-            false => format!("the API server refuses to {}{more}", told.join("; and to ")),
+        if told.is_empty() {
+            String::new()
+        } else {
+            format!("the API server refuses to {}{more}", told.join("; and to "))
         }
     }
 

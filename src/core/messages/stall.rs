@@ -57,9 +57,10 @@ impl RolloutStatus<'_> {
             },
             Stall::PodsDoNotStart => {
                 let (next, or) = self.way_to_start();
-                let fact = match self.are_pulls() {
-                    true => "the new image cannot be pulled",
-                    false => "the new pods do not start",
+                let fact = if self.are_pulls() {
+                    "the new image cannot be pulled"
+                } else {
+                    "the new pods do not start"
                 };
                 Headline {
                     fact: fact.to_owned(),
@@ -73,12 +74,13 @@ impl RolloutStatus<'_> {
             }
             Stall::ImagesNotPulled => {
                 let (nodes, why, is_about_jobs) = plan.failed_pulls(fleet);
-                let (fact, next) = match is_about_jobs {
-                    true => ("no Job can pull its images", "change what refuses the Job"),
-                    false => (
+                let (fact, next) = if is_about_jobs {
+                    ("no Job can pull its images", "change what refuses the Job")
+                } else {
+                    (
                         "its images cannot be pulled",
                         "correct the image, the pull secret or the registry",
-                    ),
+                    )
                 };
                 Headline {
                     fact: fact.to_owned(),
@@ -340,13 +342,14 @@ impl RolloutStatus<'_> {
     /// Whose hooks take too long, and what is awaited there, to follow a sentence; empty when there are none.
     pub(super) fn hooks_aside(&self) -> String {
         let (nodes, awaited) = self.overdue_hooks();
-        match nodes.is_empty() {
-            true => String::new(),
-            false => format!(
+        if nodes.is_empty() {
+            String::new()
+        } else {
+            format!(
                 "; preDelete hooks take longer than {} on {}: check the component that removes {awaited} from the pod",
                 humantime::format_duration(HOOK_PATIENCE),
                 named(nodes.iter().map(String::as_str), 0)
-            ),
+            )
         }
     }
 
@@ -372,15 +375,16 @@ impl RolloutStatus<'_> {
             .as_ref()
             .is_some_and(|problem| problem.restarts > 0);
         let (namespace, name) = (self.set.namespace, &pod.name);
-        Some(match crashes {
-            true => NextStep::command(
+        Some(if crashes {
+            NextStep::command(
                 "logs",
                 format!("kubectl -n {namespace} logs {name} --previous"),
-            ),
-            false => NextStep::command(
+            )
+        } else {
+            NextStep::command(
                 "details",
                 format!("kubectl -n {namespace} describe pod {name}"),
-            ),
+            )
         })
     }
 

@@ -66,12 +66,13 @@ pub(super) fn surging(
         ),
         Progress::SurgeLeaving => (
             "SurgeLeaving",
-            match is_kept(node) {
-                false => format!("has a second pod{made} that is not wanted any more, and goes"),
-                true => format!(
+            if is_kept(node) {
+                format!(
                     "has a second pod{made} that is not wanted any more, and goes when the old one is available: until then \
                      it is the one that serves"
-                ),
+                )
+            } else {
+                format!("has a second pod{made} that is not wanted any more, and goes")
             },
         ),
         _ if made.is_empty() => (

@@ -178,9 +178,10 @@ pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
             None,
             format!(
                 "{}: partition {} holds back {} of {} nodes",
-                match node.pods.is_empty() {
-                    true => "gets no pod yet",
-                    false => "keeps its outdated pod",
+                if node.pods.is_empty() {
+                    "gets no pod yet"
+                } else {
+                    "keeps its outdated pod"
                 },
                 rollout.strategy.partition,
                 rollout
@@ -389,9 +390,10 @@ fn queue(rollout: &RolloutView<'_>, position: usize) -> String {
         let pods = &rollout.fleet.nodes[position].pods;
         pods.iter().any(|pod| pod.exit.preparing.is_some())
     };
-    let before = match drained(position) {
-        true => 0,
-        false => ahead.filter(waits).count(),
+    let before = if drained(position) {
+        0
+    } else {
+        ahead.filter(waits).count()
     };
     let waiting = rollout.plan.counts.by_word[own.index()];
     let (limit, place) = slots::limit(rollout);
@@ -409,9 +411,10 @@ fn queue(rollout: &RolloutView<'_>, position: usize) -> String {
     let holders = if holders.is_empty() {
         "no other node holds a slot".to_owned()
     } else {
-        match is_begun {
-            true => format!("slots are held by {holders}"),
-            false => format!("slots are held, or about to be, by {holders}"),
+        if is_begun {
+            format!("slots are held by {holders}")
+        } else {
+            format!("slots are held, or about to be, by {holders}")
         }
     };
     let limit = match rollout.plan.opens {

@@ -13,22 +13,25 @@ use crate::core::{Strategy, *};
 
 /// Settings under which nodes may be counted, mostly.
 fn plain() -> impl Random<Strategy> {
-    (strategies(), prop::bool::weighted(0.1)).prop_map(|(strategy, is_wild)| match is_wild {
-        true => strategy,
-        false => Strategy {
-            mode: Mode::AdvancedRollingUpdate,
-            pause: None,
-            max_surge: IntOrPercent::Number(0),
-            partition: IntOrPercent::Number(0),
-            selector: None,
-            min_interval: std::time::Duration::ZERO,
-            window: None,
-            topology: None,
-            waves: None,
-            image_predownload_parallelism: None,
-            rolling_update_type: RollingUpdateType::Standard,
-            ..strategy
-        },
+    (strategies(), prop::bool::weighted(0.1)).prop_map(|(strategy, is_wild)| {
+        if is_wild {
+            strategy
+        } else {
+            Strategy {
+                mode: Mode::AdvancedRollingUpdate,
+                pause: None,
+                max_surge: IntOrPercent::Number(0),
+                partition: IntOrPercent::Number(0),
+                selector: None,
+                min_interval: std::time::Duration::ZERO,
+                window: None,
+                topology: None,
+                waves: None,
+                image_predownload_parallelism: None,
+                rolling_update_type: RollingUpdateType::Standard,
+                ..strategy
+            }
+        }
     })
 }
 

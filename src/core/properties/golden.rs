@@ -72,10 +72,13 @@ fn named(action: &Action) -> (&'static str, Vec<&PodRef>) {
         Action::Surge { beside, .. } => ("surge beside", vec![beside]),
         Action::DeleteAfterSurge { pod, successor, .. } => ("retire", vec![pod, successor]),
         Action::TransferOwnership(pod) => ("hand over", vec![pod]),
-        Action::SetNeedUpgrade { pod, needed, .. } => match needed {
-            true => ("needs upgrade", vec![pod]),
-            false => ("needs no upgrade", vec![pod]),
-        },
+        Action::SetNeedUpgrade { pod, needed, .. } => {
+            if *needed {
+                ("needs upgrade", vec![pod])
+            } else {
+                ("needs no upgrade", vec![pod])
+            }
+        }
         Action::AskForImages { pod, .. } => ("ask for images", vec![pod]),
         Action::RemoveConditions { pod, .. } => ("remove conditions", vec![pod]),
     }

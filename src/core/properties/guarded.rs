@@ -67,12 +67,13 @@ pub(super) fn outages() -> impl Random<(Strategy, Fleet)> {
             settle(node);
             let is_updated = |(updated, _): &(bool, _)| *updated;
             let pod = &mut node.pods[0];
-            pod.revision = match lost
+            pod.revision = if lost
                 .get(position)
                 .map_or(position < lost.len() + updated, is_updated)
             {
-                true => PodRevision::Current,
-                false => PodRevision::Outdated,
+                PodRevision::Current
+            } else {
+                PodRevision::Outdated
             };
             (pod.of_template, pod.number) = (pod.revision == PodRevision::Current, 3);
             if let Some((_, seconds)) = lost.get(position) {

@@ -15,9 +15,10 @@ fn reverting() -> impl Random<Strategy> {
     let strategy = (strategies(), prop::bool::weighted(0.1));
     strategy.prop_map(|(strategy, stop)| Strategy {
         mode: Mode::AdvancedRollingUpdate,
-        on_failure: match stop {
-            true => OnFailure::Stop,
-            false => OnFailure::RevertInPlace,
+        on_failure: if stop {
+            OnFailure::Stop
+        } else {
+            OnFailure::RevertInPlace
         },
         resume: None,
         ..strategy

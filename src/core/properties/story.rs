@@ -346,10 +346,9 @@ proptest! {
         let counts = telling.plan().counts;
         prop_assert!(lost <= counts.threshold + counts.allowed.max(1), "{lost}, {counts:?}");
         prop_assert!(lost > counts.threshold || lost == telling.size, "{lost}, {counts:?}");
-        let expected = match lost < telling.size {
-            true => Phase::Stalled(Stall::FailedByRevision),
-            false => telling.plan().phase,
-        };
+        let expected = if lost < telling.size { Phase::Stalled(Stall::FailedByRevision)
+} else { telling.plan().phase
+};
         prop_assert_eq!(telling.plan().phase, expected);
     }
 }

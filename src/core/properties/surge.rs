@@ -450,13 +450,15 @@ impl World {
             window: None,
             trouble: None,
             has_images: false,
-            targeting: match node.targeted {
-                true => Targeting::Run,
-                false => Targeting::Keep,
+            targeting: if node.targeted {
+                Targeting::Run
+            } else {
+                Targeting::Keep
             },
-            native: match node.targeted {
-                true => Targeting::Run,
-                false => Targeting::Keep,
+            native: if node.targeted {
+                Targeting::Run
+            } else {
+                Targeting::Keep
             },
             readiness: match node.online {
                 Some(since) => Readiness::Ready {
@@ -474,9 +476,10 @@ impl World {
             podless_since: node.pods.is_empty().then(|| self.now()),
         };
         Fleet {
-            revision: match self.observed == self.wanted {
-                true => RevisionState::Current(format!("h{}", self.wanted).into()),
-                false => RevisionState::Unknown(RevisionUnknown::NotObserved),
+            revision: if self.observed == self.wanted {
+                RevisionState::Current(format!("h{}", self.wanted).into())
+            } else {
+                RevisionState::Unknown(RevisionUnknown::NotObserved)
             },
             in_order: self.in_order,
             ..fleet(self.nodes.iter().enumerate().map(node).collect())
@@ -489,9 +492,10 @@ impl World {
             name: pod.name.clone().into(),
             uid: pod.name.clone().into(),
             created: at(pod.created),
-            revision: match pod.template == self.wanted {
-                true => PodRevision::Current,
-                false => PodRevision::Outdated,
+            revision: if pod.template == self.wanted {
+                PodRevision::Current
+            } else {
+                PodRevision::Outdated
             },
             terminating: pod.gone_at.is_some(),
             ready_since: (pod.ready_at <= self.tick && !pod.shut).then(|| at(pod.ready_at)),
@@ -510,10 +514,7 @@ impl World {
     fn exit(&self, pod: &ModelPod) -> Exit {
         let label = pod.hooked.then_some(("drain", "true"));
         let own = r#"[{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
-        let gate = Gate::read(Some(match pod.shut {
-            true => (false, own),
-            false => (true, ""),
-        }));
+        let gate = Gate::read(Some(if pod.shut { (false, own) } else { (true, "") }));
         Exit {
             labels: label.into_iter().collect(),
             preparing: pod.preparing.then_some(PreDeleteHook { since: None }),

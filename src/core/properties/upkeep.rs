@@ -88,9 +88,10 @@ impl OnePod {
             name: self.name.clone(),
             uid: self.uid.clone(),
             created: at(self.created),
-            revision: match self.template == wanted {
-                true => PodRevision::Current,
-                false => PodRevision::Outdated,
+            revision: if self.template == wanted {
+                PodRevision::Current
+            } else {
+                PodRevision::Outdated
             },
             terminating: self.gone_at.is_some(),
             ready_since: self.ready_since.filter(|_| !self.over).map(at),
@@ -130,13 +131,15 @@ impl Place {
     }
 
     fn view(&self, wanted: u8) -> Option<Node> {
-        let targeting = match self.fits {
-            true => Targeting::Run,
-            false => Targeting::No,
+        let targeting = if self.fits {
+            Targeting::Run
+        } else {
+            Targeting::No
         };
-        let readiness = match self.is_there {
-            true => self.readiness,
-            false => Readiness::Gone,
+        let readiness = if self.is_there {
+            self.readiness
+        } else {
+            Readiness::Gone
         };
         let is_seen = !self.pods.is_empty() || self.belongs();
         is_seen.then(|| Node {
@@ -314,9 +317,10 @@ impl Telling {
     fn set_online(&mut self, n: usize, online: bool, now: Timestamp) {
         let place = &mut self.places[n];
         if place.is_online() != online {
-            place.readiness = match online {
-                true => Readiness::Ready { since: now },
-                false => Readiness::NotReady { since: Some(now) },
+            place.readiness = if online {
+                Readiness::Ready { since: now }
+            } else {
+                Readiness::NotReady { since: Some(now) }
             };
         }
     }

@@ -115,9 +115,10 @@ impl World {
         }
         let (tick, since) = (self.tick, self.now());
         let node = &mut self.nodes[node];
-        node.readiness = match online {
-            true => Readiness::Ready { since },
-            false => Readiness::NotReady { since: Some(since) },
+        node.readiness = if online {
+            Readiness::Ready { since }
+        } else {
+            Readiness::NotReady { since: Some(since) }
         };
         let (Some(pod), Some(to_recover)) = (&mut node.pod, node.pace.to_recover) else {
             return;
@@ -131,9 +132,10 @@ impl World {
     }
 
     pub(super) fn set_targeted(&mut self, node: usize, targeted: bool) {
-        self.nodes[node].targeting = match targeted {
-            true => Targeting::Run,
-            false => Targeting::Keep,
+        self.nodes[node].targeting = if targeted {
+            Targeting::Run
+        } else {
+            Targeting::Keep
         };
     }
 
@@ -196,9 +198,10 @@ impl World {
 
     /// What the index would make of it.
     pub(super) fn fleet(&self) -> Fleet {
-        let revision = match self.observed == self.wanted {
-            true => RevisionState::Current(hash(self.wanted)),
-            false => RevisionState::Unknown(RevisionUnknown::NotObserved),
+        let revision = if self.observed == self.wanted {
+            RevisionState::Current(hash(self.wanted))
+        } else {
+            RevisionState::Unknown(RevisionUnknown::NotObserved)
         };
         Fleet {
             in_order: true,
@@ -316,9 +319,10 @@ impl ModelPod {
             name: self.name.clone(),
             uid: self.uid.clone(),
             created: at(self.created),
-            revision: match self.template == wanted {
-                true => PodRevision::Current,
-                false => PodRevision::Outdated,
+            revision: if self.template == wanted {
+                PodRevision::Current
+            } else {
+                PodRevision::Outdated
             },
             terminating: self.gone_at.is_some(),
             ready_since: self.ready_since.map(at),

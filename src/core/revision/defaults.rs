@@ -248,10 +248,7 @@ fn drop_empty(value: &mut Value) {
 fn pull_policy(image: &str) -> &'static str {
     let last = image.rsplit('/').next().unwrap_or(image);
     let is_latest = !image.contains('@') && (!last.contains(':') || last.ends_with(":latest"));
-    match is_latest {
-        true => "Always",
-        false => "IfNotPresent",
-    }
+    if is_latest { "Always" } else { "IfNotPresent" }
 }
 
 fn drop_if(fields: &mut Fields, key: &str, default: &Value) {
@@ -263,9 +260,10 @@ fn drop_if(fields: &mut Fields, key: &str, default: &Value) {
 fn at<'a>(fields: &'a mut Fields, path: &[&str]) -> Option<&'a mut Fields> {
     let (first, rest) = path.split_first()?;
     let found = fields.get_mut(*first)?.as_object_mut()?;
-    match rest.is_empty() {
-        true => Some(found),
-        false => at(found, rest),
+    if rest.is_empty() {
+        Some(found)
+    } else {
+        at(found, rest)
     }
 }
 

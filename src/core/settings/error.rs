@@ -80,11 +80,10 @@ impl Invalid {
 
     /// What follows for the pods.
     pub fn consequence(&self) -> &'static str {
-        match self.is_native_update() {
-            true => {
-                "yurt-ds replaces nothing; Kubernetes' own rolling update does, whatever the annotations say"
-            }
-            false => "nothing is replaced before the settings are corrected",
+        if self.is_native_update() {
+            "yurt-ds replaces nothing; Kubernetes' own rolling update does, whatever the annotations say"
+        } else {
+            "nothing is replaced before the settings are corrected"
         }
     }
 }

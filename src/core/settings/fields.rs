@@ -340,14 +340,15 @@ fn check_pods(selector: &Value, template: &Value) -> Result<(), Invalid> {
             key => labels?.get(key)?.as_str(),
         })
     };
-    match ["", "a", "b"].into_iter().all(is_found) {
-        true => Ok(()),
-        false => refused(
+    if ["", "a", "b"].into_iter().all(is_found) {
+        Ok(())
+    } else {
+        refused(
             field,
             told,
             "which does not match the labels of the template, with any controller-revision-hash: its pods would never be found; \
              give the template these labels",
-        ),
+        )
     }
 }
 

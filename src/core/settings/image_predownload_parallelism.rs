@@ -17,9 +17,12 @@ pub(super) const SETTING: Setting = Setting {
     summary: "how many of the nodes that take part pull the new images at once before they are replaced",
     default: "off; in place `max-unavailable`",
     check: |reader| read(reader).map(drop),
-    default_on: |reader| match is_in_place(reader) && reader.source.fields.is_none() {
-        true => Some(shares(reader).ok()?.max_unavailable.to_string()),
-        false => Some("off".to_owned()),
+    default_on: |reader| {
+        if is_in_place(reader) && reader.source.fields.is_none() {
+            Some(shares(reader).ok()?.max_unavailable.to_string())
+        } else {
+            Some("off".to_owned())
+        }
     },
     ..Setting::ROLLING
 };

@@ -84,9 +84,10 @@ pub(super) fn usable_shares(reader: &mut Reader<'_>) -> Shares {
         Some(_) => DEFAULT_OF_ADVANCED,
         None => DEFAULT_MAX_UNAVAILABLE,
     };
-    let max_unavailable = match max_surge.is_zero() {
-        true => without_surge(reader).unwrap_or(default),
-        false => IntOrPercent::NONE,
+    let max_unavailable = if max_surge.is_zero() {
+        without_surge(reader).unwrap_or(default)
+    } else {
+        IntOrPercent::NONE
     };
     Shares {
         max_unavailable,
@@ -121,9 +122,10 @@ fn without_surge(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
         None if reader.mode == Mode::Ota => DEFAULT_MAX_UNAVAILABLE,
         None => left_over(reader)?,
     };
-    Ok(match share.is_zero() {
-        true => DEFAULT_MAX_UNAVAILABLE,
-        false => share,
+    Ok(if share.is_zero() {
+        DEFAULT_MAX_UNAVAILABLE
+    } else {
+        share
     })
 }
 
@@ -148,9 +150,10 @@ fn left_over(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
 
 /// Without surge, because two pods of the template cannot run on one node.
 fn one_after_the_other(reader: &mut Reader<'_>, shares: Shares, exclusive: &Exclusive) -> Shares {
-    let max_unavailable = match shares.max_unavailable.is_zero() {
-        true => IntOrPercent::Number(1),
-        false => shares.max_unavailable,
+    let max_unavailable = if shares.max_unavailable.is_zero() {
+        IntOrPercent::Number(1)
+    } else {
+        shares.max_unavailable
     };
     let what = match reader.written(MAX_SURGE) {
         Some(written) => format!("{} is {}", written.name, quoted(written.text)),

@@ -135,9 +135,10 @@ impl<'a> Reader<'a> {
     /// else warns.
     pub(super) fn heed<T>(&mut self, is_heeded: bool, value: Result<T, Invalid>, default: T) -> T {
         value.unwrap_or_else(|invalid| {
-            match is_heeded {
-                true => drop(self.invalid.get_or_insert(invalid)),
-                false => self.warn(unused(&invalid)),
+            if is_heeded {
+                self.invalid.get_or_insert(invalid);
+            } else {
+                self.warn(unused(&invalid));
             }
             default
         })

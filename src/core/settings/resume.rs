@@ -39,22 +39,24 @@ pub(super) fn read_hash(
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         !text.is_empty() && text.len() <= 63 && text.bytes().all(plain)
     };
-    match is_hash(written.text) {
-        true => Ok(Some(written.text.into())),
-        false => Err(written.refused(format!("which is no hash of a revision; {hint}"))),
+    if is_hash(written.text) {
+        Ok(Some(written.text.into()))
+    } else {
+        Err(written.refused(format!("which is no hash of a revision; {hint}")))
     }
 }
 
 /// What to know of it: whether it is about the current revision.
 pub(super) fn note(resume: &Revision, current: &Revision) -> Note {
-    Note::advice(match resume == current {
-        true => format!(
+    Note::advice(if resume == current {
+        format!(
             "{RESUME} names this revision: nodes that fail with it are not charged to it, and the guard stops it no more, \
              until that annotation is removed"
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "{RESUME} names revision {resume}, and the current one is {current}: it has no effect; remove it, or name \
              that one to go on with it"
-        ),
+        )
     })
 }

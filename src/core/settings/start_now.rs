@@ -28,12 +28,13 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Revision>, Invalid>
 
 /// Returns what to know of it: true if it is about the current revision.
 pub(super) fn note(start_now: &Revision, current: &Revision) -> Note {
-    Note::advice(match start_now == current {
-        true => format!(
+    Note::advice(if start_now == current {
+        format!(
             "{START_NOW} names this revision: it does not wait for maintenance-window and min-interval of the DaemonSet"
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "{START_NOW} names revision {start_now}, and the current one is {current}: it has no effect"
-        ),
+        )
     })
 }

@@ -95,10 +95,13 @@ fn status<'a>(setting: &'static Setting, reader: &mut Reader<'a>) -> SettingStat
     let (state, message) = match (written, checked) {
         (None, _) => (SettingState::Default, None),
         // What is wrong with another one is told there.
-        (Some(written), Err(invalid)) if invalid.key.starts_with(written.name) => match is_heeded {
-            true => (SettingState::Invalid, Some(invalid.to_string())),
-            false => (SettingState::NoEffect, Some(unused(&invalid))),
-        },
+        (Some(written), Err(invalid)) if invalid.key.starts_with(written.name) => {
+            if is_heeded {
+                (SettingState::Invalid, Some(invalid.to_string()))
+            } else {
+                (SettingState::NoEffect, Some(unused(&invalid)))
+            }
+        }
         (Some(_), _) if is_heeded => (SettingState::Set, None),
         (Some(_), _) => (SettingState::NoEffect, None),
     };

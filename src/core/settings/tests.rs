@@ -1285,9 +1285,12 @@ fn a_setting_that_cannot_be_read_changes_no_other_one() {
         (READY_SETTLE, "44s"),
     ];
     let spoilt = |key: &str| {
-        let spoil = |(other, value): (&'static str, &'static str)| match other == key {
-            true => (other, "\u{1}"),
-            false => (other, value),
+        let spoil = |(other, value): (&'static str, &'static str)| {
+            if other == key {
+                (other, "\u{1}")
+            } else {
+                (other, value)
+            }
         };
         values.map(spoil)
     };

@@ -65,9 +65,10 @@ fn annotated(source: &SettingsSource<'_>, notes: &mut Vec<Note>) -> Option<Resul
         let old = old?;
         let mode: Result<Mode, Invalid> = old.parse();
         if let Ok(mode) = &mode {
-            let mode = match is_surging(old.text) {
-                true => old.text.to_owned(),
-                false => mode.to_string(),
+            let mode = if is_surging(old.text) {
+                old.text.to_owned()
+            } else {
+                mode.to_string()
             };
             notes.push(Note::advice(format!(
                 "{old_key} is an old key; use {key}: {mode} instead"

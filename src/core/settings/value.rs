@@ -47,9 +47,10 @@ impl Written<'_> {
 
     /// Its text, unless that is too long.
     pub(super) fn bounded(&self) -> Result<&str, Invalid> {
-        match self.text.len() > LONGEST {
-            true => Err(self.refused(format!("which is longer than {LONGEST} bytes; shorten it"))),
-            false => Ok(self.text),
+        if self.text.len() > LONGEST {
+            Err(self.refused(format!("which is longer than {LONGEST} bytes; shorten it")))
+        } else {
+            Ok(self.text)
         }
     }
 
@@ -204,12 +205,13 @@ pub(super) fn label_key(text: &str) -> Result<&str, ParseError> {
 /// ASCII digits that say 1 or more. What exceeds the type is the greatest there is.
 pub(super) fn count(text: &str) -> Result<usize, ParseError> {
     let text = bare(text, COUNT)?;
-    match text.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => match text.parse().unwrap_or(usize::MAX) {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        match text.parse().unwrap_or(usize::MAX) {
             0 => Err(ParseError::Zero(COUNT)),
             count => Ok(count),
-        },
-        false => Err(ParseError::Unknown(COUNT)),
+        }
+    } else {
+        Err(ParseError::Unknown(COUNT))
     }
 }
 

@@ -165,11 +165,10 @@ impl Edge {
     /// What was tried, what happened, and what to check.
     fn unreachable(&self, silence: &ConnectError, is_write: bool) -> CliError {
         let server = &self.server;
-        let heard = match is_write && silence.may_have_been_heard() {
-            true => {
-                " It may have heard the request all the same: yurt-ds ctl pods shows whether something changed."
-            }
-            false => "",
+        let heard = if is_write && silence.may_have_been_heard() {
+            " It may have heard the request all the same: yurt-ds ctl pods shows whether something changed."
+        } else {
+            ""
         };
         let passed_over = self.passed_over.as_deref().unwrap_or_default();
         let text = format!(

@@ -91,9 +91,10 @@ fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> Cli
     if found.is_empty() {
         found = alike(name, pods.items.iter());
     }
-    let help = match found.is_empty() {
-        true => " All of them: yurt-ds ctl pods".to_owned(),
-        false => suggestion(&found),
+    let help = if found.is_empty() {
+        " All of them: yurt-ds ctl pods".to_owned()
+    } else {
+        suggestion(&found)
     };
     let stale = match pods.old() {
         Some(_) => {

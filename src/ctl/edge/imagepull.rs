@@ -94,10 +94,10 @@ fn ended(
                 "The images for {key} could not be pulled: {}. {}; then once more: yurt-ds ctl imagepull {key} --wait; or \
                  replace it all the same: yurt-ds ctl upgrade {key} --force",
                 one_line(why),
-                match is_about_jobs(why) {
-                    true =>
-                        "Whoever looks after the cluster has to let the controller make the Job that pulls",
-                    false => "Check that the image exists and that this node reaches its registry",
+                if is_about_jobs(why) {
+                    "Whoever looks after the cluster has to let the controller make the Job that pulls"
+                } else {
+                    "Check that the image exists and that this node reaches its registry"
                 }
             ),
             Some(*pod),

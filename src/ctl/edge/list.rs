@@ -44,9 +44,10 @@ pub(super) async fn pods(
         Output::Json | Output::Yaml => print::document(&rows, args.output)?,
         output => {
             let wide = output == Output::Wide;
-            let body = match rows.is_empty() {
-                true => nothing(namespace, &pods),
-                false => table(&rows, wide, screen.colour, clock.now()),
+            let body = if rows.is_empty() {
+                nothing(namespace, &pods)
+            } else {
+                table(&rows, wide, screen.colour, clock.now())
             };
             format!("{}{body}", old(&pods))
         }
@@ -135,13 +136,14 @@ fn up_to_date(namespace: Option<&str>, pods: &Pods) -> String {
 fn refused(rows: &[NodePodRow]) -> String {
     let refused = rows.iter().filter(|row| row.update_refused.is_some());
     let keys: Vec<String> = refused.map(|row| one_line(&row.key())).collect();
-    match keys.is_empty() {
-        true => String::new(),
-        false => format!(
+    if keys.is_empty() {
+        String::new()
+    } else {
+        format!(
             "Refused without --force, because no new pod would come to this node (it has a taint of effect NoSchedule that \
              the DaemonSet does not tolerate): {}\n\n",
             keys.join(", ")
-        ),
+        )
     }
 }
 
@@ -207,9 +209,10 @@ fn table(rows: &[NodePodRow], wide: bool, colour: bool, now: Timestamp) -> Strin
         }
         table.row(cells);
     }
-    match reasons.is_empty() {
-        true => table.print(colour),
-        false => format!("{}\n{reasons}", table.print(colour)),
+    if reasons.is_empty() {
+        table.print(colour)
+    } else {
+        format!("{}\n{reasons}", table.print(colour))
     }
 }
 
@@ -308,16 +311,18 @@ fn images(row: &NodePodRow) -> String {
             format!("{}: {old} → {new}", found.name)
         })
         .collect();
-    match changed.is_empty() {
-        true => "(the same)".to_owned(),
-        false => changed.join(", "),
+    if changed.is_empty() {
+        "(the same)".to_owned()
+    } else {
+        changed.join(", ")
     }
 }
 
 fn joined<'a>(images: impl Iterator<Item = Option<&'a str>>) -> String {
     let images: Vec<&str> = images.flatten().collect();
-    match images.is_empty() {
-        true => "-".to_owned(),
-        false => images.join(", "),
+    if images.is_empty() {
+        "-".to_owned()
+    } else {
+        images.join(", ")
     }
 }

@@ -305,14 +305,16 @@ impl LocalContainerStatus {
         let mut message = detail.message.clone();
         if self.restart_count > 0 {
             let restarts = format!("restarted {} times", self.restart_count);
-            message = match message.is_empty() {
-                true => restarts,
-                false => format!("{restarts}; {message}"),
+            message = if message.is_empty() {
+                restarts
+            } else {
+                format!("{restarts}; {message}")
             };
         }
-        let word = match detail.reason.is_empty() {
-            true => format!("exit code {}", detail.exit_code),
-            false => detail.reason.clone(),
+        let word = if detail.reason.is_empty() {
+            format!("exit code {}", detail.exit_code)
+        } else {
+            detail.reason.clone()
         };
         Some(Problem { word, message })
     }

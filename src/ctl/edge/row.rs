@@ -164,8 +164,9 @@ fn containers(pod: &LocalPod, upgrade: Option<&PodUpgrade>) -> Vec<ContainerRow>
 
 /// A problem as a word, and what the kubelet says about it.
 pub(super) fn told(problem: &Problem) -> String {
-    match problem.message.is_empty() {
-        true => one_line(&problem.word),
-        false => one_line(&format!("{} ({})", problem.word, problem.message)),
+    if problem.message.is_empty() {
+        one_line(&problem.word)
+    } else {
+        one_line(&format!("{} ({})", problem.word, problem.message))
     }
 }

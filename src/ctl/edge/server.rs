@@ -53,9 +53,10 @@ impl NodeServer {
             CliError::new(Code::Usage, text)
         };
         if let Some(path) = typed.strip_prefix(UNIX) {
-            return match path.starts_with('/') {
-                true => Ok(Self::socket(Path::new(path))),
-                false => Err(wrong("write the socket's whole path")),
+            return if path.starts_with('/') {
+                Ok(Self::socket(Path::new(path)))
+            } else {
+                Err(wrong("write the socket's whole path"))
             };
         }
         let uri: Uri = typed

@@ -75,9 +75,10 @@ impl PodSuccession {
     pub(super) fn stage<'a>(&self, pods: &'a Pods) -> SuccessionStage<'a> {
         let new = pods.items.iter().filter(|pod| self.is_succeeded_by(pod));
         if let Some(new) = new.max_by_key(|pod| (pod.created(), pod.name())) {
-            return match new.is_ready() {
-                true => SuccessionStage::Ready(new),
-                false => SuccessionStage::Coming(new),
+            return if new.is_ready() {
+                SuccessionStage::Ready(new)
+            } else {
+                SuccessionStage::Coming(new)
             };
         }
         match pods.items.iter().find(|pod| pod.uid() == self.uid) {
@@ -158,9 +159,10 @@ impl fmt::Display for StageText<'_> {
             }
         };
         let key = one_line(&new.key());
-        match new.has_images() {
-            false => write!(f, "[3/4] {key}: pulling images and starting")?,
-            true => write!(f, "[4/4] {key}: images pulled, not Ready yet")?,
+        if new.has_images() {
+            write!(f, "[4/4] {key}: images pulled, not Ready yet")?
+        } else {
+            write!(f, "[3/4] {key}: pulling images and starting")?
         }
         match new.problem() {
             Some(problem) => write!(f, ": {}", told(&problem)),

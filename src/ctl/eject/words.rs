@@ -75,9 +75,10 @@ impl EjectCandidate {
         ];
         let parts = parts.iter().filter(|(nodes, _)| *nodes > 0);
         let parts: Vec<String> = parts.map(|(n, what)| format!("{n} {what}")).collect();
-        match parts.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", parts.join(", ")),
+        if parts.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", parts.join(", "))
         }
     }
 
@@ -91,9 +92,10 @@ impl EjectCandidate {
 
     fn budget(&self) -> String {
         let strategy = &self.snapshot.strategy;
-        let share = match strategy.max_surge.is_zero() {
-            true => strategy.max_unavailable,
-            false => strategy.max_surge,
+        let share = if strategy.max_surge.is_zero() {
+            strategy.max_unavailable
+        } else {
+            strategy.max_surge
         };
         match share {
             IntOrPercent::Number(nodes) => {
@@ -145,12 +147,13 @@ impl EjectCandidate {
                 self.consequence().replace("would begin", "begins"),
             ),
         };
-        let strategy = match self.is_on_delete() {
-            true => format!(
+        let strategy = if self.is_on_delete() {
+            format!(
                 "updateStrategy {is} RollingUpdate with {}.",
                 native_words(&self.snapshot.strategy)
-            ),
-            false => "updateStrategy stays RollingUpdate, as it is.".to_owned(),
+            )
+        } else {
+            "updateStrategy stays RollingUpdate, as it is.".to_owned()
         };
         let keys: Vec<&str> = self.settings.keys().map(String::as_str).collect();
         let lost = nothing_like(keys.iter().copied());
@@ -183,9 +186,10 @@ pub(super) fn applied_again(key: &SetKey, settings: &[&str]) -> String {
 
 /// What became of the conditions.
 pub(super) fn released(announced: usize, by_controller: bool) -> String {
-    let who = match by_controller {
-        true => "The controller removed",
-        false => "No controller answered, so these were removed from here:",
+    let who = if by_controller {
+        "The controller removed"
+    } else {
+        "No controller answered, so these were removed from here:"
     };
     let pods = match announced {
         0 => String::new(),

@@ -74,9 +74,10 @@ fn fields(made: &mut Translation, strategy: &Strategy) {
             made.annotate(MAX_SURGE, &surge.to_string());
         }
     }
-    match strategy.partition.is_zero() {
-        true => drop(made.take(PARTITION)),
-        false => put(made, PARTITION, strategy.partition.to_field()),
+    if strategy.partition.is_zero() {
+        drop(made.take(PARTITION))
+    } else {
+        put(made, PARTITION, strategy.partition.to_field())
     }
     if let Some(selector) = &strategy.selector {
         put(made, SELECTOR, selector.to_json());
@@ -110,9 +111,10 @@ fn put(made: &mut Translation, key: &'static str, value: Value) {
     let was: Vec<String> = keys(key)
         .filter_map(|key| made.take(key).map(|value| format!("{key}: {value}")))
         .collect();
-    let was = match was.is_empty() {
-        true => format!("{key}, which is not said,"),
-        false => was.join(", "),
+    let was = if was.is_empty() {
+        format!("{key}, which is not said,")
+    } else {
+        was.join(", ")
     };
     made.moved
         .push(format!("{was} becomes {path}: {}", plain(&value)));

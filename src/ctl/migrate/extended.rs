@@ -147,16 +147,18 @@ fn select(made: &mut Translation, key: &SetKey) -> Result<(), CliError> {
     let labels = spec["template"]["metadata"]["labels"].as_object();
     let mut labels = labels.cloned().unwrap_or_default();
     let by_name = json!({ NAME_LABEL: &*key.name });
-    let written = match spec["selector"].is_null() {
-        true => Ok(Selector::default()),
-        false => Selector::from_json(&spec["selector"]),
+    let written = if spec["selector"].is_null() {
+        Ok(Selector::default())
+    } else {
+        Selector::from_json(&spec["selector"])
     };
     let written =
         written.map_err(|invalid| unusable(key, &format!("spec.selector: {invalid}.")))?;
     if written.is_empty() {
-        let matched = match labels.is_empty() {
-            true => by_name.clone(),
-            false => json!(labels),
+        let matched = if labels.is_empty() {
+            by_name.clone()
+        } else {
+            json!(labels)
         };
         spec["selector"] = json!({ "matchLabels": matched });
     }

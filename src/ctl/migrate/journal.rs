@@ -99,9 +99,10 @@ impl Journal {
         let (object, revisions) = data["items"].as_array()?.split_last()?;
         Some(Self {
             from: data["from"].as_str()?.to_owned(),
-            purpose: match data["purpose"] == EJECT {
-                true => Purpose::Eject,
-                false => Purpose::GoOn,
+            purpose: if data["purpose"] == EJECT {
+                Purpose::Eject
+            } else {
+                Purpose::GoOn
             },
             held: data["held"] == true,
             revisions: revisions.to_vec(),

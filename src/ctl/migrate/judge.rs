@@ -29,10 +29,13 @@ impl Migration<'_> {
         self.judge_pods(source, strategy.as_ref()).await?;
         let (access, now) = (&self.context.access, self.context.clock.now());
         match (self.target.kind, strategy) {
-            (SetKind::Advanced, strategy) => match is_kruise_running(access, now).await? {
-                true => Err(self.no(words::kruise_runs())),
-                false => Ok(to_advanced(source, strategy.as_ref())),
-            },
+            (SetKind::Advanced, strategy) => {
+                if is_kruise_running(access, now).await? {
+                    Err(self.no(words::kruise_runs()))
+                } else {
+                    Ok(to_advanced(source, strategy.as_ref()))
+                }
+            }
             (SetKind::Native, Some(strategy)) => {
                 if scaling.partitioned && !strategy.partition.is_zero() {
                     return Err(self.no(words::partitioned()));
@@ -77,9 +80,10 @@ impl Migration<'_> {
         }
         let conditions = source["status"]["conditions"].as_array();
         let mut conditions = conditions.into_iter().flatten();
-        match conditions.any(|told| told["type"] == GUARD && told["status"] == "True") {
-            true => Err(self.no(words::stopped(&self.source))),
-            false => Ok(()),
+        if conditions.any(|told| told["type"] == GUARD && told["status"] == "True") {
+            Err(self.no(words::stopped(&self.source)))
+        } else {
+            Ok(())
         }
     }
 

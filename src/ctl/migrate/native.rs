@@ -93,9 +93,10 @@ pub(super) fn to_native(source: &Value, strategy: &Strategy, scaling: Scaling) -
 /// The settings of the native RollingUpdate that mean the same. It refuses both values above zero; then surge is
 /// what is kept.
 pub(in crate::ctl) fn rolling_update(strategy: &Strategy) -> Value {
-    match strategy.max_surge.is_zero() {
-        true => json!({ "maxUnavailable": strategy.max_unavailable.to_field() }),
-        false => json!({ "maxSurge": strategy.max_surge.to_field(), "maxUnavailable": 0 }),
+    if strategy.max_surge.is_zero() {
+        json!({ "maxUnavailable": strategy.max_unavailable.to_field() })
+    } else {
+        json!({ "maxSurge": strategy.max_surge.to_field(), "maxUnavailable": 0 })
     }
 }
 

@@ -102,9 +102,10 @@ impl Migration<'_> {
             let is_own = owner.is_none_or(|owner| owner.uid == journal.from);
             is_own && pod.metadata.deletion_timestamp.is_none()
         };
-        match pods.iter().any(|pod| is_left(&pod)) {
-            true => Ok(()),
-            false => Err(CliError::new(Code::Refused, words::abandoned(&self.target))),
+        if pods.iter().any(|pod| is_left(&pod)) {
+            Ok(())
+        } else {
+            Err(CliError::new(Code::Refused, words::abandoned(&self.target)))
         }
     }
 

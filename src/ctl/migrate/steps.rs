@@ -217,9 +217,10 @@ impl<'a> Migration<'a> {
         let mut taken: Vec<Value> = Vec::new();
         let mut anew = Vec::new();
         for revision in owned {
-            let template = match are_alike(&revision, &present) {
-                true => Some(stored["spec"]["template"].clone()),
-                false => self.stored_template(stored, &revision).await?,
+            let template = if are_alike(&revision, &present) {
+                Some(stored["spec"]["template"].clone())
+            } else {
+                self.stored_template(stored, &revision).await?
             };
             let Some(wanted) = template.map(data_of) else {
                 continue;

@@ -285,9 +285,10 @@ async fn what_the_api_server_would_refuse_is_refused_before_anything_is_deleted(
             let is_it = request.user_agent == "ctl"
                 && request.resource == "daemonsets"
                 && request.verb == verb;
-            match is_it {
-                true => Fault::Status(403, None),
-                false => Fault::Pass,
+            if is_it {
+                Fault::Status(403, None)
+            } else {
+                Fault::Pass
             }
         });
         let error = world.error("migrate web --to advanced").await;

@@ -297,9 +297,10 @@ pub(super) fn to_finish(target: &SetKey, journal: &Journal, purpose: Purpose) ->
          To finish: {}\nWithout yurt-ds: {delete}kubectl -n {ns} get controllerrevision {kept} -o jsonpath='{{.data}}' | kubectl -n \
          {ns} create -f -{}",
         command(target, purpose),
-        match journal.is_paused() {
-            true => "\nWhat that makes is paused.",
-            false => "",
+        if journal.is_paused() {
+            "\nWhat that makes is paused."
+        } else {
+            ""
         },
     )
 }
@@ -340,9 +341,10 @@ pub(super) fn perhaps_begun(target: &SetKey, purpose: Purpose) -> String {
 
 /// How to go on after the new one was made.
 pub(super) fn to_conclude(target: &SetKey, purpose: Purpose, is_paused: bool) -> String {
-    let paused = match is_paused {
-        true => ", and paused until this is finished",
-        false => "",
+    let paused = if is_paused {
+        ", and paused until this is finished"
+    } else {
+        ""
     };
     format!(
         "{target} is {} now{paused}. To finish: {}",
@@ -368,9 +370,10 @@ pub(super) fn not_adopted(
     is_paused: bool,
 ) -> String {
     let made = format!("{target} is {} now", kind_words(target.kind));
-    let held = match is_paused {
-        true => format!(" It is paused ({PAUSED}) until that is clear."),
-        false => String::new(),
+    let held = if is_paused {
+        format!(" It is paused ({PAUSED}) until that is clear.")
+    } else {
+        String::new()
     };
     match adoption {
         Adoption::Foreign { ours, theirs } => format!(

@@ -136,9 +136,10 @@ impl Measured {
             changes: Times::new(undisturbed(change_of), width),
             end,
             end_measured,
-            reaction: ReactionTimes::new(match end_measured {
-                true => None,
-                false => replaced.and_then(|turn| reaction(turn, end)),
+            reaction: ReactionTimes::new(if end_measured {
+                None
+            } else {
+                replaced.and_then(|turn| reaction(turn, end))
             }),
             change_reaction: ReactionTimes::new(
                 changed.and_then(|turn| reaction(turn, Duration::ZERO)),
@@ -207,9 +208,10 @@ impl Measured {
 
     /// Where every pod was changed in place since, that is the nearest to a start that there is.
     fn starts(&self) -> &Times {
-        match self.starts.all.is_empty() {
-            true => &self.changes,
-            false => &self.starts,
+        if self.starts.all.is_empty() {
+            &self.changes
+        } else {
+            &self.starts
         }
     }
 }
@@ -362,9 +364,10 @@ fn uncut(seconds: &[f64]) -> Vec<Duration> {
     let count = seconds.len() as f64;
     let mean = seconds.iter().sum::<f64>() / count;
     let spread = seconds.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / count;
-    let share = match spread > CUT {
-        true => ((spread - CUT) / spread).sqrt(),
-        false => 0.0,
+    let share = if spread > CUT {
+        ((spread - CUT) / spread).sqrt()
+    } else {
+        0.0
     };
     let time = |one: &f64| Duration::from_secs_f64((mean + (one - mean) * share).max(0.0));
     seconds.iter().map(time).collect()

@@ -31,9 +31,10 @@ pub(super) fn plan(row: &PlanRow, wide: bool, colour: bool) -> String {
         .collect();
     if !row.steps.is_empty() {
         text.push('\n');
-        text += &match wide || row.steps.len() <= EACH {
-            true => each(row, colour),
-            false => folded(row, colour),
+        text += &if wide || row.steps.len() <= EACH {
+            each(row, colour)
+        } else {
+            folded(row, colour)
         };
     }
     text
@@ -120,28 +121,31 @@ fn pace(row: &PlanRow) -> String {
         pods => format!(
             "measured on {pods} {}{}",
             plural(pods, "pod", "pods"),
-            match pace.crowded {
-                true => " that started beside more than these will, so it may be over sooner",
-                false => "",
+            if pace.crowded {
+                " that started beside more than these will, so it may be over sooner"
+            } else {
+                ""
             }
         ),
     };
-    let slow = match row.complete && row.slow_seconds > row.seconds {
-        true => format!(
+    let slow = if row.complete && row.slow_seconds > row.seconds {
+        format!(
             "; were all as slow as the slowest tenth ({}): {}",
             exact(pace.slow_start_seconds),
             exact(row.slow_seconds)
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     if are_all(ReplacementManner::Create) {
         let start = exact(pace.start_seconds);
         return format!("A pod takes {start} to start ({measured}{slow}).");
     }
     let end = exact(pace.end_seconds);
-    let end = match pace.end_measured {
-        true => format!("{end} to end (as in the last rollout)"),
-        false => format!("up to {end} to end"),
+    let end = if pace.end_measured {
+        format!("{end} to end (as in the last rollout)")
+    } else {
+        format!("up to {end} to end")
     };
     format!(
         "A pod takes {end} and {} to start ({measured}{slow}).{}",
@@ -152,9 +156,10 @@ fn pace(row: &PlanRow) -> String {
 
 /// How soon the next one begins, in a sentence.
 fn reaction(reaction: ReactionTimes) -> String {
-    let known = match reaction.measured {
-        true => "as in the last rollout",
-        false => "assumed",
+    let known = if reaction.measured {
+        "as in the last rollout"
+    } else {
+        "assumed"
     };
     let seconds = reaction.milliseconds as f64 / 1_000.0;
     format!(" Until the next one begins, {seconds:.1}s pass ({known}).")

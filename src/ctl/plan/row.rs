@@ -213,9 +213,10 @@ fn over(played: &Forecast, min_ready: Duration, complete: bool) -> Option<Timest
     let steps = played.steps.iter();
     let ready = steps.map(|step| step.ready.unwrap_or(step.begins)).max()?;
     let available = ready.saturating_add(min_ready).unwrap_or(ready);
-    Some(match complete {
-        true => available.max(played.last.unwrap_or(available)),
-        false => ready,
+    Some(if complete {
+        available.max(played.last.unwrap_or(available))
+    } else {
+        ready
     })
 }
 

@@ -38,12 +38,13 @@ fn section(verb: &Command) -> String {
     let name = verb.get_name();
     let about = verb.get_long_about().or(verb.get_about());
     let about = about.map_or_else(String::new, ToString::to_string);
-    let positionals = verb
-        .get_positionals()
-        .map(|arg| match arg.is_required_set() {
-            true => format!(" {}", value(arg)),
-            false => format!(" [{}]", value(arg)),
-        });
+    let positionals = verb.get_positionals().map(|arg| {
+        if arg.is_required_set() {
+            format!(" {}", value(arg))
+        } else {
+            format!(" [{}]", value(arg))
+        }
+    });
     let positionals: String = positionals.collect();
     let mut text = format!(
         "## `ctl {name}`\n\n{about}\n\n```text\nyurt-ds ctl {name} [OPTIONS]{positionals}\n```\n\n```sh\n"
@@ -75,9 +76,10 @@ fn section(verb: &Command) -> String {
             .iter()
             .map(|one| one.to_string_lossy())
             .collect();
-        let default = match default.is_empty() || !argument.get_action().takes_values() {
-            true => String::new(),
-            false => format!(" [default: {}]", default.join(",")),
+        let default = if default.is_empty() || !argument.get_action().takes_values() {
+            String::new()
+        } else {
+            format!(" [default: {}]", default.join(","))
         };
         let variable = argument.get_env().filter(|_| !argument.is_positional());
         let variable =

@@ -330,9 +330,10 @@ async fn no_command_steers_a_terminal() {
         }
         let said = format!("{text} denied");
         let _denied = world.cluster.faults().add(move |request| {
-            match request.user_agent == "ctl" && request.resource == "nodes" {
-                true => Fault::Denied(said.as_str().into()),
-                false => Fault::Pass,
+            if request.user_agent == "ctl" && request.resource == "nodes" {
+                Fault::Denied(said.as_str().into())
+            } else {
+                Fault::Pass
             }
         });
         for line in LOOKS.into_iter().chain(DOCUMENTS) {
@@ -397,9 +398,10 @@ async fn conditions_events_and_the_log_are_safe() {
         }
         let said = text.to_owned();
         let _denied = world.cluster.faults().add(move |request| {
-            match request.verb == "delete" && request.resource == "pods" {
-                true => Fault::Denied(said.as_str().into()),
-                false => Fault::Pass,
+            if request.verb == "delete" && request.resource == "pods" {
+                Fault::Denied(said.as_str().into())
+            } else {
+                Fault::Pass
             }
         });
         world

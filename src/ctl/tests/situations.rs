@@ -180,9 +180,10 @@ async fn a_policy_that_denies() {
     let situation = Situation::with(json!({})).await;
     let _denied = situation.world.cluster.faults().add(|request| {
         let deletes = request.verb == "delete" && request.resource == "pods";
-        match deletes && request.user_agent == "yurt-ds" {
-            true => Fault::Denied("change freeze until Monday, CHG-4711".into()),
-            false => Fault::Pass,
+        if deletes && request.user_agent == "yurt-ds" {
+            Fault::Denied("change freeze until Monday, CHG-4711".into())
+        } else {
+            Fault::Pass
         }
     });
     let situation = situation.rolled_out().await;

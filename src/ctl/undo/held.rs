@@ -66,9 +66,10 @@ impl HeldBack {
             let then = if is_done { "" } else { ", run after undo" };
             format!("  To roll back without waiting{then}: {command}\n")
         });
-        let next = match self.next.is_empty() {
-            true => String::new(),
-            false => format!("  {}\n", self.next),
+        let next = if self.next.is_empty() {
+            String::new()
+        } else {
+            format!("  {}\n", self.next)
         };
         match self.nodes.first() {
             Some(first) => format!(
@@ -108,9 +109,10 @@ fn rolled_back(
     for node in &mut fleet.nodes {
         for pod in node.pods.iter_mut() {
             // The controller may have given the revision its new number already.
-            pod.revision = match pod.number == to.number || pod.number > newest {
-                true => PodRevision::Current,
-                false => PodRevision::Outdated,
+            pod.revision = if pod.number == to.number || pod.number > newest {
+                PodRevision::Current
+            } else {
+                PodRevision::Outdated
             };
         }
     }

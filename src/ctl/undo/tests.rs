@@ -356,9 +356,10 @@ async fn there_has_to_be_something_to_go_back_to() {
 async fn what_is_not_known_yet_is_not_undone_unless_it_is_named() {
     let world = CtlWorld::with_nodes(1).await;
     let deaf = world.cluster.faults().add(|request| {
-        match request.user_agent == "kube-controller-manager" && request.verb == "create" {
-            true => Fault::Hang,
-            false => Fault::Pass,
+        if request.user_agent == "kube-controller-manager" && request.verb == "create" {
+            Fault::Hang
+        } else {
+            Fault::Pass
         }
     });
     world.set_image("web:2").await;
@@ -382,9 +383,10 @@ async fn a_status_that_is_written_meanwhile_is_no_obstacle() {
     let _conflict = world.cluster.faults().add(move |request| {
         let is_ours = request.user_agent == "ctl" && request.verb == "patch";
         let take = || left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
-        match is_ours && take().is_ok() {
-            true => Fault::Status(409, None),
-            false => Fault::Pass,
+        if is_ours && take().is_ok() {
+            Fault::Status(409, None)
+        } else {
+            Fault::Pass
         }
     });
     world.text("undo web").await;

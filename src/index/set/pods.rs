@@ -33,16 +33,14 @@ impl SetRecord {
         let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
         self.forget_unreadable(&uid);
         let Some(controller) = PodController::new(&pod.metadata, &self.uid) else {
-            let gone = match self.remove_pod(&uid) {
-                true => self.of_loss(),
-                false => RequeueDelay::Never,
+            let gone = if self.remove_pod(&uid) {
+                self.of_loss()
+            } else {
+                RequeueDelay::Never
             };
             let advanced = self.advanced.as_mut();
             let is_orphan = advanced.is_some_and(|advanced| advanced.note_orphan(pod));
-            return match is_orphan {
-                true => RequeueDelay::Short,
-                false => gone,
-            };
+            return if is_orphan { RequeueDelay::Short } else { gone };
         };
         let by_revision = controller == PodController::Revision;
         let is_to_adopt = self
@@ -190,9 +188,10 @@ impl SetRecord {
 
     /// How soon it is decided again when a pod is gone: the native controller makes the next one, or we do.
     pub(super) fn of_loss(&self) -> RequeueDelay {
-        match self.is_advanced() {
-            true => RequeueDelay::Short,
-            false => RequeueDelay::Long,
+        if self.is_advanced() {
+            RequeueDelay::Short
+        } else {
+            RequeueDelay::Long
         }
     }
 
@@ -349,9 +348,10 @@ impl SetRecord {
             }
             return None;
         };
-        let since = match self.cache.is_first_look() {
-            true => self.missing_since().map_or(now, |since| since.min(now)),
-            false => now,
+        let since = if self.cache.is_first_look() {
+            self.missing_since().map_or(now, |since| since.min(now))
+        } else {
+            now
         };
         let begins = Podless { since, is_targeted };
         let known = self.podless.entry(node.clone()).or_insert(begins);

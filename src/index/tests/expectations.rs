@@ -267,9 +267,10 @@ impl<'a> World<'a> {
 
     fn wanted(&self) -> Vec<Action> {
         let pod = self.expectations.shown(&self.seen.pod);
-        match (self.kind.is_done)(&pod) {
-            true => Vec::new(),
-            false => vec![self.request_of(&pod)],
+        if (self.kind.is_done)(&pod) {
+            Vec::new()
+        } else {
+            vec![self.request_of(&pod)]
         }
     }
 

@@ -203,9 +203,10 @@ impl ApiReader {
     ) -> kube::Result<NodePod> {
         let request = request.map_err(kube::Error::BuildRequest)?;
         let known = self.pod_cache.pod(key);
-        let _turn = match known.is_some_and(|pod| pod.raw().len() > LARGE) {
-            true => self.large.acquire().await.ok(),
-            false => None,
+        let _turn = if known.is_some_and(|pod| pod.raw().len() > LARGE) {
+            self.large.acquire().await.ok()
+        } else {
+            None
         };
         let mut text = Vec::new();
         let take = |piece: &[u8]| {
@@ -246,9 +247,10 @@ impl ApiReader {
             && error.lacks_permission()
         {
             // The API server quotes the group: `in API group "apps.kruise.io"`.
-            let apply = match error.to_string().contains(KRUISE_GROUP) {
-                true => ADVANCED_RBAC,
-                false => BASE,
+            let apply = if error.to_string().contains(KRUISE_GROUP) {
+                ADVANCED_RBAC
+            } else {
+                BASE
             };
             warn!(%error, apply, "The service account lacks a permission that these manifests grant");
         }

@@ -76,9 +76,10 @@ pub(super) fn is_failed(image: &NodePodCondition) -> bool {
 
 /// A node without any pod is worse than one with an old pod.
 fn check_node(key: &PodKey, facts: &PodDetails) -> Result<(), Answer> {
-    match is_repelled(facts) {
-        true => Err(text::repelled(key)),
-        false => Ok(()),
+    if is_repelled(facts) {
+        Err(text::repelled(key))
+    } else {
+        Ok(())
     }
 }
 

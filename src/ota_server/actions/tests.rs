@@ -211,9 +211,10 @@ impl World {
         let faults = self.sim.cluster.faults();
         faults.add(move |request| {
             let meant = verb.is_empty() || request.verb == verb;
-            match meant && request.user_agent == AGENT {
-                true => fault.clone(),
-                false => Fault::Pass,
+            if meant && request.user_agent == AGENT {
+                fault.clone()
+            } else {
+                Fault::Pass
             }
         })
     }
@@ -221,9 +222,12 @@ impl World {
     /// From now on whoever calls itself so is away.
     fn without(&self, agent: &'static str) -> FaultGuard {
         let faults = self.sim.cluster.faults();
-        faults.add(move |request| match request.user_agent.starts_with(agent) {
-            true => Fault::Hang,
-            false => Fault::Pass,
+        faults.add(move |request| {
+            if request.user_agent.starts_with(agent) {
+                Fault::Hang
+            } else {
+                Fault::Pass
+            }
         })
     }
 

@@ -115,12 +115,13 @@ pub(super) fn not_read(error: &CallError) -> Answer {
 
 /// 6: the images are not there. What to do about a failure is said behind the text that programs know.
 pub(super) fn image_not_ready(key: &PodKey, image: &NodePodCondition, failed: bool) -> Answer {
-    let (reason, cure) = match failed {
-        true => (
+    let (reason, cure) = if failed {
+        (
             Reason::ImagePullFailed,
             ". Ask for imagepull again, or for the upgrade with ?force=true to do without it.",
-        ),
-        false => (Reason::ImageNotReady, ""),
+        )
+    } else {
+        (Reason::ImageNotReady, "")
     };
     let text = format!(
         "Pre check update pod failed, Failed to check pod {key} image ready, error: Pod: {key} image is not ready, \

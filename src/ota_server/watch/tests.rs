@@ -162,9 +162,12 @@ async fn a_server_that_is_not_there_is_asked_once_a_minute() {
 async fn a_server_that_never_answers_is_asked_once_a_minute() {
     let asked = asked_in(60, |_, _| Says::Silence).await;
     is_patient(&asked, 60, 1);
-    let asked = asked_in(60, |uri, _| match is_watch(uri) {
-        true => Says::Silence,
-        false => text(EMPTY),
+    let asked = asked_in(60, |uri, _| {
+        if is_watch(uri) {
+            Says::Silence
+        } else {
+            text(EMPTY)
+        }
     });
     is_patient(&asked.await, 60, 1);
 }
@@ -172,10 +175,10 @@ async fn a_server_that_never_answers_is_asked_once_a_minute() {
 /// A tunnel without its other end, a load balancer without a backend.
 #[tokio::test(start_paused = true)]
 async fn a_proxy_that_accepts_and_closes_is_asked_once_a_minute() {
-    let asked = asked_in(60, |uri, _| match is_watch(uri) {
-        true => text(""),
-        false => text(EMPTY),
-    });
+    let asked = asked_in(
+        60,
+        |uri, _| if is_watch(uri) { text("") } else { text(EMPTY) },
+    );
     is_patient(&asked.await, 60, 1);
     let asked = asked_in(60, |_, _| text("")).await;
     is_patient(&asked, 60, 1);
@@ -186,15 +189,21 @@ async fn a_proxy_that_accepts_and_closes_is_asked_once_a_minute() {
 /// The list tells a version that the watch does not know (any more), again and again.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_always_gone_costs_a_list_and_a_watch_a_minute() {
-    let asked = asked_in(60, |uri, _| match is_watch(uri) {
-        true => status(410, ""),
-        false => text(EMPTY),
+    let asked = asked_in(60, |uri, _| {
+        if is_watch(uri) {
+            status(410, "")
+        } else {
+            text(EMPTY)
+        }
     });
     is_patient(&asked.await, 60, 2);
     let gone = r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","message":"too old","code":410}}"#;
-    let asked = asked_in(60, move |uri, _| match is_watch(uri) {
-        true => text(gone),
-        false => text(EMPTY),
+    let asked = asked_in(60, move |uri, _| {
+        if is_watch(uri) {
+            text(gone)
+        } else {
+            text(EMPTY)
+        }
     });
     is_patient(&asked.await, 60, 2);
     let asked = asked_in(60, |_, _| status(410, "")).await;
@@ -242,9 +251,12 @@ async fn errors_in_the_stream_are_failures_as_any_other() {
         "garbage",
         r#"{"type":"ADDED","object":{"metadata":{}}}"#,
     ] {
-        let asked = asked_in(60, move |uri, _| match is_watch(uri) {
-            true => text(error),
-            false => text(EMPTY),
+        let asked = asked_in(60, move |uri, _| {
+            if is_watch(uri) {
+                text(error)
+            } else {
+                text(EMPTY)
+            }
         });
         is_patient(&asked.await, 60, 1);
     }

@@ -28,9 +28,12 @@ impl AccessRules {
         &self,
         rule: impl Fn(&RequestInfo) -> bool + Send + Sync + 'static,
     ) -> FaultGuard {
-        self.rules.add(move |request| match rule(request) {
-            true => Fault::Status(403, None),
-            false => Fault::Pass,
+        self.rules.add(move |request| {
+            if rule(request) {
+                Fault::Status(403, None)
+            } else {
+                Fault::Pass
+            }
         })
     }
 

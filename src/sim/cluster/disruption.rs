@@ -98,9 +98,10 @@ fn spend(store: &mut Store, pod: &Value, writing: &WriteContext) -> Result<(), A
     }
     let allowed = number(&status["disruptionsAllowed"]);
     if allowed == 0 {
-        let why = match current <= desired {
-            true => format!("needs {desired} healthy pods and has {current} currently"),
-            false => "does not allow evicting pods currently".to_owned(),
+        let why = if current <= desired {
+            format!("needs {desired} healthy pods and has {current} currently")
+        } else {
+            "does not allow evicting pods currently".to_owned()
         };
         return Err(refused(&budget, &why, None));
     }

@@ -55,9 +55,10 @@ impl<'a> Names<'a> {
     /// Those of a field inside.
     fn inside(self, name: &'a str) -> Self {
         let is_template = self.custom && self.field == "spec" && name == "template";
-        let (parent, field) = match self.field == UNTYPED || is_template {
-            true => (UNTYPED, UNTYPED),
-            false => (self.field, name),
+        let (parent, field) = if self.field == UNTYPED || is_template {
+            (UNTYPED, UNTYPED)
+        } else {
+            (self.field, name)
         };
         Self {
             parent,

@@ -49,9 +49,10 @@ fn document(group: &str, version: &str, custom: bool) -> Value {
         if (resource.group, resource.version) != (group, version) {
             continue;
         }
-        let namespace = match resource.namespaced {
-            true => "/namespaces/{namespace}",
-            false => "",
+        let namespace = if resource.namespaced {
+            "/namespaces/{namespace}"
+        } else {
+            ""
         };
         let path = format!(
             "/{}{namespace}/{}/{{name}}",

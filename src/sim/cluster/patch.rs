@@ -16,11 +16,13 @@ pub(crate) fn json(object: &Value, patch: Value) -> Result<Value, ApiFailure> {
     let is_list_of_objects = patch
         .as_array()
         .is_some_and(|list| list.iter().all(Value::is_object));
-    let patch: json_patch::Patch =
-        serde_json::from_value(patch).map_err(|error| match is_list_of_objects {
-            true => ApiFailure::unprocessable(error.to_string()),
-            false => ApiFailure::bad_request(format!("error decoding patch: {error}")),
-        })?;
+    let patch: json_patch::Patch = serde_json::from_value(patch).map_err(|error| {
+        if is_list_of_objects {
+            ApiFailure::unprocessable(error.to_string())
+        } else {
+            ApiFailure::bad_request(format!("error decoding patch: {error}"))
+        }
+    })?;
     if patch.0.len() > JSON_PATCH_OPERATIONS {
         return Err(ApiFailure::too_large(JSON_PATCH_OPERATIONS));
     }

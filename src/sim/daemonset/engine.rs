@@ -412,14 +412,15 @@ impl DaemonSetsController {
             set.selector.as_ref().is_some_and(|s| s.matches(label))
         };
         for pod in pods(&set.uid) {
-            match selected(pod) || pods::is_deleted(pod) {
-                true => mine.push(pod),
-                false => writes.push(DaemonSetWrite::Pod {
+            if selected(pod) || pods::is_deleted(pod) {
+                mine.push(pod)
+            } else {
+                writes.push(DaemonSetWrite::Pod {
                     name: key(pod).name,
                     patch: json!({ "metadata": { "uid": pod.metadata.uid, "ownerReferences": [
                         { "$patch": "delete", "uid": set.uid },
                     ] } }),
-                }),
+                })
             }
         }
         let here = |pod: &&Pod| pod.metadata.namespace.as_ref() == Some(&set.namespace);

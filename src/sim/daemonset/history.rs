@@ -73,9 +73,10 @@ pub(super) fn read<'a>(
             patch: json!({ "revision": next }),
         });
     }
-    match writes.is_empty() {
-        true => History::Known { hash: kept, old },
-        false => History::Write(writes),
+    if writes.is_empty() {
+        History::Known { hash: kept, old }
+    } else {
+        History::Write(writes)
     }
 }
 

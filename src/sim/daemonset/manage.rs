@@ -209,9 +209,10 @@ impl<'a> ManagedView<'a> {
         let (mut old, mut new) = (None, None);
         let pods = self.pods.get(node).into_iter().flatten().copied();
         for pod in pods.filter(|pod| !is_deleted(pod)) {
-            let place = match is_updated(pod, self.set, self.hash) {
-                true => &mut new,
-                false => &mut old,
+            let place = if is_updated(pod, self.set, self.hash) {
+                &mut new
+            } else {
+                &mut old
             };
             if place.replace(pod).is_some() {
                 return None;

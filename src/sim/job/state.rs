@@ -43,9 +43,10 @@ pub(super) fn next(job: &DynamicObject, pods: &[&Pod], now: Timestamp) -> JobSte
     }
     let active: Vec<&Pod> = pods.iter().copied().filter(|pod| is_active(pod)).collect();
     if let Some(ended) = ended(status) {
-        return match active.is_empty() {
-            false => JobStep::Delete(names(&active)),
-            true => after_end(spec, ended, now),
+        return if active.is_empty() {
+            after_end(spec, ended, now)
+        } else {
+            JobStep::Delete(names(&active))
         };
     }
     let phase = |phase: &str| pods.iter().filter(|pod| pod.status.phase == phase).count();

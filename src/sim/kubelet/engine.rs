@@ -136,11 +136,12 @@ impl KubeletEngine {
     }
 
     fn known(&mut self, name: &str, ack: &Ack, act: impl FnOnce(&mut Self)) {
-        match self.nodes.contains_key(name) {
-            true => act(self),
-            false => ack.fail(format!(
+        if self.nodes.contains_key(name) {
+            act(self)
+        } else {
+            ack.fail(format!(
                 "node {name} is none of the fake nodes: add it first"
-            )),
+            ))
         }
     }
 

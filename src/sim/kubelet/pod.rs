@@ -666,9 +666,10 @@ impl KubeletPod {
         if stopped {
             return "Failed";
         }
-        match self.containers.iter().all(|c| c.ran) && !self.containers.is_empty() {
-            true => "Running",
-            false => "Pending",
+        if self.containers.iter().all(|c| c.ran) && !self.containers.is_empty() {
+            "Running"
+        } else {
+            "Pending"
         }
     }
 }

@@ -43,26 +43,28 @@ fn conditions(pod: &KubeletPod) -> Value {
         .filter(|c| !c.ready)
         .map(|c| c.name.as_str())
         .collect();
-    let not_ready = match finished {
-        true => ConditionCause {
+    let not_ready = if finished {
+        ConditionCause {
             reason: "PodCompleted",
             message: String::new(),
-        },
-        false => ConditionCause {
+        }
+    } else {
+        ConditionCause {
             reason: "ContainersNotReady",
             message: format!("containers with unready status: [{}]", unready.join(" ")),
-        },
+        }
     };
     let closed: Vec<String> = pod
         .closed_gates()
         .map(|gate| closed_gate(pod, gate))
         .collect();
-    let not_open = match closed.is_empty() || !pod.containers_ready.is {
-        true => not_ready.clone(),
-        false => ConditionCause {
+    let not_open = if closed.is_empty() || !pod.containers_ready.is {
+        not_ready.clone()
+    } else {
+        ConditionCause {
             reason: "ReadinessGatesNotReady",
             message: closed.join(", "),
-        },
+        }
     };
     json!([
         condition("PodScheduled", pod.initialized, Default::default()),

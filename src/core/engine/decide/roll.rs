@@ -303,9 +303,12 @@ impl PlanDraft<'_> {
             node.pods.iter().map(move |pod| (leaves, pod))
         });
         let alive = pods.filter(|(_, pod)| !pod.terminating && !deleted.contains(&pod.uid));
-        let marks = alive.filter_map(|(leaves, pod)| match leaves {
-            true => removal::begin(pod),
-            false => removal::stay(pod, true),
+        let marks = alive.filter_map(|(leaves, pod)| {
+            if leaves {
+                removal::begin(pod)
+            } else {
+                removal::stay(pod, true)
+            }
         });
         let marks: Vec<Action> = marks.take(BATCH).collect();
         self.actions.extend(marks);
@@ -361,9 +364,10 @@ impl PlanDraft<'_> {
                 .or_else(blocked)
             {
                 let is_back = revert::is_back(self.judged.strategy, self.judged.fleet, position);
-                self.verdicts[position] = match is_back {
-                    true => Verdict::Revert(Revert::Done),
-                    false => verdict,
+                self.verdicts[position] = if is_back {
+                    Verdict::Revert(Revert::Done)
+                } else {
+                    verdict
                 };
             }
         }

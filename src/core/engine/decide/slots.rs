@@ -57,19 +57,20 @@ impl Slots {
         available: bool,
         may: impl Fn(SlotKind) -> bool,
     ) -> Option<SlotKind> {
-        let pairs = match available {
-            true => [
+        let pairs = if available {
+            [
                 (&mut self.surge, &mut in_wave.surge, SlotKind::Surge),
                 (
                     &mut self.available,
                     &mut in_wave.available,
                     SlotKind::Delete,
                 ),
-            ],
-            false => [
+            ]
+        } else {
+            [
                 (&mut self.broken, &mut in_wave.broken, SlotKind::Delete),
                 (&mut self.surge, &mut in_wave.surge, SlotKind::Surge),
-            ],
+            ]
         };
         let mut pairs = pairs.into_iter();
         let (slots, in_wave, manner) =

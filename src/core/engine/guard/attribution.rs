@@ -127,9 +127,10 @@ impl FailureTracker<'_> {
             }
         }
         for (name, since) in losses.gone() {
-            match self.record.failed.contains(name) {
-                true => note_loss(&mut judged, name, *since),
-                false => drop(self.judge(&losses, name, (*since, *since), &mut judged)),
+            if self.record.failed.contains(name) {
+                note_loss(&mut judged, name, *since);
+            } else {
+                self.judge(&losses, name, (*since, *since), &mut judged);
             }
         }
         self.record.judged = judged;
@@ -164,14 +165,16 @@ impl FailureTracker<'_> {
         let held_until = later(first, JUDGED_AFTER);
         let judged_at = held_until.max(later(since, JUDGED_AGAIN_AFTER));
         let is_network = losses.is_network_event(since, self.window);
-        let open_until = match is_network {
-            true => later(since, self.window),
-            false => judged_at,
+        let open_until = if is_network {
+            later(since, self.window)
+        } else {
+            judged_at
         };
         let is_first = first == since;
-        self.leave_open(match is_network && is_first {
-            true => open_until,
-            false => held_until,
+        self.leave_open(if is_network && is_first {
+            open_until
+        } else {
+            held_until
         });
         if open_until > self.now {
             self.look_again(open_until);

@@ -356,10 +356,7 @@ fn lost_with(others: &[i64], is_network: bool) {
     let judged = decide(&strategy(), &lost, at(1100));
     let held = Guarded::Inconclusive { until: at(1309) };
     let stopped = Guarded::Stopped(Stopped::FailedByRevision);
-    let (guarded, failures) = match is_network {
-        true => (held, 0),
-        false => (stopped, 3),
-    };
+    let (guarded, failures) = if is_network { (held, 0) } else { (stopped, 3) };
     assert_eq!(
         (judged.guarded, judged.counts.failures),
         (Some(guarded), failures),

@@ -73,9 +73,10 @@ fn port(spec: &Value) -> Option<Exclusive> {
     let host_network = spec["hostNetwork"] == true;
     ports.find_map(|port| {
         let number = |key: &str| port[key].as_u64().filter(|number| *number > 0);
-        match host_network {
-            true => number("containerPort").map(Exclusive::HostNetworkPort),
-            false => number("hostPort").map(Exclusive::HostPort),
+        if host_network {
+            number("containerPort").map(Exclusive::HostNetworkPort)
+        } else {
+            number("hostPort").map(Exclusive::HostPort)
         }
     })
 }

@@ -47,12 +47,11 @@ impl Migrating {
                 Moment::Deleted => request.verb == "get" && is_old && seen.0 > 1,
                 Moment::Created => request.verb == "create" && seen.0 > 1,
             };
-            match is_it {
-                true => {
-                    told.notify_one();
-                    Fault::Delay(Duration::from_secs(5))
-                }
-                false => Fault::Pass,
+            if is_it {
+                told.notify_one();
+                Fault::Delay(Duration::from_secs(5))
+            } else {
+                Fault::Pass
             }
         });
         let applying = async {

@@ -27,9 +27,10 @@ impl Migrating {
             let (inner, extended) = (inner.clone(), extended.clone());
             async move {
                 let is_it = request.uri().path().contains("/extendeddaemonsets/");
-                let answered = match is_it {
-                    true => Response::new(Body::from(extended.to_string().into_bytes())),
-                    false => inner.send(request).await.unwrap(),
+                let answered = if is_it {
+                    Response::new(Body::from(extended.to_string().into_bytes()))
+                } else {
+                    inner.send(request).await.unwrap()
                 };
                 Ok::<_, Infallible>(answered)
             }
@@ -62,9 +63,10 @@ impl Migrating {
 /// A template with these labels.
 fn template(labels: Value) -> Value {
     let spec = json!({ "containers": [{ "name": "c", "image": "agent:7" }] });
-    match labels.is_null() {
-        true => json!({ "spec": spec }),
-        false => json!({ "metadata": { "labels": labels }, "spec": spec }),
+    if labels.is_null() {
+        json!({ "spec": spec })
+    } else {
+        json!({ "metadata": { "labels": labels }, "spec": spec })
     }
 }
 

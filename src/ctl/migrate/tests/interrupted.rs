@@ -30,9 +30,10 @@ impl Migrating {
         self.world.cluster.faults().add(move |request| {
             let is_it = request.user_agent == "ctl"
                 && (request.verb.as_str(), request.resource.as_str()) == (verb, resource);
-            match is_it && seen.fetch_add(1, Ordering::Relaxed) + 1 >= first {
-                true => fault.clone(),
-                false => Fault::Pass,
+            if is_it && seen.fetch_add(1, Ordering::Relaxed) + 1 >= first {
+                fault.clone()
+            } else {
+                Fault::Pass
             }
         })
     }

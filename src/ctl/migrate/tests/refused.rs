@@ -88,9 +88,10 @@ async fn what_somebody_else_made_in_its_place_is_left_and_what_was_kept_too() {
         let is_it = request.user_agent == "ctl"
             && (request.verb.as_str(), request.resource.as_str()) == ("create", "daemonsets");
         // The first is a dry run.
-        match is_it && creations.fetch_add(1, Ordering::Relaxed) > 0 {
-            true => Fault::Status(500, None),
-            false => Fault::Pass,
+        if is_it && creations.fetch_add(1, Ordering::Relaxed) > 0 {
+            Fault::Status(500, None)
+        } else {
+            Fault::Pass
         }
     });
     assert!(world.run("migrate web --to advanced").await.1.is_err());

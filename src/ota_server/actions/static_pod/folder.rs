@@ -256,9 +256,10 @@ impl ManifestFolder {
 
 /// The name of a file beside a manifest that the kubelet does not see.
 fn hidden(file: &str, ending: &str) -> String {
-    match file.starts_with('.') {
-        true => format!("{file}{ending}"),
-        false => format!(".{file}{ending}"),
+    if file.starts_with('.') {
+        format!("{file}{ending}")
+    } else {
+        format!(".{file}{ending}")
     }
 }
 

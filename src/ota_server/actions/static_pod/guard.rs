@@ -85,9 +85,10 @@ impl GuardedManifest {
                 self.awaited.notified().await;
                 continue;
             }
-            live_since = match pod_cache.is_live() {
-                true => live_since.or(Some(Instant::now())),
-                false => None,
+            live_since = if pod_cache.is_live() {
+                live_since.or(Some(Instant::now()))
+            } else {
+                None
             };
             let counts = live_since.is_some_and(|since: Instant| since.elapsed() >= SETTLE);
             for one in &awaited {

@@ -265,12 +265,13 @@ async fn before_anything_was_heard_a_frozen_server_costs_the_first_caller_two_se
 /// The agent's requests of that verb take a second, which is in time.
 fn slow(world: &World, verb: &'static str) -> FaultGuard {
     let faults = world.sim.cluster.faults();
-    faults.add(
-        move |request| match request.user_agent == AGENT && request.verb == verb {
-            true => Fault::Delay(Duration::from_secs(1)),
-            false => Fault::Pass,
-        },
-    )
+    faults.add(move |request| {
+        if request.user_agent == AGENT && request.verb == verb {
+            Fault::Delay(Duration::from_secs(1))
+        } else {
+            Fault::Pass
+        }
+    })
 }
 
 #[tokio::test(start_paused = true)]

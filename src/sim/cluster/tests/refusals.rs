@@ -107,9 +107,10 @@ async fn a_table_comes_with_what_is_asked_for_beside_its_rows() {
         let response = cluster.handle(request).await.unwrap();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let table: Value = serde_json::from_slice(&body).unwrap();
-        match table["kind"] == "Table" {
-            true => table["rows"][0]["object"]["kind"].clone(),
-            false => table["message"].clone(),
+        if table["kind"] == "Table" {
+            table["rows"][0]["object"]["kind"].clone()
+        } else {
+            table["message"].clone()
         }
     };
     assert_eq!(table("").await, "PartialObjectMetadata");
