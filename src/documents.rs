@@ -36,7 +36,8 @@ fn words<'a>(text: &'a str, start: &'a str) -> BTreeSet<&'a str> {
 /// Every command line of ours that a page shows in a code span or a code block.
 fn command_lines(page: &'static str) -> Vec<&'static str> {
     let spans = page.split('`').skip(1).step_by(2);
-    let lines = page.lines().filter(|line| !line.contains('`'));
+    let blocks = page.split("\n```").skip(1).step_by(2);
+    let lines = blocks.flat_map(str::lines);
     let text = spans.chain(lines).filter(|text| !text.contains('\n'));
     text.filter_map(|text| {
         let inner = text.strip_prefix("source <(").unwrap_or(text);
@@ -98,7 +99,7 @@ fn pages_and_manifests_name_this_version() {
 fn the_readme_is_short() {
     let lines = README.lines().count();
     assert!(
-        lines <= 200,
+        lines <= 150,
         "{lines} lines; what is longer belongs into docs/"
     );
 }
