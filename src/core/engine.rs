@@ -1,16 +1,16 @@
-//! The engine: from a fleet and its settings to a plan.
+//! Engine: turns a fleet and its settings into a plan.
 //!
 //! ```text
-//! Fleet ──observation──► a class per node, looked at alone
-//!       ──judged───────► who failed (guard), who keeps its pod (scope), what is allowed (budget, waves, preconditions)
-//!       ──order────────► the queue of those who wait
-//!       ──decide───────► Plan: actions and verdicts (roll), phase, numbers, and when to look again (outcome)
+//! Fleet ──observation──► one class per node, from that node alone
+//!       ──evaluation───► failed nodes (guard), excluded nodes (scope), what is allowed (budget, waves, preconditions)
+//!       ──order────────► queue of waiting nodes
+//!       ──decide───────► Plan: actions and verdicts (roll), phase, counts, and time of the next look (outcome)
 //! ```
 //!
-//! Nodes to which nothing happens may be left out and counted: [`crowd`].
+//! Nodes that need no decision can be counted instead of listed: see [`crowd`].
 //!
-//! What a node can be is its [`class`]; how long it may be so is in [`patience`], and what follows when it is not is in
-//! [`deadline`]. Each other module is one rule.
+//! [`class`] lists the states of a node, [`timeouts`] how long each may last, and [`deadline`] what follows after that. Each
+//! other module implements one rule.
 
 pub(super) mod budget;
 pub(super) mod class;

@@ -1,9 +1,11 @@
-//! How many more nodes may lose their pod now.
+//! Number of nodes that may lose their pod now.
 //!
-//! Every targeted node that is online and lacks an available pod occupies a slot: missing, terminating, starting, young,
-//! broken. Offline nodes never do (that is what OpenYurt's AdvancedRollingUpdate is for), also when the revision took them away: how many may
-//! be lost is `failure-threshold`'s to say, and while it is judged nothing begins. Nor do those that returned a moment ago with
-//! an old pod: flapping nodes would leave nothing for the others.
+//! Every targeted, online node without an available pod takes a slot, be the pod missing, terminating, starting, not yet
+//! available or broken.
+//!
+//! Offline nodes never do; that is the purpose of OpenYurt's AdvancedRollingUpdate. This includes nodes that were lost with the
+//! revision: `failure-threshold` limits these losses, and nothing begins while they are evaluated. Nodes that returned recently
+//! with an old pod take no slot either, because flapping nodes would leave none for the others.
 
 use super::class::Class;
 use super::pod_summary::PodSummary;
@@ -14,42 +16,42 @@ use super::waves::WaveProgress;
 use crate::core::fleet::Crowd;
 use crate::core::settings::Strategy;
 
-/// Numbers that the choice of nodes depends on.
+/// Numbers that limit the choice of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Budget {
     /// Targeted nodes.
     pub(super) targeted: usize,
-    /// Those of them that take part: the base of `max-unavailable`.
+    /// Targeted nodes that take part: the base of `max-unavailable`.
     pub(super) base: usize,
-    /// `max-unavailable` for these, as far as `ramp-up` has come.
+    /// `max-unavailable` of the base, as far as `ramp-up` has come.
     pub(super) allowed: usize,
-    /// Those of them that take part and are done.
+    /// Nodes that take part and are done.
     pub(super) done: usize,
-    /// Nodes being replaced, waiting for a pod, or Ready with a pod that fails by the revision.
+    /// Nodes that are being replaced, wait for a pod, or are Ready with a pod that fails because of the revision.
     pub(super) in_flight: usize,
-    /// Those in flight that still have an available pod, because it waits for its hook.
+    /// Nodes in flight whose pod is still available because it waits for its hook.
     pub(super) serving: usize,
-    /// `max-surge` for these, as far as `ramp-up` has come.
+    /// `max-surge` of the base, as far as `ramp-up` has come.
     pub(super) surge: usize,
-    /// Nodes with two pods, whichever of them goes, and those with a pod of ours that is not handed over.
+    /// Nodes with two pods, whichever is deleted, and nodes with a surge pod whose ownership is not transferred yet.
     pub(super) surging: usize,
-    /// Nodes that are Ready with a pod that fails by the revision: they keep a slot of either kind.
+    /// Ready nodes with a pod that fails because of the revision: they keep a slot of either kind.
     pub(super) failed: usize,
-    /// Nodes that keep their old pod, which we took out of service for its hook and which does not serve again yet.
+    /// Nodes that keep their old pod, which the controller took out of service for its hook and which doesn't serve again yet.
     pub(super) withheld: usize,
-    /// Nodes that keep their old pod, which was made a moment ago and is not available yet.
+    /// Nodes that keep their old pod, which was created recently and is not available yet.
     pub(super) starting: usize,
-    /// Online, settled nodes whose present pod is outdated (or unknown) and not available.
+    /// Online, settled nodes whose present pod is outdated (or of an unknown revision) and not available.
     pub(super) broken: usize,
 }
 
 impl Budget {
     /// Counts the classes of a fleet and its crowd.
     ///
-    /// Whoever keeps the old revision is no part of the base, and a broken pod there takes no slot; what is in flight
-    /// takes one everywhere, also on a node that was selected a moment ago, and so does a pod that we took out of service for
-    /// its hook and let stay, or that was made a moment ago. What others took from a node that is not selected, or whose wave is not open,
-    /// takes none.
+    /// Nodes that keep the old revision are not part of the base, and a broken pod there takes no slot. Nodes in flight always
+    /// take one, also if they were deselected recently. So does a pod that stays after the controller took it out of service for
+    /// its hook, or that was created recently. A pod that other actors deleted takes no slot if its node is not selected or its
+    /// wave is not open.
     pub(super) fn count(
         classes: &[Class],
         crowd: &Crowd,
@@ -96,12 +98,12 @@ impl Budget {
                 _ => false,
             });
             match class {
-                // Whose wave is not open takes no part yet.
+                // A node whose wave is not open takes no part yet.
                 Class::Outdated { .. }
                     if wave_progress.is_idle(position, strategy, summary, terms) => {}
                 Class::Excluded(_) if is_withheld(position) => budget.withheld += 1,
                 Class::Excluded(_) => budget.starting += usize::from(is_starting(position)),
-                // A user or a drain took its pod, and not the rollout.
+                // A user or a drain deleted its pod, not the rollout.
                 Class::InProgress(progress)
                     if !takes_part_now(position) && !summary.is_ours(position, *progress) => {}
                 Class::InProgress(_) | Class::PreDeleteHook { .. } | Class::Failed { .. } => {
@@ -126,29 +128,32 @@ impl Budget {
         budget
     }
 
-    /// Slots that are occupied.
+    /// Returns the number of slots in use.
     pub(super) fn used(&self) -> usize {
         self.in_flight + self.withheld + self.starting + self.broken
     }
 
-    /// Those of them that keep their old pod.
+    /// Returns the number of slots used by nodes that keep their old pod.
     pub(super) fn staying(&self) -> usize {
         self.withheld + self.starting
     }
 
-    /// How many of the pods that waited for their hooks and are available may go now. Each has a slot, but slots may have
-    /// become fewer since, or their nodes returned at once.
+    /// Returns how many available pods whose hooks are done may be deleted now.
+    ///
+    /// Each has a slot. But the number of slots may have dropped since, or many of their nodes may have returned at the same
+    /// time.
     pub(super) fn for_waiting(&self) -> usize {
         self.allowed.saturating_sub(self.used() - self.serving)
     }
 
-    /// How many nodes with a broken old pod may be replaced now: at least one at a time, so that a bad old revision can
-    /// be repaired, and never the whole fleet in one moment of weakness (k/k#123232). With surge that is the way to
-    /// repair one.
+    /// Returns how many nodes with a broken old pod may be replaced now.
     ///
-    /// Who waits for its hook and serves takes no slot from them: it may have to wait for the one of a broken pod itself.
+    /// It is at least one, so that a bad old revision can be repaired. It is never the whole fleet after a short outage
+    /// (k/k#123232). With surge, a second pod is the way to repair one.
     ///
-    /// `replace-broken-first: unlimited` asks for all of them at once.
+    /// A serving pod that waits for its hook takes no slot from broken ones: it may itself wait for the slot of a broken pod.
+    ///
+    /// `replace-broken-first: unlimited` allows all of them at once.
     pub(super) fn for_broken(&self, strategy: &Strategy) -> usize {
         if strategy.broken_unlimited {
             return usize::MAX;
@@ -159,12 +164,12 @@ impl Budget {
             .saturating_sub(self.in_flight - self.serving + self.withheld)
     }
 
-    /// On how many nodes a second pod may be made now.
+    /// Returns the number of nodes on which a second pod may be created now.
     pub(super) fn for_surge(&self) -> usize {
         self.surge.saturating_sub(self.surging + self.failed)
     }
 
-    /// How many nodes with an available old pod may be replaced now.
+    /// Returns how many nodes with an available old pod may be replaced now.
     pub(super) fn for_available(&self) -> usize {
         self.allowed.saturating_sub(self.used())
     }

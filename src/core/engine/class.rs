@@ -1,4 +1,4 @@
-//! What follows from a node alone, or from its place in the fleet: the class that all later passes go by.
+//! Class of a node: the result of its own state and its place in the fleet, on which all later passes rely.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -6,78 +6,79 @@ use super::surge::SurgePair;
 use crate::core::lifecycle::PreDeleteHook;
 use crate::core::verdict::{Cause, Offline, Progress, Verdict};
 
-/// Why an outdated node is left alone.
+/// Reason why an outdated node is left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Excluded {
-    /// Its labels do not match `selector`.
+    /// Its labels don't match `selector`.
     NotSelected,
-    /// It is one of those that `partition` keeps.
+    /// `partition` keeps it.
     Partition,
-    /// Its own annotation `hold` asks for that, until then.
+    /// Its own annotation `hold` excludes it, until then.
     Held(Option<Timestamp>),
 }
 
-/// The class of a node. There is one per node, and many passes go through them all: what is large and rare is boxed.
+/// Class of a node. Every pass iterates over all of them, so large and rare contents are boxed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// No pod belongs here.
     NotTargeted,
-    /// Runs an outdated pod, and has a taint of effect `NoSchedule` that the template does not tolerate: that pod stays, and
-    /// if it went, no other would come.
+    /// Runs an outdated pod and has a `NoSchedule` taint that the template doesn't tolerate.
+    ///
+    /// The pod stays, because no other pod could replace it.
     UntoleratedTaint,
-    /// There is no Node object, so nothing is known.
+    /// Has no Node object, so its state is unknown.
     NoNode,
     /// NotReady.
     Offline {
-        /// Holds a pod of the current revision that is not terminating, and was not made beside another one.
+        /// True if it has a pod of the current revision that is neither terminating nor a surge pod.
         updated: bool,
-        /// Holds a pod that is terminating.
+        /// True if it has a terminating pod.
         terminating: bool,
-        /// Since when the node is NotReady.
+        /// Time since when the node is NotReady.
         since: Option<Timestamp>,
     },
-    /// Lost, or without a pod that starts, and that is charged to the current revision (see `guard`).
+    /// Lost, or without a pod that starts; counts against the current revision (see `guard`).
     Failed {
-        /// Since when.
+        /// Time of the failure.
         since: Timestamp,
-        /// In which way.
+        /// Cause of the failure.
         cause: Cause,
     },
-    /// On its way, or waiting for the native controller: occupies budget.
+    /// Being updated, or waiting for the native controller; takes a slot.
     InProgress(Progress),
-    /// Has a pod that we made beside another one.
+    /// Has a surge pod.
     Surging(Box<SurgePair>),
     /// Runs an available pod of the current revision.
     Done,
     /// Runs an outdated pod.
     Outdated {
-        /// Whether that pod is available.
+        /// True if that pod is available.
         available: bool,
-        /// Until when the node has to stay Ready before it is touched.
+        /// Time until which the node has to stay Ready before it is updated.
         settling: Option<Timestamp>,
     },
-    /// Runs an outdated pod that is marked to be deleted: occupies budget.
+    /// Runs an outdated pod that is marked for deletion; takes a slot.
     PreDeleteHook {
-        /// What the mark says.
+        /// Content of the mark.
         preparing: Box<PreDeleteHook>,
-        /// Whether that pod is available.
+        /// True if that pod is available.
         available: bool,
-        /// Whether that is for so long that somebody should look.
+        /// True if it has waited for so long that an operator should look.
         overdue: bool,
-        /// Until when the node has to stay Ready before the pod goes.
+        /// Time until which the node has to stay Ready before the pod is deleted.
         settling: Option<Timestamp>,
     },
-    /// Runs an outdated pod, and is to keep it.
+    /// Runs an outdated pod and keeps it.
     Excluded(Excluded),
     /// Runs a pod of an unknown revision.
     Unknown {
-        /// Whether that pod is available.
+        /// True if that pod is available.
         available: bool,
     },
 }
 
 impl Class {
-    /// Whether the node counts into the base of percentages.
+    /// Returns true if the node is part of the base of percentages.
     pub(super) fn is_targeted(&self) -> bool {
         !matches!(
             self,
@@ -85,8 +86,9 @@ impl Class {
         )
     }
 
-    /// Whether the node is on its way to the current revision, or failed on it while it is Ready. One that was lost holds up
-    /// nobody, whoever took it away.
+    /// Returns true if the node is being updated, or is Ready and failed with the current revision.
+    ///
+    /// A lost node blocks no other node, whatever the cause of the loss.
     pub(super) fn is_in_flight(&self) -> bool {
         match self {
             Self::InProgress(_) | Self::Surging(_) | Self::PreDeleteHook { .. } => true,
@@ -95,7 +97,7 @@ impl Class {
         }
     }
 
-    /// Whether the node is in flight and still has an available pod, because it waits for its hook.
+    /// Returns true if the node is in flight and its pod is still available because it waits for its hook.
     pub(super) fn still_serves(&self) -> bool {
         matches!(
             self,
@@ -106,7 +108,7 @@ impl Class {
         )
     }
 
-    /// Whether the node is charged to the current revision.
+    /// Returns true if the node counts against the current revision.
     pub(super) fn is_failed(&self) -> bool {
         match self {
             Self::Failed { .. } => true,
@@ -115,7 +117,7 @@ impl Class {
         }
     }
 
-    /// The verdict of a node of which nothing else is known.
+    /// Returns the verdict of a node about which nothing else is known.
     pub(super) fn verdict(&self) -> Verdict {
         match *self {
             Self::NotTargeted => Verdict::NotTargeted,

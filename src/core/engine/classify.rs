@@ -1,4 +1,4 @@
-//! In which state one node is: exactly one class per pass.
+//! Classification of one node: exactly one class per pass.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::core::instant::later;
 use crate::core::settings::{Mode, Strategy};
 use crate::core::verdict::Progress;
 
-/// Class of a node that cannot be read: left alone and named, as one that cannot be reached.
+/// Class of a node that cannot be read: it is left alone and reported like an unreachable one.
 const UNREADABLE: Class = Class::Offline {
     updated: false,
     terminating: false,
     since: None,
 };
 
-/// The class of `node`.
+/// Returns the class of `node`.
 pub(super) fn classify(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
     let ready_since = match node.readiness {
         Readiness::Gone => return Class::NoNode,
@@ -52,7 +52,7 @@ pub(super) fn classify(strategy: &Strategy, node: &Node, terms: Terms) -> Class 
     }
 }
 
-/// A node that returned a moment ago is left alone with both of its pods, too.
+/// Leaves a node that returned recently alone with both of its pods.
 fn with_surge(
     strategy: &Strategy,
     node: &Node,
@@ -74,8 +74,9 @@ fn with_surge(
     }
 }
 
-/// A node where no pod belongs (any more). What we began there is not over by that: until its pod is available it
-/// takes a slot as any other ([`lets_go_at`]).
+/// Returns the class of a node where no pod belongs (any more).
+///
+/// A replacement that began there takes a slot until its pod is available ([`lets_go_at`]).
 fn barred(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
     let window = failure_window(strategy);
     let since = match node.readiness {
@@ -113,8 +114,10 @@ fn barred(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
     }
 }
 
-/// Returns until when a barred node takes a slot. A taint is expected to go, because some operators add one where their agent does
-/// not run. A node that no longer has the labels of the template frees its slot after `window`.
+/// Returns until when a barred node takes a slot.
+///
+/// A taint is expected to be removed, because some operators add one where their agent doesn't run. A node that no longer has the
+/// labels of the template frees its slot after `window`.
 pub(super) fn lets_go_at(node: &Node, window: Duration) -> Option<Timestamp> {
     match node.targeting {
         Targeting::Run | Targeting::Keep => Some(Timestamp::MAX),
@@ -177,11 +180,10 @@ fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, terms: Te
     }
 }
 
-/// Until when a node has to stay Ready, if its pod lived through an absence of the node.
+/// Returns until when a node has to stay Ready, if its pod survived an absence of the node.
 ///
-/// A node that was Ready before the pod started did not go away meanwhile: nothing to settle.
-///
-/// Under OTA nothing is replaced that an absence could interrupt.
+/// A node that was Ready before the pod started has not been absent since. Under OTA the rollout replaces nothing that an absence
+/// could interrupt.
 pub(super) fn settling(
     strategy: &Strategy,
     pod: &Pod,

@@ -1,26 +1,26 @@
-//! Who is counted and not looked at: a decision costs what changed, not what exists.
+//! Nodes that are counted instead of listed, so that a decision costs as much as what changed, not as much as what exists.
 //!
-//! In a rollout of ten thousand nodes nearly all of them are done, or wait behind a long queue, or are on their way and in time, or
-//! offline. What follows from such a node is the same in every pass, and a number says it: how many there are. So whoever
-//! keeps a fleet from one pass to the next may leave them out of [`Fleet::nodes`](crate::core::Fleet::nodes) and count them in
+//! In a rollout of ten thousand nodes, most nodes are done, wait far back in the queue, are being updated in time, or are
+//! offline. Such a node has the same effect in every pass, and a count expresses it. A caller that keeps a fleet between passes
+//! may leave these nodes out of [`Fleet::nodes`](crate::core::Fleet::nodes) and count them in
 //! [`Fleet::crowd`](crate::core::Fleet::crowd):
 //!
 //! ```text
-//! a node changes, or its time comes ──Bystander::new──► one of the crowd: it is counted ──┐
-//!                                         └──► none of it: it stands in the list ────────┴─► decide_in_view ─► Plan, InView
-//!                                                                                                      │
-//!                         everybody, or more of those that wait, are put into the list  ◄──too few─────┘
+//! a node changes, or its time comes ──Bystander::new──► bystander: counted in the crowd ──┐
+//!                                         └──► otherwise: stays in the list ──────────────┴─► decide_in_view ─► Plan, InView
+//!                                                                                                                    │
+//!                         all nodes, or more waiting nodes, are put into the list  ◄──not enough─────────────────────┘
 //! ```
 //!
-//! # What makes that right
-//! - A [`Bystander`] is a node of which every rule of the engine, looking at it alone, would say the same until something
-//!   happens to it or its time comes. Whatever is special about a node (a hold, a window, a mark, a failing container, a second
-//!   pod, a name on the guard's record) keeps it in the list.
-//! - Rules that look at the fleet as a whole know of the crowd what they ask of it: its numbers.
-//! - Where a rule would have to see the nodes themselves (settings that divide them, the guard's control group, refusals),
-//!   [`decide_in_view`](super::decide::decide_in_view) says so, and its plan is not to be carried out.
+//! # Why this is correct
+//! - A [`Bystander`] is a node for which every per-node rule gives the same result until an event or until its time comes.
+//!   Special features keep a node in the list: a hold, window, mark, failing container, second pod, or entry in the guard's
+//!   record.
+//! - Rules over the whole fleet need only the counts of the crowd.
+//! - Some rules need the nodes themselves: settings that divide them, the guard's control group, refused writes. Then
+//!   [`decide_in_view`](super::decide::decide_in_view) says so, and its plan must not be applied.
 //!
-//! The decision over the complete list is the oracle: a property compares the two.
+//! The decision over the complete list is the oracle: a property test compares the two.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -41,60 +41,61 @@ use crate::core::plan::{Phase, Plan};
 use crate::core::settings::{Mode, Strategy};
 use crate::core::verdict::{Progress, Verdict};
 
-/// What a decision says of the list that it was made from.
+/// Result of a decision about the list that it was based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InView {
-    /// The plan is the one that follows from the complete fleet, and the next one may be made from a list without bystanders, too.
+    /// The plan equals that of the complete fleet, and the next one may also use a list without bystanders.
     Enough,
-    /// More of those that wait could begin: they have to be in the list.
+    /// More waiting nodes could begin; they have to be in the list.
     MoreWaiting,
-    /// The decision found the current revision proven after bystanders were counted as not proven: count them again.
+    /// The decision found the current revision proven, but bystanders were counted as not proven. Count them again.
     Proven,
-    /// Everybody has to be in the list.
+    /// All nodes have to be in the list.
     Everybody,
 }
 
-/// A node that may be counted instead of being looked at.
+/// Node that may be counted instead of listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bystander {
-    /// What it counts as.
+    /// Kind of count to which it belongs.
     pub standing: Standing,
-    /// The number of its pod's revision.
+    /// Number of its pod's revision.
     pub number: i64,
-    /// When its pod got that revision.
+    /// Time at which its pod got that revision.
     pub revised: Timestamp,
-    /// When it has to be looked at if nothing happens before; `None`: only then.
+    /// Time at which it has to be evaluated again without an event; `None`: only after an event.
     pub until: Option<Timestamp>,
 }
 
-/// What a bystander counts as.
+/// Kind of bystander.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Runs an available pod of the current revision.
     Done,
-    /// Runs an available outdated pod; to be counted only while enough others are before it.
+    /// Runs an available outdated pod; counted only while enough other nodes come first.
     Waiting,
     /// NotReady.
     Offline {
-        /// Whether it holds a pod of the current revision that is not terminating.
+        /// True if it has a pod of the current revision that is not terminating.
         updated: bool,
-        /// Whether it holds one of another revision.
+        /// True if it has a pod of another revision.
         outdated: bool,
     },
-    /// Being updated, and in time.
+    /// Being updated, within its deadline.
     Moving {
-        /// Whether nobody replaced anything there.
+        /// True if the controller replaced nothing there.
         joins: bool,
-        /// Whether it holds an outdated pod.
+        /// True if it has an outdated pod.
         outdated: bool,
     },
 }
 
 impl Bystander {
-    /// What `node` is at `now`; `None`: it has to be looked at. `in_order` and `is_proven` are those of the
-    /// [`Fleet`](crate::core::Fleet).
+    /// Returns the bystander that `node` is at `now`; `None` if it has to be in the list.
     ///
-    /// To be asked only while [`may_be_counted`] holds, and not of nodes that are [`named`].
+    /// `in_order` and `is_proven` are those of the [`Fleet`](crate::core::Fleet).
+    ///
+    /// Only valid while [`may_be_counted`] is true, and for nodes that are not [`named`].
     pub fn new(
         strategy: &Strategy,
         node: &Node,
@@ -121,7 +122,7 @@ impl Bystander {
     }
 }
 
-/// What a node of that class counts as, and until when.
+/// Returns the standing of a node of that class, and until when it holds.
 fn standing(
     strategy: &Strategy,
     node: &Node,
@@ -158,7 +159,7 @@ fn standing(
     }
 }
 
-/// Whether something about this pod concerns rules that look at pods one by one.
+/// Returns true if rules that look at single pods apply to this pod.
 fn is_remarkable(pod: &Pod) -> bool {
     pod.revision == PodRevision::Unknown
         || pod.surge
@@ -171,8 +172,9 @@ fn is_remarkable(pod: &Pod) -> bool {
         || ota::is_announced(pod)
 }
 
-/// Until when a node in progress is in time; `Some(None)`: until something happens to it. `None`: it is not, or somebody is to
-/// be asked what holds it.
+/// Returns until when a node in progress is within its deadline; `Some(None)`: until the next event.
+///
+/// `None` if it is past its deadline, or the reason for its delay has to be looked up.
 fn in_time_until(node: &Node, progress: Progress, now: Timestamp) -> Option<Option<Timestamp>> {
     let overdue = stuck(node, &Verdict::InProgress(progress), MISSING_GRACE, now).err()?;
     let asked = not_ready::asked_at(node, progress, MISSING_GRACE);
@@ -186,7 +188,7 @@ fn in_time_until(node: &Node, progress: Progress, now: Timestamp) -> Option<Opti
     Some([overdue, asked, available].into_iter().flatten().min())
 }
 
-/// Whether nodes may be counted under these settings: none of them divides the nodes, or has a rule for each of them.
+/// Returns true if nodes may be counted under these settings: none of them divides the nodes or has a rule per node.
 pub fn may_be_counted(strategy: &Strategy, now: Timestamp) -> bool {
     strategy.mode == Mode::AdvancedRollingUpdate
         && !is_paused(strategy, now)
@@ -200,7 +202,7 @@ pub fn may_be_counted(strategy: &Strategy, now: Timestamp) -> bool {
         && Predownloading::from_strategy(strategy).is_none()
 }
 
-/// The nodes that the guard remembers by name.
+/// Returns the nodes that the guard remembers by name.
 pub fn named(record: Option<&FailureRecord>) -> impl Iterator<Item = &NodeName> {
     record.into_iter().flat_map(|record| {
         let names = [
@@ -216,18 +218,17 @@ pub fn named(record: Option<&FailureRecord>) -> impl Iterator<Item = &NodeName> 
 }
 
 impl InView {
-    /// Whether a plan for a fleet that [is calm](is_calm) needed to see more than it was made from; `wants_more`: it would have
-    /// replaced more.
+    /// Returns the result for a plan of a [calm](is_calm) fleet. `wants_more`: the plan would have replaced more nodes.
     pub(super) fn new(plan: &Plan, wants_more: bool) -> Self {
         match plan.phase {
             _ if wants_more => Self::MoreWaiting,
             Phase::Complete { .. } | Phase::Progressing => Self::Enough,
-            _ => Self::Everybody, // its sentence may name anybody
+            _ => Self::Everybody, // its message may name any node
         }
     }
 }
 
-/// Whether no rule is at work that has to see every node.
+/// Returns true if no active rule has to see every node.
 pub(super) fn is_calm(judged: &FleetEvaluation<'_>) -> bool {
     let (fleet, guard) = (judged.fleet, &judged.guard);
     may_be_counted(judged.strategy, judged.now)
@@ -246,7 +247,7 @@ pub(super) fn is_calm(judged: &FleetEvaluation<'_>) -> bool {
 }
 
 impl Crowd {
-    /// One more. Who is [`next`](Self::next), and when to [`wake`](Self::wake), is for whoever keeps them to say.
+    /// Adds a bystander. The caller sets [`next`](Self::next) and [`wake`](Self::wake).
     pub fn add(&mut self, bystander: &Bystander) {
         self.count(bystander.standing, |number| *number += 1);
         let Bystander {
@@ -265,8 +266,7 @@ impl Crowd {
         }
     }
 
-    /// One less. What is said of pods stays: a span that is too wide has everybody looked at, and nothing else
-    /// follows.
+    /// Removes a bystander. Bounds over pods stay as they are: a span that is too wide only causes a pass over the complete list.
     pub fn remove(&mut self, standing: Standing) {
         self.count(standing, |number| *number -= 1);
     }

@@ -1,8 +1,7 @@
-//! When a node that is being updated has to be further, and how it stalls if it is not: every state that can hold a slot has a
-//! deadline.
+//! Deadlines of nodes that are being updated, and the stall that follows: every state that can hold a slot has a deadline.
 //!
-//! A pod that is being deleted has its grace period and [`MARGIN`]; a step of the native controller has [`MISSING_GRACE`],
-//! and everything else [`PROGRESS_DEADLINE`].
+//! A pod that is being deleted has its grace period plus [`MARGIN`]. A step of the native controller has [`MISSING_GRACE`], and
+//! everything else [`PROGRESS_DEADLINE`].
 
 use std::time::Duration;
 
@@ -19,12 +18,12 @@ use crate::core::names::UNSCHEDULABLE;
 use crate::core::plan::Stall;
 use crate::core::verdict::{Progress, Verdict};
 
-/// Why `node`, which got `verdict`, does not move; `None` when it moves, or may just be slow.
+/// Returns why `node`, which got `verdict`, doesn't progress; `None` if it does, or may just be slow.
 pub fn stall_of(node: &Node, verdict: &Verdict, now: Timestamp) -> Option<Stall> {
     stuck(node, verdict, MISSING_GRACE, now).ok()
 }
 
-/// Why `node` does not move, if it does not; or when that has to be asked again. `grace` is for a missing pod.
+/// Returns why `node` doesn't progress, or else the time of the next check. `grace` applies to a missing pod.
 pub(super) fn stuck(
     node: &Node,
     verdict: &Verdict,
@@ -64,7 +63,7 @@ pub(super) fn stuck(
         {
             by_deadline(Some(since), MISSING_GRACE, Stall::PodsDoNotStart)
         }
-        // What ends beside the pod that stays keeps the rollout from being complete.
+        // A terminating pod next to the one that stays keeps the rollout from completing.
         ref told if told.is_kept() => match gone_by(node) {
             Some(at) if at <= now => Ok(Stall::NoProgress),
             at => Err(at),
@@ -79,7 +78,7 @@ pub(super) fn stuck(
     }
 }
 
-/// Whether a pod of this node crashed again and again, and is Ready for a moment.
+/// Returns true if a pod of this node crashed repeatedly and is Ready at the moment.
 pub fn is_between_crashes(node: &Node, now: Timestamp) -> bool {
     let Readiness::Ready { since } = node.readiness else {
         return false;
@@ -88,7 +87,7 @@ pub fn is_between_crashes(node: &Node, now: Timestamp) -> bool {
     alive.any(|pod| failing::proved_at(pod, since, now).is_some())
 }
 
-/// Since when a pod (`beside` the old one, or in its place) waits for room on its node.
+/// Returns since when the surge pod (or else the DaemonSet's own pod) is unschedulable.
 fn unscheduled_since(node: &Node, beside: bool) -> Option<Timestamp> {
     let made = node.pods.iter().filter(|pod| pod.surge == beside);
     made.filter(|pod| lacks_place(pod))
@@ -113,7 +112,7 @@ fn lacks_place(pod: &Pod) -> bool {
     problem.is_some_and(|problem| *problem.reason == *UNSCHEDULABLE)
 }
 
-/// How long a missing pod may take. The first pods of a large fleet take their time: that is an installation, not a rollout.
+/// Returns how long a missing pod may take. The first pods of a large fleet take longer: that is an installation, not a rollout.
 pub(super) fn missing_grace(fleet: &Fleet) -> Duration {
     if fleet.replaces || fleet.not_created.is_some() {
         MISSING_GRACE
@@ -122,7 +121,9 @@ pub(super) fn missing_grace(fleet: &Fleet) -> Duration {
     }
 }
 
-/// When the last pod of this node that is being deleted should be gone; `None`: none is, or the API server has not said so.
+/// Returns when the last pod of this node that is being deleted should be gone.
+///
+/// `None` if there is none, or the API server hasn't reported its end yet.
 pub(super) fn gone_by(node: &Node) -> Option<Timestamp> {
     let back = match node.readiness {
         Readiness::Ready { since } => since,
@@ -132,15 +133,17 @@ pub(super) fn gone_by(node: &Node) -> Option<Timestamp> {
     Some(later(ends.max()?.max(back), MARGIN))
 }
 
-/// The pods of a node whose end is awaited. One that has ended, and whose object is only kept by a finalizer, holds nothing up
-/// beside another pod: the native controller does not count it either.
+/// Returns the terminating pods of a node that are awaited.
+///
+/// A pod that ended, and is only kept by a finalizer, blocks nothing if another pod is alive. The native controller doesn't count
+/// it either.
 pub(in crate::core) fn ending(node: &Node) -> impl Iterator<Item = &Pod> {
     let lives = node.pods.iter().any(|pod| !pod.terminating);
     let is_awaited = move |pod: &&Pod| pod.terminating && !(lives && pod.has_ended());
     node.pods.iter().filter(is_awaited)
 }
 
-/// When a node in progress has to be further, and how it stalls if it is not; `None`: that depends on a change alone.
+/// Returns the deadline of a node in progress and the stall that follows; `None` if only an event can change its state.
 pub(super) fn deadline(
     node: &Node,
     progress: Progress,
@@ -163,7 +166,7 @@ pub(super) fn deadline(
         {
             Some((gone_by(node)?, Stall::NoProgress))
         }
-        // Ours waits for the pod that the native controller makes.
+        // The surge pod waits for the pod that the native controller creates.
         Progress::SurgeTakingOver if own().is_none() => {
             // A finalizer may keep the object of a pod that has ended; the native controller doesn't count it.
             let ended = surge::own(node).filter_map(|pod| Some(pod.leaving.as_deref()?.ends));
@@ -174,7 +177,7 @@ pub(super) fn deadline(
             let ready = node.pods.iter().filter_map(|pod| pod.ready_since).max();
             no_progress(ready.or_else(made)?)
         }
-        // Ours waits until the other one serves.
+        // The surge pod waits until the other one serves.
         Progress::SurgeLeaving => {
             let unready = own().map(Pod::unready);
             no_progress(unready.max(made())?)
@@ -185,7 +188,8 @@ pub(super) fn deadline(
             no_progress(node.pods.iter().map(Pod::revised).max()?)
         }
         Progress::Reverting { since } => no_progress(since),
-        // One that is Ready for the first time gets there by time alone; one that was late, or is so again and again, may not.
+        // A pod that is Ready for the first time needs only time. A pod that was late, or becomes Ready repeatedly, may never get
+        // there.
         Progress::NotYetAvailable { .. } | Progress::SurgeYoung { .. } => {
             let pod = node.pods.iter().max_by_key(|pod| pod.revised())?;
             let (by, stall) = no_progress(pod.unready())?;
@@ -195,7 +199,7 @@ pub(super) fn deadline(
     }
 }
 
-/// Whether a pod of this node fails by itself, in a state in which that is what holds it up.
+/// Returns true if a pod of this node fails, in a state where that blocks the node.
 pub(super) fn fails(node: &Node, progress: Progress) -> bool {
     let starts = matches!(
         progress,
@@ -221,7 +225,7 @@ pub(in crate::core) fn is_between_pods(node: &Node, progress: Progress) -> bool 
     is_between && node.trouble.is_some() && !node.pods.iter().any(is_there)
 }
 
-/// The pod of a node in progress that has to become available before the node is further; `None`: that is not what it waits for.
+/// Returns the pod that has to become available before the node progresses; `None` if the node waits for something else.
 pub(super) fn awaited(node: &Node, progress: Progress) -> Option<&Pod> {
     let newest = || node.pods.iter().max_by_key(|pod| pod.created);
     let is_ending = ending(node).next().is_some();

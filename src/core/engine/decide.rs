@@ -1,12 +1,12 @@
-//! The decision: one pass over a fleet, from what is judged to a plan.
+//! Decision: turns an evaluated fleet into a plan in one pass.
 //!
-//! The plan is drafted from a [`FleetEvaluation`]: who has a turn is replaced as far as the budget goes ([`roll`]), and what
-//! follows for the fleet as a whole is said at the end ([`outcome`]).
+//! The plan is drafted from a [`FleetEvaluation`]. [`roll`] replaces the pods that are next, within the budget. [`outcome`] adds
+//! what follows for the fleet as a whole.
 //!
 //! # Guarantees
-//! - The same input gives the same plan; nothing but the arguments is looked at.
-//! - A plan that is carried out twice changes nothing more.
-//! - Nodes are served in a stated order (see [`order`](super::order)).
+//! - The same input gives the same plan; only the arguments matter.
+//! - Applying a plan twice changes nothing more.
+//! - Nodes are updated in a defined order (see [`order`](super::order)).
 
 mod counts;
 mod outcome;
@@ -36,21 +36,22 @@ use crate::core::plan::{PauseStand, Phase, Plan, PullsAwait, Reversal, Stall};
 use crate::core::settings::{Invalid, Mode, Strategy};
 use crate::core::verdict::{Progress, Verdict};
 
-/// What to do with `fleet` at `now`, as `strategy` asks.
+/// Decides what to do with `fleet` at `now` according to `strategy`.
 ///
 /// # Assumptions
-/// `fleet.nodes` is sorted by name and each pod of the DaemonSet stands in exactly one of them. `now` never runs
-/// backwards between calls; if it does, the worst is a later replacement.
+/// `fleet.nodes` is sorted by name, and each pod of the DaemonSet is listed under exactly one node. If `now` runs backwards
+/// between calls, a replacement may come later; nothing else happens.
 pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
     decide_in_view(strategy, fleet, now).0
 }
 
-/// The same of a fleet of which some nodes may only be counted ([`Fleet::crowd`]), and whether that was enough: if it was
-/// not, the plan is not to be carried out.
+/// Decides for a fleet whose nodes may partly be counted only ([`Fleet::crowd`]).
+///
+/// If the view was not enough, the plan must not be applied.
 pub fn decide_in_view(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView) {
     let strategy = &*strategy.on(&fleet.revision);
     let (mut plan, view) = attempt(strategy, fleet, now);
-    // Whoever was refused and is tried again has a slot until the answer comes. Then it may be the one of somebody else.
+    // A retried node keeps its slot until the API server answers. If it refuses again, other nodes can use the slot.
     if matches!(plan.phase, Phase::Stalled(_))
         && let Some(then) = (fleet.write_failures).tried_in_vain(&fleet.nodes, &plan.actions, now)
     {
@@ -67,7 +68,7 @@ pub fn decide_in_view(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Pl
     (plan, view)
 }
 
-/// The plan, with the slots of those who were refused in the hands of those who are tried again.
+/// Returns the plan in which retried nodes keep their slots.
 fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView) {
     let mut draft = PlanDraft::new(FleetEvaluation::new(strategy, fleet, now));
     if !crowd::is_calm(&draft.judged) {
@@ -84,7 +85,7 @@ fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView)
     (plan, view)
 }
 
-/// The plan where any rule may be at work.
+/// Returns the plan if any rule may apply.
 fn whole(mut draft: PlanDraft<'_>) -> Plan {
     let (strategy, fleet, now) = (draft.judged.strategy, draft.judged.fleet, draft.judged.now);
     let revision = match draft.target() {
@@ -125,6 +126,7 @@ fn whole(mut draft: PlanDraft<'_>) -> Plan {
 }
 
 /// Returns the writes to the pods of a DaemonSet with an invalid setting. No pod is replaced; all other work continues.
+///
 /// `strategy` has the valid settings.
 pub fn upkeep(
     strategy: &Strategy,
@@ -154,10 +156,10 @@ pub fn upkeep(
     }
 }
 
-/// What to write to the pods of a DaemonSet that is ours no longer (annotation removed, or not under `OnDelete`): what OTA
-/// mode left behind goes, and so does every pod that was made beside another one, unless it is all there is.
+/// Returns the writes for a DaemonSet that yurt-ds no longer manages (annotation removed, or not under `OnDelete`).
 ///
-/// `min_ready` is `spec.minReadySeconds`.
+/// They remove the conditions of OTA mode and every surge pod, unless it is the only serving pod. `min_ready` is
+/// `spec.minReadySeconds`.
 pub fn release(fleet: &Fleet, min_ready: Duration, now: Timestamp) -> SurgeRelease {
     let terms = Terms {
         min_ready,
@@ -175,42 +177,43 @@ pub fn release(fleet: &Fleet, min_ready: Duration, now: Timestamp) -> SurgeRelea
     release
 }
 
-/// The positions of the outdated nodes that may be replaced at `now`, in the order in which they have their turn; a plan of
-/// the same moment replaces some of them.
+/// Returns the positions of the outdated nodes that may be replaced at `now`, in order.
+///
+/// A plan for the same time replaces some of them.
 pub fn queue(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Vec<usize> {
     let queue = FleetEvaluation::new(strategy, fleet, now).queue();
     queue.into_iter().map(|turn| turn.position).collect()
 }
 
-/// A plan in the making.
+/// Plan in progress.
 struct PlanDraft<'a> {
     judged: FleetEvaluation<'a>,
     actions: Vec<Action>,
     /// By position in the fleet.
     verdicts: Vec<Verdict>,
-    /// The pause that holds, if one does.
+    /// Pause in effect, if any.
     pause: Option<PauseStand>,
-    /// Before this instant nothing is replaced (`min-interval`).
+    /// Time before which nothing is replaced (`min-interval`).
     opens: Option<Timestamp>,
-    /// The setting that turned out to match no node, if one did.
+    /// Setting that matches no node, if any.
     invalid: Option<Invalid>,
-    /// The failure domains that are held or have their turn.
+    /// Failure domains that are held or next.
     domains: Vec<String>,
-    /// Why pods are made anew although an update in place was asked for.
+    /// Reason why pods are recreated although an update in place was requested.
     recreates: Option<Recreate>,
     pulls: Vec<Pull>,
-    /// What it takes before more nodes are asked to pull.
+    /// Condition for requests to pull on more nodes.
     pulls_await: Option<PullsAwait>,
-    /// When a node may be asked again to pull its images.
+    /// Time at which a node may get a new request to pull its images.
     pulls_again: Option<Timestamp>,
-    /// How far a stopped revision is taken back.
+    /// Progress of the rollback of a stopped revision.
     reversal: Option<Reversal>,
-    /// When time alone adds somebody to those who are taken back.
+    /// Time at which more pods are rolled back without an event.
     reverts_again: Option<Timestamp>,
 }
 
 impl<'a> PlanDraft<'a> {
-    /// Nothing is written yet, and every node is told what follows from its class.
+    /// Creates a draft without writes, in which every node has the verdict of its class.
     fn new(judged: FleetEvaluation<'a>) -> Self {
         Self {
             actions: Vec::new(),
@@ -229,7 +232,7 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Has those pods go that were made beside others.
+    /// Removes surge pods.
     fn part(&mut self) {
         if !self.judged.summary.is_surging {
             return;
@@ -249,7 +252,7 @@ impl<'a> PlanDraft<'a> {
         self.tell_left_behind();
     }
 
-    /// Says of nodes to which no pod belongs (any more) that they have two.
+    /// Sets the verdict of nodes with a surge pod where no pod belongs (any more).
     fn tell_left_behind(&mut self) {
         if !self.judged.summary.is_surging {
             return;
@@ -276,14 +279,14 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Opens readiness preconditions of new pods while the rollout waits.
+    /// Opens readiness gates of new pods while the rollout waits.
     fn open_gates(&mut self) {
         if self.judged.summary.is_marked {
             self.actions.extend(removal::open_gates(self.judged.fleet));
         }
     }
 
-    /// Nothing is replaced before the native controller and this view agree on the revision.
+    /// Waits until the native controller and this view agree on the revision.
     fn hold(mut self, behind: RevisionUnknown) -> Plan {
         self.open_gates();
         self.judged.guard = Guard {
@@ -323,13 +326,13 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Does what is due although nothing may be replaced: readiness preconditions, marks, and pods that were made beside others.
+    /// Does the work that is due while nothing may be replaced: readiness gates, marks and surge pods.
     fn tend(&mut self) {
         self.go_on_beside(false);
         self.keep_marks_true();
     }
 
-    /// Nothing is replaced before that setting, or the labels of nodes, are corrected.
+    /// Replaces nothing until that setting, or the labels of nodes, are corrected.
     fn refuse(mut self, invalid: Invalid) -> Plan {
         self.tend();
         for (verdict, class) in self.verdicts.iter_mut().zip(&self.judged.classes) {
@@ -347,7 +350,7 @@ impl<'a> PlanDraft<'a> {
         self.finish(Some(Phase::Invalid))
     }
 
-    /// Nothing is replaced.
+    /// Replaces nothing.
     fn pause(mut self) -> Plan {
         self.tend();
         let until = self.pause.as_ref().and_then(|stand| stand.until);
@@ -366,7 +369,7 @@ impl<'a> PlanDraft<'a> {
         self.finish(phase)
     }
 
-    /// The owners of the nodes decide.
+    /// Leaves the decision to the node owners.
     fn await_owners(mut self) -> Plan {
         self.tell_outdated(Verdict::AwaitingOwner);
         let phase = self
@@ -376,7 +379,7 @@ impl<'a> PlanDraft<'a> {
         self.finish(phase)
     }
 
-    /// Whoever deletes pods decides.
+    /// Leaves the decision to the users that delete pods.
     fn await_deletions(mut self) -> Plan {
         self.tell_outdated(Verdict::AwaitingDeletion);
         let phase = self

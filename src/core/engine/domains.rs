@@ -1,12 +1,13 @@
-//! Failure domains take turns: what is under way stays inside a few values of one node label (kubernetes/kubernetes#114010).
+//! Failure domains: replacements under way stay within a few values of one node label (kubernetes/kubernetes#114010).
 //!
-//! A node's domain is its value of the label `topology-key`; all nodes without that label form one domain, whose value is
-//! empty. A domain is *held* while a node in it is under way, waits for a pod, or is charged to the revision; a node that is
-//! offline for any other reason holds nothing. A replacement begins only where at most `max-domains` domains are held with
-//! it. Which further domains have their turn: those where a broken pod waits for its repair, then all others, each in the
-//! alphabetical order of values.
+//! A node's domain is its value of the label `topology-key`. All nodes without that label form one domain, whose value is empty.
+//! A domain is *held* while a node in it is being updated, waits for a pod, or is Ready with a failed new pod.
+//! Offline nodes hold nothing.
 //!
-//! When more domains are held than may be (a pod crashed elsewhere), nothing begins before enough of them are released.
+//! A replacement begins only if at most `max-domains` domains are held, including its own. Domains with a broken pod that waits
+//! for its repair come first, then all others, each in the alphabetical order of values.
+//!
+//! If more domains are held than allowed (a pod crashed elsewhere), nothing begins before enough of them are released.
 
 use std::collections::BTreeSet;
 
@@ -15,18 +16,18 @@ use super::order::Turn;
 use crate::core::fleet::{Fleet, Node};
 use crate::core::settings::{Strategy, Topology};
 
-/// Whose turn it is.
+/// Domains in which replacements may begin.
 #[derive(Debug)]
 pub(super) struct Domains<'a> {
-    /// `None`: everybody's.
+    /// `None` if all nodes may begin.
     topology: Option<&'a Topology>,
     held: BTreeSet<&'a str>,
-    /// Where replacements may begin.
+    /// Domains where replacements may begin.
     turn: BTreeSet<&'a str>,
 }
 
 impl<'a> Domains<'a> {
-    /// Whose turn it is among the nodes of `queue`.
+    /// Chooses the domains among the nodes of `queue`.
     pub(super) fn new(
         strategy: &'a Strategy,
         fleet: &'a Fleet,
@@ -61,26 +62,26 @@ impl<'a> Domains<'a> {
         }
     }
 
-    /// Whether a replacement may begin on this node, as far as domains go.
+    /// Returns true if domains allow a replacement on this node.
     pub(super) fn may_begin(&self, node: &Node) -> bool {
         self.topology
             .is_none_or(|topology| self.turn.contains(topology.domain_of(&node.labels)))
     }
 
-    /// The domains that are held or have their turn, in alphabetical order.
+    /// Returns the domains that are held or next, in alphabetical order.
     pub(super) fn names(&self) -> Vec<String> {
         let names = self.held.union(&self.turn);
         names.map(|name| (*name).to_owned()).collect()
     }
 }
 
-/// Whether the node has to wait because other domains are `at_work`: held, or with their turn.
+/// Returns true if the node has to wait because other domains are `at_work`: held or next.
 pub(super) fn is_others_turn(topology: &Topology, node: &Node, at_work: &[String]) -> bool {
     let own = topology.domain_of(&node.labels);
     !at_work.is_empty() && at_work.iter().all(|domain| domain != own)
 }
 
-/// The first `count` of the values.
+/// Returns the first `count` values in alphabetical order.
 fn least<'a>(values: impl Iterator<Item = &'a str>, count: usize) -> BTreeSet<&'a str> {
     let mut least = BTreeSet::new();
     for value in values {
@@ -98,7 +99,7 @@ mod tests {
     use crate::core::testing::{at, current, fleet, node, old};
     use crate::core::{Action, IntOrPercent, Mode, Pause, Verdict, decide};
 
-    /// The nodes that are replaced now, and the domains that are held or have their turn.
+    /// Returns the nodes that are replaced now, and the domains that are held or next.
     fn chosen(at_once: usize, nodes: Vec<Node>) -> (Vec<String>, Vec<String>) {
         let strategy = Strategy {
             max_unavailable: IntOrPercent::Percent(100),
@@ -160,7 +161,7 @@ mod tests {
             words(plan),
             ["InProgress", "Budget", "AwaitingDomain", "Done"]
         );
-        // Nothing is at work while it is paused.
+        // No domain is held or next during a pause.
         let paused = Strategy {
             pause: Some(Pause::Indefinite),
             ..strategy

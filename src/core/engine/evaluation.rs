@@ -1,10 +1,10 @@
-//! Judged: what the nodes come to when the fleet is looked at as a whole, and what may begin.
+//! Evaluation of the fleet as a whole: the final classes of the nodes, and what may begin.
 //!
 //! ```text
-//! observed classes ──charges──► who failed ──scope──► who keeps its pod ──waves, budget──► guard, preconditions
+//! observed classes ──attribution──► failed nodes ──scope──► excluded nodes ──waves, budget──► guard, preconditions
 //! ```
 //!
-//! Nothing is written here, and nobody is told anything: a [`FleetEvaluation`] is what the plan is drafted from.
+//! This module writes and reports nothing. The plan is drafted from its [`FleetEvaluation`].
 
 use std::cell::OnceCell;
 
@@ -31,12 +31,12 @@ use crate::core::instant::later;
 use crate::core::settings::{Invalid, Strategy};
 use crate::core::verdict::Progress;
 
-/// A fleet as it is judged at one moment.
+/// Evaluation of a fleet at one time.
 pub(super) struct FleetEvaluation<'a> {
     pub(super) strategy: &'a Strategy,
     pub(super) fleet: &'a Fleet,
     pub(super) now: Timestamp,
-    /// What pods are judged by.
+    /// Availability rules for pods.
     pub(super) terms: Terms,
     /// By position in the fleet.
     pub(super) classes: Vec<Class>,
@@ -45,15 +45,15 @@ pub(super) struct FleetEvaluation<'a> {
     pub(super) budget: Budget,
     pub(super) guard: Guard,
     pub(super) preconditions: Preconditions<'a>,
-    /// Whether the guard judged nodes beside all others.
+    /// True if the guard compared nodes with all others.
     pub(super) heard_others: bool,
     order: OnceCell<Order>,
-    /// The nodes that wait, in the order of their turns.
+    /// Waiting nodes, in order.
     waiting: OnceCell<Vec<Turn>>,
 }
 
 impl<'a> FleetEvaluation<'a> {
-    /// Looks at `fleet` at `now`, and judges it.
+    /// Observes and evaluates `fleet` at `now`.
     pub(super) fn new(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
         let Observation {
             mut classes,
@@ -103,13 +103,13 @@ impl<'a> FleetEvaluation<'a> {
 }
 
 impl FleetEvaluation<'_> {
-    /// Whether an online node runs a revision that is not known: this view may be older than that pod.
+    /// Returns true if an online node runs an unknown revision: the cache may be older than that pod.
     pub(super) fn meets_unknown(&self) -> bool {
         let is_unknown = |class: &Class| matches!(class, Class::Unknown { .. });
         self.classes.iter().any(is_unknown)
     }
 
-    /// The images that owners of nodes ask for.
+    /// Returns the image pulls that node owners request.
     pub(super) fn owners_pulls(&self, revision: &Revision, paused: bool) -> Vec<Pull> {
         if self.summary.is_announced {
             ota::pulls(self.fleet, revision, paused)
@@ -118,13 +118,13 @@ impl FleetEvaluation<'_> {
         }
     }
 
-    /// The setting that matches no node although somebody is outdated.
+    /// Returns the setting that matches no node although a node is outdated.
     pub(super) fn unmatched(&self) -> Option<Invalid> {
         let wave = |position| self.preconditions.wave_progress.of_node(position);
         unmatched(self.strategy, self.fleet, &self.classes, wave)
     }
 
-    /// Whether a node that keeps its pod, or to which none belongs, has one beside it that would go if nobody paused.
+    /// Returns true if an excluded or untargeted node has a surge pod that would be deleted without the pause.
     pub(super) fn parts_later(&self) -> bool {
         let stays = |class: &Class| {
             matches!(
@@ -136,7 +136,7 @@ impl FleetEvaluation<'_> {
         classes.any(|(position, class)| stays(class) && self.summary.is_paired(position))
     }
 
-    /// Whether a targeted node is online, settled and outdated.
+    /// Returns true if a targeted node is online, settled and outdated.
     pub(super) fn is_any_outdated(&self) -> bool {
         let is_outdated = |class: &Class| match class {
             Class::Outdated { settling: None, .. } | Class::PreDeleteHook { .. } => true,
@@ -146,7 +146,7 @@ impl FleetEvaluation<'_> {
         self.fleet.crowd.waiting > 0 || self.classes.iter().any(is_outdated)
     }
 
-    /// Who is to be taken back from the revision which the guard stopped.
+    /// Returns the pods to roll back from the revision that the guard stopped.
     pub(super) fn reverts(&self) -> revert::RevertTurns {
         revert::turns(
             self.strategy,
@@ -157,7 +157,8 @@ impl FleetEvaluation<'_> {
         )
     }
 
-    /// Whether the pod of the node at `position` can be made to go now, as far as disruption budgets go.
+    /// Returns true if refused writes and disruption budgets allow the removal or update of the pod of the node at `position`
+    /// now.
     pub(super) fn may_delete(&self, position: usize) -> bool {
         let pod = self.fleet.nodes[position].outdated();
         self.preconditions.may_step(position)
@@ -170,7 +171,7 @@ impl FleetEvaluation<'_> {
             })
     }
 
-    /// The nodes whose preconditions are open, the first in the queue first.
+    /// Returns the nodes whose preconditions are met, in order.
     pub(super) fn queue(&self) -> Vec<Turn> {
         let waiting = self.waiting();
         let is_open = |turn: &&Turn| self.preconditions.shut_at(turn.position).is_none();
@@ -179,7 +180,7 @@ impl FleetEvaluation<'_> {
         queue
     }
 
-    /// The order in which outdated nodes are served.
+    /// Returns the order in which outdated nodes are updated.
     pub(super) fn order(&self) -> &Order {
         let order = || {
             Order::new(
@@ -193,7 +194,7 @@ impl FleetEvaluation<'_> {
         self.order.get_or_init(order)
     }
 
-    /// All nodes that wait, in the same order; worked out where somebody asks, and once.
+    /// Returns all waiting nodes in that order, computed once and only on demand.
     pub(super) fn waiting(&self) -> &[Turn] {
         self.waiting.get_or_init(|| {
             let order = self.order();
@@ -208,7 +209,7 @@ impl FleetEvaluation<'_> {
                 }
                 _ => None,
             });
-            // Moving such a list while it grows takes longer than to fill it.
+            // Reallocation of a growing list takes longer than filling it.
             let mut waiting = Vec::with_capacity(self.classes.len());
             waiting.extend(turns);
             waiting.sort_unstable();
@@ -216,7 +217,7 @@ impl FleetEvaluation<'_> {
         })
     }
 
-    /// Whether one of the pods of a node is of the current revision and available.
+    /// Returns true if one pod of the node has the current revision and is available.
     pub(super) fn serves(&self, position: usize) -> bool {
         let ripe = |since| later(since, self.strategy.min_ready) <= self.now;
         self.fleet.nodes[position].pods.iter().any(|pod| {
@@ -226,8 +227,9 @@ impl FleetEvaluation<'_> {
         })
     }
 
-    /// Nodes whose pods crashed, run at the moment, and have not proved themselves: between two crashes a rollout is not well.
-    /// A node that was away started its containers again for another reason.
+    /// Returns the number of nodes whose pods crashed, run now, and are not proven. Between two crashes a rollout is not healthy.
+    ///
+    /// A node that was offline restarts its containers for another reason, so it doesn't count.
     pub(super) fn relapsing(&self) -> usize {
         let failed = self.guard.record.iter().flat_map(|record| &record.failed);
         let crashed = |pod: &Pod, since: Timestamp| {

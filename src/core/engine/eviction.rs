@@ -1,14 +1,13 @@
-//! Pods that leave by eviction (`disruption: evict`), and PodDisruptionBudgets that refuse it.
+//! Removal of pods by eviction (`disruption: evict`), and PodDisruptionBudgets that refuse it.
 //!
-//! The answer to an eviction is the only way to know: budgets are not watched. Whoever asks writes down the answer in
-//! [`Evictions`]; a plan asks accordingly.
+//! Budgets are not watched: only the answer to an eviction shows if one applies. The caller that evicts stores the answers in
+//! [`Evictions`], and the next plan uses them.
 //!
 //! ```text
 //!          ┌──────────────── refused ◄────────────────┐
 //!          ▼                                          │
-//! refused: nobody is asked ──back-off is over──► one is asked ──accepted──► one at a time, as slots allow
+//! refused: no eviction ──backoff is over──► one eviction ──accepted──► one at a time, as slots allow
 //! ```
-//!
 
 #[cfg(test)]
 mod tests;
@@ -23,22 +22,22 @@ use crate::core::fleet::{Fleet, Pod};
 use crate::core::settings::{Disruption, Strategy};
 use crate::core::verdict::{Progress, Verdict};
 
-/// Whom a plan may ask to go.
+/// Evictions that a plan may request.
 #[derive(Debug)]
 pub(super) struct EvictionRequests<'a> {
-    /// `None`: pods are deleted, and nobody else has a say.
+    /// Answers so far; `None` if pods are deleted, so budgets don't apply.
     answers: Option<&'a Evictions>,
     now: Timestamp,
-    /// When a pod of the fleet became Ready last.
+    /// Last time at which a pod of the fleet became Ready.
     newest: Option<Timestamp>,
-    /// For whom this plan asks once more.
+    /// Budget classes with a retry in this plan.
     asked: BTreeSet<BudgetClass>,
-    /// So many of these were refused before.
+    /// Number of pods in these requests that were refused before.
     again: usize,
 }
 
 impl<'a> EvictionRequests<'a> {
-    /// As it is at `now`.
+    /// Builds the state at `now`.
     pub(super) fn new(strategy: &Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
         let answers = (strategy.disruption == Disruption::Evict).then_some(&fleet.evictions);
         let pods = || fleet.nodes.iter().flat_map(|node| &node.pods);
@@ -56,12 +55,12 @@ impl<'a> EvictionRequests<'a> {
         }
     }
 
-    /// Whether anybody was refused.
+    /// Returns true if an eviction was refused.
     pub(super) fn is_any_refused(&self) -> bool {
         self.answers.is_some_and(|answers| !answers.is_empty())
     }
 
-    /// What is said of a pod that may not go, as far as known.
+    /// Returns the verdict of a pod whose eviction was refused.
     pub(super) fn blocked(&self, pod: &Pod) -> Option<Verdict> {
         match self.answers?.answer(pod)? {
             EvictionAnswer::Refused { refusal, since, .. } => Some(Verdict::BlockedByPdb {
@@ -72,25 +71,24 @@ impl<'a> EvictionRequests<'a> {
         }
     }
 
-    /// When this pod, which may not go, may be asked for again.
+    /// Returns when the eviction of this refused pod may be retried.
     pub(super) fn due(&self, pod: &Pod) -> Option<Timestamp> {
         Some(self.answers?.answer(pod)?.due(self.newest))
     }
 
-    /// Whether this pod may be asked for now: one at a time of those that were refused.
+    /// Returns true if this pod may be evicted now. Of refused pods, a plan retries one per [`BudgetClass`].
     pub(super) fn may_ask(&self, pod: &Pod) -> bool {
         let due = self.due(pod);
         due.is_none_or(|due| due <= self.now && !self.asked.contains(&BudgetClass::from_pod(pod)))
     }
 
-    /// Whether it is about to be asked again although the back-off is not over: somebody became Ready meanwhile.
+    /// Returns true if the retry is due before the end of the backoff, because a pod became Ready meanwhile.
     pub(super) fn is_hurried(&self, pod: &Pod) -> bool {
         let answer = self.answers.and_then(|answers| answers.answer(pod));
         answer.is_some_and(|answer| answer.due(self.newest) < answer.due(None))
     }
 
-    /// Asks for a pod that may go as far as we are concerned: what to write, and what is said of it if there is something
-    /// to say.
+    /// Requests the removal of a pod: returns the write, and the verdict if it changes.
     pub(super) fn ask(&mut self, pod: &Pod) -> (Option<Action>, Option<Verdict>) {
         let replacing = Some(Verdict::InProgress(Progress::Replacing));
         let Some(answers) = self.answers else {
@@ -107,7 +105,7 @@ impl<'a> EvictionRequests<'a> {
         (Some(Action::Evict(pod.reference())), blocked.or(replacing))
     }
 
-    /// How many pods this plan asks for that were refused before.
+    /// Returns how many pods this plan evicts that were refused before.
     pub(super) fn again(&self) -> usize {
         self.again
     }

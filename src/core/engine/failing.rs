@@ -1,7 +1,7 @@
-//! Whether a pod fails by itself: its containers crash, or cannot be started.
+//! Detection of failing pods: their containers crash or cannot be started.
 //!
-//! `CrashLoopBackOff` shows minutes late since Kubernetes 1.35, and not all the time: restarts and terminations are what
-//! a crash is judged by.
+//! Since Kubernetes 1.35, `CrashLoopBackOff` appears minutes late, and not all the time. Therefore restarts and terminations
+//! identify a crash.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::core::fleet::{Node, Pod};
 use crate::core::instant::later;
 
-/// Reasons with which a container does not start before somebody mends something (list of ExtendedDaemonSet).
+/// Reasons for which a container doesn't start until an operator acts (list of ExtendedDaemonSet).
 const UNSTARTABLE: [&str; 11] = [
     "ErrImagePull",
     "ImagePullBackOff",
@@ -25,21 +25,24 @@ const UNSTARTABLE: [&str; 11] = [
     "PreCreateHookError",
 ];
 
-/// A container that was started again this often is crashing, whatever its reason says.
+/// Number of restarts from which a container is crashing, whatever its reason says.
 pub(crate) const CRASHING_RESTARTS: u32 = 2;
 
-/// A pod whose container crashed again and again is available only once it has been Ready for so long: before that it may be
-/// between two crashes, and whoever takes it for one that runs goes on from node to node with it.
+/// Time that a pod has to be Ready to be available after its container crashed repeatedly.
+///
+/// Before that it may be between two crashes, and a rollout that counts it as running would continue from node to node.
 pub(crate) const PROVED_AFTER: Duration = Duration::from_secs(30);
 
-/// When a Ready pod will have proved that it is not between two crashes; `None`: it has, or did not crash on its own account.
-/// A container is started again also by an update in place, and after its node was away.
+/// Returns when a Ready pod will have proved that it is not between two crashes; `None` if it has, or its crashes have another
+/// cause.
+///
+/// An update in place, or an absence of the node, also restarts containers.
 pub(super) fn proved_at(
     pod: &Pod,
     node_ready_since: Timestamp,
     now: Timestamp,
 ) -> Option<Timestamp> {
-    // Few pods became Ready a moment ago: the containers of the others are not looked at.
+    // Few pods became Ready recently, so the containers of most pods are never checked.
     let at = later(pod.ready_since?, PROVED_AFTER);
     if at <= now {
         return None;
@@ -50,17 +53,17 @@ pub(super) fn proved_at(
     crashed.then_some(at)
 }
 
-/// In which way a pod fails.
+/// Kind of failure of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failing {
-    /// A container ends again and again.
+    /// A container ends repeatedly.
     Crashes,
-    /// A container cannot be started at all.
+    /// A container cannot be started.
     CannotStart,
 }
 
 impl Failing {
-    /// How this pod fails, if it does.
+    /// Returns how this pod fails, if it does.
     pub(super) fn find(pod: &Pod) -> Option<Self> {
         let problem = pod.problem.as_ref()?;
         if crashes(pod) >= CRASHING_RESTARTS || &*problem.reason == "CrashLoopBackOff" {
@@ -79,7 +82,7 @@ fn crashes(pod: &Pod) -> u32 {
     problem.map_or(0, |problem| problem.restarts.max(problem.ended))
 }
 
-/// Whether a pod on `node` fails; of those with a pod that was made beside another one, whether that does.
+/// Returns true if a pod on `node` fails. On nodes with a surge pod, only surge pods count.
 pub(super) fn any_on(node: &Node) -> bool {
     let surges = node.pods.iter().any(|pod| pod.surge);
     let mut pods = node.pods.iter().filter(|pod| pod.surge == surges);

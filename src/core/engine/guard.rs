@@ -1,21 +1,33 @@
-//! What is the revision's fault, and what is the network's (kubernetes/kubernetes#117658).
+//! Guard: separates failures of the revision from failures of the network (kubernetes/kubernetes#117658).
 //!
-//! A node is *charged* to the current revision when, soon after the rollout touched its pod (the removal of the old one
-//! counts), it turned NotReady, a taint or a label kept its new pod away, or that pod crashes or cannot be started. While a
-//! loss is judged nothing new begins. Once judged, a node that was lost holds up nobody, as any other; one that is Ready keeps its slot of the budget. When as
-//! large a share of the nodes that were not touched turned NotReady at the same time, it is the network: nobody is charged,
-//! and nothing new begins for a while. When more nodes are charged than `failure-threshold` allows, the revision is *stopped*.
-//! What was lost under another revision, or before the change, is never charged to this one.
+//! A node *counts against* the current revision (in code: it is *charged*) if one of these happens soon after the rollout touched
+//! its pod:
+//!
+//! - The node turned NotReady.
+//! - A taint or a label kept its new pod away.
+//! - The new pod crashes or cannot be started.
+//!
+//! The deletion of the old pod counts as a touch. Nothing new begins while a loss is evaluated. After that, a lost node blocks no
+//! other node, like any offline node; a Ready one keeps its slot of the budget.
+//!
+//! If at least the same share of untouched nodes turned NotReady at the same time, the network is the cause. Then no node counts
+//! against the revision, and nothing new begins for a while. Losses under another revision, or before the change, never count
+//! against this one.
+//!
+//! If more nodes count against the revision than `failure-threshold` allows, it is *stopped*.
 //!
 //! ```text
-//! classes ──charge──► classes (Failed) + FailureAttribution ──scope, budget──► FailureAttribution ──conclude──► Guard: gate, record, wake
+//! classes ──attribute──► classes (Failed) + FailureAttribution ──scope, budget──► conclude ──► Guard: gate, record, wake
 //! ```
 //!
-//! # What it rests on
-//! The creation of a pod (the API server's clock), for which template it was made, when its deletion, its node's Ready
-//! condition and its own were seen to change (or else dated by the object), restarts and reasons of its containers, and
-//! the [`FailureRecord`] that stands on the DaemonSet.
-//! No node's clock decides, and a restart of the controller forgets nothing that was told.
+//! # Sources
+//! - The creation time of a pod (from the API server's clock), and the template for which it was created.
+//! - The observed times at which a pod was deleted, or its Ready condition or that of its node changed. The object's own time is
+//!   used for a change that was not observed.
+//! - The restarts and termination reasons of its containers.
+//! - The [`FailureRecord`] in the status of the DaemonSet.
+//!
+//! The result depends on no node's clock, and a restart of the controller loses nothing that was recorded.
 
 pub(super) mod attribution;
 mod losses;
@@ -39,7 +51,7 @@ use crate::core::settings::{Mode, OnFailure, Strategy};
 use crate::core::verdict::{Guarded, Stopped};
 use attribution::FailureAttribution;
 
-/// How many nodes may be charged to a revision before it is stopped.
+/// Returns how many nodes may fail with a revision before it is stopped.
 pub(super) fn failure_threshold(strategy: &Strategy, targeted: usize, base: usize) -> usize {
     match strategy.failure_threshold {
         Some(share) => share.resolve(targeted),
@@ -51,23 +63,23 @@ pub(super) fn failure_threshold(strategy: &Strategy, targeted: usize, base: usiz
     }
 }
 
-/// What follows from the charges.
+/// Result of the guard.
 #[derive(Debug, Default)]
 pub(super) struct Guard {
-    /// Why nothing new may begin.
+    /// Reason why nothing new may begin.
     pub(super) gate: Option<Guarded>,
-    /// What has to be remembered, if anything.
+    /// Record to store, if any.
     pub(super) record: Option<FailureRecord>,
-    /// Nodes that failed on the revision's account, those that are gone included.
+    /// Number of nodes that count against the revision, including nodes that are gone.
     pub(super) failures: usize,
-    /// How many of these there may be.
+    /// Highest number of failures that doesn't stop the revision.
     pub(super) threshold: usize,
-    /// When time alone changes something, at the earliest.
+    /// Earliest time of a change that needs no event.
     pub(super) changes: Option<Timestamp>,
 }
 
 impl FailureAttribution {
-    /// What follows: whether something new may begin, and what has to be remembered.
+    /// Decides if something new may begin, and what has to be recorded.
     ///
     /// `classes` are those after the scope was narrowed.
     pub(super) fn conclude(
@@ -99,7 +111,7 @@ impl FailureAttribution {
         let broken = self.note_broken(window, (fleet, &record.failed), classes, now);
         let room = BROKEN_NAMED.saturating_sub(record.broken_before.len());
         record.broken_before.extend(broken.into_iter().take(room));
-        // A revision is stopped when there is something to save from it, or somebody to take back.
+        // Stop a revision only if pods can be saved from it or rolled back.
         let waits = |class: &Class| match class {
             Class::Outdated { settling: None, .. } | Class::PreDeleteHook { .. } => true,
             Class::Surging(pair) => pair.has_way_back,
@@ -111,7 +123,7 @@ impl FailureAttribution {
             .zip(classes)
             .filter(|(_, class)| waits(class));
         let reverts = strategy.on_failure == OnFailure::RevertInPlace;
-        // Where nobody is left to compare with, losses alone may be the network's doing; pods that fail are not.
+        // If no nodes are left to compare with, the network may be the only cause of losses, but not of failing pods.
         let is_broken = |class: &&Class| {
             matches!(class, Class::Failed { cause, .. } if cause.holds_slot())
                 || matches!(class, Class::Surging(pair) if pair.failed.is_some())
@@ -139,7 +151,7 @@ impl FailureAttribution {
             None
         };
         if record.stopped.is_none() && stopped.is_some() {
-            // What it was stopped for is told with it, also when it is over.
+            // The record of a stopped revision names the failed nodes, also after they recovered.
             let failed = fleet.nodes.iter().zip(classes);
             let failed = failed.filter(|(_, class)| class.is_failed());
             let room = FAILED_NAMED.saturating_sub(record.failed.len());
@@ -169,8 +181,9 @@ impl FailureAttribution {
         }
     }
 
-    /// Nodes whose old pod has been broken for so long that its successor is not to blame, without those that `failed` with the
-    /// revision before that.
+    /// Returns the nodes whose old pod has been broken for so long that its successor is not to blame.
+    ///
+    /// Nodes that `failed` with the revision before that are left out.
     fn note_broken(
         &mut self,
         window: Duration,
@@ -185,10 +198,10 @@ impl FailureAttribution {
                 settling: None,
             };
             if *class != is_down {
-                continue; // looking at a pod of every node takes longer than all the rest
+                continue; // access to the pods of every node would take longer than the rest of the pass
             }
             if failed.contains(&node.name) {
-                continue; // it is to blame already
+                continue; // it counts against the revision already
             }
             let pod = node.pods.iter().find(|pod| !pod.terminating);
             let Some(pod) = pod.filter(|pod| pod.ready_since.is_none()) else {

@@ -1,16 +1,18 @@
-//! Which pods of an Advanced DaemonSet are made and which go, whatever revision they have: what Kubernetes' own controller
-//! does for a native one (`manage` in `pkg/controller/daemon/daemon_controller.go`), with Kruise's additions.
+//! Creation and deletion of the pods of an Advanced DaemonSet, whatever their revision.
 //!
-//! | on the node | then |
+//! It does what Kubernetes' own controller does for a native DaemonSet (`manage` in
+//! `pkg/controller/daemon/daemon_controller.go`), with Kruise's additions.
+//!
+//! | state of the node | result |
 //! |---|---|
-//! | a pod belongs there, and there is none | one is made |
-//! | no pod belongs there (an untolerated `NoExecute` taint, other labels) | every pod goes |
-//! | pods that are over (`Failed`, `Succeeded`) | they go, the next of a node after a pause that doubles |
-//! | more than one pod | the oldest stays; of an old and a new one both do, for they are a surge ([`surge`](super::surge)), and of several old or new ones the oldest that is Ready |
-//! | the Node is gone, and the pod was never started | it goes; what ran there is the pod garbage collector's |
+//! | a pod belongs there, and there is none | a pod is created |
+//! | no pod belongs there (an untolerated `NoExecute` taint, other labels) | every pod is deleted |
+//! | a pod has ended (`Failed`, `Succeeded`) | it is deleted; the next one on that node after a pause that doubles |
+//! | more than one pod | the oldest stays; with [`surge`](super::surge), the oldest Ready one of the old and of the new pods |
+//! | the Node is gone, and the pod never started | it is deleted; the pod garbage collector deletes pods that ran there |
 //!
-//! Pods are made with the current revision always. Nothing of this waits for a rollout, and a pause does not hold it up. What
-//! goes asks its hook first, as in a rollout.
+//! New pods always get the current revision. This work doesn't wait for a rollout, and a pause doesn't block it. A pod's hook
+//! runs before its deletion, as in a rollout.
 
 #[cfg(test)]
 mod tests;
@@ -29,45 +31,45 @@ use crate::core::instant::later;
 use crate::core::lifecycle::PreDelete;
 use crate::core::settings::{Mode, Scaling, Strategy};
 
-/// The pause after the first pod of a node that was over, before the next one goes (Kubernetes).
+/// Pause after the deletion of a node's first ended pod, before the next one is deleted (Kubernetes).
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest such pause (Kubernetes).
+/// Longest such pause (Kubernetes).
 const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 60);
 
-/// After so long without another one the pauses begin anew (Kubernetes).
+/// Time without another ended pod after which the pauses start over (Kubernetes).
 const QUIET: SignedDuration = SignedDuration::from_mins(30);
 
-/// What is made and what goes now.
+/// Pods to create and to delete now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manage {
     /// Nodes that get a pod of the current revision, in this order.
     pub create: Vec<NodeName>,
-    /// What is written to pods that go.
+    /// Writes that delete or mark pods.
     pub actions: Vec<Action>,
-    /// Pods that go sooner or later: a rollout leaves them alone.
+    /// Pods that will be deleted sooner or later; a rollout leaves them alone.
     pub leaving: BTreeSet<PodUid>,
-    /// Those of `actions` that delete a pod that is over, with the node of each.
+    /// Ended pods that `actions` deletes, with their nodes.
     pub over: Vec<(NodeName, PodUid)>,
-    /// When time alone changes this.
+    /// Time of the next change that needs no event.
     pub wake: Option<Timestamp>,
 }
 
-/// When the next pod of a node that is over may go.
+/// Backoff before the next ended pod of a node may be deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailedPodsBackoff {
-    /// Of each node when the last one went, and the pause after it.
+    /// Time of the last deletion on each node, and the pause after it.
     nodes: BTreeMap<NodeName, (Timestamp, Duration)>,
 }
 
 impl FailedPodsBackoff {
-    /// When the next one of this node may go, if that is after `now`.
+    /// Returns when the next pod of this node may be deleted, if that is after `now`.
     fn holds(&self, node: &NodeName, now: Timestamp) -> Option<Timestamp> {
         let (at, pause) = self.nodes.get(node)?;
         Some(later(*at, *pause)).filter(|until| *until > now)
     }
 
-    /// One went at `now`.
+    /// Records a deletion at `now`.
     pub fn note(&mut self, node: &NodeName, now: Timestamp) {
         self.nodes
             .retain(|_, (at, pause)| now.duration_since(later(*at, *pause)) < QUIET);
@@ -76,30 +78,30 @@ impl FailedPodsBackoff {
         self.nodes.insert(node.clone(), (now, pause));
     }
 
-    /// Forgets all of them: the DaemonSet was changed.
+    /// Resets all pauses, because the DaemonSet changed.
     pub fn reset(&mut self) {
         self.nodes.clear();
     }
 }
 
-/// What the choice depends on, beside the fleet.
+/// Input of [`manage`] in addition to the fleet.
 #[derive(Clone, Copy, Debug)]
 pub struct ManageTerms<'a> {
-    /// The settings that can be used; `None`: there are none, and the pods that belong are made all the same.
+    /// Valid settings; `None` if there are none. Missing pods are created in either case.
     pub strategy: Option<&'a Strategy>,
     /// True if a setting is invalid. An old and a new pod on one node then both stay, because `max-surge` may be the invalid one.
     pub keeps_pairs: bool,
-    /// How pods are made.
+    /// Scaling settings.
     pub scaling: Scaling,
-    /// Nodes whose pod was asked for and does not show yet.
+    /// Nodes whose new pod was requested and is not in the cache yet.
     pub creating: &'a BTreeMap<NodeName, Timestamp>,
-    /// Nodes for which the API server refused a pod, and how often in a row: they come after all others.
+    /// Nodes for which the API server refused a pod, with the number of refusals in a row: they come last.
     pub refused: &'a BTreeMap<NodeName, u32>,
-    /// Pods that nobody controls and that are to be adopted, with their nodes: no other one is made there.
+    /// Pods without an owner that are about to be adopted, with their nodes: no other pod is created there.
     pub orphans: &'a BTreeMap<PodUid, NodeName>,
-    /// When pods that are over may go.
+    /// Backoff for ended pods.
     pub backoff: &'a FailedPodsBackoff,
-    /// This moment.
+    /// Current time.
     pub now: Timestamp,
 }
 
@@ -114,7 +116,7 @@ impl ManageTerms<'_> {
     }
 }
 
-/// What to make and what to let go in `fleet`.
+/// Returns the pods to create and to delete in `fleet`.
 pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
     let mut manage = Manage::default();
     for node in &fleet.nodes {
@@ -124,9 +126,9 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
     let targeted = counted + fleet.nodes.iter().filter(|node| runs(node)).count();
     manage.limit_to_partition(fleet, terms);
     let burst = terms.scaling.at_once(targeted);
-    // Those that were asked for and do not show yet are among them.
+    // Requested pods that are not in the cache yet count too.
     let free = burst.saturating_sub(terms.creating.len());
-    // Before they are counted out: who is refused holds up nobody.
+    // Nodes with refused pods come last before the cut, so they don't block the others.
     if !terms.refused.is_empty() {
         let times = |node: &NodeName| terms.refused.get(node).copied().unwrap_or(0);
         manage.create.sort_by_key(times);
@@ -140,7 +142,7 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
         let fits = !is_deletion || deletions <= burst;
         if !fits {
             over.retain(|(_, uid)| *uid != action.pod().uid);
-            // The rest follows when these are done, which wakes whoever asks.
+            // The rest follows when these are done; that event triggers the next pass.
             let soon = later(terms.now, FIRST_PAUSE);
             *wake = Some(wake.map_or(soon, |until| until.min(soon)));
         }
@@ -149,15 +151,16 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
     manage
 }
 
-/// Which of the pods of a node is the first: one that is not on its way out and that a kubelet has accepted, then by age and name
-/// (Kruise, which also counts one that has ended and is kept by a finalizer before the one that runs beside it).
+/// Returns the sort key of a node's pods: pods that stay come first, then pods that a kubelet accepted, then older ones.
+///
+/// It follows Kruise, which also counts an ended pod that a finalizer keeps before the running pod next to it.
 fn rank(pod: &Pod) -> (bool, bool, Timestamp, &PodName) {
     let is_leaving = pod.terminating || pod.in_place.is_over;
     (is_leaving, pod.started.is_none(), pod.created, &pod.name)
 }
 
 impl Manage {
-    /// What is written to pods in all, where a rollout asks for `rolled`: it leaves alone who goes anyway.
+    /// Returns all pod writes, including `rolled` from a rollout, which leaves alone pods that are deleted anyway.
     pub fn with_rollout(self, rolled: Vec<Action>) -> Vec<Action> {
         let Self {
             mut actions,
@@ -167,7 +170,7 @@ impl Manage {
         let free = rolled.into_iter();
         let free = free.filter(|action| !leaving.contains(&action.pod().uid));
         actions.extend(free.filter_map(|action| match action {
-            // Whoever makes pods needs nobody to hand them over to.
+            // This controller creates the pods, so ownership needs no transfer.
             Action::DeleteAfterSurge {
                 pod, evict: false, ..
             } => Some(Action::Delete(pod)),
@@ -190,9 +193,9 @@ impl Manage {
             (_, targeting) => {
                 self.triage(node, terms);
                 let stays = |pod: &Pod| match terms.surges() {
-                    // Nobody knows whether it goes.
+                    // The outcome of its deletion is unknown.
                     _ if pod.in_doubt => true,
-                    // Beside one that is over and waits for its pause no other is made.
+                    // No pod is created next to an ended one that waits for its pause.
                     true => !pod.terminating,
                     false => !pod.has_ended(),
                 };
@@ -207,7 +210,7 @@ impl Manage {
         }
     }
 
-    /// Has superfluous pods go.
+    /// Deletes superfluous pods.
     fn triage(&mut self, node: &Node, terms: ManageTerms<'_>) {
         let mut running: Vec<&Pod> = Vec::new();
         for pod in node.pods.iter().filter(|pod| !pod.terminating) {
@@ -237,7 +240,7 @@ impl Manage {
         if is_pair && running.iter().any(is_unknown) {
             return; // any of them may be the new one
         }
-        // One that serves is not taken away for one that does not.
+        // A serving pod is not deleted in favor of one that doesn't serve.
         let first = |is_new: bool| {
             let alike = |pod: &&&Pod| (pod.revision == PodRevision::Current) == is_new;
             let alike = running.iter().filter(alike);
@@ -253,7 +256,7 @@ impl Manage {
         surplus.for_each(|pod| self.remove(pod, terms));
     }
 
-    /// Has a pod go, once its hook agrees.
+    /// Deletes a pod once its hook allows it.
     fn remove(&mut self, pod: &Pod, terms: ManageTerms<'_>) {
         self.leaving.insert(pod.uid.clone());
         let hook = terms.hook().filter(|hook| hook.hooks(&pod.exit));
@@ -263,7 +266,7 @@ impl Manage {
         });
     }
 
-    /// Leaves those out whom `partition` keeps without a pod; who had one comes before all others.
+    /// Removes nodes that `partition` keeps without a pod; nodes that had a pod take precedence.
     fn limit_to_partition(&mut self, fleet: &Fleet, terms: ManageTerms<'_>) {
         let rolls = terms
             .strategy
@@ -280,18 +283,18 @@ impl Manage {
     }
 }
 
-/// The numbers in the status of a DaemonSet (Kubernetes, Kruise).
+/// Counts in the status of a DaemonSet (Kubernetes, Kruise).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DaemonSetCounts {
     /// Nodes where a pod belongs now.
     pub desired: usize,
-    /// Those of them with a pod.
+    /// Nodes of `desired` with a pod.
     pub current: usize,
     /// Nodes with a pod where none belongs now.
     pub misscheduled: usize,
     /// Nodes of `current` whose first pod is Ready.
     pub ready: usize,
-    /// Those of them that are so for `minReadySeconds`.
+    /// Nodes of `ready` whose first pod has been Ready for `minReadySeconds`.
     pub available: usize,
     /// Nodes of `desired` without an available pod.
     pub unavailable: usize,
@@ -300,7 +303,7 @@ pub struct DaemonSetCounts {
 }
 
 impl DaemonSetCounts {
-    /// Counts a node: whether a pod belongs there, and its pods.
+    /// Adds a node with its pods; `native` says if a pod belongs there.
     pub fn add(&mut self, native: Targeting, pods: &[&Pod], min_ready: Duration, now: Timestamp) {
         let first = pods.iter().min_by_key(|pod| rank(pod));
         if native != Targeting::Run {

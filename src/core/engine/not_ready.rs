@@ -1,5 +1,6 @@
-//! Of which pods is to be asked why they do not become Ready although nothing in their status fails (a probe, a missing ConfigMap,
-//! the network, a readiness gate).
+//! Selection of pods whose Events are read to explain why they don't become Ready.
+//!
+//! Nothing in their status fails. The cause can be a probe, a missing ConfigMap, the network or a readiness gate.
 
 use std::time::Duration;
 
@@ -12,24 +13,23 @@ use crate::core::instant::earlier;
 use crate::core::plan::{Plan, Stall};
 use crate::core::verdict::{Progress, Verdict};
 
-/// So long before a pod is past its deadline somebody asks what is said of it: the first sentence about it has the answer.
+/// Time before a pod's deadline at which its Events are read, so that the first message about it has the reason.
 pub const AHEAD: std::time::Duration = std::time::Duration::from_secs(20);
 
-/// Nodes of which is said what holds them; of the rest the names.
+/// Number of nodes whose reason is reported; of others, only the name is.
 pub(in crate::core) const EXPLAINED: usize = 3;
 
-/// Pods of which is to be asked what is said of them.
+/// Pods whose Events have to be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnexplainedPods {
-    /// Those that are past their deadline, or nearly: the first few.
+    /// First few pods that are past their deadline, or nearly.
     pub pods: Vec<(PodName, PodUid)>,
-    /// When the next one will be.
+    /// Time at which the next pod is due.
     pub next: Option<Timestamp>,
 }
 
 impl Plan {
-    /// Of which pods is to be asked at `now` why they do not become available: nobody, as long as pods take the time that they
-    /// take anywhere.
+    /// Returns the pods whose Events have to be read at `now`. There are none while all pods are within the usual time.
     pub fn not_ready(&self, fleet: &Fleet, now: Timestamp) -> UnexplainedPods {
         let mut asked = UnexplainedPods::default();
         for (node, verdict) in fleet.nodes.iter().zip(&self.verdicts) {
@@ -52,14 +52,15 @@ impl Plan {
     }
 }
 
-/// When somebody is to be asked why the pod of a node in progress does not become available; `None`: never, as it is now. `grace`
-/// is for a missing pod.
+/// Returns when the Events of the pod of a node in progress have to be read; `None` if never in this state.
+///
+/// `grace` applies to a missing pod.
 pub(super) fn asked_at(node: &Node, progress: Progress, grace: Duration) -> Option<Timestamp> {
     let (_, by) = awaited(node, progress, grace)?;
     Some(earlier(by, AHEAD))
 }
 
-/// The pod of a node that has to become available, if nothing tells that it fails, and by when.
+/// Returns the pod of a node that has to become available, and by when, if no failure is known.
 fn awaited(node: &Node, progress: Progress, grace: Duration) -> Option<(&Pod, Timestamp)> {
     if deadline::fails(node, progress) {
         return None;
@@ -108,7 +109,7 @@ mod tests {
             asked(current(2).made(1000), 1580),
             UnexplainedPods::default()
         );
-        // The first pod of a rollout that begins has all of its time.
+        // The first pod of a new rollout has its full time.
         assert_eq!(asked(old(1), 1580), UnexplainedPods::default());
     }
 }

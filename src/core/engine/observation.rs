@@ -1,7 +1,7 @@
-//! The first look: what follows from each node alone.
+//! First pass: the results that follow from each node alone.
 //!
-//! It is the only pass that fetches every node, its labels and its pods: whatever a later pass asks of all of them is noted
-//! here, by position in the fleet. A part that is to know something of every node gets its line in [`Observation::new`].
+//! Only this pass fetches every node with its labels and pods. Everything that later passes need of all nodes is stored here, by
+//! position in the fleet. A part that needs data of every node gets a line in [`Observation::new`].
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -16,16 +16,16 @@ use crate::core::engine::window_state::WindowStates;
 use crate::core::fleet::Fleet;
 use crate::core::settings::Strategy;
 
-/// What was seen.
+/// Result of the first pass.
 pub(super) struct Observation<'a> {
     pub(super) classes: Vec<Class>,
     pub(super) summary: PodSummary<'a>,
     pub(super) scope: RolloutScope,
     pub(super) members: WaveMembership<'a>,
     pub(super) openings: WindowStates<'a>,
-    /// `None`: nothing is pulled ahead.
+    /// `None` if images are not pulled ahead.
     pub(super) images: Option<Images<'a>>,
-    /// What pods were judged by.
+    /// Availability rules for pods.
     pub(super) terms: Terms,
 }
 

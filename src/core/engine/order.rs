@@ -1,19 +1,23 @@
-//! In which order the nodes that may be replaced now have their turn.
+//! Order in which the nodes that may be replaced now are updated.
 //!
-//! | rank | what decides | why |
+//! | rank | criterion | reason |
 //! |---|---|---|
-//! | 1 | the wave | late returners of earlier waves are served at once |
-//! | 2 | a broken old pod before an available one | a repair takes nothing away |
-//! | 3 | the unfinished revision before older ones | fix-forward: that revision may be what is broken (zone-aware-controllers#6) |
-//! | 4 | on the unfinished revision: the pod made last first | it has been looked at the least |
-//! | 5 | the name of the node, by the [`NodeOrder`] of the strategy | somebody has to be first |
+//! | 1 | wave | late returners of earlier waves are updated at once |
+//! | 2 | broken old pods before available ones | a repair makes nothing unavailable |
+//! | 3 | unfinished revision before older ones | fix-forward: that revision may be the broken one (zone-aware-controllers#6) |
+//! | 4 | on the unfinished revision: newest pod first | it has run for the shortest time |
+//! | 5 | name of the node, by the [`NodeOrder`] of the strategy | makes the order total |
 //!
-//! # What is unfinished
-//! Of the revisions that waiting nodes run, the one with the greatest number is unfinished when the fleet itself shows
-//! that it never reached everybody: another waiting node runs an older revision still, or (a rollback in the middle of a
-//! rollout) a node kept a pod of what is now the current revision, made before a pod of that one. Both follow from pods and
-//! the numbers of ControllerRevisions, so a restart of the controller changes no order. Only nodes that are online and take
-//! part are looked at: a straggler that is away makes nobody's rollout unfinished.
+//! # Unfinished revision
+//! Of the revisions on waiting nodes, the one with the greatest number is unfinished if the fleet shows that its rollout didn't
+//! complete. One of these shows it:
+//!
+//! - Another waiting node still runs an older revision.
+//! - A node kept a pod of the now current revision that is older than a pod of the unfinished one. This is a rollback in the
+//!   middle of a rollout.
+//!
+//! Both follow from pods and the numbers of ControllerRevisions, so a restart of the controller doesn't change the order. Only
+//! online nodes that take part count: an offline straggler doesn't make a revision unfinished.
 
 use std::cmp::Reverse;
 
@@ -25,33 +29,33 @@ use super::scope::RolloutScope;
 use crate::core::fleet::{Crowd, Fleet};
 use crate::core::settings::{NodeOrder, Strategy};
 
-/// The order of one pass.
+/// Order of one pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
-    /// The number of the revision whose rollout was overtaken.
+    /// Number of the revision whose rollout was overtaken.
     unfinished: Option<i64>,
     names: NodeOrder,
 }
 
-/// Where a node stands in the queue: the least is first. Positions in a fleet are in the order of names.
+/// Place of a node in the queue; the least is first. Positions in a fleet follow the order of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn {
     /// Its wave.
     pub(super) wave: usize,
-    /// Whether its old pod is available.
+    /// True if its old pod is available.
     pub(super) available: bool,
-    /// Whether it never met the unfinished revision.
+    /// True if it doesn't run the unfinished revision.
     untouched: bool,
-    /// When its pod of the unfinished revision was made.
+    /// Creation time of its pod of the unfinished revision.
     made: Reverse<Option<Timestamp>>,
-    /// Its place by name: less is earlier.
+    /// Place by name; lower is earlier.
     place: usize,
-    /// Its position in the fleet.
+    /// Position in the fleet.
     pub(super) position: usize,
 }
 
 impl Order {
-    /// The order in which the outdated nodes of a fleet are served.
+    /// Returns the order in which the outdated nodes of a fleet are updated.
     pub(super) fn new(
         strategy: &Strategy,
         fleet: &Fleet,
@@ -69,12 +73,12 @@ impl Order {
         }
     }
 
-    /// Whether nodes of one wave whose old pods serve have their turns by name alone.
+    /// Returns true if nodes of one wave with available old pods are ordered by name alone.
     pub(super) fn is_by_name(&self) -> bool {
         self.unfinished.is_none()
     }
 
-    /// Where the outdated node at `position` stands.
+    /// Returns the place of the outdated node at `position`.
     pub(super) fn turn(
         &self,
         summary: &PodSummary<'_>,
@@ -98,14 +102,14 @@ impl Order {
     }
 }
 
-/// The number of the revision that was overtaken before it reached everybody.
+/// Returns the number of the revision that was overtaken before its rollout completed.
 fn unfinished(
     classes: &[Class],
     crowd: &Crowd,
     summary: &PodSummary<'_>,
     scope: &RolloutScope,
 ) -> Option<i64> {
-    // The greatest number with its newest pod, the least number, the oldest pod of the current revision.
+    // Greatest number with its newest pod, least number, and oldest pod of the current revision.
     let numbers = crowd.numbers.filter(|_| crowd.waiting > 0);
     let mut newest = numbers
         .map(|(_, greatest)| greatest)
@@ -145,7 +149,7 @@ mod tests {
     use crate::core::testing::{at, current, fleet, node, old};
     use crate::core::{Action, IntOrPercent, Mode, Strategy, decide};
 
-    /// Nodes in the order in which they are replaced, one at a time, when everything else stays as it is.
+    /// Returns the nodes in the order of their replacement, one at a time, while nothing else changes.
     fn order(nodes: Vec<Node>) -> Vec<String> {
         let strategy = Strategy {
             max_unavailable: IntOrPercent::Percent(100),

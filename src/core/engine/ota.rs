@@ -1,18 +1,18 @@
-//! The two pod conditions of OTA mode: who gets them, and who loses them (docs/reference/node-api.md).
+//! Pod conditions of OTA mode: when they are written and removed (docs/reference/node-api.md).
 
 use crate::core::action::{Action, BATCH, Pull, PullInitiator, StaleImage};
 use crate::core::fleet::{Fleet, OtaCondition, Pod};
 use crate::core::id::{PodRevision, Revision};
 use crate::core::names::{CONDITION_MESSAGE_PREFIX, POD_IMAGE_READY, POD_NEED_UPGRADE};
 
-/// The message by which both conditions name a revision.
+/// Returns the message by which both conditions name a revision.
 pub fn message_of(revision: &str) -> String {
     format!("{CONDITION_MESSAGE_PREFIX}{revision}")
 }
 
-/// The revision that a message names, empty when it names none; `None` when the message has no such form.
+/// Returns the revision that a message names, empty if it names none; `None` if the message has another form.
 ///
-/// It is all of the message, or stands in brackets at the end of one that says more.
+/// It is the whole message, or in brackets at the end of a longer one.
 pub fn revision_in(message: &str) -> Option<&str> {
     let at_the_end = || {
         message
@@ -26,7 +26,7 @@ pub fn revision_in(message: &str) -> Option<&str> {
         .map(str::trim)
 }
 
-/// What to write so that every pod tells the owner of its node whether `target` waits for it.
+/// Returns the writes that show each node owner if an update to `target` is available for the pod.
 pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
     let mut actions = Vec::new();
     let pods = fleet.nodes.iter().flat_map(|node| {
@@ -75,8 +75,9 @@ pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
     actions
 }
 
-/// What has to become of `PodImageReady`: a pre-pull of another revision than the target must not block the upgrade for
-/// ever, and a pod that needs no upgrade needs no pull.
+/// Returns what to do with `PodImageReady`.
+///
+/// A pre-pull of an older revision must not block the upgrade indefinitely. A pod that needs no upgrade needs no pull.
 fn stale(pod: &Pod, target: &Revision) -> Option<StaleImage> {
     let image = pod.image_ready.as_ref()?;
     let outdated = pod.revision == PodRevision::Outdated;
@@ -90,12 +91,12 @@ fn stale(pod: &Pod, target: &Revision) -> Option<StaleImage> {
             .as_ref()
             .map(|revision| revision != target)
     };
-    // A failed pull names its Job, not a revision: it belongs to the revision that was asked for then.
+    // The message of a failed pull names its Job, not a revision. It belongs to the revision requested at that time.
     let of_other = names_other(image).or_else(|| pod.need_upgrade.as_deref().and_then(names_other));
     (image.waits || of_other == Some(true)).then_some(StaleImage::Drop)
 }
 
-/// The pulls that are asked for and have no answer yet. What is stale is left out: it is mended first.
+/// Returns the requested pulls without an answer. Outdated requests are left out, because they are corrected first.
 pub(super) fn pulls(fleet: &Fleet, target: &Revision, paused: bool) -> Vec<Pull> {
     let pulls = fleet.nodes.iter().flat_map(|node| {
         let asking = node.pods.iter().filter(|pod| asks_for(pod, target));
@@ -121,18 +122,18 @@ fn asks_for(pod: &Pod, target: &Revision) -> bool {
         && asked.is_some_and(|condition| condition.waits)
 }
 
-/// Whether the pod carries one of the two conditions.
+/// Returns true if the pod has one of the two conditions.
 pub(super) fn is_announced(pod: &Pod) -> bool {
     pod.need_upgrade.is_some() || pod.image_ready.is_some()
 }
 
-/// What to write so that no pod of a DaemonSet that left OTA mode still invites an upgrade.
+/// Returns the writes after which no pod of a DaemonSet that left OTA mode offers an upgrade.
 pub(super) fn withdraw<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<Action> {
     let all = pods.map(|pod| (pod, false));
     withdraw_but_images(all)
 }
 
-/// The same where a `PodImageReady` may be to keep.
+/// Returns these writes for pods of which some keep their `PodImageReady`.
 pub(super) fn withdraw_but_images<'a>(pods: impl Iterator<Item = (&'a Pod, bool)>) -> Vec<Action> {
     let mut actions = Vec::new();
     for (pod, keeps_image) in pods.filter(|(pod, _)| !pod.terminating) {

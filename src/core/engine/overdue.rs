@@ -1,4 +1,4 @@
-//! Who holds a slot for longer than it should ([`deadline`](super::deadline)).
+//! Nodes that hold a slot for longer than their [`deadline`](super::deadline) allows.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -9,7 +9,7 @@ use crate::core::id::PodRevision;
 use crate::core::plan::{Plan, Stall};
 use crate::core::verdict::Verdict;
 
-/// Nodes that are past their deadline, by position in the fleet, and when the next one will be.
+/// Nodes past their deadline, by position in the fleet, and the time at which the next one will be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TimedOut {
     pub(super) nodes: Vec<usize>,
@@ -17,7 +17,9 @@ pub(super) struct TimedOut {
 }
 
 impl TimedOut {
-    /// Who is at `now`. Nodes whose pods fail by themselves, or wait for somebody, are told elsewhere.
+    /// Finds the nodes that are past their deadline at `now`.
+    ///
+    /// Other stalls, such as failing pods and pending hooks, are reported elsewhere.
     ///
     /// `has_pairs`: some nodes have two pods.
     pub(super) fn new(
@@ -44,7 +46,7 @@ impl TimedOut {
 }
 
 impl Plan {
-    /// Whether what is past its deadline is the end of outdated pods, and nothing else.
+    /// Returns true if only the end of terminating outdated pods is past its deadline.
     pub(in crate::core) fn awaits_ends(&self, fleet: &Fleet) -> bool {
         self.overdue.iter().all(|position| {
             let node = &fleet.nodes[*position];

@@ -1,7 +1,6 @@
-//! A pause that nobody forgets: since when it holds, when somebody is reminded of it, and who got the new revision anyway.
+//! Pause of a rollout: its start, its reminders, and the nodes that got the new revision anyway.
 //!
-//! What has to be remembered stands in the condition `Paused`, so that it survives every restart: the time since when in
-//! its `lastTransitionTime`, the last reminder in its message.
+//! The start and the last reminder are part of the `RolloutState` of the DaemonSet, so they survive a restart.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -10,7 +9,7 @@ use crate::core::id::PodRevision;
 use crate::core::plan::PauseStand;
 use crate::core::settings::{Pause, Strategy};
 
-/// Whether nothing may be replaced at `now`.
+/// Returns true if nothing may be replaced at `now`.
 pub fn is_paused(strategy: &Strategy, now: Timestamp) -> bool {
     match strategy.pause {
         None => false,
@@ -20,7 +19,7 @@ pub fn is_paused(strategy: &Strategy, now: Timestamp) -> bool {
 }
 
 impl PauseStand {
-    /// The pause that holds at `now`, if one does.
+    /// Returns the pause that is in effect at `now`, if any.
     pub(super) fn new(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Option<Self> {
         if !is_paused(strategy, now) {
             return None;
@@ -32,7 +31,7 @@ impl PauseStand {
             ..told
         };
         let got = |node: &&Node| node.pods.iter().any(|pod| came_since(pod, record.since));
-        // The first revision of all is everybody's.
+        // The first revision of a DaemonSet is created on all nodes.
         let newcomers = fleet.nodes.iter().filter(|_| fleet.replaces).filter(got);
         Some(Self {
             record,
@@ -46,14 +45,14 @@ impl PauseStand {
         })
     }
 
-    /// When it ends, or somebody is to be reminded.
+    /// Returns when the pause ends, or the next reminder is due.
     pub(super) fn changes(&self) -> Timestamp {
         let due = self.record.due();
         self.until.map_or(due, |until| until.min(due))
     }
 }
 
-/// Whether the native controller made it of the current revision, in the second of `since` or later.
+/// Returns true if the native controller created the pod from the current revision, in the second of `since` or later.
 fn came_since(pod: &Pod, since: Timestamp) -> bool {
     let current = pod.revision == PodRevision::Current;
     current && !pod.terminating && !pod.surge && pod.revised() >= since
@@ -105,9 +104,9 @@ mod tests {
         case(told(100, 0), 99 + HOURS_24, false, told(100, 0));
         case(told(100, 0), 100 + HOURS_24, true, told(100, 1));
         case(told(100, 1), 101 + HOURS_24, false, told(100, 1));
-        // Nobody was there for days: one reminder, not three.
+        // Several days without a controller: one reminder, not three.
         case(told(100, 1), 200 + 4 * HOURS_24, true, told(100, 4));
-        // A clock that runs backwards repeats nothing.
+        // A clock that runs backwards repeats no reminder.
         case(told(100, 4), 200, false, told(100, 4));
         case(told(100, 0), 50, false, told(100, 0));
     }

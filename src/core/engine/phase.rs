@@ -1,4 +1,4 @@
-//! The state of a rollout as a whole, from the verdicts of its nodes.
+//! State of a rollout as a whole, from the verdicts of its nodes.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -9,8 +9,9 @@ use crate::core::id::PodRevision;
 use crate::core::plan::{Counts, Phase, Stall};
 use crate::core::verdict::{Stopped, Verdict, WaveShut};
 
-/// Why nobody who is left can begin before a person acts, if it is so: images that could not be pulled so far, or maintenance
-/// windows that never open. Later waves wait for such nodes.
+/// Returns the stall if no remaining node can begin before an operator acts.
+///
+/// The cause is images that could not be pulled, or maintenance windows that never open. Later waves wait for such nodes.
 fn nobody_can_begin(verdicts: &[Verdict], counts: &Counts) -> Option<Stall> {
     let (mut pulls, mut windows, mut following) = (0, 0, 0);
     for verdict in verdicts {
@@ -39,15 +40,15 @@ pub(super) struct RolloutFacts<'a> {
     pub(super) counts: &'a Counts,
     /// Reason for which the guard stopped the revision, while outdated nodes are left or pods are rolled back.
     pub(super) stopped: Option<Stopped>,
-    /// End of the patience with disruption budgets, while nothing else moves.
+    /// End of the wait for disruption budgets, while nothing else moves.
     pub(super) blocked: Option<Timestamp>,
-    /// This plan replaces pods.
+    /// True if this plan replaces pods.
     pub(super) moving: bool,
-    /// A node that was lost with the revision is not judged yet.
+    /// True if a node that was lost with the revision is not evaluated yet.
     pub(super) is_judging: bool,
 }
 
-/// Returns the phase, and when it changes by time alone.
+/// Returns the phase, and when it changes without an event.
 pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Option<Timestamp>) {
     let RolloutFacts {
         fleet,
@@ -58,7 +59,7 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
         moving,
         is_judging,
     } = *facts;
-    // Nobody is left to be saved from it; a person has to know all the same.
+    // No node is left to protect, but an operator has to know.
     let fail = counts.failed + counts.relapsing > 0;
     if counts.outdated == 0 && fail && counts.failures > counts.threshold {
         return (Phase::Stalled(Stall::FailedByRevision), None);
@@ -113,7 +114,7 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
         .filter(|told| waiting(told.1) || has_two(told));
     let grace = missing_grace(fleet);
     let (mut worst, mut deadline) = (None, None);
-    // Whoever moves in the crowd is in time.
+    // The crowd contains only nodes within their deadline.
     let mut all_stuck = crowd.moving == crowd.joining;
     let mut taken = StuckSlots {
         joining: crowd.joining > 0,
@@ -140,12 +141,12 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
     }
 }
 
-/// Slots that are taken by nodes which do not move.
+/// Slots of nodes that don't progress.
 #[derive(Default)]
 struct StuckSlots {
     down: usize,
     beside: usize,
-    /// Whether nodes that joined are under way.
+    /// True if nodes that joined are being updated.
     joining: bool,
 }
 
@@ -158,14 +159,15 @@ impl StuckSlots {
         }
     }
 
-    /// Whether nobody who is outdated could begin if the nodes that joined were done.
+    /// Returns true if no outdated node could begin even after the nodes that joined are done.
     fn leaves_nothing(&self, counts: &Counts) -> bool {
         let is_full = self.down >= counts.allowed && self.beside >= counts.surge_allowed;
         !self.joining || counts.outdated > 0 && is_full
     }
 }
 
-/// Whether a node is under way although nobody replaced anything there: it joined, or its pod was deleted by somebody.
+/// Returns true if a node is being updated although the controller replaced nothing there: it joined, or another actor deleted
+/// its pod.
 pub(super) fn joins(node: &Node) -> bool {
     let is_first = |pod: &Pod| {
         pod.revision == PodRevision::Current

@@ -1,8 +1,8 @@
-//! What is noted of every node's pods at the first look, so that no later pass has to look at all of them again.
+//! Summary of every node's pods from the first pass, so that later passes don't have to fetch the pods again.
 //!
-//! A large fleet fits into no cache, and its pods lie anywhere in memory: fetching them takes longer than everything that
-//! is then found out. Nearly every node has one pod, which is alive; of that one the few facts are noted that are asked of
-//! every node. Those with none, or with several, are looked at again where somebody asks.
+//! The pods of a large fleet don't fit into the CPU cache and are scattered in memory. Fetching them takes longer than the rest
+//! of the pass. Nearly every node has exactly one living pod; the summary stores the few facts about it that all passes need.
+//! Other nodes are looked at again on demand.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -16,20 +16,20 @@ use crate::core::instant::later;
 use crate::core::settings::Strategy;
 use crate::core::verdict::Progress;
 
-/// The facts about one pod that are asked of all nodes.
+/// Facts about one pod that are needed for all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PodFacts {
-    /// Whether it runs the current revision.
+    /// Relation of its revision to the current one.
     pub(super) revision: PodRevision,
-    /// The number of its revision's ControllerRevision.
+    /// Number of its ControllerRevision.
     pub(super) number: i64,
-    /// When it got the revision that it has.
+    /// Time at which it got its revision.
     pub(super) revised: Timestamp,
-    /// Since when it is Ready.
+    /// Time since when it is Ready.
     pub(super) ready_since: Option<Timestamp>,
-    /// Whether its image changes.
+    /// True while its image changes.
     pub(super) is_under_way: bool,
-    /// Whether it was made or updated for the present template.
+    /// True if it was created or updated for the present template.
     pub(super) of_template: bool,
 }
 
@@ -46,26 +46,24 @@ impl PodFacts {
     }
 }
 
-/// What was seen of all pods of a fleet.
-///
-/// What it answers is what the pods themselves would answer.
+/// Summary of all pods of a fleet. Its answers equal those of the pods themselves.
 #[derive(Debug)]
 pub(super) struct PodSummary<'a> {
     nodes: &'a [Node],
-    /// By position in the fleet: the only pod of the node, if there is just one and it is not terminating.
+    /// By position in the fleet: the only pod of the node, if there is exactly one and it is not terminating.
     only: Vec<Option<PodFacts>>,
-    /// Whether a pod carries a condition of OTA mode.
+    /// True if a pod has a condition of OTA mode.
     pub(super) is_announced: bool,
-    /// Whether a pod is marked for its way out, or could be.
+    /// True if a pod is marked for deletion, or can be.
     pub(super) is_marked: bool,
-    /// Whether a pod was made beside another one.
+    /// True if there is a surge pod.
     pub(super) is_surging: bool,
-    /// Whether a pod was taken back from some revision.
+    /// True if a pod was rolled back from some revision.
     pub(super) is_taken_back: bool,
 }
 
 impl<'a> PodSummary<'a> {
-    /// Looks at no pod yet; every node is to be [noted](Self::note), in the order of the fleet.
+    /// Creates an empty summary; every node has to be [added](Self::note) in the order of the fleet.
     pub(super) fn at(fleet: &'a Fleet) -> Self {
         Self {
             nodes: &fleet.nodes,
@@ -77,7 +75,7 @@ impl<'a> PodSummary<'a> {
         }
     }
 
-    /// Looks at the pods of the next node.
+    /// Adds the pods of the next node.
     pub(super) fn note(&mut self, node: &Node) {
         for pod in &node.pods {
             self.is_announced |= ota::is_announced(pod);
@@ -89,35 +87,36 @@ impl<'a> PodSummary<'a> {
         self.only.push(only.map(PodFacts::from_pod));
     }
 
-    /// Whether the node at `position` has a pod, whatever becomes of it.
+    /// Returns true if the node at `position` has a pod in any state.
     pub(super) fn has_pods(&self, position: usize) -> bool {
         self.only[position].is_some() || !self.nodes[position].pods.is_empty()
     }
 
-    /// Whether a pod belongs on the node at `position`.
+    /// Returns true if a pod belongs on the node at `position`.
     pub(super) fn is_wanted(&self, position: usize) -> bool {
         self.nodes[position].targeting == Targeting::Run
     }
 
-    /// Whether two pods are on the node at `position`, which is online.
+    /// Returns true if two pods are on the node at `position`, which is online.
     pub(super) fn is_doubled(&self, position: usize) -> bool {
         let node = &self.nodes[position];
         self.only[position].is_none() && node.is_ready() && surge::is_doubled(node)
     }
 
-    /// Whether two pods are on the node at `position`, one of which was made beside the other and stays so far.
+    /// Returns true if two pods are on the node at `position`, one of them a surge pod that is not terminating.
     pub(super) fn is_paired(&self, position: usize) -> bool {
         let made = || surge::spare(&self.nodes[position]);
         self.is_surging && self.is_doubled(position) && made().is_some_and(|made| !made.terminating)
     }
 
-    /// Until when the node at `position` may lack an available pod because we took it out of service and let it stay.
+    /// Returns until when the node at `position` may lack an available pod because the controller took it out of service, but
+    /// kept it.
     pub(super) fn withheld_until(&self, position: usize, terms: Terms) -> Option<Timestamp> {
         let node = self.is_marked.then(|| &self.nodes[position])?;
         removal::withheld_until(node, terms)
     }
 
-    /// Until when the node at `position` may lack an available pod because the one that it has was made a moment ago.
+    /// Returns until when the node at `position` may lack an available pod because its pod was created recently.
     pub(super) fn starting_until(&self, position: usize, terms: Terms) -> Option<Timestamp> {
         if self.only[position].is_some_and(|only| is_long_ready(&only, terms)) {
             return None;
@@ -125,7 +124,7 @@ impl<'a> PodSummary<'a> {
         removal::starting_until(&self.nodes[position], terms)
     }
 
-    /// Until when the pod of the node at `position` takes a slot because it was made a moment ago, available or not.
+    /// Returns until when the pod of the node at `position` takes a slot, available or not, because it was created recently.
     pub(super) fn fresh_until(&self, strategy: &Strategy, position: usize) -> Option<Timestamp> {
         let living = self.living(position);
         if living.is_some_and(|pod| pod.number == FIRST_REVISION) {
@@ -135,22 +134,22 @@ impl<'a> PodSummary<'a> {
         Some(later(made, STARTING.max(strategy.min_ready)))
     }
 
-    /// Returns true if we deleted the pod of the node at `position`, and a taint or a label keeps the next one away.
+    /// Returns true if the controller deleted the pod of the node at `position`, and a taint or a label keeps the next one away.
     pub(super) fn is_barred(&self, position: usize) -> bool {
         self.only[position].is_none() && self.nodes[position].is_barred()
     }
 
-    /// Returns true if that progress of the node at `position` is the rollout's doing, as far as is known.
+    /// Returns true if the rollout caused that progress of the node at `position`, as far as is known.
     pub(super) fn is_ours(&self, position: usize, progress: Progress) -> bool {
         self.nodes[position].emptied || matches!(progress, Progress::UpdatingInPlace { .. })
     }
 
-    /// The first pod of the node at `position` that is not terminating.
+    /// Returns the first pod of the node at `position` that is not terminating.
     pub(super) fn living(&self, position: usize) -> Option<PodFacts> {
         self.only[position].or_else(|| self.alive(position).next())
     }
 
-    /// The first pod of that node that is not terminating and of the current revision.
+    /// Returns the first pod of that node that is not terminating and has the current revision.
     pub(super) fn current(&self, position: usize) -> Option<PodFacts> {
         let is_current = |facts: &PodFacts| facts.revision == PodRevision::Current;
         match self.only[position] {
@@ -159,7 +158,7 @@ impl<'a> PodSummary<'a> {
         }
     }
 
-    /// When a pod of that node that is not terminating got its revision, the last time.
+    /// Returns the last time at which a pod of that node that is not terminating got its revision.
     pub(super) fn revised(&self, position: usize) -> Option<Timestamp> {
         match self.only[position] {
             Some(only) => Some(only.revised),
@@ -167,7 +166,7 @@ impl<'a> PodSummary<'a> {
         }
     }
 
-    /// When a pod of that node got the current revision, the last time; also one that is terminating by now.
+    /// Returns the last time at which a pod of that node, terminating or not, got the current revision.
     pub(super) fn got_current(&self, position: usize) -> Option<Timestamp> {
         let when =
             |facts: PodFacts| (facts.revision == PodRevision::Current).then_some(facts.revised);
@@ -180,7 +179,7 @@ impl<'a> PodSummary<'a> {
         }
     }
 
-    /// When the old pod of that node was seen to be removed, where no other one runs (yet).
+    /// Returns when the removal of that node's old pod was observed, unless a single living pod runs there.
     pub(super) fn removed_at(&self, position: usize) -> Option<Timestamp> {
         match self.only[position] {
             Some(_) => None,
@@ -194,7 +193,7 @@ impl<'a> PodSummary<'a> {
     }
 }
 
-/// Whether that pod is available beyond doubt.
+/// Returns true if that pod is certainly available.
 fn is_long_ready(pod: &PodFacts, terms: Terms) -> bool {
     let ready_since = pod.ready_since.filter(|_| !pod.is_under_way);
     ready_since.is_some_and(|since| later(since, terms.min_ready) <= terms.now)

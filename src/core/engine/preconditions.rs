@@ -1,12 +1,12 @@
-//! What keeps a node, which has nothing against its replacement, from being replaced right now.
+//! Preconditions of a replacement that may begin otherwise.
 //!
-//! The preconditions of a node are asked in one order, and the first that is shut gives the verdict. A gate speaks only of nodes
-//! that are online, settled and outdated, and it governs the beginning alone: what is under way is finished. A node whose
-//! preconditions are all open competes for the budget.
+//! They are checked in a fixed order, and the first closed one gives the verdict. They apply only to nodes that are online,
+//! settled and outdated, and only to the beginning: a replacement under way is finished. Nodes whose preconditions are all met
+//! compete for the budget.
 //!
 //! # Adding one
-//! A gate is a small part of its own that is made once per pass and asked by position; it gets its line in [`Preconditions::new`],
-//! [`Preconditions::shut_at`] and [`Preconditions::changes_at`], and nowhere else.
+//! A precondition is a separate small module that is built once per pass and asked by position. It gets a line in
+//! [`Preconditions::new`], [`Preconditions::shut_at`] and [`Preconditions::changes_at`], and nowhere else.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -22,30 +22,29 @@ use crate::core::window::WindowState;
 
 use super::waves::WaveProgress;
 
-/// Every gate, as it is now.
+/// Current state of all preconditions.
 pub(super) struct Preconditions<'a> {
     guarded: Option<Guarded>,
-    /// Whose wave is open.
+    /// Waves that are open.
     pub(super) wave_progress: WaveProgress<'a>,
     openings: WindowStates<'a>,
-    /// Whom the plan may ask to go.
+    /// Pods that the plan may evict.
     pub(super) asking: EvictionRequests<'a>,
-    /// Whom the API server refused.
+    /// Nodes whose writes the API server refused.
     pub(super) refusing: RetryGate<'a>,
     fleet: &'a Fleet,
-    /// Whether pods may be made beside others, and whether others may go first.
+    /// True if surge pods may be created; `deletes`: true if old pods may be deleted first.
     surges: bool,
     deletes: bool,
-    /// The pods that a disruption budget may keep, by position; empty where it has no say.
+    /// Pods that a disruption budget may protect, by position; empty if no budget applies.
     kept: Vec<Option<&'a Pod>>,
     now: Timestamp,
-    /// `None`: nothing is pulled ahead.
+    /// `None` if images are not pulled ahead.
     pub(super) images: Option<Images<'a>>,
 }
 
 impl<'a> Preconditions<'a> {
-    /// As they are at `now`; `guarded` is what the guard says, `wave_progress` how far the waves have come, and the rest what the
-    /// nodes say themselves.
+    /// Builds the preconditions at `now`. `guarded` is the gate of the guard.
     pub(super) fn new(
         strategy: &Strategy,
         fleet: &'a Fleet,
@@ -72,7 +71,7 @@ impl<'a> Preconditions<'a> {
         }
     }
 
-    /// What the first shut gate of the node at `position` says; `None`: its replacement may begin.
+    /// Returns the verdict of the first closed precondition of the node at `position`; `None` if its replacement may begin.
     pub(super) fn shut_at(&self, position: usize) -> Option<Verdict> {
         if let Some(guarded) = self.guarded {
             return Some(Verdict::Guarded(guarded));
@@ -91,7 +90,7 @@ impl<'a> Preconditions<'a> {
         })
     }
 
-    /// How the maintenance window of the node at `position` is.
+    /// Returns the state of the maintenance window of the node at `position`.
     pub(super) fn opening_at(&self, position: usize) -> WindowState {
         self.openings.at(position)
     }
@@ -101,26 +100,27 @@ impl<'a> Preconditions<'a> {
         awaited.map(Verdict::PullPending)
     }
 
-    /// What is said of the node at `position` whose disruption budget did not let its pod go, whether it may be asked again
-    /// or not.
+    /// Returns the verdict of the node at `position` if a disruption budget refused the eviction of its pod.
+    ///
+    /// It doesn't matter if a retry is due.
     pub(super) fn blocked_at(&self, position: usize) -> Option<Verdict> {
         let pod = self.kept.get(position).copied().flatten()?;
         self.asking.blocked(pod)
     }
 
-    /// Whether the old pod of the node at `position` may be asked to go, or to change, as far as refusals go.
+    /// Returns true if retries allow a write that deletes or changes the old pod of the node at `position`.
     pub(super) fn may_step(&self, position: usize) -> bool {
         self.refusing
             .may(&self.fleet.nodes[position].name, WriteGroup::Step)
     }
 
-    /// Whether something may be told on its pod, as far as refusals go.
+    /// Returns true if retries allow the write of a condition to its pod.
     pub(super) fn may_tell(&self, position: usize) -> bool {
         self.refusing
             .may(&self.fleet.nodes[position].name, WriteGroup::Tell)
     }
 
-    /// Whether a pod may be made beside it, as far as refusals go.
+    /// Returns true if retries allow the creation of a surge pod there.
     pub(super) fn may_surge(&self, position: usize) -> bool {
         let name = &self.fleet.nodes[position].name;
         self.surges && self.refusing.may(name, WriteGroup::Create)
@@ -146,7 +146,7 @@ impl<'a> Preconditions<'a> {
         self.asking.blocked(pod).filter(|_| is_early)
     }
 
-    /// When time alone changes that, at the earliest.
+    /// Returns the earliest time at which that changes without an event.
     pub(super) fn changes_at(&self, position: usize) -> Option<Timestamp> {
         let opening = self.openings.at(position).changes;
         opening
@@ -156,7 +156,7 @@ impl<'a> Preconditions<'a> {
     }
 }
 
-/// The pod of this node that has to go, where it is not updated in place.
+/// Returns the pod of this node that has to be deleted, unless it is updated in place.
 fn evicted<'a>(strategy: &Strategy, fleet: &'a Fleet, node: &'a Node) -> Option<&'a Pod> {
     let pod = node.outdated()?;
     matches!(way(strategy, fleet, pod), UpdateMethod::Recreate(_)).then_some(pod)

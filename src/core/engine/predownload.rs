@@ -1,20 +1,20 @@
-//! Images that are on a node before its pod is replaced (openkruise/kruise#1339).
+//! Image pre-pull: a node has the new images before its pod is replaced (openkruise/kruise#1339).
 //!
 //! ```text
-//! outdated node ──its turn──► asked (PodImageReady=False) ──Puller──┬─► True: has them
-//!                     ▲                                             └─► failed ──back-off──► its turn again
+//! outdated node ──next in line──► requested (PodImageReady=False) ──Puller──┬─► True: has the images
+//!                     ▲                                                     └─► failed ──backoff──► next in line again
 //! ```
 //!
-//! The pod condition `PodImageReady` is request, result and memory: whoever pulls answers there, and a restart of the
-//! controller finds out from it who pulls, who has the images, and when to try again after a failure. So a node counts
-//! for `image-predownload-parallelism` from the moment in which it is asked.
+//! The pod condition `PodImageReady` is request, result and memory. The puller writes its answer there. After a restart the
+//! controller reads from it which nodes pull, which have the images, and when to retry after a failure. So a node counts for
+//! `image-predownload-parallelism` from the moment of the request.
 //!
-//! Nodes are asked in the order of replacements, those that failed before after all others. Who will not be replaced is
-//! not asked, and who cannot be any more is asked no longer. Maintenance windows govern replacements and not pulls: what
-//! is pulled ahead of a window leaves the window to the replacements.
+//! Requests follow the order of replacements; nodes with a failed pull come last. A node that won't be replaced gets no request,
+//! and a request is withdrawn from a node that can no longer be replaced. Maintenance windows limit replacements, not pulls:
+//! images that are pulled before a window leave the whole window to replacements.
 //!
-//! With `image-predownload-min-updated-ready-pods` nobody is asked before so many nodes run a Ready pod of the new revision. The
-//! first ones are its forerunners: they are replaced without their images, where those are required as well, and no others are.
+//! With `image-predownload-min-updated-ready-pods`, requests start once that many nodes run a Ready pod of the new revision.
+//! Those first nodes are the forerunners. They are replaced without images even where images are required. No other node is.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -32,29 +32,31 @@ use crate::core::plan::PullsAwait;
 use crate::core::settings::{IntOrPercent, Mode, Predownload, RollingUpdateType, Strategy};
 use crate::core::verdict::{PullStage, Verdict};
 
-/// The shortest and the longest pause after a pull that failed; between them it is as long as the failing lasted so far,
-/// so it doubles. A registry that is down is asked every quarter of an hour and node, four writes each.
+/// Shortest and longest pause after a failed pull.
+///
+/// Between them the pause equals the time since the request, so it doubles. A registry that is down gets one attempt per node
+/// every 15 minutes, with four writes each.
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(15 * 60));
 
-/// Pulling ahead, as the settings ask for it.
+/// Pre-pull settings that apply to a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Predownloading {
-    /// How many nodes pull at once, of those that take part in the rollout.
+    /// Number of nodes that pull at the same time, out of the nodes in the rollout.
     pub parallelism: IntOrPercent,
-    /// Whether a replacement waits for the images of its node.
+    /// True if a replacement waits for the images of its node.
     pub required: bool,
-    /// Whether nodes are asked only where the kubelet would pull while the pod is down: where it gets images in place.
+    /// True if only nodes that are updated in place get requests. There, the kubelet would pull while the pod is down.
     pub only_in_place: bool,
-    /// How many of the targeted nodes have to run a Ready pod of the new revision before anybody is asked.
+    /// Number of targeted nodes with a Ready pod of the new revision before the first request.
     pub min_updated_ready: IntOrPercent,
 }
 
 impl Predownloading {
-    /// What the settings amount to; `None`: nothing is pulled ahead.
+    /// Derives the settings from `strategy`; `None` if images are not pulled ahead.
     pub fn from_strategy(strategy: &Strategy) -> Option<Self> {
         let in_place = strategy.rolling_update_type == RollingUpdateType::InPlaceIfPossible;
         let asked = strategy.image_predownload_parallelism;
-        // A kubelet stops the container before it pulls: in place, the images are there first unless somebody says no.
+        // In place, a kubelet stops the container before it pulls. So images are pulled first unless the settings say no.
         let parallelism = asked.or(in_place.then_some(strategy.max_unavailable))?;
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
         let required = match strategy.predownload {
@@ -71,7 +73,7 @@ impl Predownloading {
 }
 
 impl Predownloading {
-    /// Whether the replacement of the pod on this node brings images that somebody wants there first.
+    /// Returns true if the replacement on this node brings images that are wanted there first.
     fn concerns(self, strategy: &Strategy, fleet: &Fleet, node: &Node) -> bool {
         let way = node
             .outdated()
@@ -84,26 +86,26 @@ impl Predownloading {
     }
 }
 
-/// How a node stands with the images of the current revision.
+/// State of a node with regard to the images of the current revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ImageState {
-    /// It has them, or runs no outdated pod.
+    /// Has the images, or runs no outdated pod.
     Settled,
-    /// Nobody has asked it for them.
+    /// Has no request.
     Unasked,
-    /// It is asked and has not answered.
+    /// Has a request without an answer.
     Asked {
-        /// Whether an earlier attempt failed.
+        /// True if an earlier attempt failed.
         again: bool,
     },
     /// The last attempt failed.
     Failed {
-        /// When the next one may begin.
+        /// Time at which the next one may begin.
         retry: Timestamp,
     },
 }
 
-/// How all nodes stand.
+/// Image states of all nodes.
 pub(super) struct Images<'a> {
     settings: Predownloading,
     target: &'a Revision,
@@ -112,29 +114,29 @@ pub(super) struct Images<'a> {
     now: Timestamp,
     /// By position in the fleet.
     stands: Vec<ImageState>,
-    /// How many nodes are targeted.
+    /// Number of targeted nodes.
     targeted: usize,
-    /// How many of them run a Ready pod of the current revision.
+    /// Number of targeted nodes with a Ready pod of the current revision.
     ready: usize,
 }
 
-/// Whom to ask, and whose request stands.
+/// New and pending requests.
 #[derive(Default)]
 pub(super) struct PullsAhead {
     /// Requests to write.
     pub(super) actions: Vec<Action>,
-    /// Requests that stand, in the order of nodes.
+    /// Pending requests, in the order of nodes.
     pub(super) pulls: Vec<Pull>,
-    /// Whose request is written by this plan.
+    /// Positions of the nodes with a request in this plan.
     pub(super) asked: BTreeSet<usize>,
-    /// When a node may be asked again.
+    /// Time at which a failed node may get a new request.
     pub(super) wake: Option<Timestamp>,
-    /// That somebody would be asked if more pods of the current revision were Ready.
+    /// Set if nodes would get requests once more pods of the current revision are Ready.
     pub(super) awaits: Option<PullsAwait>,
 }
 
 impl<'a> Images<'a> {
-    /// To be told of every node by [`note`](Self::note); `None`: nothing is pulled ahead.
+    /// Creates an empty state, to be filled by [`note`](Self::note); `None` if images are not pulled ahead.
     pub(super) fn new(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Option<Self> {
         let settings = Predownloading::from_strategy(strategy)?;
         let RevisionState::Current(target) = &fleet.revision else {
@@ -152,7 +154,7 @@ impl<'a> Images<'a> {
         })
     }
 
-    /// Notes how the next node stands, the one of `class`.
+    /// Adds the state of the next node, which has `class`.
     pub(super) fn note(&mut self, node: &Node, class: &Class) {
         self.targeted += usize::from(class.is_targeted());
         self.ready += usize::from(class.is_targeted() && is_updated_ready(node));
@@ -164,7 +166,7 @@ impl<'a> Images<'a> {
         });
     }
 
-    /// How many pods of the current revision have to be Ready before anybody is asked, while fewer are.
+    /// Returns how many pods of the current revision have to be Ready before the first request, while fewer are.
     fn awaits(&self) -> Option<PullsAwait> {
         let needed = self.settings.min_updated_ready.resolve(self.targeted);
         (self.ready < needed).then_some(PullsAwait {
@@ -173,7 +175,7 @@ impl<'a> Images<'a> {
         })
     }
 
-    /// How many nodes may be replaced now without images that are required.
+    /// Returns how many nodes may be replaced now without the required images.
     pub(super) fn forerunners(&self, classes: &[Class]) -> usize {
         let Some(awaits) = self.awaits() else {
             return 0;
@@ -183,7 +185,7 @@ impl<'a> Images<'a> {
         (awaits.needed - awaits.ready).saturating_sub(begun.count())
     }
 
-    /// Whether the node at `position` can be replaced only as a forerunner: nobody asks it for images that are required.
+    /// Returns true if the node at `position` can only be replaced as a forerunner: it gets no request for the required images.
     pub(super) fn needs_forerunning(&self, position: usize) -> bool {
         let unasked = matches!(
             self.stands[position],
@@ -192,7 +194,7 @@ impl<'a> Images<'a> {
         self.settings.required && unasked && self.awaits().is_some()
     }
 
-    /// What the replacement of the node at `position` waits for, if it does.
+    /// Returns the pull that the replacement of the node at `position` waits for, if any.
     pub(super) fn awaited_at(&self, position: usize) -> Option<PullStage> {
         if !self.settings.required {
             return None;
@@ -209,9 +211,11 @@ impl<'a> Images<'a> {
         }
     }
 
-    /// Asks as many nodes as there is room for; `base` nodes take part. `queue` tells those that wait for their
-    /// replacement, in the order of it, which is worked out only where somebody can be asked. Whose request the API server
-    /// refused, and is not to be tried again now as `may` says, takes no room: the next one is asked.
+    /// Returns the requests that `image-predownload-parallelism` allows; `base` nodes take part.
+    ///
+    /// `queue` returns the waiting nodes in the order of their replacement. It is only called if a request is possible. A node
+    /// whose request the API server refused, and that `may` doesn't allow to retry yet, takes no slot: the next node gets the
+    /// request.
     pub(super) fn ask(
         &self,
         classes: &[Class],
@@ -226,7 +230,7 @@ impl<'a> Images<'a> {
         for (position, node) in self.fleet.nodes.iter().enumerate() {
             let is_asked = matches!(self.stands[position], ImageState::Asked { .. });
             if is_asked && goes_on(&classes[position]) {
-                // Its pull has ended, and that may not be written: it takes no room either.
+                // Its pull ended, but the result cannot be written: it takes no slot either.
                 let is_unwritten =
                     (self.fleet.write_failures).is_refused(&node.name, WriteVerb::Tell);
                 let room = is_unwritten || pulling < limit;
@@ -278,7 +282,7 @@ impl<'a> Images<'a> {
         asking
     }
 
-    /// When the next node that failed may be asked again.
+    /// Returns when the next node with a failed pull may get a new request.
     fn next_retry(&self, classes: &[Class]) -> Option<Timestamp> {
         let stands = self.stands.iter().zip(classes);
         let retries = stands.filter_map(|(stand, class)| match (stand, class) {
@@ -288,7 +292,7 @@ impl<'a> Images<'a> {
         retries.filter(|retry| *retry > self.now).min()
     }
 
-    /// While all is paused nothing begins and nothing is written; what is under way goes on.
+    /// Returns the pulls during a pause: pulls under way continue, none begins, and nothing is written.
     pub(super) fn rest(&self) -> Vec<Pull> {
         let asked = |(_, stand): &(&Node, &ImageState)| matches!(stand, ImageState::Asked { .. });
         let nodes = self.fleet.nodes.iter().zip(&self.stands).filter(asked);
@@ -301,15 +305,16 @@ impl<'a> Images<'a> {
             .collect()
     }
 
-    /// Whether the condition `PodImageReady` of a pod on the node at `position` stays: as a request while the node may
-    /// still be replaced, as a result while the pod is outdated.
+    /// Returns true if the condition `PodImageReady` of a pod on the node at `position` stays.
+    ///
+    /// A request stays while the node may still be replaced, a result while the pod is outdated.
     pub(super) fn keeps(&self, position: usize, class: &Class, pod: &Pod) -> bool {
         let Some(image) = &pod.image_ready else {
             return false;
         };
         let names_target = image.revision.as_ref() == Some(self.target);
         let is_asked = matches!(self.stands[position], ImageState::Asked { .. });
-        // A result on a pod that was updated in place says the truth, and nobody has to write.
+        // A result on a pod that was updated in place is still true, so it needs no write.
         if pod.revision == PodRevision::Current {
             return names_target && image.status;
         }
@@ -330,7 +335,7 @@ impl<'a> Images<'a> {
     }
 }
 
-/// Whether a request stands on a node of this class: it waits for its replacement, or is in the middle of it.
+/// Returns true if a request on a node of this class stays: the node waits for its replacement, or is being replaced.
 fn goes_on(class: &Class) -> bool {
     matches!(
         class,
@@ -338,7 +343,7 @@ fn goes_on(class: &Class) -> bool {
     )
 }
 
-/// Whether a node of this verdict will be replaced, and is not being replaced now.
+/// Returns true if a node with this verdict will be replaced, and is not being replaced now.
 fn waits(verdict: &Verdict) -> bool {
     matches!(
         verdict,
@@ -350,7 +355,7 @@ fn waits(verdict: &Verdict) -> bool {
     )
 }
 
-/// Whether a node runs a Ready pod of the current revision.
+/// Returns true if the node runs a Ready pod of the current revision.
 fn is_updated_ready(node: &Node) -> bool {
     let is_ready = |pod: &Pod| {
         !pod.terminating && pod.revision == PodRevision::Current && pod.ready_since.is_some()
@@ -374,13 +379,13 @@ fn stand(node: &Node, target: &Revision) -> ImageState {
             Some(failure) => ImageState::Failed {
                 retry: retry(failure),
             },
-            // It says neither when it failed nor when it was asked for.
+            // It says neither when it failed nor when it was requested.
             None => ImageState::Unasked,
         },
     }
 }
 
-/// When to try again.
+/// Returns when to retry.
 fn retry(failure: &PullFailure) -> Timestamp {
     let lasted = failure.failed.duration_since(failure.asked);
     let lasted = Duration::try_from(lasted.max(SignedDuration::ZERO)).unwrap_or_default();

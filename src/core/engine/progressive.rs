@@ -1,7 +1,7 @@
-//! Progressive creation: which nodes get no pod because `partition` counts for the first pods, too
+//! Progressive creation: nodes that get no pod because `partition` also applies to first pods
 //! (`scaleStrategy.partitionedScaling`, Kruise).
 //!
-//! Who makes the pods and who judges the nodes ask the same function, so that what is withheld is never told as missing.
+//! Creation of pods and evaluation of nodes both call `withheld`, so a withheld pod is never reported as missing.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -12,12 +12,13 @@ use crate::core::fleet::{Fleet, Node, Pod, Readiness, Targeting};
 use crate::core::id::PodRevision;
 use crate::core::settings::Strategy;
 
-/// The nodes without a pod that `partition` leaves so, by position in the fleet; `is_asked`: a pod was asked for there, and does
-/// not show yet.
+/// Returns the nodes without a pod that `partition` leaves empty, by position in the fleet.
 ///
-/// Only so many get their pods that `partition` nodes are left without a new one: first those that had one, whoever lost it
-/// last before the others, then by name. From whom the rollout took the pod gets the next one in any case: that is under way,
-/// and `partition` may have been raised since.
+/// `is_asked`: a pod was requested there and is not in the cache yet.
+///
+/// Pods are created until only `partition` nodes are left without a new one. Nodes that had a pod come first, the latest loss
+/// before the others, then all others by name. A node whose pod the rollout deleted always gets the next one: that replacement is
+/// under way, and `partition` may have been raised since.
 pub(super) fn withheld(
     strategy: &Strategy,
     fleet: &Fleet,
@@ -48,18 +49,18 @@ pub(super) fn withheld(
     waits.map(|(position, _)| position).collect()
 }
 
-/// Whether a pod is made on that node when it has none.
+/// Returns true if a pod is created on that node when it has none.
 pub(super) fn runs(node: &Node) -> bool {
     node.native == Targeting::Run && node.readiness != Readiness::Gone
 }
 
-/// Whether one pod of that node, and no second one, is new.
+/// Returns true if exactly one pod of that node is new.
 fn holds_new(node: &Node) -> bool {
     let is_new = |pod: &&Pod| !pod.terminating && pod.revision == PodRevision::Current;
     node.pods.iter().filter(is_new).count() == 1
 }
 
-/// When a node that had a pod lost it; one that is still ending comes after all others. `None`: it is not known to have had one.
+/// Returns when a node lost its pod; `None` if it is not known to have had one. A terminating pod counts as the latest loss.
 fn lost_at(node: &Node) -> Option<Timestamp> {
     if node.pods.is_empty() {
         node.podless_since.filter(|_| node.had_pod)

@@ -1,11 +1,11 @@
-//! How fast replacements may follow each other, whatever the budget would allow.
+//! Limits on the speed of replacements, independent of the budget.
 //!
-//! - `min-interval`: in each wave one replacement at a time, and the next not before the newest pod of the current revision is that old,
-//!   nor so soon after a removal that no such pod followed (`minTimeBetweenUpgrades` in kubernetes/kubernetes#111073).
-//! - `ramp-up`: at first so many nodes at once, then as many as are done: that doubles every round while all goes well, up
-//!   to `max-unavailable` (as ExtendedDaemonSet's slow start).
+//! - `min-interval`: one replacement at a time in each wave. The next one begins when the newest pod of the current revision is
+//!   that old. A removal without such a pod counts as well (`minTimeBetweenUpgrades` in kubernetes/kubernetes#111073).
+//! - `ramp-up`: a given number of nodes at first, then as many as are done. So the number doubles every round while all goes
+//!   well, up to `max-unavailable` (like ExtendedDaemonSet's slow start).
 //!
-//! Both follow from the pods: a restart of the controller forgets nothing but a removal that nothing else tells of.
+//! Both follow from the pods. A restart of the controller loses only a removal that no object shows.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -16,19 +16,19 @@ use crate::core::instant::later;
 use crate::core::settings::Strategy;
 use crate::core::verdict::{Progress, Verdict};
 
-/// What the pace allows a wave now; without waves all nodes are in one.
+/// Limit of a wave at present; without waves all nodes are in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RateLimit {
-    /// Replacements that may begin now.
+    /// Number of replacements that may begin now.
     pub(super) replacements: usize,
-    /// Before this instant none may.
+    /// Time before which none may begin.
     pub(super) opens: Option<Timestamp>,
 }
 
 impl RateLimit {
-    /// What `min-interval` allows each wave at `now`.
+    /// Computes what `min-interval` allows each wave at `now`.
     ///
-    /// `verdicts` are those after the pods on their way out were looked at.
+    /// `verdicts` are those after the handling of pods on their way out.
     pub(super) fn new(
         strategy: &Strategy,
         classes: &[Class],
@@ -51,7 +51,7 @@ impl RateLimit {
             let began = [summary.got_current(position), summary.removed_at(position)];
             newest[wave] = began.into_iter().fold(newest[wave], Ord::max);
             awaits[wave] |= match class {
-                // No pod comes there for an unknown time.
+                // No pod can be created there, for an unknown time.
                 Class::InProgress(_) if summary.is_barred(position) => false,
                 Class::InProgress(_) => is_awaited(verdict, false),
                 Class::PreDeleteHook { .. } => is_awaited(verdict, true),
@@ -70,10 +70,11 @@ impl RateLimit {
     }
 }
 
-/// Whether the others of its wave wait for a node because its new pod is about to begin a new interval. `is_leaving`: its pod
-/// is marked to go.
+/// Returns true if the other nodes of a wave wait for this node, because its new pod starts a new interval soon.
 ///
-/// A marked pod that waits for a slot is not about to go: the slot may be that of a node which waits for the interval.
+/// `is_leaving`: its pod is marked for deletion.
+///
+/// A marked pod that waits for a slot is not about to be deleted: a node that waits for the interval may hold that slot.
 pub(in crate::core) fn is_awaited(verdict: &Verdict, is_leaving: bool) -> bool {
     match verdict {
         Verdict::Budget { .. } => false,
@@ -87,7 +88,7 @@ pub(in crate::core) fn is_awaited(verdict: &Verdict, is_leaving: bool) -> bool {
     }
 }
 
-/// How many nodes may lack an available pod at once, of the `allowed` ones, when `done` have one of the current revision.
+/// Returns how many of the `allowed` nodes may lack an available pod at once if `done` nodes have one of the current revision.
 pub(super) fn ramp_up(strategy: &Strategy, base: usize, allowed: usize, done: usize) -> usize {
     match strategy.ramp_up {
         None => allowed,
@@ -103,7 +104,7 @@ mod tests {
     use crate::core::testing::{at, fleet, node, old};
     use crate::core::{IntOrPercent, Mode, PreDeleteHook, decide};
 
-    /// Found by a property: the one waited for the other's slot, and that one for its interval.
+    /// Found by a property test: one pod waited for the other's slot, and that one for its interval.
     #[test]
     fn a_marked_pod_that_waits_for_the_slot_of_a_broken_one_keeps_it_from_nothing() {
         let strategy = Strategy {

@@ -1,11 +1,11 @@
-//! How a pod that has its turn leaves: its hook is asked first, then it is deleted, or evicted where that is asked for.
+//! Removal of a pod that is next: its hook is asked first, then the pod is deleted, or evicted if the settings say so.
 //!
 //! ```text
-//! has its turn ──► hooked? ──yes──► marked PreparingDelete ──hook gone──► deleted or evicted
+//! pod is next ──► hooked? ──yes──► marked PreparingDelete ──hook gone──► deleted or evicted
 //!                     └────no───────────────────────────────────────────────►┘
 //! ```
 //!
-//! Whoever replaces a pod goes through [`leave`]; whoever keeps one that was on its way goes through [`stay`].
+//! Every replacement of a pod uses [`leave`]. A pod that stays after it was marked is handled by [`stay`].
 
 use std::time::Duration;
 
@@ -22,8 +22,9 @@ use crate::core::lifecycle::{PreDelete, PreDeleteHook};
 use crate::core::settings::Strategy;
 use crate::core::verdict::Verdict;
 
-/// What brings `pod` a step further on its way out at `now`, and what its node is told, if there is something to tell; no
-/// action while the hook or a disruption budget is awaited.
+/// Returns the next write on the way to the removal of `pod` at `now`, and the verdict of its node, if it changes.
+///
+/// There is no write while the hook or a disruption budget is awaited.
 pub(super) fn leave(
     strategy: &Strategy,
     asking: &mut EvictionRequests<'_>,
@@ -42,7 +43,7 @@ pub(super) fn leave(
     (mark(hook, pod), Some(waits))
 }
 
-/// What marks a pod that waits for its hook, and takes it out of service where that is asked for; `None`: it is marked.
+/// Returns the write that marks a pod that waits for its hook, and takes it out of service if requested; `None` if it is marked.
 pub(super) fn mark(hook: &PreDelete, pod: &Pod) -> Option<Action> {
     let gate = pod.exit.gate.as_ref().filter(|_| hook.mark_not_ready);
     let gate = gate.and_then(|gate| gate.shut());
@@ -54,25 +55,27 @@ pub(super) fn mark(hook: &PreDelete, pod: &Pod) -> Option<Action> {
     })
 }
 
-/// Whether a pod on this node waits for its hook.
+/// Returns true if a pod on this node waits for its hook.
 pub(super) fn is_hooked(strategy: &Strategy, node: &Node) -> bool {
     let hook = strategy.pre_delete.as_ref();
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
     alive.any(|pod| hook.is_some_and(|hook| hook.hooks(&pod.exit)))
 }
 
-/// When the wait of a marked pod becomes worth a report. A mark that does not say since when it is there is no older than what
-/// the pod runs.
+/// Returns when the wait of a marked pod is worth a report.
+///
+/// A mark without a start time counts from the time of the pod's revision.
 pub(super) fn overdue_at(pod: &Pod) -> Option<Timestamp> {
     let PreDeleteHook { since } = pod.exit.preparing?;
     Some(later(since.unwrap_or(pod.revised()), HOOK_PATIENCE))
 }
 
-/// Until when a pod that stays, and is not available, may be so because of us: our key kept its readiness gate shut a moment ago,
-/// or still does. `min_ready` is `spec.minReadySeconds`.
+/// Returns until when the controller may be the reason why a staying pod is not available.
+///
+/// Its key keeps the pod's readiness gate closed, or did so recently. `min_ready` is `spec.minReadySeconds`.
 fn shut_until(pod: &Pod, min_ready: Duration) -> Option<Timestamp> {
     let gate = pod.exit.gate.as_ref()?;
-    // One that never was Ready is not taken out of service.
+    // A pod that never was Ready is not taken out of service.
     pod.ready_since.or(pod.unready_since)?;
     if gate.is_ours() {
         Some(Timestamp::MAX)
@@ -81,8 +84,10 @@ fn shut_until(pod: &Pod, min_ready: Duration) -> Option<Timestamp> {
     }
 }
 
-/// Until when a node may lack an available pod because we took the one that it has out of service for its hook, and let it stay:
-/// until then it takes a slot of `max-unavailable`, also where it takes no part in the rollout (any more).
+/// Returns until when a node may lack an available pod because the controller took its pod out of service for the hook, but kept
+/// it.
+///
+/// Until then it takes a slot of `max-unavailable`, also if it takes no part in the rollout (any more).
 pub(super) fn withheld_until(node: &Node, terms: Terms) -> Option<Timestamp> {
     let alive = || node.pods.iter().filter(|pod| !pod.terminating);
     if !node.is_ready() || alive().any(|pod| terms.is_available(pod)) {
@@ -92,9 +97,10 @@ pub(super) fn withheld_until(node: &Node, terms: Terms) -> Option<Timestamp> {
     alive().filter_map(until).max()
 }
 
-/// Until when a node may lack an available pod because the one that it has was made a moment ago: we may have taken its
-/// predecessor, and it takes a slot of `max-unavailable` also where it takes no part in the rollout (any more). A pod of the
-/// [first](FIRST_REVISION) revision has no predecessor.
+/// Returns until when a node may lack an available pod because its pod was created recently.
+///
+/// The controller may have deleted the predecessor. So the pod takes a slot of `max-unavailable`, even if its node takes no part
+/// in the rollout (any more). A pod of the [first](FIRST_REVISION) revision has no predecessor.
 pub(super) fn starting_until(node: &Node, terms: Terms) -> Option<Timestamp> {
     let alive = || node.pods.iter().filter(|pod| !pod.terminating);
     if !node.is_ready() || alive().any(|pod| terms.is_available(pod)) {
@@ -105,20 +111,21 @@ pub(super) fn starting_until(node: &Node, terms: Terms) -> Option<Timestamp> {
     Some(later(made, STARTING.max(terms.min_ready)))
 }
 
-/// Whether either is so at `now` of a node that keeps its old revision.
+/// Returns true if one of these times is after `now`, for a node that keeps its old revision.
 pub fn is_withheld(strategy: &Strategy, fleet: &Fleet, node: &Node, now: Timestamp) -> bool {
     let terms = Terms::new(strategy, fleet, now);
     let until = withheld_until(node, terms).max(starting_until(node, terms));
     until.is_some_and(|until| until > now)
 }
 
-/// Whether a pod carries something of ours about its way out, or could.
+/// Returns true if a pod is marked for its removal, or has a readiness gate that the controller may close.
 pub(super) fn is_marked(pod: &Pod) -> bool {
     pod.exit.preparing.is_some() || pod.exit.gate.is_some()
 }
 
-/// Opens unset readiness preconditions `KruisePodReady`, as Kruise's controller does, so that their pods can become Ready. Returns one batch
-/// of writes. A pause or an invalid setting is no reason to wait.
+/// Opens unset readiness gates `KruisePodReady`, as Kruise's controller does, so that their pods can become Ready.
+///
+/// Returns one batch of writes. They don't wait for the end of a pause or the correction of a setting.
 pub(super) fn open_gates(fleet: &Fleet) -> impl Iterator<Item = Action> {
     let ready = fleet.nodes.iter().filter(|node| node.is_ready());
     let pods = ready.flat_map(|node| &node.pods);
@@ -137,8 +144,9 @@ pub(super) fn begin(pod: &Pod) -> Option<Action> {
     })
 }
 
-/// Returns the write that takes our marks off a pod that stays; `None` when it carries none. `opens` also opens an unset readiness
-/// gate ([`open_gates`]).
+/// Returns the write that removes the controller's marks from a pod that stays; `None` if it has none.
+///
+/// `opens` also opens an unset readiness gate ([`open_gates`]).
 pub(super) fn stay(pod: &Pod, opens: bool) -> Option<Action> {
     let gate = pod.exit.gate.as_ref().and_then(|gate| {
         let begin = opens.then(|| gate.begin()).flatten();

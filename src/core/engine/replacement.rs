@@ -1,4 +1,4 @@
-//! How an outdated pod is brought to the current revision: updated in place, or made anew.
+//! Methods to bring an outdated pod to the current revision: update in place, or recreation.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use crate::core::fleet::{Fleet, Pod};
 use crate::core::id::RevisionState;
 use crate::core::settings::{RollingUpdateType, Strategy};
 
-/// How an outdated pod is brought to the current revision.
+/// Method to bring an outdated pod to the current revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpdateMethod {
-    /// By changing this in the running pod.
+    /// Change the running pod in this way.
     InPlace(Arc<InPlaceChange>),
-    /// By deleting it, so that the native controller makes a new one; why, where something else was asked for.
+    /// Delete the pod, so that the native controller creates a new one. Has the reason if an update in place was requested.
     Recreate(Option<Recreate>),
 }
 
-/// How `pod` of `fleet` is brought to the current revision.
+/// Returns how `pod` of `fleet` is brought to the current revision.
 pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> UpdateMethod {
     if strategy.rolling_update_type == RollingUpdateType::Standard {
         return UpdateMethod::Recreate(None);
     }
-    // Whoever lets it go counts on a new one: what they took off this one nobody would put back.
+    // The hook's owner expects a new pod, and would not restore what it removed from this one.
     if pod.exit.preparing.is_some() {
         return UpdateMethod::Recreate(Some(Recreate::Leaving));
     }
@@ -43,7 +43,7 @@ pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> UpdateMethod {
     }
 }
 
-/// What to write into `pod` so that it becomes one of the current revision.
+/// Returns the patch that updates `pod` to the current revision.
 pub(super) fn patch(fleet: &Fleet, pod: &Pod, change: &Arc<InPlaceChange>) -> Option<InPlacePatch> {
     let RevisionState::Current(revision) = &fleet.revision else {
         return None;

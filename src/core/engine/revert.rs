@@ -1,25 +1,27 @@
-//! Taking pods back to the revision before the one that the guard stopped, in place (`on-failure: RevertInPlace`,
-//! asked for in kubernetes/kubernetes#23211).
+//! Rollback of pods in place, from the revision that the guard stopped to the one before it (`on-failure: RevertInPlace`,
+//! requested in kubernetes/kubernetes#23211).
 //!
 //! ```text
-//! stop stands on the DaemonSet ──► pods of that revision: charged ─► not available ─► available, as slots are free
-//!                                        │ one patch: images, labels, and from where it was taken back
+//! stop stored on the DaemonSet ──► pods of that revision, in this order: failed ─► not available ─► available, as slots are free
+//!                                        │ one patch: images, labels, and the revision that is rolled back
 //!                                        ▼
 //!                                  Reverting ──available──► Revert(Done), until another revision or `resume`
 //! ```
 //!
-//! The DaemonSet's template stays as it is, so the native controller makes every new pod from the stopped revision: a pod
-//! that somebody deletes is taken back again, each pod once.
+//! The DaemonSet's template stays as it is, so the native controller creates every new pod from the stopped revision. If a user
+//! deletes a pod, its successor is rolled back again. Each pod is rolled back once.
 //!
-//! # Which revision is the one before
-//! One for the whole fleet, chosen when the revision is stopped and remembered with that: the one that most Ready pods of
-//! older revisions run; of equals, and when there is no such pod, the newest. One that the guard stopped before is none, as
-//! long as another is kept. A vote and not each pod's own past, for what a pod ran before may be the bad revision of yesterday.
+//! # Choice of the revision
+//! The whole fleet is rolled back to one revision, which is chosen and stored when the guard stops the current one. It is the
+//! revision with the most Ready pods among the older ones. In case of a tie, or without such pods, it is the newest. A revision
+//! that the guard stopped before is only chosen if no other is kept. Pods vote because the previous revision of a single pod may
+//! be yesterday's bad one.
 //!
-//! # What it waits for
-//! Only for the stop to stand on the DaemonSet: whoever starts in the middle finds it there. Pods that are not available have
-//! nothing to lose; neither budget, waves nor windows hold them. One that is available needs a slot of `max-unavailable`, an
-//! open window, its domain's turn, and a node that has been back for long enough. Images are not asked for first: the node ran them a moment ago.
+//! # Preconditions
+//! The rollback starts when the stop is stored on the DaemonSet, so a restarted controller continues it. Unavailable pods have
+//! nothing to lose: budget, waves and windows don't limit their rollback. An available pod needs a slot of `max-unavailable`, an
+//! open window, its failure domain, and a node that has been back for long enough. Images are not pulled first, because the node
+//! ran them recently.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +42,7 @@ use crate::core::verdict::{Progress, Stopped};
 #[cfg(test)]
 mod tests;
 
-/// Which revision was the one before that of `record`, as far as the fleet shows.
+/// Returns the revision to which pods of `record`'s revision are rolled back, as far as the fleet shows.
 pub(super) fn before(fleet: &Fleet, record: &FailureRecord) -> Option<Revision> {
     let mut votes: BTreeMap<&Revision, usize> = BTreeMap::new();
     let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
@@ -63,7 +65,7 @@ pub(super) fn before(fleet: &Fleet, record: &FailureRecord) -> Option<Revision> 
     best.map(|(revision, _)| revision.clone())
 }
 
-/// The record of a current revision that nodes failed by, and that nobody resumed.
+/// Returns the record if failed nodes stopped the current revision and no operator resumed it.
 fn stop<'a>(strategy: &Strategy, fleet: &'a Fleet) -> Option<&'a FailureRecord> {
     let RevisionState::Current(revision) = &fleet.revision else {
         return None;
@@ -75,7 +77,7 @@ fn stop<'a>(strategy: &Strategy, fleet: &'a Fleet) -> Option<&'a FailureRecord> 
     (is_about && holds && failed).then_some(record)
 }
 
-/// The pod that is alive on a node, if it was taken back from the stopped revision.
+/// Returns the living pod of a node if it was rolled back from the stopped revision.
 fn taken_back<'a>(record: &FailureRecord, node: &'a Node) -> Option<&'a Pod> {
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
     let is_back = |pod: &&Pod| {
@@ -85,13 +87,14 @@ fn taken_back<'a>(record: &FailureRecord, node: &'a Node) -> Option<&'a Pod> {
     alive.next().filter(is_back)
 }
 
-/// Whether the node at `position` has a pod that was taken back from the revision which the guard stopped.
+/// Returns true if the pod of the node at `position` was rolled back from the revision that the guard stopped.
 pub(super) fn is_back(strategy: &Strategy, fleet: &Fleet, position: usize) -> bool {
     stop(strategy, fleet).is_some_and(|record| taken_back(record, &fleet.nodes[position]).is_some())
 }
 
-/// RevertTurns the nodes whose pod was taken back and is not available (yet) into ones in progress: they keep a slot, and nobody
-/// else's turn depends on whether they are to be updated.
+/// Turns the classes of nodes whose rolled-back pod is not available (yet) into [`Class::InProgress`].
+///
+/// They keep a slot and don't take part in the order of outdated nodes.
 pub(super) fn mark(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     let Some(record) = stop(strategy, fleet) else {
         return;
@@ -110,43 +113,42 @@ pub(super) fn mark(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     }
 }
 
-/// The rank of a pod that is available.
+/// Rank of an available pod.
 const AVAILABLE: u8 = 2;
 
-/// A pod that is to be taken back.
+/// Pod that is to be rolled back.
 pub(super) struct RevertTurn {
-    /// 0: its node is charged; 1: it is not available; 2: it is.
+    /// Rank: 0 if its node failed, 1 if the pod is not available, 2 if it is.
     rank: u8,
     /// Position of its node in the fleet.
     pub(super) position: usize,
-    /// What to write.
+    /// Patch to write.
     pub(super) patch: InPlacePatch,
 }
 
 impl RevertTurn {
-    /// Whether the pod is available, and so has something to lose.
+    /// Returns true if the pod is available, and so has something to lose.
     pub(super) fn is_available(&self) -> bool {
         self.rank == AVAILABLE
     }
 }
 
-/// Who is to be taken back at `now`, in the order of turns.
+/// Pods to roll back now, in order.
 #[derive(Default)]
 pub(super) struct RevertTurns {
-    /// Those who can be.
+    /// Pods that can be rolled back.
     pub(super) turns: Vec<RevertTurn>,
-    /// Positions of those who can be when their nodes have been back for long enough.
+    /// Positions of nodes whose pods follow once the nodes have been back for long enough.
     pub(super) settling: Vec<usize>,
-    /// How far it is; `None`: nothing is taken back.
+    /// Progress of the rollback; `None` if there is none.
     pub(super) reversal: Option<Reversal>,
-    /// When time alone adds somebody.
+    /// Time at which more pods follow without an event.
     pub(super) again: Option<Timestamp>,
 }
 
-/// Who has the stopped revision and is to be taken back. `classes` are those after [`mark`].
+/// Returns the pods of the stopped revision to roll back. `classes` are those after [`mark`].
 ///
-/// Nodes that are offline follow when they are back; those that `hold` or `selector` leave alone, and those with a second
-/// pod beside the old one, are left alone here, too.
+/// Offline nodes follow when they return. Nodes excluded by `hold` or `selector`, and nodes with a surge pod, are left alone.
 pub(super) fn turns(
     strategy: &Strategy,
     fleet: &Fleet,
@@ -158,7 +160,7 @@ pub(super) fn turns(
         return RevertTurns::default();
     };
     if record.before.is_none() && before(fleet, record).is_some() {
-        return RevertTurns::default(); // it is chosen by this very plan, and has to stand first
+        return RevertTurns::default(); // this plan chooses the revision; it has to be stored first
     }
     let mut reversal = Reversal {
         to: record.before.clone(),
@@ -194,7 +196,7 @@ pub(super) fn turns(
                     }
                     false => reversal.under_way.push(node.name.clone()),
                 }
-                // One that is not available may be what makes its node come and go.
+                // An unavailable pod may be the reason why its node comes and goes, so it doesn't wait.
                 let settles =
                     settles_at(strategy, node, pod).filter(|at| rank == AVAILABLE && *at > now);
                 again = again.into_iter().chain(settles).min();
@@ -222,20 +224,19 @@ pub(super) fn turns(
     }
 }
 
-/// Whether `node` has a pod of the revision that the guard stopped which is taken back as soon as its node answers and nobody
-/// pauses.
+/// Returns true if `node` has a pod of the stopped revision that is rolled back as soon as its node answers and no pause holds.
 pub fn is_due(strategy: &Strategy, fleet: &Fleet, node: &Node) -> bool {
     let stopped = stop_to_revert(strategy, fleet).zip(bad(node));
     stopped.is_some_and(|(record, pod)| patch(record, past(record, fleet), pod).is_ok())
 }
 
-/// The record of a revision from which pods are taken back.
+/// Returns the record of a revision whose pods are rolled back.
 fn stop_to_revert<'a>(strategy: &Strategy, fleet: &'a Fleet) -> Option<&'a FailureRecord> {
     let asked = strategy.on_failure == OnFailure::RevertInPlace && fleet.rollback_targets.stands;
     stop(strategy, fleet).filter(|_| asked)
 }
 
-/// The revision that pods are taken back to, and how they get there; `None`: it is not known.
+/// Returns the revision to which pods are rolled back, with its transition; `None` if it is unknown.
 fn past<'a>(
     record: &'a FailureRecord,
     fleet: &'a Fleet,
@@ -244,7 +245,7 @@ fn past<'a>(
     Some((before, fleet.rollback_targets.revisions.get(before)?))
 }
 
-/// In which order a node with the current revision has its turn; `None`: not at all.
+/// Returns the rank of a node with the current revision; `None` if it is not rolled back.
 fn rank(class: &Class) -> Option<u8> {
     match class {
         Class::Failed { cause, .. } => cause.holds_slot().then_some(0),
@@ -258,7 +259,7 @@ fn rank(class: &Class) -> Option<u8> {
     }
 }
 
-/// The pod of the current revision on a node.
+/// Returns the pod of the current revision on a node.
 fn bad(node: &Node) -> Option<&Pod> {
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
     alive
@@ -273,10 +274,10 @@ fn settles_at(strategy: &Strategy, node: &Node, pod: &Pod) -> Option<Timestamp> 
     }
 }
 
-/// What to write into a pod of the stopped revision.
+/// Returns the patch that rolls back a pod of the stopped revision.
 ///
 /// # Errors
-/// Why it keeps that; `None`: it was taken back once, and somebody gave it the stopped revision again.
+/// Returns the reason why the pod keeps its revision. `None`: it was rolled back once and got the stopped revision again.
 fn patch(
     record: &FailureRecord,
     past: Option<(&Revision, &RollbackTarget)>,

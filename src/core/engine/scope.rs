@@ -1,10 +1,11 @@
-//! Which outdated nodes keep their old revision, because the owner of the DaemonSet said so.
+//! Outdated nodes that keep their old revision because the owner of the DaemonSet says so.
 //!
-//! `selector` names the nodes that take part; `partition` is a number of nodes that do not, whichever they are; `hold`
-//! on a Node keeps that one out for a while. The first two are
-//! settings of the KEP "RollingUpdate enhancement" and of Kruise's Advanced DaemonSet, and mean the same here: a cap on what is touched. A pod that somebody else deletes comes back with the
-//! current revision, and nothing goes back to an old one, unless the guard stopped the
-//! current one (`revert`).
+//! `selector` names the nodes that take part. `partition` is a number of nodes that don't, whichever they are. `hold` on a Node
+//! excludes that node for a while. `selector` and `partition` limit the nodes that are touched, as in the KEP "RollingUpdate
+//! enhancement" and in Kruise's Advanced DaemonSet.
+//!
+//! If another actor deletes a pod, the new one has the current revision. No node is rolled back to an old revision, unless the
+//! guard stopped the current one (`revert`).
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -15,22 +16,22 @@ use crate::core::fleet::{Fleet, Node};
 use crate::core::settings::{Mode, NodeOrder, Strategy};
 use crate::core::verdict::Progress;
 
-/// The nodes that take part, as far as they themselves decide that.
+/// Nodes that take part, as far as the nodes themselves decide that.
 #[derive(Debug)]
 pub(super) struct RolloutScope {
-    /// By position in the fleet why a node takes no part; whoever comes after the last of them does.
+    /// Reason why a node takes no part, by position in the fleet. Nodes after the end of the list take part.
     outside: Vec<Option<Excluded>>,
 }
 
 impl RolloutScope {
-    /// Nobody has said anything yet; the fleet has so many nodes.
+    /// Creates a scope without exclusions, with capacity for `nodes`.
     pub(super) fn new(nodes: usize) -> Self {
         Self {
             outside: Vec::with_capacity(nodes),
         }
     }
 
-    /// Notes whether the node at `position` takes part at `now`; called in the order of the fleet.
+    /// Adds the node at `position` as of `now`; called in the order of the fleet.
     pub(super) fn note(
         &mut self,
         strategy: &Strategy,
@@ -45,12 +46,12 @@ impl RolloutScope {
         }
     }
 
-    /// Whether the node at `position` takes part.
+    /// Returns true if the node at `position` takes part.
     pub(super) fn contains(&self, position: usize) -> bool {
         self.reason(position).is_none()
     }
 
-    /// Returns false if the selector does not match the node at `position`. A node with a hold counts as selected.
+    /// Returns false if the selector doesn't match the node at `position`. A node with a hold counts as selected.
     pub(super) fn is_selected(&self, position: usize) -> bool {
         self.reason(position) != Some(Excluded::NotSelected)
     }
@@ -59,7 +60,7 @@ impl RolloutScope {
         self.outside.get(position).copied().flatten()
     }
 
-    /// When somebody takes part again by time alone.
+    /// Returns when the next node takes part again without an event.
     pub(super) fn next_change(&self) -> Option<Timestamp> {
         let outside = self.outside.iter().flatten();
         let ends = outside.filter_map(|kept| match kept {
@@ -69,10 +70,10 @@ impl RolloutScope {
         ends.min()
     }
 
-    /// Turns the classes of the outdated nodes that are left alone into [`Class::Excluded`].
+    /// Turns the classes of excluded outdated nodes into [`Class::Excluded`].
     ///
-    /// Whether a node is online plays no part: who is kept must not depend on who happens to be there. `partition` keeps
-    /// nobody on the revision that somebody went back from ([`Fleet::undone`]).
+    /// Offline nodes count too, so that the choice doesn't depend on which nodes are online. `partition` keeps no node on the
+    /// revision that an operator rolled back from ([`Fleet::undone`]).
     pub(super) fn narrow(
         &self,
         strategy: &Strategy,
@@ -99,7 +100,7 @@ impl RolloutScope {
     }
 }
 
-/// Why a node takes no part. Its own word comes before the DaemonSet's.
+/// Returns why a node takes no part. Its own hold takes precedence over the selector.
 fn outside(strategy: &Strategy, node: &Node, now: Timestamp) -> Option<Excluded> {
     let hold = node.hold.as_ref().filter(|hold| hold.holds(now));
     let is_selected = || {
@@ -112,7 +113,7 @@ fn outside(strategy: &Strategy, node: &Node, now: Timestamp) -> Option<Excluded>
     }
 }
 
-/// Of the nodes on an old revision `partition` remain: the last ones in the order of names.
+/// Excludes `partition` nodes on an old revision: the last ones in the order of the strategy.
 fn keep_partition(
     strategy: &Strategy,
     undone: Option<i64>,
@@ -131,7 +132,7 @@ fn keep_partition(
         candidates += usize::from(is_candidate);
     }
     let kept = strategy.partition.resolve_down(targeted);
-    // Of the candidates those after the first `old - kept` ones.
+    // Candidates after the first `old - kept` ones.
     let mut left = candidates.saturating_sub(old.saturating_sub(kept));
     let mut keep = |(position, class): (usize, &mut Class)| {
         if left > 0 && may_stay(position, class) {
@@ -146,7 +147,7 @@ fn keep_partition(
     }
 }
 
-/// Nodes without a pod stay so where none is made.
+/// Excludes nodes without a pod where `partition` allows none.
 fn keep_empty(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     for position in progressive::withheld(strategy, fleet, |_| false) {
         if matches!(
@@ -158,7 +159,7 @@ fn keep_empty(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     }
 }
 
-/// Whether a targeted node runs an old revision, and would go on doing so if nobody touched it.
+/// Returns true if a targeted node runs an old revision, and keeps it unless the rollout replaces it.
 fn is_old(summary: &PodSummary<'_>, position: usize, class: &Class) -> bool {
     match class {
         Class::Outdated { .. } | Class::PreDeleteHook { .. } => true,
@@ -181,7 +182,7 @@ mod tests {
         Targeting, Verdict, decide,
     };
 
-    /// Found by a property.
+    /// Found by a property test.
     #[test]
     fn an_offline_node_where_no_pod_belongs_is_none_of_those_that_the_partition_keeps() {
         let since = Some(at(900));
@@ -238,7 +239,7 @@ mod tests {
             ..unavailable
         };
         assert_eq!(deletions(emptied), 0);
-        // Its old pod was made for the first template, or for one that took the place of another.
+        // A pod of the first template has no predecessor; a pod of a later one may have replaced it.
         let made = |number| {
             let pod = Pod {
                 number,

@@ -1,22 +1,21 @@
-//! A second pod beside the old one: what becomes of the two (`max-surge`).
+//! Surge (`max-surge`): creates a second pod next to the old one, then decides what happens to both.
 //!
 //! ```text
 //! old pod ───────────────────────────────► deleted once the new one is available ──► gone
-//!         made beside it: new pod ─► starting ─► available ─────► handed over to the DaemonSet
+//!         surge pod created: new pod ─► starting ─► available ─────► ownership transferred to the DaemonSet
 //! ```
 //!
-//! The native controller keeps the oldest of several pods that it owns on a node, and does not surge under `OnDelete`.
-//! So the new pod belongs to the DaemonSet's ControllerRevision until the old one is terminating; only then is it handed
-//! over. Everything that has to be remembered for that is in the two pods: whatever happened between two looks, a
-//! restart of ours included, the table of [`step`] says how it goes on.
+//! If the native controller owns several pods on a node, it keeps the oldest. It doesn't surge under `OnDelete`. Therefore the
+//! surge pod is owned by the DaemonSet's ControllerRevision until the old pod is terminating. Only then is its ownership
+//! transferred. All state is in the two pods, so the table of [`step`] also applies after a restart of the controller.
 //!
-//! A native controller before Kubernetes 1.33 learns of changes of one pod in their order, but of two pods in the order in
-//! which each of them changed *first* since it looked (client-go's `DeltaFIFO`; `InOrderInformers` replaced it). If it lags,
-//! it may see the new pod handed over while the old one still looks alive, and removes the younger of the two. There
-//! ([`Fleet::in_order`] is false) only one thing proves that it saw the old pod go: that it made its own next one. The new
-//! pod is handed over then, and the native controller removes the one that it made, which is the youngest.
+//! Before Kubernetes 1.33, the native controller can process changes of two pods out of order. It sorts pods by the *first*
+//! change since its last look (client-go's `DeltaFIFO`; `InOrderInformers` replaced it). If it lags, it may see the transfer
+//! while the old pod still looks alive. It then deletes the younger of the two. On such clusters [`Fleet::in_order`] is false.
+//! There, only one event proves that it saw the deletion: it creates its own next pod. Ownership is transferred then, and the
+//! native controller deletes its own pod, which is the youngest.
 //!
-//! Nobody here judges pods of a revision that is not known: the fleet as a whole is held until it is.
+//! Pods of an unknown revision never reach this module: the whole fleet waits until the revision is known.
 
 pub(crate) mod exclusive;
 pub(crate) mod preempting;
@@ -35,101 +34,107 @@ use crate::core::instant::later;
 use crate::core::settings::Strategy;
 use crate::core::verdict::{Cause, Progress, Verdict};
 
-/// A new pod that failed for good (evicted, refused by its kubelet) stays this long before the next one is made, so that
-/// a node where it cannot run does not see one after the other.
+/// Time that a surge pod stays after it failed for good (evicted, or rejected by its kubelet) before the next one is created.
+///
+/// It limits how fast pods follow each other on a node where none can run.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// The pods of the DaemonSet itself on a node.
+/// State of the DaemonSet's own pods on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OwnPod {
     /// There is none.
     None,
-    /// Those that are there are terminating.
+    /// All of them are terminating.
     Leaving,
-    /// We asked for the deletion of the last one, and do not know what became of that.
+    /// The controller requested the deletion of the last one and doesn't know the outcome.
     InDoubt,
-    /// One of an older revision.
+    /// One pod of an older revision.
     Outdated { available: bool },
-    /// One of the current revision; `younger` than the pod that we made, so that the native controller would remove this
-    /// one of the two.
+    /// One pod of the current revision.
+    ///
+    /// If it is `younger` than the surge pod, the native controller would delete it, not the surge pod.
     Current { available: bool, younger: bool },
-    /// More than one; the native controller is about to remove all but one.
+    /// More than one; the native controller is about to delete all but one.
     Several,
 }
 
-/// The pod that we made beside it.
+/// State of the surge pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SurgePod {
     /// Not Ready.
     Starting,
-    /// Ready, but not yet for `minReadySeconds`.
+    /// Ready, but not for long enough.
     NotYetAvailable { available_at: Timestamp },
     /// Ready for long enough.
     Available,
-    /// Of a revision that is current no longer.
+    /// Its revision is no longer current.
     Outdated { ready: bool },
-    /// Failed or ended for good; from then on there may be another one.
+    /// Failed or completed for good; the next one may be created from `again` on.
     Ended { again: Timestamp },
     /// Terminating.
     Leaving,
 }
 
-/// What is done with the two.
+/// Next step for the two pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SurgeStep {
-    /// Nothing yet.
+    /// Do nothing yet.
     Wait,
-    /// The DaemonSet's own pod is deleted (or evicted), then the new one is handed over, as soon as that is safe.
+    /// Delete (or evict) the DaemonSet's own pod, then transfer ownership of the surge pod as soon as that is safe.
     DeleteAfterSurge,
-    /// The new one is handed over to the DaemonSet.
+    /// Transfer ownership of the surge pod to the DaemonSet.
     TransferOwnership,
-    /// The new one is deleted.
+    /// Delete the surge pod.
     Remove,
 }
 
-/// The state of a node with a pod that we made.
+/// State of a node with a surge pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SurgePair {
-    /// What is done now.
+    /// Next step.
     pub(super) step: SurgeStep,
-    /// In words.
+    /// Progress for the verdict.
     pub(super) progress: Progress,
-    /// Whether one of the two is available.
+    /// True if one of the two is available.
     pub(super) served: bool,
-    /// Whether the DaemonSet's own pod is outdated, and not available.
+    /// True if the DaemonSet's own pod is outdated and not available.
     pub(super) broken: bool,
-    /// Whether there is something left to be updated.
+    /// True if the node still has something to update.
     pub(super) outdated: bool,
-    /// Whether the old pod stays where a node is to keep its pod: what has not begun, or waits for its hook, has a way back.
+    /// True if the old pod can still stay if the node becomes excluded: its replacement has not begun, or it waits for its hook.
     pub(super) has_way_back: bool,
-    /// When time alone changes that.
+    /// Time of the next change that needs no event.
     pub(super) turn: Option<Timestamp>,
-    /// Since when, and in which way, the new pod fails on the revision's account; the guard says so.
+    /// Time and cause of the new pod's failure, set by the guard if it attributes the failure to the revision.
     pub(super) failed: Option<(Timestamp, Cause)>,
 }
 
-/// What to do, for every pair.
+/// Returns the next step for every combination of pods.
 ///
-/// | own pod ╲ our pod | starting | young | available | outdated, not Ready | outdated, Ready | ended | terminating |
+/// | own ╲ surge pod | starting | not yet available | available | outdated, not Ready | outdated, Ready | ended | terminating |
 /// |---|---|---|---|---|---|---|---|
-/// | none | hand over¹ | hand over¹ | hand over¹ | remove | hand over¹ | remove | wait |
-/// | terminating | hand over¹ | hand over¹ | hand over¹ | remove | hand over¹ | remove | wait |
-/// | terminating, or not | wait | wait | wait | wait | wait | wait | wait |
-/// | outdated, broken | wait | wait | **retire** | remove | **retire** | remove after a minute | wait |
-/// | outdated, available | wait | wait | **retire** | remove | remove | remove after a minute | wait |
-/// | current, available, younger | remove | remove | hand over | remove | remove | remove | wait |
+/// | none | transfer¹ | transfer¹ | transfer¹ | remove | transfer¹ | remove | wait |
+/// | terminating | transfer¹ | transfer¹ | transfer¹ | remove | transfer¹ | remove | wait |
+/// | deletion in doubt | wait | wait | wait | wait | wait | wait | wait |
+/// | outdated, broken | wait | wait | **delete own** | remove | **delete own** | remove after a minute | wait |
+/// | outdated, available | wait | wait | **delete own** | remove | remove | remove after a minute | wait |
+/// | current, available, younger | remove | remove | transfer | remove | remove | remove | wait |
 /// | current, available, older | remove | remove | remove | remove | remove | remove | wait |
-/// | current, not available, younger | hand over | hand over | hand over | remove | wait | remove | wait |
+/// | current, not available, younger | transfer | transfer | transfer | remove | wait | remove | wait |
 /// | current, not available, older | remove | wait | wait | remove | wait | remove | wait |
 /// | several | wait | wait | wait | wait | wait | wait | wait |
 ///
-/// ¹ Where the native controller may learn of it before it learns that the old one goes: wait for the pod that it makes then.
+/// ¹ If `in_order` is false: wait for the pod that the native controller creates next.
 ///
-/// Why: without an own pod (somebody deleted it, we died after deleting it, its node was drained) the native controller
-/// makes one as soon as the old one is gone; ours takes that place, and should the native controller have been faster,
-/// its pod is younger and is the one that it removes. A rollback makes ours outdated: it goes, the serving one stays.
-/// Where ours is all that serves, it stays until there is something better. While it is not known whether the old one goes
-/// (it changed meanwhile, or nobody answered), ours is not handed over: of the two the native controller would keep the old one.
+/// Reasons:
+///
+/// - The own pod can be missing: a user deleted it, the controller crashed after it deleted it, or its node was drained. The
+///   native controller then creates a pod as soon as the old one is gone. The surge pod takes that place. If the native
+///   controller was faster, its pod is younger, so it deletes that one.
+/// - A rollback makes the surge pod outdated. It is deleted, and the serving pod stays.
+/// - If only the surge pod serves, it stays until another pod serves.
+/// - A deletion is in doubt if the pod changed meanwhile or the API server didn't answer. Ownership is not transferred then,
+///   because the native controller would keep the older of the two pods.
 fn step(own: OwnPod, spare: SurgePod, in_order: bool, now: Timestamp) -> SurgeStep {
     match (own, spare) {
         (OwnPod::Several | OwnPod::InDoubt, _) | (_, SurgePod::Leaving) => SurgeStep::Wait,
@@ -163,8 +168,9 @@ fn step(own: OwnPod, spare: SurgePod, in_order: bool, now: Timestamp) -> SurgeSt
     }
 }
 
-/// The pod of ours on this node that matters: those of which it has more than one are superfluous. One that serves comes
-/// before one that does not, of whatever revision.
+/// Returns the surge pod that counts on this node; any others are superfluous.
+///
+/// A Ready pod takes precedence, whatever its revision.
 pub(super) fn spare(node: &Node) -> Option<&Pod> {
     let made = || node.pods.iter().filter(|pod| pod.surge);
     let rank = |pod: &&Pod| {
@@ -179,19 +185,20 @@ pub(super) fn spare(node: &Node) -> Option<&Pod> {
     made().min_by_key(rank)
 }
 
-/// Whether two pods are on this node, whatever becomes of either. One that has ended, and is only kept from vanishing, needs
-/// no room any more; the native controller does not count it either.
+/// Returns true if two pods are on this node, in any state.
+///
+/// A pod that ended and is only kept by a finalizer doesn't count, as in the native controller.
 pub(super) fn is_doubled(node: &Node) -> bool {
     node.pods.iter().filter(|pod| !pod.has_ended()).count() > 1
 }
 
-/// Whether a pod beside the one that serves is still terminating.
+/// Returns true if a pod next to the serving one is still terminating.
 pub(super) fn is_followed(node: &Node) -> bool {
     let mut pods = node.pods.iter();
     pods.any(|pod| pod.terminating && !pod.has_ended())
 }
 
-/// Whether the old pod on this node has a way back although another one stands beside it: it waits for its hook, or will.
+/// Returns true if the old pod on this node can stay although a second pod exists: it waits for its hook, or will.
 pub(super) fn has_way_back(strategy: &Strategy, node: &Node) -> bool {
     let old = alive(node).filter(|pod| pod.revision == PodRevision::Outdated);
     let hook = strategy.pre_delete.as_ref();
@@ -200,7 +207,7 @@ pub(super) fn has_way_back(strategy: &Strategy, node: &Node) -> bool {
     })
 }
 
-/// The DaemonSet's own pods on this node.
+/// Returns the DaemonSet's own pods on this node.
 pub(in crate::core) fn own(node: &Node) -> impl Iterator<Item = &Pod> {
     node.pods.iter().filter(|pod| !pod.surge)
 }
@@ -210,14 +217,14 @@ pub(super) fn has_old(node: &Node) -> bool {
     own(node).any(|pod| !pod.terminating && pod.revision == PodRevision::Outdated)
 }
 
-/// The DaemonSet's own pod that serves, or should: alive, and the only one.
+/// Returns the DaemonSet's own pod if exactly one is not terminating.
 pub(super) fn alive(node: &Node) -> Option<&Pod> {
     let mut alive = own(node).filter(|pod| !pod.terminating);
     alive.next().filter(|_| alive.next().is_none())
 }
 
 impl SurgePair {
-    /// The pair of a node that is online; `None` when there is no pod of ours.
+    /// Returns the pair on a node that is online; `None` if it has no surge pod.
     pub(super) fn new(node: &Node, terms: Terms) -> Option<Self> {
         let made = spare(node)?;
         let now = terms.now;
@@ -269,8 +276,9 @@ impl SurgePair {
         })
     }
 
-    /// The only living pod of a node, beside which the one before it is still terminating: until that one is gone nothing
-    /// begins there, and the node takes the room of two.
+    /// Returns the pair of the only living pod of a node and its predecessor, which is still terminating.
+    ///
+    /// Nothing begins on the node before that one is gone, and the node counts as surging.
     pub(super) fn followed(pod: &Pod, terms: Terms) -> Self {
         let available_at = terms.available_at(pod);
         let (served, outdated) = (
@@ -289,7 +297,7 @@ impl SurgePair {
         }
     }
 
-    /// What is said of the node: that its new pod fails, or else this.
+    /// Returns the verdict that the new pod failed, or else `otherwise`.
     pub(super) fn failed_or(&self, otherwise: Verdict) -> Verdict {
         match self.failed {
             Some((since, cause)) => Verdict::FailedByRevision { since, cause },
@@ -297,7 +305,7 @@ impl SurgePair {
         }
     }
 
-    /// What to write now; `leaves` is what makes the old pod go, where that is the step.
+    /// Returns the writes for now. `leaves` removes the old pod, if that is the step.
     pub(super) fn actions(
         &self,
         node: &Node,
@@ -308,7 +316,7 @@ impl SurgePair {
     }
 }
 
-/// What a step writes, after what is superfluous was removed.
+/// Returns the writes of a step, after the removal of superfluous pods.
 fn writes(node: &Node, step: SurgeStep, leaves: Option<Action>, in_order: bool) -> Vec<Action> {
     let mut actions = superfluous(node);
     actions.extend(spare(node).and_then(|made| match step {
@@ -323,7 +331,7 @@ fn writes(node: &Node, step: SurgeStep, leaves: Option<Action>, in_order: bool) 
     actions
 }
 
-/// What is said of it.
+/// Returns the progress to report.
 fn progress(step: SurgeStep, spare: SurgePod) -> Progress {
     match (step, spare) {
         (SurgeStep::Remove, _) | (_, SurgePod::Leaving | SurgePod::Outdated { .. }) => {
@@ -338,7 +346,7 @@ fn progress(step: SurgeStep, spare: SurgePod) -> Progress {
     }
 }
 
-/// Of several pods of ours on a node all but one go: two of our replicas may have made one each.
+/// Deletes all but one of several surge pods: two replicas of the controller may have created one each.
 fn superfluous(node: &Node) -> Vec<Action> {
     let kept = spare(node).map(|pod| &pod.uid);
     let made = node.pods.iter().filter(|pod| pod.surge && !pod.terminating);
@@ -347,31 +355,32 @@ fn superfluous(node: &Node) -> Vec<Action> {
         .collect()
 }
 
-/// What becomes of the pod of ours on a node where no pod belongs (any more), which keeps its old one, or that is not rolled
-/// out (by us) any more.
+/// State of a surge pod that is no longer wanted.
+///
+/// Either no pod belongs on its node, the node keeps its old pod, or yurt-ds no longer rolls out the DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WithdrawnPair {
     step: SurgeStep,
-    /// In words.
+    /// Progress for the verdict.
     pub(super) progress: Progress,
-    /// When time alone changes that.
+    /// Time of the next change that needs no event.
     pub(super) turn: Option<Timestamp>,
 }
 
 impl WithdrawnPair {
-    /// The native controller removes the DaemonSet's own pod or leaves it, and does not know ours. `None`: there is none of
-    /// ours that stays or has to be ended by us.
+    /// Returns the pair, or `None` if there is no surge pod, it is terminating, or the pod garbage collector will delete it.
     ///
-    /// Nobody takes down what serves: as long as ours does and the DaemonSet's own pod does not, both stay.
+    /// The native controller deletes or keeps the DaemonSet's own pod and doesn't know the surge pod. A serving pod is never
+    /// deleted: while the surge pod serves and the own pod doesn't, both stay.
     pub(super) fn new(node: &Node, terms: Terms) -> Option<Self> {
         let made = spare(node).filter(|made| !made.terminating)?;
         let in_doubt = own(node).any(|pod| pod.in_doubt);
         let mut living = own(node).filter(|pod| !pod.terminating && !pod.in_place.is_over);
         let (own, several) = (living.next(), living.next().is_some());
-        // Made after the old one was gone: of the two, the native controller removes this one.
+        // Created after the old pod was gone: the native controller would delete this one of the two.
         let is_third = |pod: &Pod| age(pod) > age(made) && pod.ready_since.is_none();
         let step = match (node.readiness, node.targeting, own) {
-            // What ran there goes with the node; what never did would wait for it for ever.
+            // The garbage collector deletes pods that ran on the node. A pod that never started would stay there indefinitely.
             (Readiness::Gone, _, _) if made.started.is_some() => return None,
             (Readiness::Gone, _, _) | (_, Targeting::No, _) => SurgeStep::Remove,
             _ if made.in_place.is_over => SurgeStep::Remove,
@@ -382,7 +391,7 @@ impl WithdrawnPair {
                 SurgeStep::TransferOwnership
             }
             (_, _, Some(_)) if made.started.is_none() => SurgeStep::Remove,
-            // Which of the two serves is not known before the node is back.
+            // It is unknown which of the two serves until the node is back.
             (Readiness::NotReady { .. }, _, _) => SurgeStep::Wait,
             (_, _, Some(own)) if terms.is_available(own) => SurgeStep::Remove,
             _ if made.ready_since.is_none() => SurgeStep::Remove,
@@ -399,32 +408,32 @@ impl WithdrawnPair {
         })
     }
 
-    /// Whether ours serves, and the DaemonSet's own pod does not.
+    /// Returns true if the surge pod serves and the DaemonSet's own pod doesn't.
     fn keeps(&self) -> bool {
         (self.step, self.progress) == (SurgeStep::Wait, Progress::SurgeLeaving)
     }
 }
 
-/// What to write about pods of ours on nodes where no pod belongs (any more), or which keep their old one.
+/// Returns the writes for surge pods on nodes where no pod belongs, or that keep their old pod.
 pub(super) fn leave(node: &Node, terms: Terms) -> Vec<Action> {
     let step = WithdrawnPair::new(node, terms).map_or(SurgeStep::Wait, |parting| parting.step);
     writes(node, step, None, terms.in_order)
 }
 
-/// What becomes of the pods that were made beside others in a fleet that is not rolled out (by us) any more.
+/// Result of the removal of surge pods from a fleet that yurt-ds no longer rolls out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SurgeRelease {
-    /// What to write.
+    /// Writes to send.
     pub actions: Vec<Action>,
-    /// Whether something that we made stays for now: until the native controller, a node or a pod has done its part.
+    /// True if a surge pod stays for now, until the native controller, a node or a pod makes progress.
     pub waits: bool,
-    /// When time alone changes that.
+    /// Time of the next change that needs no event.
     pub wake: Option<Timestamp>,
-    /// The nodes where what we made is all that serves beside the DaemonSet's own pod, and stays until that one does.
+    /// Nodes on which the surge pod is the only serving pod. It stays until the DaemonSet's own pod serves.
     pub kept: Vec<NodeName>,
 }
 
-/// What to write so that nothing of ours is left in a fleet that is not rolled out (by us) any more.
+/// Returns the writes that remove surge pods from a fleet that yurt-ds no longer rolls out.
 pub(super) fn release(fleet: &Fleet, terms: Terms) -> SurgeRelease {
     let mut release = SurgeRelease::default();
     let made = fleet.nodes.iter().filter(|node| spare(node).is_some());
@@ -442,7 +451,7 @@ pub(super) fn release(fleet: &Fleet, terms: Terms) -> SurgeRelease {
     release
 }
 
-/// What tells which of two pods the native controller takes for the younger one.
+/// Returns the sort key by which the native controller decides which pod is younger.
 fn age(pod: &Pod) -> (Timestamp, &PodName) {
     (pod.created, &pod.name)
 }

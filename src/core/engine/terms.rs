@@ -1,9 +1,9 @@
-//! When a pod counts as available in a rollout.
+//! Rules for the availability of a pod in a rollout.
 //!
 //! # Proof before breadth
-//! A container without readiness probe is Ready until it crashes. If `minReadySeconds` is 0, the rollout would count it as available
-//! and replace pods on other nodes. Therefore pods of a new revision count as available only after they have been Ready for
-//! [`PROOF`]. Once one pod has reached that, the revision is proven, and `minReadySeconds` applies to all its pods.
+//! A container without readiness probe is Ready until it crashes. If `minReadySeconds` is 0, the rollout would count it as
+//! available and replace pods on other nodes. Therefore pods of a new revision count as available only after they have been Ready
+//! for [`PROOF`]. Once one pod has reached that, the revision is proven, and `minReadySeconds` applies to all its pods.
 //!
 //! A revision that was current before needs no proof. Neither does a rollout without outdated pods.
 
@@ -19,21 +19,21 @@ use crate::core::settings::{Mode, Strategy};
 /// Time that a pod has to be Ready without interruption to prove its revision; `minReadySeconds` applies if it is longer.
 pub(crate) const PROOF: Duration = Duration::from_secs(10);
 
-/// What pods are judged by.
+/// Availability rules for pods.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
-    /// How long a pod has to be Ready to be available.
+    /// Time that a pod has to be Ready to be available.
     pub(super) min_ready: Duration,
     /// As in the [`Fleet`].
     pub(super) in_order: bool,
-    /// Whether the current revision needs no proof.
+    /// True if the current revision needs no proof.
     pub(super) is_proven: bool,
-    /// This moment.
+    /// Current time.
     pub(super) now: Timestamp,
 }
 
 impl Terms {
-    /// Those of a fleet, where it does not matter whether its revision is proven.
+    /// Returns the rules of a fleet if it doesn't matter whether its revision is proven.
     pub(super) fn new(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Self {
         Self {
             min_ready: strategy.min_ready,
@@ -43,7 +43,7 @@ impl Terms {
         }
     }
 
-    /// Those of a fleet that is rolled out.
+    /// Returns the rules of a fleet that is rolled out.
     pub(super) fn of_rollout(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Self {
         let terms = Self::new(strategy, fleet, now);
         Self {
@@ -52,13 +52,13 @@ impl Terms {
         }
     }
 
-    /// When this pod is available if it stays Ready; `None` while it is not Ready, or its image changes.
+    /// Returns when this pod is available if it stays Ready; `None` while it is not Ready, or its image changes.
     pub(super) fn available_at(self, pod: &Pod) -> Option<Timestamp> {
         let ready = pod.ready_since.filter(|_| !pod.in_place.is_under_way());
         ready.map(|since| later(since, self.min_ready))
     }
 
-    /// When this pod counts as available in a rollout if it stays Ready.
+    /// Returns when this pod counts as available in a rollout if it stays Ready.
     pub(super) fn counts_at(self, pod: &Pod) -> Option<Timestamp> {
         let available_at = self.available_at(pod)?;
         if self.is_proven || pod.revision != PodRevision::Current {
@@ -83,7 +83,7 @@ fn is_proven(strategy: &Strategy, fleet: &Fleet, terms: Terms) -> bool {
         || crowd.outdated == 0 && !fleet.nodes.iter().any(Node::holds_outdated)
 }
 
-/// Whether a pod of this node proves the current revision.
+/// Returns true if a pod of this node proves the current revision.
 fn proves(node: &Node, terms: Terms) -> bool {
     let is_proof = |at| at <= terms.now;
     node.is_ready()
@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    /// Five nodes, of which the first two have got a revision that is not proven; each is Ready since then.
+    /// Returns five nodes, of which the first two have a revision that is not proven, Ready since these times.
     fn two_of_five(ready_since: [i64; 2]) -> Fleet {
         let new = |since: i64| Pod {
             ready_since: Some(at(since)),

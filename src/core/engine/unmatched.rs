@@ -1,9 +1,10 @@
-//! Selectors that match no node: a slip of the pen that would look like a rollout that is complete.
+//! Detection of selectors that match no node: a typo that would look like a complete rollout.
 //!
-//! Whether a selector is right shows on the fleet alone, so this is found here and not where settings are read. It matters
-//! while somebody is outdated: a selector of nobody would call the rollout complete at once, and a wave of nobody would
-//! open the next one without anybody having tried the revision. Labels alone decide: who is offline, on hold or left out
-//! by `selector` belongs to a wave all the same. A wave that may be empty says so (`allowEmpty`).
+//! Only the fleet shows if a selector is right, so the check is here and not in the parser. It matters while a node is outdated.
+//! A selector without nodes would complete the rollout at once. A wave without nodes would open the next one before the revision
+//! was tried.
+//!
+//! Labels alone decide: offline, held and unselected nodes belong to a wave, too. A wave that may be empty has `allowEmpty`.
 
 use std::collections::BTreeSet;
 
@@ -16,14 +17,15 @@ use crate::core::settings::waves::WAVES;
 use crate::core::settings::{Invalid, Mode, Strategy, Waves};
 use crate::core::suggest::distance;
 
-/// Labels that are named because they look similar.
+/// Highest number of similar labels to name.
 const NAMED: usize = 4;
 
-/// Edits between two keys or values that look similar.
+/// Highest number of edits between two keys or values that look similar.
 const NEAR: usize = 2;
 
-/// The first setting whose selector matches no node where a pod belongs, while a pod there is outdated; `wave` tells the
-/// wave of a node by its position.
+/// Returns the first setting whose selector matches no targeted node, while a pod of such a node is outdated.
+///
+/// `wave` returns the wave of a node by its position.
 pub(super) fn unmatched(
     strategy: &Strategy,
     fleet: &Fleet,
@@ -89,7 +91,7 @@ fn empty_wave(waves: &Waves, position: usize, nodes: &[&Node]) -> Invalid {
     }
 }
 
-/// That a selector matches none of `nodes`, and what may be meant.
+/// Returns a message that the selector matches none of `nodes`, with similar labels.
 fn none_of(selector: &Selector, nodes: &[&Node]) -> String {
     let none = match nodes.len() {
         1 => "does not match the one node where a pod belongs".to_owned(),
@@ -122,8 +124,9 @@ fn none_of(selector: &Selector, nodes: &[&Node]) -> String {
     }
 }
 
-/// Labels of `nodes` that may be meant by a requirement that none of them meets, the most similar first: other values of its
-/// key; failing that, keys that look similar.
+/// Returns labels of `nodes` that may be meant by a requirement that none of them meets, the most similar first.
+///
+/// They are other values of its key, or else similar keys.
 fn similar_to(asked: &Requirement, nodes: &[&Node]) -> Vec<String> {
     let labels = || nodes.iter().flat_map(|node| node.labels.iter());
     let wanted = asked.values();

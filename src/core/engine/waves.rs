@@ -1,27 +1,31 @@
 //! Waves: pools of nodes that are rolled out one after the other (openyurtio/openyurt#2008).
 //!
-//! A node belongs to the first wave whose selector it matches; who matches none is in the last one. A wave opens when every
-//! earlier wave is complete, no node of an earlier wave is charged to the revision, and every wave up to it that asks for it
-//! (`approve: manual`) was approved for this revision. A node in a wave that is not open keeps its pod, and a broken one
-//! there takes no slot: it takes no part yet.
+//! A node belongs to the first wave whose selector it matches, or else to the last wave. A wave opens under three conditions:
+//!
+//! - Every earlier wave is complete.
+//! - No failure in an earlier wave counts against the revision.
+//! - Every wave up to this one with `approve: manual` is approved for this revision.
+//!
+//! A node whose wave is not open keeps its pod. If that pod is broken, it takes no slot, because the node doesn't take part yet.
 //!
 //! # When a wave is complete
-//! When all its nodes that are online and take part are done, and have been for the time of `soak`. That rests on two
-//! instants per node and nothing else, so a restart of the controller forgets nothing: since when the node is Ready, and
-//! since when its pod of the current revision is available. Between the two the node *holds* the wave.
+//! A wave is complete when all its participating online nodes have been done for the duration of `soak`. This follows from two
+//! timestamps per node: when the node became Ready, and when its pod of the current revision became available. Between the two,
+//! the node *holds* the wave. No other state is needed, so a restart of the controller loses nothing.
 //!
 //! ```text
 //! n1  ├────────── holds ─────────┤ done
 //! n2  ├──── holds ────┤ done
-//! n3                                    (soak)          ├─ returns: holds nothing, the wave was complete ─┤ done
+//! n3                                    (soak)          ├─ returns late: the wave was complete, holds nothing ─┤ done
 //! ────────────────────────────────┼──────────────┤ complete
 //! ```
 //!
-//! Holds that overlap, or follow each other within `soak`, form one chain; at the end of the first chain plus `soak` the wave
-//! was complete, and whoever returned after that is a late returner: it is served at once and shuts no later wave. A node
-//! that goes away during the soak and returns begins the soak anew, because whether it failed cannot be known afterwards. So
-//! does one that was charged to the revision, whenever it returns. One whose Node is deleted, where no pod belongs any more,
-//! or that is relabelled, holds the later waves shut as before: the guard remembers in which wave it failed.
+//! Holds that overlap, or follow each other within `soak`, form one chain. The wave is complete at the end of the first chain
+//! plus `soak`. A node that returns later is updated at once and doesn't close later waves.
+//!
+//! A node that goes offline and returns during the soak restarts the soak, because it cannot be known whether it failed. So does
+//! a node whose failure counts against the revision, whenever it returns. The guard remembers the wave in which a node failed. So
+//! the later waves stay closed if that Node is deleted, relabelled or no longer targeted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,24 +45,24 @@ use crate::core::plan::{WaveStand, WaveState};
 use crate::core::settings::{IntOrPercent, Mode, Strategy, Waves};
 use crate::core::verdict::{Verdict, WaveShut};
 
-/// How far the waves have come.
+/// Progress of the waves.
 #[derive(Debug)]
 pub(super) struct WaveProgress<'a> {
     told: Option<&'a Waves>,
-    /// The wave of each node by position in the fleet; empty without waves: all are in the first.
+    /// Wave of each node by position in the fleet; empty without waves, when all nodes are in the first one.
     members: Vec<usize>,
     waves: Vec<WaveCounts>,
-    /// Whether a node failed in a wave that is not in the list any more, or not known.
+    /// True if a node failed in a wave that is unknown or no longer in the list.
     unlisted: bool,
 }
 
-/// The waves that govern a rollout.
+/// Returns the waves, if the mode uses them.
 fn told(strategy: &Strategy) -> Option<&Waves> {
     let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
     strategy.waves.as_deref().filter(|_| rolls)
 }
 
-/// The wave of each node by its position, to be told to [`WaveProgress::new`].
+/// Wave of each node by position, as input of [`WaveProgress::new`].
 #[derive(Debug)]
 pub(super) struct WaveMembership<'a> {
     strategy: &'a Strategy,
@@ -67,7 +71,7 @@ pub(super) struct WaveMembership<'a> {
 }
 
 impl<'a> WaveMembership<'a> {
-    /// None so far, of so many.
+    /// Creates an empty list with capacity for `nodes`.
     pub(super) fn new(strategy: &'a Strategy, nodes: usize) -> Self {
         let told = told(strategy);
         Self {
@@ -77,38 +81,38 @@ impl<'a> WaveMembership<'a> {
         }
     }
 
-    /// Notes the wave of the next node.
+    /// Adds the wave of the next node.
     pub(super) fn note(&mut self, node: &Node) {
         self.waves
             .extend(self.told.map(|waves| waves.index_for(&node.labels)));
     }
 }
 
-/// One wave in numbers.
+/// Counts of one wave.
 #[derive(Clone, Debug, Default)]
 struct WaveCounts {
     /// Targeted nodes that take part.
     base: usize,
     done: usize,
-    /// Those on their way, or failed by the revision.
+    /// Nodes in flight, or failed because of the revision.
     under_way: usize,
-    /// Those of them that take a slot of `max-unavailable`.
+    /// Nodes in flight that take a slot of `max-unavailable`.
     in_flight: usize,
-    /// Those in flight that still have an available pod, because it waits for its hook.
+    /// Nodes in flight whose pod is still available because it waits for its hook.
     serving: usize,
     broken: usize,
-    /// Those with a second pod beside the old one.
+    /// Nodes with a second pod next to the old one.
     surging: usize,
-    /// Online, settled and outdated.
+    /// Nodes that are online, settled and outdated.
     outdated: usize,
     charged: bool,
-    /// When it is or was complete; `Err`: a node holds it.
+    /// Time at which the wave is or was complete; `Err` while a node holds it.
     complete: Option<Result<Timestamp, ()>>,
     shut: Option<WaveShut>,
 }
 
 impl<'a> WaveProgress<'a> {
-    /// As it is at `now`.
+    /// Computes the progress at `now`.
     pub(super) fn new(
         fleet: &Fleet,
         members: WaveMembership<'a>,
@@ -140,8 +144,9 @@ impl<'a> WaveProgress<'a> {
         wave_progress
     }
 
-    /// Whether the outdated pod of the node at `position` takes no slot, because its wave is not open and we are not why it
-    /// does not serve, as far as is known.
+    /// Returns true if the outdated pod of the node at `position` takes no slot.
+    ///
+    /// Its wave is not open, and as far as is known the controller didn't make the pod unavailable.
     pub(super) fn is_idle(
         &self,
         position: usize,
@@ -155,24 +160,24 @@ impl<'a> WaveProgress<'a> {
             && !holds(summary.withheld_until(position, terms))
     }
 
-    /// How many waves there are; one when there are none.
+    /// Returns the number of waves; 1 without waves.
     pub(super) fn count(&self) -> usize {
         self.waves.len()
     }
 
-    /// The wave of the node at `position`.
+    /// Returns the wave of the node at `position`.
     pub(super) fn of_node(&self, position: usize) -> usize {
         self.members.get(position).copied().unwrap_or(0)
     }
 
-    /// Why the node at `position` may not begin yet.
+    /// Returns the verdict that keeps the node at `position` from beginning; `None` if its wave is open.
     pub(super) fn shut_at(&self, position: usize) -> Option<Verdict> {
         let wave = self.of_node(position);
         let why = self.waves[wave].shut?;
         Some(Verdict::WaveNotOpen { wave, why })
     }
 
-    /// When the wave of the node at `position` opens by time alone.
+    /// Returns when the wave of the node at `position` opens without a further event.
     pub(super) fn changes_at(&self, position: usize) -> Option<Timestamp> {
         match self.waves[self.of_node(position)].shut? {
             WaveShut::Soaking { until, .. } => Some(until),
@@ -180,13 +185,14 @@ impl<'a> WaveProgress<'a> {
         }
     }
 
-    /// Whether somebody in an open wave waits for a replacement.
+    /// Returns true if a node in this open wave waits for a replacement.
     pub(super) fn waits(&self, wave: usize) -> bool {
         self.told.is_none() || self.waves[wave].shut.is_none() && self.waves[wave].outdated > 0
     }
 
-    /// How many nodes of a wave with a broken and with an available old pod may be replaced now, as far as the wave
-    /// limits that; `replace-broken-first: unlimited` asks for all the broken ones at once.
+    /// Returns how many nodes with a broken and with an available old pod this wave allows to be replaced now.
+    ///
+    /// `replace-broken-first: unlimited` allows all broken ones at once.
     pub(super) fn slots(&self, wave: usize, strategy: &Strategy) -> [usize; 2] {
         let (Some(waves), tally) = (self.told, &self.waves[wave]) else {
             return [usize::MAX, usize::MAX];
@@ -204,8 +210,7 @@ impl<'a> WaveProgress<'a> {
         [for_broken, allowed.saturating_sub(used)]
     }
 
-    /// How many of the pods of a wave that waited for their hooks and are available may go now, as far as the wave limits
-    /// that.
+    /// Returns how many available pods whose hooks are done this wave allows to be deleted now.
     pub(super) fn for_waiting(&self, wave: usize, default: IntOrPercent) -> usize {
         let (Some(waves), tally) = (self.told, &self.waves[wave]) else {
             return usize::MAX;
@@ -214,13 +219,13 @@ impl<'a> WaveProgress<'a> {
         allowed(waves, wave, default, tally.base).saturating_sub(used)
     }
 
-    /// The available pod of the node at `position` is taken back: its wave has one slot less.
+    /// Takes one slot of the wave because the available pod of the node at `position` is rolled back.
     pub(super) fn take_slot(&mut self, position: usize) {
         let wave = self.of_node(position);
         self.waves[wave].in_flight += 1;
     }
 
-    /// How each wave stands, for people; empty without waves. Who begins in this very plan takes no slot yet.
+    /// Returns the state of each wave for display; empty without waves. Nodes that begin in this plan take no slot yet.
     pub(super) fn told(&self, default: IntOrPercent) -> Vec<WaveStand> {
         let Some(waves) = self.told else {
             return Vec::new();
@@ -270,8 +275,9 @@ impl<'a> WaveProgress<'a> {
         }
     }
 
-    /// Takes the slots of their waves from the broken pods that are idle: pods that wait for a slot to go, having begun while
-    /// their wave was open, would never get one.
+    /// Frees the wave slots of idle broken pods.
+    ///
+    /// Otherwise a pod that waits for a slot, and began while its wave was open, would never get one.
     fn excuse_idle(
         &mut self,
         strategy: &Strategy,
@@ -294,8 +300,9 @@ impl<'a> WaveProgress<'a> {
         }
     }
 
-    /// FailureAttribution the waves in which nodes failed that run the revision no better now, or of which the fleet does not tell any more:
-    /// labels that change since, and a list that does, let nobody out.
+    /// Marks the waves with failed nodes that have not recovered, including nodes that no longer exist.
+    ///
+    /// A change of labels or of the list of waves clears no wave.
     fn tally_failed(
         &mut self,
         waves: &Waves,
@@ -322,7 +329,7 @@ impl<'a> WaveProgress<'a> {
         }
     }
 
-    /// The wave of the node with that name, and whether it failed, or no pod belongs there; `None`: there is no such Node.
+    /// Returns the wave of the node with that name, and true if it failed or no pod belongs there; `None` without such a Node.
     fn member(&self, fleet: &Fleet, classes: &[Class], name: &NodeName) -> Option<(usize, bool)> {
         let position = position_of(&fleet.nodes, name).ok()?;
         let class = &classes[position];
@@ -330,7 +337,7 @@ impl<'a> WaveProgress<'a> {
         (*class != Class::NoNode).then(|| (self.members[position], fails))
     }
 
-    /// Notes in `record` in which waves nodes were lost or failed; of those that are gone it is known already.
+    /// Stores the waves of lost and failed nodes in `record`. It already has the waves of nodes that are gone.
     pub(super) fn note_waves(&self, record: &mut FailureRecord, fleet: &Fleet, classes: &[Class]) {
         let mut noted: BTreeMap<Arc<str>, BTreeSet<NodeName>> = BTreeMap::new();
         if let Some(waves) = self.told {
@@ -348,7 +355,7 @@ impl<'a> WaveProgress<'a> {
         record.waves = noted;
     }
 
-    /// Finds the end of the first chain of holds of every wave that another one waits for.
+    /// Computes when each wave is complete that a later one waits for.
     fn judge_completeness(
         &mut self,
         strategy: &Strategy,
@@ -358,7 +365,7 @@ impl<'a> WaveProgress<'a> {
         charges: &FailureAttribution,
         scope: &RolloutScope,
     ) {
-        // Who waits for nobody needs to know nothing.
+        // Without waiting nodes no wave has to open.
         let Some(last) = self.waves.iter().rposition(|tally| tally.outdated > 0) else {
             return;
         };
@@ -369,7 +376,7 @@ impl<'a> WaveProgress<'a> {
                 let (node, living) = (&fleet.nodes[position], || summary.living(position));
                 let hold = hold_of(strategy, node, living, class);
                 holds[wave].extend(match charges.is_charged(&node.name) {
-                    // No late returner: it was lost with the revision, and the soak begins anew with its return.
+                    // Not a late return: the node was lost with the revision, so the soak restarts.
                     true => hold.map(|(_, until)| (Timestamp::MIN, until)),
                     false => hold,
                 });
@@ -403,7 +410,7 @@ impl<'a> WaveProgress<'a> {
         let RevisionState::Current(revision) = &fleet.revision else {
             return;
         };
-        // What the waves so far say to those that follow: the first thing that is awaited, and who is charged.
+        // Conditions of the waves so far that later waves depend on: the first one that is awaited, and failures.
         let mut charged = (self.unlisted).then_some(WaveShut::Charged { wave: None });
         let mut awaited = None;
         for wave in 0..self.waves.len() {
@@ -429,8 +436,9 @@ fn allowed(waves: &Waves, wave: usize, default: IntOrPercent, base: usize) -> us
     own.unwrap_or(default).resolve(base)
 }
 
-/// From when to when a node that takes part holds its wave; without an end it still does. One that settles counts as offline
-/// still: it may go again before it is touched, and again.
+/// Returns from when to when a participating node holds its wave; without an end it still does.
+///
+/// A settling node counts as offline, because it may go offline repeatedly before it is updated.
 fn hold_of(
     strategy: &Strategy,
     node: &Node,

@@ -1,7 +1,6 @@
-//! Which nodes' maintenance windows are open: the DaemonSet's, or the Node's own.
+//! State of the maintenance windows of nodes: the DaemonSet's window, or the Node's own.
 //!
-//! A window governs the beginning of a replacement alone. Thousands of nodes share a handful of windows, so each is
-//! looked at once per pass.
+//! A window only limits when a replacement begins. Thousands of nodes share a few windows, so each is evaluated once per pass.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +10,22 @@ use crate::core::fleet::{Node, NodeWindow};
 use crate::core::settings::{Mode, Strategy};
 use crate::core::window::WindowState;
 
-/// Whose windows are open now.
+/// States of the windows at present.
 #[derive(Debug)]
 pub(super) struct WindowStates<'a> {
-    /// How the different windows are, the DaemonSet's first.
+    /// States of the different windows, the DaemonSet's first.
     different: Vec<WindowState>,
-    /// By position in the fleet which of them is a node's; whoever comes after the last one has the DaemonSet's.
+    /// Index of each node's window by position in the fleet. Nodes after the end of the list have the DaemonSet's.
     nodes: Vec<usize>,
-    /// Where the windows of Nodes stand among the different ones.
+    /// Indexes of the windows of Nodes, by their text.
     known: BTreeMap<&'a str, usize>,
-    /// Whether windows matter.
+    /// True if windows apply.
     rolls: bool,
     now: Timestamp,
 }
 
 impl<'a> WindowStates<'a> {
-    /// As it is at `now`, before any of so many Nodes has said anything.
+    /// Creates the states at `now`, with capacity for `nodes` Nodes.
     pub(super) fn new(strategy: &Strategy, nodes: usize, now: Timestamp) -> Self {
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
         let windows = strategy.window.as_ref().filter(|_| rolls);
@@ -39,14 +38,14 @@ impl<'a> WindowStates<'a> {
         }
     }
 
-    /// Notes the window of the node at `position`; called in the order of the fleet.
+    /// Adds the window of the node at `position`; called in the order of the fleet.
     pub(super) fn note(&mut self, position: usize, node: &'a Node) {
         let Some(window) = node.window.as_ref().filter(|_| self.rolls) else {
             return;
         };
         let text = match window {
             NodeWindow::Windows(windows) => windows.text(),
-            NodeWindow::Unreadable(_) => "", // never the text of one that can be read
+            NodeWindow::Unreadable(_) => "", // differs from the text of every valid window
         };
         let which = *self.known.entry(text).or_insert_with(|| {
             self.different.push(match window {
@@ -59,7 +58,7 @@ impl<'a> WindowStates<'a> {
         self.nodes.push(which);
     }
 
-    /// Whether a replacement may begin on the node at `position`, and until when that holds.
+    /// Returns true if a replacement may begin on the node at `position`, and until when that holds.
     pub(super) fn at(&self, position: usize) -> WindowState {
         let which = self.nodes.get(position).copied().unwrap_or_default();
         self.different[which]

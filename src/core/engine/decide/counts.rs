@@ -1,4 +1,4 @@
-//! The numbers of a plan.
+//! Counts of a plan.
 
 use super::PlanDraft;
 use crate::core::engine::class::Class;
@@ -77,7 +77,7 @@ impl PlanDraft<'_> {
         counts
     }
 
-    /// Those who are counted already: what they are told is what follows from their class.
+    /// Adds the nodes of the crowd. Their verdicts follow from their class.
     fn count_crowd(&self, counts: &mut Counts) {
         let crowd = &self.judged.fleet.crowd;
         let told = [
@@ -101,7 +101,7 @@ impl PlanDraft<'_> {
     }
 }
 
-/// Whether this is the verdict of an outdated node whose turn is now.
+/// Returns true if this is the verdict of an outdated node whose replacement begins now.
 pub(super) fn begins(verdict: &Verdict) -> bool {
     matches!(
         verdict,

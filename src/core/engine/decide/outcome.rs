@@ -1,4 +1,4 @@
-//! What is said of a fleet when its actions are chosen: numbers, phase, and when to look again.
+//! Outcome of a plan once its actions are chosen: counts, phase, and time of the next look.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::core::instant::later;
 use crate::core::plan::{Counts, PauseStand, Phase, Plan, Reversal, Stall, WaveStand};
 use crate::core::verdict::{Guarded, Offline, Progress, Revert, Verdict, WaveShut};
 
-/// From this `min-interval` on its end is told.
+/// Shortest `min-interval` whose end is reported.
 const TOLD_INTERVAL: Duration = Duration::from_secs(60);
 
 impl PlanDraft<'_> {
@@ -48,7 +48,7 @@ impl PlanDraft<'_> {
         let blocked = self.blocked_until().filter(|_| !moving);
         let judged = || {
             let reverts = |reversal: &Reversal| !reversal.under_way.is_empty();
-            // Who is away follows as little as the others.
+            // A stop also holds offline nodes.
             let is_held = counts.outdated + counts.offline_outdated > 0
                 || self.reversal.as_ref().is_some_and(reverts);
             let stopped = match self.judged.guard.gate {
@@ -136,7 +136,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Whether the second pod of that node goes by this plan: however old the two are, that has just begun.
+    /// Returns true if this plan deletes the second pod of that node. Its deadline starts only now, however old the two pods are.
     fn leaves_now(&self, position: usize) -> bool {
         let pods = &self.judged.fleet.nodes[position].pods;
         self.verdicts[position] == Verdict::InProgress(Progress::SurgeLeaving)
@@ -144,13 +144,12 @@ impl PlanDraft<'_> {
                 .any(|action| pods.iter().any(|pod| pod.uid == action.pod().uid))
     }
 
-    /// Whether a node that was lost with the revision waits for its judgement, be it the network or not.
+    /// Returns true if a node that was lost with the revision awaits its evaluation, including possible network failures.
     fn is_judging(&self) -> bool {
         matches!(self.judged.guard.gate, Some(Guarded::Inconclusive { .. }))
     }
 
-    /// Says of those whom the API server refused that they wait for it, be they tried again by this plan or not; adds them to
-    /// `refused`.
+    /// Sets the verdict of nodes with refused writes, and adds these to `refused`. It doesn't matter if this plan retries them.
     fn tell_refused(&mut self, refused: &mut BTreeSet<(NodeName, WriteGroup)>) {
         if self.judged.fleet.write_failures.has_no_failures() {
             return;
@@ -178,7 +177,7 @@ impl PlanDraft<'_> {
                     Some(WriteGroup::Step)
                 }
                 (Verdict::PullPending(_), _) => Some(WriteGroup::Tell),
-                // Its readiness gate is shut, by us.
+                // The controller closed its readiness gate.
                 (Verdict::InProgress(Progress::Starting | Progress::NotYetAvailable { .. }), _)
                     if refused.contains(&(node.name.clone(), WriteGroup::Tell)) =>
                 {
@@ -208,7 +207,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Says of those who would be next that another failure domain has its turn.
+    /// Sets the verdict of nodes that wait because other failure domains are first.
     fn tell_domains(&mut self) {
         let Some(topology) = self.judged.strategy.topology.as_ref() else {
             return;
@@ -222,13 +221,13 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Whether somebody who could begin has to wait only because so much was refused within this second.
+    /// Returns true if a node could begin, but waits because too many writes were refused within this second.
     fn waits_for_next_second(&self) -> bool {
         self.judged.preconditions.refusing.is_full()
             && self.verdicts.iter().any(Verdict::awaits_turn)
     }
 
-    /// Whether somebody waits for a time, or for something else than those whom the API server refuses.
+    /// Returns true if a node waits for a time, or for something other than a refused write.
     fn others_follow(&self) -> bool {
         let follows = |verdict: &Verdict| match *verdict {
             Verdict::PullPending(stage) => !stage.has_failed(),
@@ -239,7 +238,7 @@ impl PlanDraft<'_> {
         self.opens.is_some() || self.verdicts.iter().any(follows)
     }
 
-    /// How each wave stands with this plan.
+    /// Returns the state of each wave after this plan.
     fn waves(&self) -> Vec<WaveStand> {
         let mut waves = self
             .judged
@@ -263,7 +262,7 @@ impl PlanDraft<'_> {
         waves
     }
 
-    /// Returns until when a rollout that only disruption budgets hold up is not stalled; `None`: something else moves, or may.
+    /// Returns until when a rollout that only disruption budgets block is not stalled; `None` if anything else moves or may move.
     fn blocked_until(&self) -> Option<Timestamp> {
         let (mut until, mut others) = (None, self.opens.is_some());
         for (position, verdict) in self.verdicts.iter().enumerate() {
@@ -287,7 +286,7 @@ impl PlanDraft<'_> {
         until.filter(|_| !others)
     }
 
-    /// Whether everybody who is left and online waits for a wave in which a node failed: a person has to look at that.
+    /// Returns true if all remaining online nodes wait for a wave with a failed node, which an operator has to look at.
     fn is_behind_a_failed_wave(&self, counts: &Counts) -> bool {
         let is_shut = |why: Option<Verdict>| {
             let Some(Verdict::WaveNotOpen { why, .. }) = why else {
@@ -307,7 +306,7 @@ impl PlanDraft<'_> {
     }
 }
 
-/// Returns true if `action` writes to a pod of `node`, or makes one there.
+/// Returns true if `action` writes to a pod of `node`, or creates one there.
 fn is_about(action: &Action, node: &Node) -> bool {
     match action {
         Action::Surge { node: name, .. } => node.name == *name,

@@ -1,4 +1,4 @@
-//! What is done about a rollout: whose turn it is, and how each pod is replaced.
+//! Rollout step of a plan: chooses the next nodes and how each pod is replaced.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +18,9 @@ use crate::core::id::{PodUid, RevisionState};
 use crate::core::verdict::{Progress, PullStage, Revert, Verdict};
 
 impl PlanDraft<'_> {
-    /// Replaces what the budget allows, in the stated order; says whether it would have gone on if more of those that wait
-    /// were in the list.
+    /// Replaces as many pods as the budget allows, in order.
+    ///
+    /// Returns true if it would replace more with more waiting nodes in the list.
     pub(super) fn roll(&mut self) -> bool {
         self.go_on_beside(true);
         self.go_on();
@@ -65,7 +66,7 @@ impl PlanDraft<'_> {
             }
             wants_more = turn.available && slots.has_for_available() && self.is_behind(&turn);
             if wants_more {
-                break; // somebody who is only counted comes first
+                break; // a node that is only counted comes first
             }
             let (in_wave, in_time) = (&mut in_wave[turn.wave], &mut pace[turn.wave].replacements);
             let may = |manner| match manner {
@@ -96,11 +97,10 @@ impl PlanDraft<'_> {
         wants_more
     }
 
-    /// Goes on with pods that were made beside others, whatever keeps other nodes from beginning. An old pod that may go now is
-    /// asked for first, as any other is.
+    /// Handles surge pods, even if other nodes may not begin. The old pod is removed like any other, with hook and eviction.
     ///
-    /// If `replaces` is false, both pods stay while the old one exists. Without its old pod, a new pod takes over. On a node that no
-    /// longer matches, it is deleted.
+    /// If `replaces` is false, both pods stay while the old one exists. Without its old pod, a new pod takes over. On a node that
+    /// no longer matches, it is deleted.
     pub(super) fn go_on_beside(&mut self, replaces: bool) {
         let terms = self.judged.terms;
         self.tell_left_behind();
@@ -127,7 +127,7 @@ impl PlanDraft<'_> {
                     pair.actions(node, leaves, self.judged.fleet.in_order)
                 }
                 Class::UntoleratedTaint => surge::leave(node, terms),
-                // What keeps its old pod loses the one beside it.
+                // A node that keeps its old pod loses its surge pod.
                 Class::Excluded(_) if self.judged.summary.is_surging => {
                     if surge::spare(node).is_none()
                         || !surge::has_way_back(self.judged.strategy, node)
@@ -143,7 +143,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Lets the pods go whose hooks are gone; none while the guard holds the revision.
+    /// Deletes the pods whose hooks are done; none while the guard holds the revision.
     fn go_on(&mut self) {
         if self.judged.guard.gate.is_some() {
             return;
@@ -184,7 +184,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Says of nodes whose pod is available that it is taken back later.
+    /// Sets the verdict of nodes whose available pod is rolled back later.
     pub(super) fn tell_reverts(&mut self, positions: impl IntoIterator<Item = usize>) {
         for position in positions {
             let told = &mut self.verdicts[position];
@@ -194,7 +194,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Takes pods back that have the revision which the guard stopped.
+    /// Rolls back pods of the revision that the guard stopped.
     fn take_back(&mut self) {
         let revert::RevertTurns {
             turns,
@@ -219,7 +219,7 @@ impl PlanDraft<'_> {
             &self.judged.summary,
             &self.judged.scope,
         );
-        // Whom the API server refuses takes no turn of a failure domain from the others.
+        // A node whose writes the API server refuses doesn't occupy a failure domain.
         let preconditions = &self.judged.preconditions;
         let may = |turn: &&RevertTurn| turn.is_available() && preconditions.may_step(turn.position);
         let available = turns.iter().filter(may);
@@ -278,7 +278,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Takes the marks off the pods that are not on their way out, or not any more, and opens the readiness preconditions of new pods.
+    /// Removes the marks of pods that stay (again), and opens the readiness gates of new pods.
     pub(super) fn keep_marks_true(&mut self) {
         if !self.judged.summary.is_marked {
             return;
@@ -314,13 +314,13 @@ impl PlanDraft<'_> {
         self.actions.extend(marks);
     }
 
-    /// The pods that go because of this plan.
+    /// Returns the pods that this plan removes.
     fn ended(&self) -> BTreeSet<PodUid> {
         let ends = self.actions.iter().filter(|action| action.ends());
         ends.map(|action| action.pod().uid.clone()).collect()
     }
 
-    /// Has nodes pull ahead that wait for their replacement; says which are asked now.
+    /// Requests images for waiting nodes, and returns the nodes with a new request.
     fn ask_for_images(&mut self) -> BTreeSet<usize> {
         let Some(images) = &self.judged.preconditions.images else {
             return BTreeSet::new();
@@ -342,7 +342,9 @@ impl PlanDraft<'_> {
         asking.asked
     }
 
-    /// Says of the nodes that would be next what they wait for; whether others go before them without images is settled.
+    /// Sets the verdict of nodes that would be next but for a precondition.
+    ///
+    /// `are_forerunners_chosen`: no further node is replaced without its images.
     fn tell_shut(&mut self, are_forerunners_chosen: bool) {
         for (position, class) in self.judged.classes.iter().enumerate() {
             if !matches!(class, Class::Outdated { settling: None, .. }) {
@@ -373,7 +375,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Whether somebody of the crowd has its turn before that one.
+    /// Returns true if a node of the crowd comes before that one.
     fn is_behind(&self, turn: &Turn) -> bool {
         let next = self.judged.fleet.crowd.next.as_ref();
         let name = &self.judged.fleet.nodes[turn.position].name;
@@ -389,8 +391,9 @@ impl PlanDraft<'_> {
         )
     }
 
-    /// What OTA mode left behind goes, and what tells of images that nobody waits for, unless its pod goes anyway or
-    /// is `asked` for something else by this very plan.
+    /// Removes conditions left behind by OTA mode, and image conditions that are no longer needed.
+    ///
+    /// Pods that are removed anyway, or `asked` for something else by this plan, keep them.
     fn withdraw(&mut self, asked: &BTreeSet<usize>) {
         let keeps_image = |position: usize, pod: &Pod| {
             let images = self.judged.preconditions.images.as_ref();

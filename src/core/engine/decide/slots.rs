@@ -1,18 +1,18 @@
-//! How many more nodes may be replaced now, and how.
+//! Number of nodes that may still be replaced now, and how.
 
 use crate::core::engine::budget::Budget;
 use crate::core::settings::Strategy;
 
-/// How the pod of a node is replaced.
+/// Kind of replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotKind {
-    /// It is deleted, and the native controller makes the next one.
+    /// The pod is deleted, and the native controller creates the next one.
     Delete,
-    /// The next one is made beside it.
+    /// The next pod is created before the old one is deleted.
     Surge,
 }
 
-/// How many more nodes may be replaced now, and how.
+/// Number of nodes that may still be replaced now, by kind of slot.
 pub(super) struct Slots {
     broken: usize,
     available: usize,
@@ -28,7 +28,7 @@ impl Slots {
         }
     }
 
-    /// What a wave limits by its own `max-unavailable`; `max-surge` is one for all.
+    /// Returns the slots of a wave, as limited by its own `max-unavailable`. `max-surge` applies to all waves together.
     pub(super) fn of_wave([broken, available]: [usize; 2]) -> Self {
         Self {
             broken,
@@ -37,7 +37,7 @@ impl Slots {
         }
     }
 
-    /// Whether a node with an available old pod could be replaced.
+    /// Returns true if a node with an available old pod could be replaced.
     pub(super) fn has_for_available(&self) -> bool {
         self.available > 0
     }
@@ -46,11 +46,10 @@ impl Slots {
         [self.broken, self.available, self.surge] == [0; 3]
     }
 
-    /// The slot of a node whose old pod is available or not, where its wave has one too: a broken one has nothing to lose
-    /// and is deleted, as far as `max-unavailable` goes; an available one gets its successor first, as far as `max-surge`
-    /// goes.
+    /// Takes a slot for a node, if its wave has one, too.
     ///
-    /// Whose pod may not be deleted now can still get a successor first, and the other way round: `may` tells.
+    /// A broken old pod has nothing to lose: it is deleted if `max-unavailable` allows it. An available one gets its successor
+    /// first if `max-surge` allows it. `may` returns false for a kind that is not possible now; the other kind is tried then.
     pub(super) fn take(
         &mut self,
         in_wave: &mut Self,

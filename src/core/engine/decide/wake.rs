@@ -1,4 +1,4 @@
-//! When the same fleet would be judged differently by time alone.
+//! Times at which the same fleet gives another plan without an event.
 
 use std::collections::BTreeSet;
 
@@ -17,14 +17,14 @@ use crate::core::instant::later;
 use crate::core::verdict::{Progress, Verdict};
 
 impl PlanDraft<'_> {
-    /// When nodes change their class by time alone: back for long enough, or available for long enough.
+    /// Returns when nodes change their class without an event: back for long enough, or available for long enough.
     pub(super) fn turns(&self) -> impl Iterator<Item = Timestamp> {
         fn alive(node: &Node) -> Option<&Pod> {
             node.pods.iter().find(|pod| !pod.terminating)
         }
         let terms = self.judged.terms;
         let available_at = move |node: &Node| terms.available_at(alive(node)?);
-        // Who was out of service because of us is back, or is not because of us any more.
+        // A pod that the controller took out of service serves again, or the controller is no longer the reason.
         let serves_again = move |position: usize| {
             let is_kept = matches!(self.judged.classes[position], Class::Excluded(_));
             let starting = is_kept.then(|| self.judged.summary.starting_until(position, terms));
@@ -86,12 +86,12 @@ impl PlanDraft<'_> {
                 });
                 let turns = available_at(node).into_iter().chain(started.flatten());
                 let turns = turns.chain(serves_again(position));
-                // A pod that is taken back while it is available counts as available before its image changes.
+                // A pod that is rolled back while it is available counts as available until its image changes.
                 turns.filter(|at| *at > self.judged.now).min()
             }
             _ => None,
         };
-        // What began where no pod belongs any more takes a slot for as long as a node may be charged.
+        // A replacement on a node that is no longer targeted takes a slot as long as its failure may count against the revision.
         let window = failure_window(self.judged.strategy);
         let lets_go = move |(_, (node, class)): (usize, (&Node, &Class))| {
             let began = matches!(class, Class::InProgress(_) | Class::Failed { .. });
@@ -104,7 +104,7 @@ impl PlanDraft<'_> {
         nodes.filter_map(move |told| turn(told).into_iter().chain(lets_go(told)).min())
     }
 
-    /// When a gate opens or shuts for a node that waits.
+    /// Returns when a precondition of a waiting node opens or closes.
     pub(super) fn gate_changes(&self) -> Option<Timestamp> {
         let waits = |class: &Class| matches!(class, Class::Outdated { .. });
         let waiting = self.judged.classes.iter().enumerate();
@@ -114,7 +114,7 @@ impl PlanDraft<'_> {
             .min()
     }
 
-    /// When a pod may be asked for again that a disruption budget did not let go.
+    /// Returns when an eviction that a disruption budget refused may be retried.
     pub(super) fn asked_again(&self) -> Option<Timestamp> {
         if !self.judged.preconditions.asking.is_any_refused() {
             return None;
@@ -128,7 +128,7 @@ impl PlanDraft<'_> {
         due.filter(|due| *due > self.judged.now).min()
     }
 
-    /// When one of those who were `refused`, or whoever has to wait because of them, may be tried.
+    /// Returns when a `refused` write may be retried, or a node that waits because of refused writes may begin.
     pub(super) fn refused_again(
         &self,
         refused: &BTreeSet<(NodeName, WriteGroup)>,
@@ -139,7 +139,7 @@ impl PlanDraft<'_> {
     }
 }
 
-/// The pod of a node that has to go, whether another one stands beside it or not.
+/// Returns the pod of a node that has to be removed, with or without a surge pod.
 pub(super) fn leaving(node: &Node) -> Option<&Pod> {
     let is_old = |pod: &&Pod| pod.revision == PodRevision::Outdated;
     surge::alive(node).filter(is_old)

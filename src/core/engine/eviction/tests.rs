@@ -1,4 +1,4 @@
-//! Who is asked, who is not, and what is said of them.
+//! Tests of evictions: which pods are evicted, which are not, and their verdicts.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn refusal(obstruction: Obstruction) -> Refusal {
     }
 }
 
-/// The fleet in which the pod of the first node was refused at these instants.
+/// Returns a fleet in which the eviction of the first node's pod was refused at these times.
 fn refused(nodes: Vec<Node>, instants: &[i64]) -> Fleet {
     refused_by(nodes, instants, Obstruction::Exhausted)
 }
@@ -42,7 +42,7 @@ fn refused_by(nodes: Vec<Node>, instants: &[i64], obstruction: Obstruction) -> F
     fleet
 }
 
-/// Of whom it is asked that they go.
+/// Returns the names of the evicted pods.
 fn asked(plan: &Plan) -> Vec<&str> {
     fn name(action: &Action) -> &str {
         match action {
@@ -89,7 +89,7 @@ fn who_was_refused_is_asked_again_after_ten_seconds_and_then_less_and_less_often
             Some(at(again))
         );
         assert_eq!((early.counts.unavailable, early.blocked), (0, true));
-        // One, although there is room for two, and it still counts as refused.
+        // Only one, although there are two slots, and it still counts as refused.
         let then = decide(&strategy, &fleet, at(again));
         assert_eq!(
             (asked(&then), words(&then)),
@@ -99,7 +99,7 @@ fn who_was_refused_is_asked_again_after_ten_seconds_and_then_less_and_less_often
         assert_eq!(then.phase, Phase::Progressing);
     };
     case(&[1_000], 1_010);
-    // Several asked by one plan are one try.
+    // Several evictions of one plan count as one attempt.
     case(&[1_000, 1_000, 1_000], 1_010);
     case(&[1_000, 1_010], 1_030);
     case(&[1_000, 1_010, 1_030], 1_070);
@@ -125,7 +125,7 @@ fn a_pod_that_became_ready_is_a_reason_to_ask_a_second_later() {
     let fleet = refused(nodes, &[1_000]);
     let early = decide(&evicting(1), &fleet, at(1_002));
     assert_eq!((asked(&early), early.next_wake), (vec![], Some(at(1_003))));
-    // About to be asked: not yet a rollout that nothing moves.
+    // The retry is about to happen, so the rollout is not blocked yet.
     assert!(!early.blocked);
     assert_eq!(asked(&decide(&evicting(1), &fleet, at(1_003))), ["a"]);
 }
@@ -197,7 +197,7 @@ fn with_surge_the_old_pod_is_evicted_and_the_new_one_serves_meanwhile() {
     let refused = refused(nodes, &[1_000]);
     let plan = decide(&strategy, &refused, at(1_001));
     assert_eq!(plan.actions, []);
-    // The others wait for a place, not for the budget.
+    // The others wait for a slot, not for the disruption budget.
     assert_eq!(words(&plan), ["BlockedByPDB", "Budget", "Budget"]);
     assert_eq!((plan.counts.surging, plan.blocked), (1, true));
     assert_eq!(plan.next_wake, Some(at(1_010)));
@@ -226,7 +226,7 @@ fn a_rollout_that_only_waits_for_budgets_stalls_after_ten_minutes() {
     let plan = |second| decide(&evicting(1), &fleet, at(second));
     assert_eq!(plan(1_599).phase, Phase::Progressing);
     assert_eq!(plan(1_600).phase, Phase::Stalled(Stall::BlockedByPdb));
-    // Not while somebody else moves.
+    // Not while another node progresses.
     let mut nodes = three();
     nodes.push(node("d", current(2).made(1_598)));
     nodes[3].pods[0].ready_since = None;

@@ -1,4 +1,4 @@
-//! Who is charged to the current revision.
+//! Attribution of failures to the current revision.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,37 +18,39 @@ use crate::core::instant::later;
 use crate::core::settings::{Mode, Strategy};
 use crate::core::verdict::{Cause, Progress};
 
-/// What there is against the current revision.
+/// Failures that count against the current revision.
 #[derive(Debug, Default)]
 pub(in crate::core) struct FailureAttribution {
-    /// The record; `None`: the revision is not judged (it is not known, replaces nothing, or somebody resumed it).
+    /// Record of failures; `None` if the revision is not evaluated: it is unknown, replaces nothing, or an operator resumed it.
     pub(super) record: Option<FailureRecord>,
-    /// What remains of it where it is not judged.
+    /// Part of the record to keep while the revision is not evaluated.
     pub(super) rest: Option<FailureRecord>,
-    /// Nodes whose pod cannot be started: only as long as that is so, for want of an image is often want of a network.
+    /// Number of nodes whose pod cannot be started.
+    ///
+    /// They count only while that lasts, because a missing image is often a network failure.
     pub(super) not_starting: usize,
-    /// Until when it is open whose fault some losses are.
+    /// End of the period in which the cause of some losses is undecided.
     pub(super) open_until: Option<Timestamp>,
-    /// When time alone changes something, at the earliest.
+    /// Earliest time of a change that needs no event.
     pub(super) changes: Option<Timestamp>,
-    /// Whether nodes were judged beside all others (see [`Losses`]).
+    /// True if nodes were compared with all others (see [`Losses`]).
     pub(in crate::core) heard_others: bool,
 }
 
 impl FailureAttribution {
-    /// The record, while the revision is judged.
+    /// Returns the record while the revision is evaluated.
     pub(in crate::core) fn record(&self) -> Option<&FailureRecord> {
         self.record.as_ref()
     }
 
-    /// Whether this node failed on the revision's account, and has not been cleared since.
+    /// Returns true if this node counts against the revision and has not been cleared since.
     pub(in crate::core) fn is_charged(&self, node: &NodeName) -> bool {
         self.record()
             .is_some_and(|record| record.failed.contains(node))
     }
 }
 
-/// Turns the classes of the nodes that are charged to the current revision into [`Class::Failed`].
+/// Turns the classes of nodes that count against the current revision into [`Class::Failed`].
 pub(in crate::core) fn attribute(
     strategy: &Strategy,
     fleet: &Fleet,
@@ -87,20 +89,20 @@ pub(in crate::core) fn attribute(
     tracker.finish()
 }
 
-/// A judgement in the making.
+/// Evaluation in progress.
 struct FailureTracker<'a> {
     mode: Mode,
     window: Duration,
     now: Timestamp,
     fleet: &'a Fleet,
     record: FailureRecord,
-    /// Nodes charged now that are not on the record yet.
+    /// Nodes found in this pass that are not on the record yet.
     added: BTreeSet<NodeName>,
     charges: FailureAttribution,
 }
 
 impl FailureTracker<'_> {
-    /// Nodes that turned NotReady.
+    /// Evaluates nodes that turned NotReady.
     fn judge_losses(&mut self, classes: &mut [Class], summary: &PodSummary<'_>) {
         let nodes = &self.fleet.nodes;
         let mut losses = Losses::new(
@@ -116,7 +118,7 @@ impl FailureTracker<'_> {
         for suspect in losses.suspects() {
             let name = &nodes[suspect.position].name;
             if self.record.broken_before.contains(name) {
-                // Nobody is to blame for it, and it is no proof against the others either.
+                // It was broken before its update, so its loss is no evidence in either direction.
                 touched.extend(self.record.updated_before_loss.take(name));
                 continue;
             }
@@ -136,7 +138,7 @@ impl FailureTracker<'_> {
         self.record.judged = judged;
         self.record.control_group = losses.control_group(self.window, FAILED_NAMED);
         self.remember_barred(classes, &mut touched);
-        // Whoever is gone may come back under its name, and is judged when its node says for how long it has not been Ready.
+        // A node that is gone may return under its name. It is evaluated once it reports since when it is NotReady.
         let remembered = std::mem::take(&mut self.record.updated_before_loss).into_iter();
         touched.extend(remembered.filter(|name| {
             let class = self.position(name).map(|position| &classes[position]);
@@ -149,11 +151,13 @@ impl FailureTracker<'_> {
         self.tell_lost(classes);
     }
 
-    /// A node that was lost after the rollout touched it: charges it, or says that this is open; notes in `judged` what is to be
-    /// remembered until then, and of who is charged: it is a loss beside the others also when no Node tells of it any more.
+    /// Evaluates a node that was lost after the rollout touched it; returns true while the result is open.
     ///
-    /// A charged node stays charged, whatever becomes of the others later, but nothing new begins while it is judged again. A node that
-    /// flaps delays the others only for its `first` loss.
+    /// A loss stays in `judged` until it is decided. It also stays if it counts against the revision: it remains a loss to
+    /// compare with, even after its Node is deleted.
+    ///
+    /// A node that counts against the revision continues to do so, whatever happens to other nodes later. Nothing new begins
+    /// while a repeated loss is evaluated. A flapping node delays the others only for its `first` loss.
     fn judge(
         &mut self,
         losses: &Losses,
@@ -189,22 +193,23 @@ impl FailureTracker<'_> {
         !is_judged && !is_charged
     }
 
-    /// Remembers nodes whose pod we deleted, and where a taint or a label keeps the next one away: nothing else tells after a restart
-    /// that they take a slot.
+    /// Remembers nodes whose pod the controller deleted, and where a taint or a label keeps the next pod away.
+    ///
+    /// After a restart, only the record shows that they take a slot.
     fn remember_barred(&self, classes: &[Class], touched: &mut BTreeSet<NodeName>) {
         for (class, node) in classes.iter().zip(&self.fleet.nodes) {
             let may_be = matches!(
                 class,
                 Class::InProgress(Progress::Missing { .. } | Progress::Terminating)
             );
-            // Looking at a pod of every node takes longer than all the rest.
+            // Access to the pods of every node would take longer than the rest of the pass.
             if may_be && node.is_barred() && touched.len() < FAILED_NAMED {
                 touched.insert(node.name.clone());
             }
         }
     }
 
-    /// Who is on the record and NotReady is so on the revision's account, also when its pod is another one by now.
+    /// Sets the class of recorded nodes that are NotReady to failed, even if they have a different pod by now.
     fn tell_lost(&self, classes: &mut [Class]) {
         for name in self.record.failed.iter().chain(&self.added) {
             let Some(position) = self.position(name) else {
@@ -227,9 +232,9 @@ impl FailureTracker<'_> {
         position_of(nodes, name).ok()
     }
 
-    /// New pods that crash or cannot be started.
+    /// Evaluates new pods that crash or cannot be started.
     fn judge_pods(&mut self, classes: &mut [Class]) {
-        // Back within a moment, as when two tools write the template in turn, it is no rollback to something that is known.
+        // A template that returns within the window, as when two tools overwrite each other, is no rollback to a known revision.
         let at = self.fleet.made.zip(self.fleet.adopted);
         let comes_again = at.is_some_and(|(made, adopted)| adopted <= later(made, self.window));
         for (class, node) in classes.iter_mut().zip(&self.fleet.nodes) {
@@ -248,7 +253,7 @@ impl FailureTracker<'_> {
             if !is_new || self.record.broken_before.contains(&node.name) {
                 continue;
             }
-            // One that was left from before a rollback has nothing to do with it.
+            // A pod left over from before a rollback says nothing about this rollout.
             let is_own =
                 |pod: &&Pod| pod.of_template || comes_again && pod.in_place.reverted_from.is_none();
             let Some(pod) = new_pod(node).filter(is_own) else {
@@ -270,7 +275,7 @@ impl FailureTracker<'_> {
         }
     }
 
-    /// FailureAttribution a node; `lasts` puts it on the record.
+    /// Counts a node against the revision; `lasts` also puts it on the record.
     fn attribute(&mut self, name: &NodeName, lasts: bool) {
         if self.record.failed.contains(name) {
             return;
@@ -282,8 +287,9 @@ impl FailureTracker<'_> {
         }
     }
 
-    /// Whoever runs the revision for as long as one may be charged is no longer on the record. That of a stopped revision keeps
-    /// its names: people read there why it was stopped.
+    /// Removes nodes from the record that have run the revision for the whole window without failure.
+    ///
+    /// A stopped revision keeps its names: they show users why it was stopped.
     fn clear(&mut self, classes: &[Class]) {
         let record = &self.record;
         if record.failed.is_empty() && record.broken_before.is_empty() {
@@ -293,7 +299,7 @@ impl FailureTracker<'_> {
         let names = record.failed.union(&record.broken_before).cloned();
         for name in names.collect::<Vec<_>>() {
             let Some(position) = self.position(&name) else {
-                // A Node that is gone proves nothing, but nobody waits for its old pod either.
+                // A deleted Node proves nothing, but its old pod no longer matters.
                 self.record.broken_before.remove(&name);
                 continue;
             };
@@ -312,7 +318,7 @@ impl FailureTracker<'_> {
         }
     }
 
-    /// A pod that was taken back from this revision a moment ago tells of a stop that this view does not show yet.
+    /// Leaves the result open if a pod was rolled back from this revision recently: the cache may not show the stop yet.
     fn heed_taken_back(&mut self, summary: &PodSummary<'_>) {
         if self.record.stopped.is_some() || !summary.is_taken_back {
             return;
@@ -338,7 +344,7 @@ impl FailureTracker<'_> {
         self.charges.changes = self.charges.changes.into_iter().chain([at]).min();
     }
 
-    /// Closes the record; of too many names the rest is a number, which only grows.
+    /// Completes the record. Names beyond its limit become a number that only grows.
     fn finish(mut self) -> FailureAttribution {
         let room = FAILED_NAMED.saturating_sub(self.record.failed.len());
         let beyond = self.added.len().saturating_sub(room);
@@ -357,7 +363,7 @@ fn note_loss(judged: &mut BTreeMap<NodeName, Timestamp>, name: &NodeName, since:
     }
 }
 
-/// Returns true if the pods of this node keep ending. A node on the record then fails even while it has no pod.
+/// Returns true if the pods of this node keep ending. A recorded node then counts as failed even while it has no pod.
 fn goes_on_ending(node: &Node, class: &Class) -> bool {
     let progress = match class {
         Class::InProgress(progress) => *progress,
@@ -375,13 +381,15 @@ fn fail(class: &mut Class, (since, cause): (Timestamp, Cause)) {
     }
 }
 
-/// The only pod of a node that is in progress, if it is of the current revision.
+/// Returns the pod of the current revision that is not terminating.
 fn new_pod(node: &Node) -> Option<&Pod> {
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
     alive.find(|pod| pod.revision == PodRevision::Current)
 }
 
-/// Since when a node and its pod of the current revision are both well; an update in place may have left it Ready.
+/// Returns since when a node and its pod of the current revision are both healthy.
+///
+/// An update in place can leave the pod Ready, so the time of the update counts, too.
 fn healthy_since(node: &Node, class: &Class) -> Option<Timestamp> {
     let Readiness::Ready { since } = node.readiness else {
         return None;

@@ -1,4 +1,4 @@
-//! Nodes that turned NotReady: those that the rollout had just touched, and the control group, which it had not.
+//! Nodes that turned NotReady: nodes that the rollout touched shortly before, and the control group of untouched nodes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,46 +14,47 @@ use crate::core::id::{NodeName, PodRevision};
 use crate::core::instant::{earlier, later};
 use crate::core::settings::Mode;
 
-/// The losses of a fleet.
+/// Losses of a fleet.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
-    /// Nodes that were lost within the window after the rollout touched them, by time.
+    /// Nodes that were lost within the window after the rollout touched them, sorted by time.
     suspects: Vec<LostNode>,
-    /// The same of those that are gone since, in the order of names.
+    /// Such nodes that are gone since, sorted by name, with the time of their loss.
     gone: Vec<(NodeName, Timestamp)>,
-    /// Nodes that the rollout had not touched when they were lost, also those that are back since and of which `record` tells.
+    /// Nodes that the rollout had not touched when they were lost. Includes nodes from `record` that are back since.
     control_group: BTreeMap<NodeName, Timestamp>,
-    /// When that was, in order.
+    /// Times of these losses, sorted.
     control: Vec<Timestamp>,
-    /// Nodes that were lost after the rollout touched them, however long after.
+    /// Number of nodes that were lost at any time after the rollout touched them.
     lost: usize,
-    /// When the nodes that were not lost got the current revision, in order.
+    /// Times at which the nodes that were not lost got the current revision, sorted.
     updated: Vec<Timestamp>,
-    /// All nodes that count, touched or not.
+    /// Number of all nodes that count, touched or not.
     targeted: usize,
-    /// Whether pods that leave are the rollout's doing. Under OTA they are the owners', which nothing remembers: what counts is
-    /// the new pod.
+    /// True if the rollout deletes pods.
+    ///
+    /// Under OTA the node owners do, and nothing records that; only the new pod counts as a touch.
     removes: bool,
 }
 
-/// A node that was lost soon after the rollout touched it.
+/// Node that was lost soon after the rollout touched it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LostNode {
-    /// Its position in the fleet.
+    /// Position in the fleet.
     pub(super) position: usize,
-    /// When it turned NotReady.
+    /// Time at which it turned NotReady.
     pub(super) since: Timestamp,
-    /// When it was lost for the first time after the rollout touched it; `since` unless it flaps.
+    /// Time of its first loss after the rollout touched it; equals `since` unless the node flaps.
     pub(super) first: Timestamp,
-    /// Whether nothing on the API server tells (any more) that it was touched: somebody has to remember that.
+    /// True if the API server doesn't show (any more) that the rollout touched it, so the record has to.
     pub(super) is_only_known_here: bool,
 }
 
 impl Losses {
-    /// Looks for suspects, and at the control group only if there are some.
+    /// Finds the suspects and, if there are any, the control group.
     ///
-    /// A node is touched by what [`Node::touched_at`] names: also by the removal of its old pod alone, which can take down
-    /// what the node is reached by (CNI, VPN, tunnel). `record` remembers those of which nothing else tells that any more.
+    /// [`Node::touched_at`] defines what touches a node. This includes the mere deletion of the old pod, which can cut the node's
+    /// connection (CNI, VPN, tunnel). `record` remembers touches that nothing else shows.
     pub(super) fn new(
         fleet: &Fleet,
         classes: &[Class],
@@ -74,7 +75,7 @@ impl Losses {
                 continue;
             };
             if fleet.adopted.is_some_and(|adopted| since < adopted) {
-                continue; // it was lost under another revision
+                continue; // lost under another revision
             }
             let node = &nodes[position];
             let is_soon =
@@ -83,7 +84,7 @@ impl Losses {
             let begun = touched.clone().min();
             if record.remembers(&node.name) || touched.any(|touched| is_soon(&touched)) {
                 let leaves = |pod: &Pod| pod.terminating && pod.revision == PodRevision::Outdated;
-                // One that was asked to go after the loss tells nothing of what was before it.
+                // A pod that became terminating after the loss doesn't show what happened before it.
                 let is_seen = node.disrupted_at.as_ref().is_some_and(is_soon);
                 let shows = node.marked_at().any(|touched| is_soon(&touched))
                     || is_seen && node.pods.iter().any(leaves);
@@ -95,7 +96,7 @@ impl Losses {
                 });
             }
         }
-        // Also who is lost still, and where no pod belongs any more.
+        // A node that is still NotReady and no longer targeted counts as gone, too.
         let is_gone = |name: &NodeName| {
             let position = position_of(nodes, name).ok();
             position.is_none_or(|position| match classes[position] {
@@ -158,10 +159,10 @@ impl Losses {
             let position = position_of(nodes, name).ok();
             let is_of_that = |position: usize| matches!(classes[position], Class::Offline { since: Some(lost), .. } if lost == *since);
             if self.control_group.contains_key(name) || position.is_some_and(is_of_that) {
-                continue; // it is away, still or again: what is known of it now says more
+                continue; // offline, still or again: its present state is more reliable
             }
             self.control_group.insert(name.clone(), *since);
-            // Where no pod belongs any more, one did.
+            // A node that is no longer targeted was targeted at that time, so it counts.
             let is_counted = position.is_some_and(|position| classes[position].is_targeted());
             self.targeted += usize::from(!is_counted);
         }
@@ -172,18 +173,20 @@ impl Losses {
         self.updated.sort();
     }
 
-    /// Whether somebody was lost who has to be judged: then all others are heard.
+    /// Returns true if a lost node has to be evaluated, by comparison with all others.
     pub(super) fn is_anybody_lost(&self) -> bool {
         !self.suspects.is_empty() || !self.gone.is_empty()
     }
 
-    /// Nodes that were lost soon after the rollout touched them.
+    /// Returns the nodes that were lost soon after the rollout touched them.
     pub(super) fn suspects(&self) -> impl Iterator<Item = LostNode> {
         self.suspects.iter().copied()
     }
 
-    /// Takes those out whose Node was deleted, whom the network took away, and whose window is over: nothing is known of them
-    /// any more, so the others are judged without them at once. Who is charged stays.
+    /// Removes gone nodes that were lost in a network event and whose window is over.
+    ///
+    /// Nothing more will be known about them, so the other nodes are evaluated without them at once. Nodes that count against the
+    /// revision stay.
     pub(super) fn forget(&mut self, record: &FailureRecord, window: Duration, now: Timestamp) {
         loop {
             let mut gone = self.gone.iter();
@@ -200,7 +203,7 @@ impl Losses {
         }
     }
 
-    /// The control group, as far as it says anything of those that are away: what is to be remembered of it, `most` at most.
+    /// Returns at most `most` nodes of the control group to remember: losses close enough in time to matter for the lost nodes.
     pub(super) fn control_group(
         &self,
         window: Duration,
@@ -216,7 +219,7 @@ impl Losses {
             .collect()
     }
 
-    /// When losses say anything of those that are away; `None`: nobody is.
+    /// Returns the period in which losses matter for the lost nodes; `None` without lost nodes.
     fn span(&self, window: Duration) -> Option<(Timestamp, Timestamp)> {
         let suspects = self.suspects.iter().map(|suspect| suspect.since);
         let lost = || {
@@ -227,18 +230,22 @@ impl Losses {
         Some((earlier(lost().min()?, window), later(lost().max()?, window)))
     }
 
-    /// Those of them whose Node was deleted before they were judged, with since when they were NotReady.
+    /// Returns the lost nodes that were gone before their evaluation, with the time since when they were NotReady.
     pub(super) fn gone(&self) -> &[(NodeName, Timestamp)] {
         &self.gone
     }
 
-    /// Returns true if the network took away a node that was lost at that time. Untouched nodes prove it that were lost
+    /// Returns true if a network failure caused a loss at that time.
     ///
-    /// - within [`LOST_TOGETHER`], if they are at least as many as the touched ones, and at least half of the untouched ones that were
-    ///   lost within the window. So a coincidence excuses one node at most, and none in a fleet where nodes come and go all the time;
-    /// - or within the window, at no smaller rate than the touched ones.
+    /// The evidence is losses of untouched nodes. Either of these is enough:
     ///
-    /// A node that was touched later had the old revision then, so what the rollout does meanwhile changes no judgement.
+    /// - Losses within [`LOST_TOGETHER`], at least as many as those of touched nodes. They have to be at least half of all
+    ///   untouched losses within the window. So a coincidence excuses at most one node, and none in a fleet where nodes come and
+    ///   go all the time.
+    /// - Losses within the window, at a rate at least as high as that of touched nodes.
+    ///
+    /// A node that was touched later had the old revision then. So the rollout's progress in the meantime doesn't change the
+    /// result.
     pub(super) fn is_network_event(&self, at: Timestamp, window: Duration) -> bool {
         let (control, suspects) = self.lost_within(at, window);
         let (together, suspects_together) = self.lost_within(at, LOST_TOGETHER);
@@ -251,7 +258,7 @@ impl Losses {
         control > 0 && control * updated >= suspects * old
     }
 
-    /// Number of nodes lost no longer than `span` before or after `at`: untouched ones, and touched ones.
+    /// Number of untouched and of touched nodes that were lost at most `span` before or after `at`.
     fn lost_within(&self, at: Timestamp, span: Duration) -> (usize, usize) {
         let (from, to) = (earlier(at, span), later(at, span));
         let control = between(&self.control, from, to, |since| *since);
@@ -262,9 +269,10 @@ impl Losses {
     }
 }
 
-/// Returns when a node was lost for the first time after the rollout touched it, as far as that is remembered; it is lost since `since`,
-/// and what shows of the touch is as old as `begun`. The pods of a node that is charged, or whose pods keep ending, are replaced also by
-/// others, which says nothing of the first touch.
+/// Returns the time of a node's first loss after the rollout touched it, as far as that is remembered.
+///
+/// The present loss began at `since`, and the touch is visible since `begun`. If the node counts against the revision, or its
+/// pods keep ending, other actors replace its pods as well. `begun` then says nothing about the first touch.
 fn first_loss(
     node: &Node,
     since: Timestamp,
@@ -278,7 +286,7 @@ fn first_loss(
     after.min().map_or(since, |first| first.min(since))
 }
 
-/// How many of the sorted `items` lie in that span.
+/// Number of the sorted `items` in that period.
 fn between<T>(items: &[T], from: Timestamp, to: Timestamp, at: impl Fn(&T) -> Timestamp) -> usize {
     let begin = items.partition_point(|item| at(item) < from);
     let end = items.partition_point(|item| at(item) <= to);

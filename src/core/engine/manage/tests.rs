@@ -4,7 +4,7 @@ use crate::core::settings::IntOrPercent;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{Phase, Progress, Verdict, decide};
 
-/// What is given beside a fleet.
+/// Input in addition to a fleet.
 struct Given {
     strategy: Option<Strategy>,
     scaling: Scaling,
@@ -30,7 +30,7 @@ impl Default for Given {
 }
 
 impl Given {
-    /// `partition` counts for the first pods, too.
+    /// Returns an input whose `partition` also applies to first pods.
     fn partitioned(partition: IntOrPercent) -> Self {
         let strategy = Strategy {
             partition,
@@ -58,7 +58,7 @@ impl Given {
         }
     }
 
-    /// Whoever carries the label `drain` is asked.
+    /// Returns an input in which pods with the label `drain` have a hook.
     fn hooked() -> Self {
         let hook = PreDelete {
             labels: BTreeMap::from([("drain".to_owned(), "true".to_owned())]),
@@ -99,7 +99,7 @@ fn empty(name: &str) -> Node {
     }
 }
 
-/// Pods of these names; the first is the oldest.
+/// Returns a node with pods of these names; the first is the oldest.
 fn with(name: &str, pods: Vec<(&str, Pod)>) -> Node {
     let named = (0..).zip(pods).map(|(second, (name, pod))| Pod {
         name: name.into(),
@@ -144,7 +144,7 @@ fn created(manage: &Manage) -> Vec<&str> {
     manage.create.iter().map(NodeName::as_str).collect()
 }
 
-/// Names of the pods that are deleted; nothing else is asked for.
+/// Returns the names of the deleted pods, and checks that there are no other writes.
 #[track_caller]
 fn deleted(manage: &Manage) -> Vec<&str> {
     let name = |action: &'_ Action| match action {
@@ -167,7 +167,7 @@ fn every_row_of_the_table_is_as_it_is_written_down() {
             (!done.create.is_empty(), deleted(&done)),
             (create, gone.to_vec())
         );
-        // What goes is left alone by a rollout.
+        // A rollout leaves the deleted pods alone.
         let leaving = done.actions.iter().map(|action| &action.pod().uid);
         assert!(leaving.into_iter().all(|uid| done.leaving.contains(uid)));
     }
@@ -184,7 +184,7 @@ fn every_row_of_the_table_is_as_it_is_written_down() {
         case(given, on(No, node("a", old(1))), false, &["a"]);
         case(given, on(No, node("a", terminating(old(1)))), false, &[]);
         case(given, on(Keep, node("a", terminating(old(1)))), false, &[]);
-        // Nobody knows whether it still runs there; it stays, and so does what is empty.
+        // It is unknown if the pod still runs there, so it stays. An empty node gets a pod.
         case(given, node("a", old(1)).away(), false, &[]);
         case(given, on(No, node("a", old(1)).away()), false, &["a"]);
         case(given, empty("a").away(), true, &[]);
@@ -195,13 +195,13 @@ fn every_row_of_the_table_is_as_it_is_written_down() {
             ("r", terminating(old(1))),
         ]);
         case(given, both, false, &["p", "q"]);
-        // What is over goes, and the next is made when it is gone.
+        // An ended pod is deleted, and the next one is created when it is gone.
         case(given, node("a", over(old(1))), false, &["a"]);
         case(given, on(Keep, node("a", over(old(1)))), false, &["a"]);
-        // What is over and on its way out holds nobody up (kubernetes#118587).
+        // A terminating pod that has ended blocks nothing (kubernetes#118587).
         case(given, node("a", over(terminating(old(1)))), true, &[]);
     }
-    // Nobody knows whether it goes; the next is made when that shows.
+    // The outcome of its deletion is unknown; the next pod is created when the outcome is known.
     let in_doubt = |pod| Pod {
         in_doubt: true,
         ..terminating(pod)
@@ -210,7 +210,7 @@ fn every_row_of_the_table_is_as_it_is_written_down() {
         case(given, node("a", in_doubt(old(1))), false, &[]);
         case(given, node("a", in_doubt(over(old(1)))), false, &[]);
     }
-    // Without surge the next is made when every pod is gone, with it at once.
+    // Without surge the next pod is created when all others are gone, with surge at once.
     case(&plain, node("a", terminating(old(1))), false, &[]);
     case(&surging, node("a", terminating(old(1))), true, &[]);
     case(
@@ -248,7 +248,7 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
     let (plain, surging) = (Given::default(), Given::surging());
     case(&plain, vec![("p", old(1)), ("q", current(2))], &["q"]);
     case(&plain, vec![("p", current(2)), ("q", old(1))], &["q"]);
-    // Whom a kubelet has accepted comes before whom it has not.
+    // A pod that a kubelet accepted comes before one that none has.
     case(
         &plain,
         vec![("p", unbound(old(1))), ("q", current(2))],
@@ -260,7 +260,7 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
     case(&surging, three(), &["r"]);
     case(&surging, vec![("p", old(1)), ("q", old(1))], &["q"]);
     case(&surging, vec![("p", current(2)), ("q", current(2))], &["q"]);
-    // Both are old since the template changed again: one that serves stays.
+    // Both are old because the template changed again: the serving one stays.
     case(
         &surging,
         vec![("p", old(1).broken()), ("q", old(1))],
@@ -276,7 +276,7 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
         vec![("p", old(1).broken()), ("q", old(1).broken())],
         &["q"],
     );
-    // Which of them is new is not known for a moment.
+    // It may be unknown for a moment which one is new.
     let unknown = |pod| Pod {
         revision: PodRevision::Unknown,
         ..pod
@@ -284,17 +284,17 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
     let both = || vec![("p", unknown(old(1))), ("q", unknown(current(2)))];
     case(&surging, both(), &[]);
     case(&plain, both(), &["q"]);
-    // A pair that is left when the settings change is one still.
+    // A pair that is left after a change of settings is still a pair.
     let beside = Pod {
         surge: true,
         ..current(2)
     };
     case(&plain, vec![("p", old(1)), ("q", beside)], &[]);
-    // Who goes already, or is over, is none of them.
+    // Terminating and ended pods don't count.
     let going = || vec![("p", terminating(old(1))), ("q", current(2))];
     case(&plain, going(), &[]);
     case(&plain, vec![("p", over(old(1))), ("q", current(2))], &["p"]);
-    // Of the same age: by name.
+    // With the same age, the name decides.
     let mut same = with("a", vec![("p", old(1)), ("o", old(1))]);
     same.pods.iter_mut().for_each(|pod| pod.created = at(0));
     assert_eq!(deleted(&plain.manage(vec![same])), ["p"]);
@@ -308,7 +308,7 @@ fn pods_are_made_whatever_becomes_of_the_rollout() {
         ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
     };
     let strategies = [
-        None, // settings that cannot be used
+        None, // no valid settings
         Some(Strategy::with_mode(Mode::OnDelete)),
         Some(Strategy::with_mode(Mode::Ota)),
         Some(paused),
@@ -359,7 +359,7 @@ fn no_more_are_made_or_deleted_at_once_than_burst_replicas_say() {
     }
     case(IntOrPercent::Number(2), 2, 2);
     case(IntOrPercent::Number(250), 5, 5);
-    // Of the nodes that are targeted; never less than one (kruise#2512).
+    // Of the targeted nodes, and never less than one (kruise#2512).
     case(IntOrPercent::Percent(50), 2, 2);
     case(IntOrPercent::Percent(1), 1, 1);
     case(IntOrPercent::Percent(100), 5, 5);
@@ -405,7 +405,7 @@ fn who_has_no_turn_is_told_neither_and_the_first_of_several_pauses_wakes() {
         exit: asked.into(),
         ..over(old(1))
     };
-    // Those of two nodes wait for their pauses, that of the third goes, that of the last one for its hook.
+    // The pods of a and b wait for their pauses, that of d for its hook; only that of c is deleted.
     let done = given.manage(vec![
         node("a", over(old(1))),
         node("b", over(old(1))),
@@ -414,7 +414,7 @@ fn who_has_no_turn_is_told_neither_and_the_first_of_several_pauses_wakes() {
     ]);
     assert_eq!((deleted(&done), done.wake), (vec!["c"], Some(at(101))));
     assert_eq!(done.over, [("c".into(), "c".into())]);
-    // A long pause holds up no other.
+    // A long pause blocks no other node.
     let mut backoff = FailedPodsBackoff::default();
     (0..3).for_each(|_| backoff.note(&a, at(100)));
     let given = Given {
@@ -530,7 +530,7 @@ fn a_pod_that_is_over_is_held_back_and_no_other_is_made_beside_it() {
             ..Manage::default()
         };
         assert_eq!(done, expected);
-        // Of another node one goes at once.
+        // A pod of another node is deleted at once.
         let done = given.manage(vec![node("b", over(current(2)))]);
         assert_eq!((deleted(&done), done.over.len()), (vec!["b"], 1));
         let later = Given { now: 101, ..given };
@@ -570,7 +570,7 @@ fn what_goes_asks_its_hook_first() {
         ("a", Some(true), &None)
     );
     assert!(done.leaving.contains(&"a".into()));
-    // It is asked once, and goes when it agrees, or when nobody is asked any more.
+    // The mark is written once. The pod is deleted when its hook agrees, or when there is no hook any more.
     let done = given.manage(vec![misplaced(waiting(hooked()))]);
     assert_eq!((done.actions.len(), done.leaving.len()), (0, 1));
     let released = old(1).labelled("drain", "false");
@@ -583,11 +583,11 @@ fn what_goes_asks_its_hook_first() {
         deleted(&nobody.manage(vec![misplaced(waiting(hooked()))])),
         ["a"]
     );
-    // So does one that is over; it is told of when it goes.
+    // An ended pod has a hook as well, and is reported when it is deleted.
     let done = given.manage(vec![node("a", over(hooked()))]);
     assert!(matches!(done.actions[..], [Action::Mark { .. }]));
     assert_eq!(done.over, []);
-    // Marks are no deletions.
+    // Marks don't count as deletions.
     let given = Given {
         scaling: Scaling {
             burst: IntOrPercent::Number(1),
@@ -600,7 +600,7 @@ fn what_goes_asks_its_hook_first() {
     assert_eq!((done.actions.len(), done.wake), (3, None));
 }
 
-/// Kruise's table, where the sentence of the second half is "then these are made, in this order".
+/// Kruise's table; its second half lists the nodes that get a pod, in this order.
 #[test]
 fn partitioned_scaling_makes_as_many_as_the_partition_leaves() {
     #[track_caller]
@@ -654,7 +654,7 @@ fn partitioned_scaling_makes_as_many_as_the_partition_leaves() {
     case(6, 10, 5, false, &[], &[]);
 }
 
-/// Other than in Kruise, where the node of the lowest name gets the pod that the rollout took from another one.
+/// Differs from Kruise, where the node with the lowest name gets the pod that the rollout took from another one.
 #[test]
 fn whoever_lost_its_pod_to_the_rollout_gets_one_before_others() {
     let given = Given::partitioned(IntOrPercent::Percent(50));
@@ -671,14 +671,14 @@ fn whoever_lost_its_pod_to_the_rollout_gets_one_before_others() {
         ]
     };
     assert_eq!(created(&given.manage(nodes())), ["d"]);
-    // It has its place before its old pod is gone.
+    // It keeps its place while its old pod is terminating.
     let leaves = Node {
         emptied: true,
         ..node("d", terminating(old(1)))
     };
     let first = vec![empty("a"), node("b", old(1)), node("c", current(2)), leaves];
     assert_eq!(created(&given.manage(first)), [""; 0]);
-    // Where none belongs (any more) nobody has one; whose pod goes is next.
+    // Untargeted nodes have no place, and the node whose pod is terminating comes next.
     let others = || {
         let gone = Node {
             readiness: Readiness::Gone,
@@ -689,7 +689,7 @@ fn whoever_lost_its_pod_to_the_rollout_gets_one_before_others() {
         [nodes(), vec![gone, misplaced, going]].concat()
     };
     assert_eq!(created(&given.manage(others())), ["d"]);
-    // Whose pod was asked for counts as one that has it.
+    // A requested pod counts as existing.
     let given = Given {
         creating: BTreeMap::from([("d".into(), at(99))]),
         ..given
@@ -706,7 +706,7 @@ fn whoever_lost_its_pod_to_the_rollout_gets_one_before_others() {
     assert_eq!(created(&given.manage(nodes())), ["a"]);
 }
 
-/// Found on a real cluster: the node whose pod somebody deleted stayed empty, and another one got the pod.
+/// Found on a real cluster: a node whose pod a user had deleted stayed empty, and another one got the pod.
 #[test]
 fn whoever_had_a_pod_gets_one_before_nodes_that_never_had_one() {
     let given = Given::partitioned(IntOrPercent::Number(3));
@@ -721,7 +721,7 @@ fn whoever_had_a_pod_gets_one_before_nodes_that_never_had_one() {
     let given = Given::partitioned(IntOrPercent::Number(2));
     assert_eq!(created(&given.manage(beside(had("z")))), ["z"]);
     assert_eq!(created(&given.manage(beside(empty("z")))), ["d"]);
-    // Nobody takes its place who lost a pod before it, and was not served.
+    // A node that lost its pod earlier and got no new one doesn't take its place.
     let before = Node {
         podless_since: Some(at(40)),
         ..had("y")
@@ -729,16 +729,17 @@ fn whoever_had_a_pod_gets_one_before_nodes_that_never_had_one() {
     let both = [others(), vec![before, had("z")]].concat();
     let one = Given::partitioned(IntOrPercent::Number(3));
     assert_eq!(created(&one.manage(both)), ["z"]);
-    // Nor while the pod ends, whoever asked for that.
+    // Nor while its pod is terminating, whatever the cause.
     let ends = node("z", terminating(current(2)));
     assert_eq!(created(&given.manage(beside(ends))), [""; 0]);
-    // One that is over has gone, and is made anew at once.
+    // An ended pod counts as gone, and a new one is created at once.
     let failed = node("z", terminating(over(current(2))));
     assert_eq!(created(&given.manage(beside(failed))), ["z"]);
 }
 
-/// Found on a real cluster: nodes whose pod the rollout had just deleted got none when `partition` was raised meanwhile, and
-/// were told as missing.
+/// Found on a real cluster: nodes whose pod the rollout had just deleted got none when `partition` was raised meanwhile.
+///
+/// They were reported as missing a pod.
 #[test]
 fn what_the_rollout_took_comes_back_also_when_the_partition_is_raised_meanwhile() {
     let rolled = |name: &str| Node {
@@ -765,7 +766,7 @@ fn what_the_rollout_took_comes_back_also_when_the_partition_is_raised_meanwhile(
         let given = Given::partitioned(partition);
         let told = |nodes| decide(given.strategy.as_ref().unwrap(), &fleet(nodes), at(100_000));
         assert_eq!(created(&given.manage(nodes())), ["b", "c"]);
-        // What is withheld is told so at once and for ever, and is no pod that does not come.
+        // A withheld pod is reported as such from the start, and never as missing.
         let plan = told(nodes());
         assert_eq!(plan.verdicts[3..], [Verdict::Partition, Verdict::Partition]);
         let missing =
@@ -829,12 +830,12 @@ fn the_numbers_of_the_status_judge_the_first_pod_of_each_node() {
         ..held
     };
     case(Targeting::Run, vec![young.clone()], updated);
-    // The old pod of a surge is the first; one that no kubelet has accepted is not.
+    // The old pod of a surge is the first, unless no kubelet has accepted it.
     case(Targeting::Run, vec![old(1), young.clone()], available);
     case(Targeting::Run, vec![unbound(old(1)), young], updated);
 }
 
-/// Found on a real cluster: with a finalizer on it, one that had ended was counted in place of the one beside it, for ever.
+/// Found on a real cluster: an ended pod with a finalizer was counted instead of the running pod next to it, indefinitely.
 #[test]
 fn a_pod_that_has_ended_is_not_counted_before_the_one_that_runs() {
     let mut ended = old(1);

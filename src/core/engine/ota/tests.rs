@@ -1,4 +1,4 @@
-//! What becomes of a pre-pull when its pod or its revision changes.
+//! Tests of pre-pulls whose pod or revision changes.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -25,7 +25,7 @@ fn pulled(hash: &str) -> Option<OtaCondition> {
     Some(condition(true, Some(hash), false))
 }
 
-/// Its message names a Job.
+/// Returns the condition of a failed pull, whose message names a Job.
 fn failed() -> Option<OtaCondition> {
     Some(condition(false, None, false))
 }

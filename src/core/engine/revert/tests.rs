@@ -1,4 +1,4 @@
-//! Who is taken back, to what, and when.
+//! Tests of rollbacks: which pods are rolled back, to what revision, and when.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn strategy() -> Strategy {
     }
 }
 
-/// Crashes since it was made at 900.
+/// Returns a pod that has been crashing since its creation at 900.
 fn crashing() -> Pod {
     Pod {
         problem: Some(
@@ -35,7 +35,7 @@ fn crashing() -> Pod {
     }
 }
 
-/// Available, and of the stopped revision.
+/// Returns an available pod of the stopped revision.
 fn well() -> Pod {
     current(2).named("new").made(900)
 }
@@ -44,7 +44,7 @@ fn before() -> Pod {
     old(1).named("old")
 }
 
-/// Of which the guard told that the revision was stopped, and is taken back to `old`.
+/// Returns a fleet whose revision the guard stopped, with a rollback to `old`.
 fn stopped(nodes: Vec<Node>) -> Fleet {
     Fleet {
         rollback_targets: rollback_targets(&["old"]),
@@ -58,14 +58,14 @@ fn stopped(nodes: Vec<Node>) -> Fleet {
     }
 }
 
-/// Which never asks to be woken in the past.
+/// Decides at 1000, and checks that the next wake-up is not in the past.
 fn at_1000(fleet: &Fleet) -> Plan {
     let plan = decide(&strategy(), fleet, at(1000));
     assert!(plan.next_wake.is_none_or(|wake| wake > at(1000)));
     plan
 }
 
-/// The pods that are taken back, and nothing else is written.
+/// Returns the names of the pods that are rolled back, and checks that there are no other writes.
 fn taken_back(plan: &Plan) -> Vec<&str> {
     let name = |action: &Action| match action {
         Action::UpdateInPlace { pod, patch } => {
@@ -90,7 +90,7 @@ fn taken_back(plan: &Plan) -> Vec<&str> {
 
 #[test]
 fn who_is_taken_back_later_is_told_so() {
-    // Paused, it waits for the end of the pause, and that is what it says.
+    // During a pause it waits for the end of the pause, and its verdict says so.
     let nodes = vec![node("a", crashing()), node("b", well())];
     let paused = Strategy {
         pause: Some(Pause::Indefinite),
@@ -100,7 +100,7 @@ fn who_is_taken_back_later_is_told_so() {
     assert_eq!(plan.phase, Phase::Paused { until: None });
     assert_eq!((plan.actions.len(), plan.reversal), (0, None));
     assert_eq!(plan.verdicts[1], Verdict::Revert(Revert::Pending));
-    // Whoever returned a moment ago waits for `ready-settle`.
+    // A node that returned recently waits for `ready-settle`.
     let settles = Strategy {
         ready_settle: Duration::from_secs(30),
         ..strategy()
@@ -114,7 +114,7 @@ fn who_is_taken_back_later_is_told_so() {
             .iter()
             .all(|action| action.pod().name.as_str() != "b")
     );
-    // Offline, it has a word of its own.
+    // An offline node has its own message.
     back[1].readiness = Readiness::NotReady {
         since: Some(at(990)),
     };
@@ -194,7 +194,7 @@ fn a_patch_names_the_old_images_and_where_the_pod_was_taken_back_from() {
     };
     let images = &patch.change.images;
     assert_eq!(*images, [("main".into(), "old".into())]);
-    // The generation of the template would make the native controller count it as updated.
+    // With the generation of the template, the native controller would count it as updated.
     assert_eq!(patch.change.labels["pod-template-generation"], None);
 }
 
@@ -206,7 +206,7 @@ fn one_that_was_taken_back_keeps_its_slot_until_it_is_available_and_is_not_taken
     let reverting = Progress::Reverting { since: at(990) };
     assert_eq!(plan.verdicts[0], Verdict::InProgress(reverting));
     assert_eq!((plan.counts.unavailable, plan.counts.outdated), (1, 2));
-    // Somebody gave it the label of the stopped revision again.
+    // A user set its label to the stopped revision again.
     let again = node("a", well().taken_back(990));
     let plan = at_1000(&stopped(vec![again, node("b", before())]));
     assert_eq!(plan.actions, []);
@@ -432,7 +432,7 @@ fn a_stop_stands_while_all_are_away_and_keeps_its_names_when_they_return() {
         assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
         assert_eq!(plan.record.unwrap().failed, ["a".into()].into());
     }
-    // Lost with the others, the one that was charged is a matter of the network, and still the reason for the stop.
+    // The failed node is lost with the others, so the network is the cause. The node is still the reason for the stop.
     let updated = away("a", well());
     let others = ["b", "c", "d"].map(|name| away(name, back()));
     let fleet = stopped([updated].into_iter().chain(others).collect());
@@ -441,7 +441,7 @@ fn a_stop_stands_while_all_are_away_and_keeps_its_names_when_they_return() {
     assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
 }
 
-/// The API server refused at 1000 to take back the pod of node `a`, the first one.
+/// Records that at 1000 the API server refused the rollback of the pod of node `a`, the first one.
 fn refuse_at_a(fleet: &mut Fleet) {
     use crate::core::{Revision, WriteVerb};
 

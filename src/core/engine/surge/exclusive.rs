@@ -1,8 +1,7 @@
-//! What of a pod template cannot be there twice on one node: then a pod has to go before its successor can start.
+//! Parts of a pod template that cannot exist twice on a node, so that a pod has to be deleted before its successor can start.
 //!
-//! Read from the template alone. Whether a PersistentVolumeClaim may be mounted by two pods is not in it but in the
-//! claim, which the controller has no permission to read; a claim that is not mounted read-only is taken for one that
-//! may not.
+//! They are read from the template alone. A PersistentVolumeClaim also defines if two pods may mount it, but the controller has
+//! no permission to read claims. A claim that is not mounted read-only counts as exclusive.
 
 use std::fmt;
 
@@ -10,28 +9,28 @@ use serde_json::Value;
 
 use crate::core::selector::Selector;
 
-/// Why two pods of a template cannot run on one node.
+/// Reason why two pods of a template cannot run on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exclusive {
-    /// A container has this `hostPort`.
+    /// A container uses this `hostPort`.
     HostPort(u64),
-    /// The pod has the node's network, and a container this port.
+    /// The pod uses the node's network, and a container uses this port.
     HostNetworkPort(u64),
-    /// A volume is this PersistentVolumeClaim.
+    /// A volume uses this PersistentVolumeClaim.
     Claim(String),
-    /// A volume is a disk that is attached to one pod, of this kind.
+    /// A volume is a disk of this kind that can be attached to one pod.
     Disk(&'static str),
-    /// The template names this node itself.
+    /// The template names this node.
     NodeName(String),
     /// Its own `podAntiAffinity` keeps a second pod off the node.
     AntiAffinity,
 }
 
-/// Kinds of volumes that are a disk, unless mounted read-only (Kubernetes, `NoDiskConflict`).
+/// Volume types that are a disk, unless mounted read-only (Kubernetes, `NoDiskConflict`).
 const DISKS: [&str; 4] = ["awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd"];
 
 impl Exclusive {
-    /// The first such thing in `template`.
+    /// Returns the first such part of `template`.
     pub fn from_template(template: &Value) -> Option<Self> {
         let spec = &template["spec"];
         port(spec)
@@ -42,7 +41,7 @@ impl Exclusive {
 }
 
 impl fmt::Display for Exclusive {
-    /// Continues the sentence "… because".
+    /// Completes the sentence "… because".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::HostPort(port) => write!(f, "hostPort {port} can be used by one pod of a node"),
@@ -98,8 +97,10 @@ fn node_name(spec: &Value) -> Option<Exclusive> {
     Some(Exclusive::NodeName(name.to_owned()))
 }
 
-/// Whatever the topology is, a node lies in it together with itself. A term that only speaks of other namespaces is rare
-/// enough to be taken for one that speaks of this one.
+/// Returns the anti-affinity of a template to its own pods.
+///
+/// The topology key doesn't matter, because a node always shares a topology with itself. A term that only selects other
+/// namespaces is rare, so it counts like any other.
 fn anti_affinity(template: &Value) -> Option<Exclusive> {
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let labels = &template["metadata"]["labels"];

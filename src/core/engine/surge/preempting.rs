@@ -1,23 +1,24 @@
-//! Whether a second pod may drive others off a node that has no room for it.
+//! Preemption by surge pods on nodes without room for them.
 //!
-//! A PriorityClass alone says whether its pods preempt others, and the controller has no permission to read those: what the
-//! template says is taken for a yes unless it says no.
+//! Only a PriorityClass defines if its pods preempt others, and the controller has no permission to read it. So a priority in the
+//! template counts as preemption, unless the template rules it out.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// What gives the pods of a template a priority.
+/// Source of the priority of a template's pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Preempting {
-    /// The PriorityClass of this name.
+    /// PriorityClass of this name.
     Class(Box<str>),
-    /// This number.
+    /// Priority as a number.
     Priority(i64),
 }
 
 impl Preempting {
-    /// What of `template` lets its pods preempt others; `None`: nothing, or it says that they never do.
+    /// Returns the part of `template` that lets its pods preempt others; `None` if there is none, or the template rules
+    /// preemption out.
     pub fn from_template(template: &Value) -> Option<Self> {
         let spec = &template["spec"];
         if spec["preemptionPolicy"] == "Never" {
@@ -34,7 +35,7 @@ impl Preempting {
 }
 
 impl fmt::Display for Preempting {
-    /// Continues "the template's …".
+    /// Completes the sentence "the template's …".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Class(name) => write!(f, "priorityClassName is {name:?}"),

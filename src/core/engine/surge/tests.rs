@@ -14,7 +14,7 @@ fn ago(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
 
-/// Every column of the table, in its order.
+/// Returns every column of the table, in its order.
 fn spares() -> [SurgePod; 7] {
     [
         SurgePod::Starting,
@@ -122,7 +122,7 @@ fn a_pod_that_failed_for_good_goes_after_a_minute_and_only_then_comes_the_next()
     );
 }
 
-/// Nothing that serves is deleted unless something else serves.
+/// Deletes a serving pod only if another one serves.
 #[test]
 fn no_step_takes_the_last_available_pod() {
     let owns = [
@@ -168,7 +168,7 @@ fn no_step_takes_the_last_available_pod() {
     }
 }
 
-/// A pod that was made so many seconds ago, and is Ready for as long.
+/// Returns a pod that was created so many seconds ago and has been Ready since.
 fn pod(name: &str, revision: PodRevision, seconds: i64) -> Pod {
     Pod {
         name: name.into(),
@@ -210,7 +210,7 @@ fn node(pods: impl IntoIterator<Item = Pod>) -> Node {
     }
 }
 
-/// Pods have to be Ready for ten seconds.
+/// Returns terms with a `minReadySeconds` of ten.
 fn terms(in_order: bool) -> Terms {
     Terms {
         is_proven: true,
@@ -305,8 +305,9 @@ fn a_pod_of_ours_leaves_with_its_node_or_takes_the_place_of_the_old_one() {
     assert_eq!(leave(&gone(unbound), terms(true)), remove());
 }
 
-/// Where the native controller learns of changes out of order, a pod of ours that is all there is stays until there is a
-/// third, and what is not rolled out by us any more is not done before.
+/// If the native controller sees changes out of order, a surge pod without an own pod stays until there is a third pod.
+///
+/// The release of the fleet is not done before.
 #[test]
 fn where_the_native_controller_learns_late_its_next_pod_is_awaited() {
     use PodRevision::{Current, Outdated};
@@ -388,7 +389,7 @@ fn the_old_pod_is_asked_before_it_goes() {
     };
     let goes = Verdict::InProgress(Progress::SurgeTakingOver);
     assert_eq!(plan(free, new(10)), (vec![retire], goes));
-    // The new pod is not Ready any more: the old one serves, and is not on its way out.
+    // The new pod is not Ready any more: the old one serves, and is not to be deleted.
     let unready = Pod {
         ready_since: None,
         ..new(10)
@@ -401,7 +402,7 @@ fn the_old_pod_is_asked_before_it_goes() {
     );
 }
 
-/// Nobody takes down what serves, whatever is abandoned.
+/// A serving pod is never deleted, whatever happens to the rollout.
 #[test]
 fn a_pod_of_ours_that_serves_beside_one_that_does_not_stays_until_that_one_does() {
     use PodRevision::{Current, Outdated};
@@ -429,7 +430,7 @@ fn a_pod_of_ours_that_serves_beside_one_that_does_not_stays_until_that_one_does(
     let away = Readiness::NotReady {
         since: Some(ago(5)),
     };
-    // (the pods, what is written, what stays, when that changes by itself)
+    // (pods, writes, true if a pod stays, time of the next change, kept nodes)
     for (case, actions, waits, wake, kept) in [
         (on(online, [old(None), new()]), vec![], true, None, name()),
         (
@@ -469,7 +470,7 @@ fn a_pod_of_ours_that_serves_beside_one_that_does_not_stays_until_that_one_does(
     }
 }
 
-/// A gate that our own hook shut opens again, and only then the new pod goes.
+/// A gate that the controller's hook closed opens again, and only then is the new pod deleted.
 #[test]
 fn under_ota_the_mark_goes_first_and_the_new_pod_when_the_old_one_serves() {
     use crate::core::lifecycle::Gate;
@@ -549,7 +550,7 @@ fn a_node_holds_its_place_until_one_of_its_two_pods_is_gone() {
         (replaced.counts.surging, replaced.counts.unavailable),
         (1, 0)
     );
-    // A newer revision: the next pod is not made beside these two.
+    // With a newer revision, the next pod is not created while these two exist.
     let newer = plan(vec![old(), pod("new", Outdated, 50)]);
     assert_eq!(newer.actions, []);
     assert_eq!(newer.verdicts, [ending, waits]);
@@ -557,7 +558,7 @@ fn a_node_holds_its_place_until_one_of_its_two_pods_is_gone() {
     let several = plan(vec![pod("new", Current, 50), pod("third", Current, 5)]);
     assert_eq!(several.actions, []);
     assert_eq!(several.counts.surging, 1);
-    // A pod that has ended and is only kept from vanishing counts no more, as in the native controller.
+    // An ended pod that is only kept by a finalizer doesn't count, as in the native controller.
     let mut ended = old();
     ended.in_place.is_over = true;
     let plan = plan(vec![ended, pod("new", Current, 50)]);
@@ -565,7 +566,7 @@ fn a_node_holds_its_place_until_one_of_its_two_pods_is_gone() {
     assert_eq!(plan.verdicts, [Verdict::Done, starts]);
 }
 
-/// Found on a real cluster: a node whose Ready began anew was left alone with both of its pods, and one more got two.
+/// Found on a real cluster: a node that became Ready again was left alone with both of its pods, and one more node got two.
 #[test]
 fn a_node_that_returned_with_two_pods_holds_its_place_while_it_is_left_alone() {
     use PodRevision::{Current, Outdated};
@@ -591,7 +592,7 @@ fn a_node_that_returned_with_two_pods_holds_its_place_while_it_is_left_alone() {
     assert_eq!(plan.counts.surging, 1);
 }
 
-/// Found on a real cluster: an undo after more than ten minutes called the pod that serves held up.
+/// Found on a real cluster: after more than ten minutes, an undo reported the serving pod as blocked.
 #[test]
 fn a_second_pod_that_goes_by_this_plan_is_not_held_up_however_old_it_is() {
     use PodRevision::{Current, Outdated};
@@ -610,7 +611,7 @@ fn a_second_pod_that_goes_by_this_plan_is_not_held_up_however_old_it_is() {
     assert_eq!(plan.overdue, Vec::<usize>::new());
 }
 
-/// A taint came after the native controller had made its own pod beside ours.
+/// A taint was added after the native controller had created its own pod next to the surge pod.
 #[test]
 fn a_node_where_nobody_can_come_holds_its_place_while_two_are_there() {
     use PodRevision::{Current, Outdated};
@@ -644,7 +645,7 @@ fn a_node_where_nobody_can_come_holds_its_place_while_two_are_there() {
     assert!(alone.actions.contains(&Action::TransferOwnership(new)));
 }
 
-/// Nobody waits for its place, and nothing is complete before one of the two is gone: whatever the mode, it is told.
+/// No node waits for that slot, and the rollout is not complete before one of the two pods is gone. Every mode reports it.
 #[test]
 fn two_pods_where_no_pod_belongs_any_more_are_told_in_every_mode() {
     use PodRevision::Current;
@@ -692,7 +693,8 @@ fn a_rollout_is_complete_when_the_last_old_pod_is_gone() {
     assert_eq!(plan(vec![new()]), complete);
 }
 
-/// The same as without a second pod: who is kept while the hook is awaited keeps the old pod, and it loses its mark.
+/// Same behavior as without a second pod: a node that becomes excluded while its hook is awaited keeps the old pod, which loses
+/// its mark.
 #[test]
 fn a_node_that_is_kept_while_its_hook_is_awaited_keeps_its_old_pod() {
     use PodRevision::{Current, Outdated};
@@ -734,10 +736,10 @@ fn a_node_that_is_kept_while_its_hook_is_awaited_keeps_its_old_pod() {
         plan(1, serving.clone()),
         (vec![remove(), unmark(&serving)], leaves)
     );
-    // It does not serve (yet): both stay, and it loses its mark.
+    // The old pod doesn't serve (yet): both stay, and it loses its mark.
     let broken = old(false);
     assert_eq!(plan(1, broken.clone()), (vec![unmark(&broken)], leaves));
-    // Nobody keeps it: its hook is gone, and so it goes.
+    // The node is not excluded and the hook is done, so the old pod is deleted.
     let (actions, told) = plan(0, serving);
     assert!(
         matches!(actions[..], [Action::DeleteAfterSurge { .. }]),

@@ -1,4 +1,4 @@
-//! Which selectors match nobody, and what is said of them.
+//! Tests of selectors that match no node, and of their messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn waves(queries: &[(&str, bool)]) -> Strategy {
     }
 }
 
-/// Nodes in these pools, each with a pod.
+/// Returns a fleet with one node in each of these pools, each with a pod.
 fn pools(pods: &[(&str, Pod)]) -> Fleet {
     let nodes = (1..).zip(pods).map(|(number, (pool, pod))| {
         node(&format!("n{number}"), pod.clone()).labelled("pool", pool)
@@ -49,7 +49,7 @@ fn decided(strategy: &Strategy, fleet: &Fleet) -> Plan {
     decide(strategy, fleet, at(1_000))
 }
 
-/// What is said of the setting; empty when it is fine.
+/// Returns the message about the setting; empty if it is valid.
 fn said(strategy: &Strategy, fleet: &Fleet) -> String {
     let plan = decided(strategy, fleet);
     assert_eq!(plan.invalid.is_some(), plan.phase == Phase::Invalid);

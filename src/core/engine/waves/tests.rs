@@ -1,4 +1,4 @@
-//! Small fleets with waves.
+//! Tests of small fleets with waves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,14 +46,14 @@ fn since(second: i64, node: Node) -> Node {
     }
 }
 
-/// The nodes that are replaced at that second.
+/// Returns the nodes that are replaced at that second.
 fn replaced(strategy: &Strategy, nodes: &[Node], second: i64) -> Vec<String> {
     let plan = decide(strategy, &fleet(nodes.to_vec()), at(second));
     let name = |action: &Action| action.pod().name.to_string();
     plan.actions.iter().map(name).collect()
 }
 
-/// What the node at `position` is told at that second.
+/// Returns the verdict of the node at `position` at that second.
 fn told(strategy: &Strategy, nodes: &[Node], second: i64, position: usize) -> Verdict {
     decide(strategy, &fleet(nodes.to_vec()), at(second)).verdicts[position]
 }
@@ -71,7 +71,7 @@ fn a_wave_waits_for_the_one_before_and_for_its_soak() {
         told(&strategy, &nodes, 1_000, 1),
         shut(WaveShut::Unfinished { wave: 0 })
     );
-    // Available at 1010, so it has to stay well until 1110.
+    // Available at 1010, so it has to stay healthy until 1110.
     let nodes = [
         pooled("n1", "canary", current(2).made(1_000)),
         pooled("n2", "field", old(1)),
@@ -127,7 +127,7 @@ fn who_settles_keeps_no_wave_from_being_complete() {
 #[test]
 fn a_late_returner_is_served_at_once_and_shuts_no_later_wave() {
     let strategy = strategy(vec![wave("canary")]);
-    // The canary was complete at 110; the other one returned at 500.
+    // The canary was complete at 110; the other node returned at 500.
     let mut nodes = vec![
         since(500, pooled("n1", "canary", old(1))),
         pooled("n2", "canary", current(2).made(0)),
@@ -137,14 +137,14 @@ fn a_late_returner_is_served_at_once_and_shuts_no_later_wave() {
     assert_eq!(replaced(&strategy, &nodes, 1_000), ["n1", "n3", "n4"]);
     nodes[0] = since(500, pooled("n1", "canary", current(2).made(950)));
     assert_eq!(replaced(&strategy, &nodes, 1_000), ["n3", "n4"]);
-    // Nor is who came back in the same second as the only one that is done.
+    // A node that returned in the same second as the only done node is not late.
     let both = [
         since(500, pooled("n0", "canary", current(2).made(0))),
         since(500, pooled("n1", "canary", old(1))),
         pooled("n3", "field", old(1)),
     ];
     assert_eq!(replaced(&strategy, &both, 1_000), ["n1"]);
-    // Back during the soak it is no late one: the soak begins anew when it is done.
+    // A node that returns during the soak is not late either: the soak restarts when it is done.
     nodes[0] = since(60, pooled("n1", "canary", old(1)));
     assert_eq!(replaced(&strategy, &nodes, 1_000), ["n1"]);
     nodes[0] = since(60, pooled("n1", "canary", current(2).made(950)));
@@ -158,7 +158,7 @@ fn a_late_returner_is_served_at_once_and_shuts_no_later_wave() {
     );
 }
 
-/// A canary that got the new pod at 1000 and was lost at 1100.
+/// Returns a canary that got the new pod at 1000 and was lost at 1100.
 fn lost_canary() -> Node {
     Node {
         readiness: Readiness::NotReady {
@@ -188,7 +188,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_they_were_open() {
     );
 }
 
-/// Deleting the Node of a canary that failed opened the next wave for the revision that it failed by.
+/// Regression test: after a canary failed, the deletion of its Node opened the next wave for the same revision.
 #[test]
 fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
     let strategy = strategy(vec![Wave {
@@ -202,7 +202,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
     ];
     let why = WaveShut::Charged { wave: Some(0) };
     let shut = Verdict::WaveNotOpen { wave: 1, why };
-    // Deleted while it is judged, or once it is charged; the pod is collected a minute later.
+    // Deleted during the evaluation, or after the node counts against the revision; the pod is collected a minute later.
     for second in [1_110, 1_150] {
         let nodes = [vec![lost.clone()], others.clone()].concat();
         let record = decide(&strategy, &fleet(nodes), at(second)).record;
@@ -225,7 +225,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
             assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
         }
     }
-    // One that failed and is relabelled still counts where it failed, also when that wave is not in the list any more.
+    // A failed node that is relabelled counts in the wave where it failed, even if that wave is no longer in the list.
     let mut record = FailureRecord::new("new".into());
     record.failed.insert("n1".into());
     record.waves = [("canary".into(), record.failed.clone())].into();
@@ -240,7 +240,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
         assert_eq!(plan.verdicts[2], Verdict::WaveNotOpen { wave: 1, why });
         assert_eq!(plan.record.unwrap().waves, record.waves);
     }
-    // One that failed and leaves the DaemonSet's nodes holds them shut as well.
+    // A failed node that is no longer targeted keeps them closed, too.
     let mut record = FailureRecord::new("new".into());
     record.failed.insert("n1".into());
     let left = Node {
@@ -317,7 +317,7 @@ fn an_approval_counts_for_its_revision_alone_and_stands_before_the_wave() {
         assert_eq!(told(&strategy, &nodes, 1_000, 2), shut(2));
     }
     assert_eq!(replaced(&approved("new"), &nodes, 1_000), ["n2"]);
-    // Nobody to serve in a wave is no approval of it.
+    // A wave with no node to update still needs its approval.
     let nodes = [nodes[0].clone(), nodes[1].clone().away(), nodes[2].clone()];
     assert_eq!(
         replaced(&strategy(list.clone()), &nodes, 1_000),
@@ -389,7 +389,7 @@ fn under_ota_waves_mean_nothing() {
     assert_eq!(plan.counts.unavailable, 1);
 }
 
-/// Found by the model check: its old pod was taken a moment ago, then the template changed.
+/// Found by the model check: its old pod was deleted recently, then the template changed.
 #[test]
 fn a_pod_that_is_starting_takes_a_slot_also_when_its_wave_is_no_longer_open() {
     let one = Strategy {
@@ -431,12 +431,12 @@ fn a_wave_tells_who_is_under_way_and_which_slots_are_taken() {
         .map(|action| action.pod().name.as_str())
         .collect();
     assert_eq!(names, ["n3"]);
-    // The old pod of the first one serves; the third one begins now.
+    // The old pod of the first node serves; the third node begins now.
     let stand = &plan.waves[0];
     assert_eq!((stand.in_flight, stand.taken, stand.allowed), (2, 2, 3));
 }
 
-/// Found by a million random stories: each waited for the slot of the other.
+/// Found by a million random simulations: each pod waited for the slot of the other.
 #[test]
 fn a_broken_pod_goes_while_another_one_waits_for_its_slot_after_its_hook() {
     let exit = Exit {
@@ -459,7 +459,7 @@ fn a_broken_pod_goes_while_another_one_waits_for_its_slot_after_its_hook() {
     }
 }
 
-/// Found by a million random stories: one that had begun held the turn of its domain, and the first wave waited for that.
+/// Found by a million random simulations: a node under way held its failure domain, and the first wave waited for that domain.
 #[test]
 fn a_broken_pod_of_a_wave_that_is_not_open_takes_no_slot_from_one_that_has_begun() {
     let exit = Exit {
