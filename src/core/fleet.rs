@@ -1,7 +1,7 @@
-//! What is true now: one entry per node, with its readiness and its pods of one DaemonSet.
+//! Current state that decisions are made from: one entry per node, with its readiness and its pods of one DaemonSet.
 //!
-//! A [`Fleet`] is built at the door (`crate::index`) from API objects and never changed afterwards. Instants in it are
-//! already corrected for nodes whose clocks are wrong: where the change was seen happening, it is the time of seeing.
+//! `crate::index` builds a [`Fleet`] from API objects; it is never changed afterwards. Timestamps are corrected for nodes with
+//! wrong clocks: if the controller observed a change itself, they hold the time of that observation.
 
 mod crowd;
 pub mod evictions;
@@ -39,230 +39,244 @@ pub use pause_record::PauseRecord;
 pub use pods::Pods;
 pub use rollback_targets::{RollbackTarget, RollbackTargets};
 
-/// The fleet of one DaemonSet.
+/// Current state of one DaemonSet and its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fleet {
-    /// What is known about the current revision.
+    /// Current revision and whether it is known.
     pub revision: RevisionState,
-    /// Since when it is not known, as far as somebody was there to see; `None` while it is.
+    /// Start of the time with an unknown revision, as observed by the controller; `None` while the revision is known.
     pub behind_since: Option<Timestamp>,
-    /// When the current revision was made first, by the clock of the API server; `None`: that is not known.
+    /// Creation time of the current revision, by the API server's clock; `None` if unknown.
     pub made: Option<Timestamp>,
-    /// When it last became the current one: it was made, or somebody went back to it.
+    /// Time at which the revision last became current, by its creation or by a rollback to it.
     pub adopted: Option<Timestamp>,
-    /// Whether the current revision needs no proof before it gets beyond the first batch: it ran before, or a pod of it has
-    /// [proved](super::engine::terms) it. False is always safe.
+    /// True if the current revision may go beyond the first batch without proof.
+    ///
+    /// It was current before, or one of its pods has [proved](super::engine::terms) it. False is always safe.
     pub is_proven: bool,
-    /// Whether an older revision than the current one is known: only then does a pod of the current one replace another.
+    /// True if a revision older than the current one is known. Only then can a pod of the current revision replace another pod.
     pub replaces: bool,
-    /// The revisions that are kept and were made before the current one, with the numbers of their ControllerRevisions, the newest
-    /// first.
+    /// Kept revisions that were created before the current one, with their ControllerRevision numbers, newest first.
     pub earlier: Vec<(Revision, i64)>,
-    /// The number of the revision that somebody went back from to the current one; `None`: a new template was the last change.
+    /// Number of the revision that was rolled back to get to the current one; `None` if the last change was a new template.
     pub undone: Option<i64>,
-    /// How pods of old revisions become those of the current one in place; empty where nobody asked for that.
+    /// In-place transitions from old revisions to the current one; empty unless in-place updates are enabled.
     pub transitions: InPlaceTransitions,
-    /// How pods of the current revision get back to older ones, where somebody asked for that.
+    /// Revisions that pods of the current revision can be rolled back to, if `on-failure` asks for it.
     pub rollback_targets: RollbackTargets,
-    /// How evictions were answered.
+    /// Answers to evictions.
     pub evictions: Evictions,
-    /// Which other writes the API server refused.
+    /// Other writes that the API server refused.
     pub write_failures: WriteFailures,
-    /// What the guard told and has to remember, as it stands on the DaemonSet; may be about another revision.
+    /// Memory of the guard, as written in the DaemonSet's status. It may be about another revision.
     pub record: Option<FailureRecord>,
-    /// What is remembered of the pause that holds or just held, as it stands on the DaemonSet.
+    /// Memory of the current pause, or of one that has just ended, as written in the DaemonSet's status.
     pub pause: Option<PauseRecord>,
-    /// Of which kind the DaemonSet is: who makes its pods.
+    /// Kind of the DaemonSet, which determines the controller that creates its pods.
     pub kind: SetKind,
-    /// Why whoever makes its pods could not make one, as the last Event said; `None`: it could, or nobody has looked.
+    /// Reason of the last Event about a pod that could not be created; `None` if creation works or has not been checked.
     pub not_created: Option<Arc<str>>,
-    /// Why pods do not become available, as far as somebody was asked that ([`not_ready`](super::engine::not_ready)).
+    /// Reasons why pods don't become available, for pods that were checked ([`not_ready`](super::engine::not_ready)).
     pub not_ready: BTreeMap<PodName, Arc<str>>,
-    /// Whether the native controller is known to learn of changes of several pods in the order in which they happened
-    /// (client-go's `InOrderInformers`, on since Kubernetes 1.33); false is always safe.
+    /// True if the native controller is known to observe changes of several pods in the order in which they happened.
+    ///
+    /// client-go calls it `InOrderInformers`; it is enabled since Kubernetes 1.33. False is always safe.
     pub in_order: bool,
-    /// Every node that should run a pod or holds one, sorted by name, each name once; but for those of [`Self::crowd`].
+    /// Nodes that should run a pod or hold one, sorted by name without duplicates. Nodes in [`Self::crowd`] are not listed.
     pub nodes: Vec<Node>,
-    /// The nodes that are counted and not looked at.
+    /// Nodes that are only counted.
     pub crowd: Crowd,
 }
 
 /// A node and its pods of this DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its name.
+    /// Name of the Node.
     pub name: NodeName,
-    /// Its labels.
+    /// Labels of the Node.
     pub labels: Labels,
-    /// What keeps it on its version for a while, if anything (possibly over by now).
+    /// Hold that keeps the node on its version; it may have expired.
     pub hold: Option<Hold>,
-    /// When replacements may begin on it, if it says so itself.
+    /// Maintenance window set on the Node itself.
     pub window: Option<NodeWindow>,
-    /// Whether the DaemonSet's pod belongs on it.
+    /// Eligibility of the node for the DaemonSet's pod.
     pub targeting: Targeting,
-    /// The same as Kubernetes' own controller judges it, which makes no pod where a node that is away is tainted so
-    /// ([`eligibility`](super::eligibility)): of an Advanced DaemonSet it says where pods are made.
+    /// Eligibility by the rules of the native controller, which doesn't tolerate the `NoSchedule` taint of NotReady nodes.
+    ///
+    /// See [`eligibility`](super::eligibility). For an Advanced DaemonSet it determines where pods are created.
     pub native: Targeting,
-    /// Whether it can run anything now.
+    /// Ready condition of the node.
     pub readiness: Readiness,
-    /// When it turned NotReady lately, in order, also while it is back: some of the times within
-    /// [`FLAPS_WITHIN`](crate::core::engine::timeouts::FLAPS_WITHIN) before the last one.
+    /// Recent times at which the node became NotReady, in order. They are kept after the node returns.
+    ///
+    /// The list holds some of the times within [`FLAPS_WITHIN`](crate::core::engine::timeouts::FLAPS_WITHIN) before the last one.
     pub losses: Option<Arc<[Timestamp]>>,
-    /// It is offline because of OpenYurt's taint for nodes that are cut off, whatever its condition `Ready` says.
+    /// True if the node is offline because of OpenYurt's taint for disconnected nodes, regardless of its Ready condition.
     pub cut_off: bool,
-    /// Pods of this DaemonSet bound (or to be bound) to it, sorted by creation, then name.
+    /// Pods of this DaemonSet that are bound or will be bound to the node, sorted by creation time, then by name.
     pub pods: Pods,
-    /// Since when the node is known to have no pod, or none but what we made, while that is so.
+    /// Start of the time without a pod, surge pods not included; `None` if the node has one.
     pub podless_since: Option<Timestamp>,
-    /// When its last pod of another revision was seen to be deleted, or an update of it in place was accepted, for the
-    /// template as it is now; forgotten as soon as its successor was Ready.
+    /// Time at which the node's last outdated pod was deleted, or its in-place update accepted.
+    ///
+    /// It refers to the current template and is cleared when the successor becomes Ready.
     pub disrupted_at: Option<Timestamp>,
-    /// Whether we deleted its last pod for the template as it is now, and no successor was Ready since: as far as this process
-    /// saw that, or the guard remembers it ([`FailureRecord::touched`]).
+    /// True if the controller deleted the node's last pod for the current template and no successor has become Ready since.
+    ///
+    /// This process observed it, or the guard remembers it ([`FailureRecord::touched`]).
     pub emptied: bool,
-    /// In words, what keeps the next pod away from a node that was emptied, if anything does.
+    /// Message that says what keeps the next pod off an emptied node; `None` if nothing does.
     pub kept_away_by: Option<Box<str>>,
-    /// Whether a pod of an Advanced DaemonSet was there before and is gone, whoever took it away: as far as this process saw that.
+    /// True if this process saw a pod of an Advanced DaemonSet disappear from the node, whatever removed it.
     pub had_pod: bool,
-    /// Why its pods of the current revision keep ending: set when two have ended in a row, or when the DaemonSet's condition says so.
-    /// It lasts until a pod has been Ready for 30 s, and does not depend on whether the next pod exists.
+    /// Reason why pods of the current revision keep ending on the node.
+    ///
+    /// It is set when two pods in a row have ended, or when the DaemonSet's condition says so. It is cleared when a pod has been
+    /// Ready for 30 s, and does not depend on whether the next pod exists.
     pub trouble: Option<Box<PodProblem>>,
-    /// Whether it is known, without anybody having pulled ahead, that it has every image of the current revision. Only
-    /// told where it matters.
+    /// True if the node is known to have every image of the current revision without a pre-download. Only set where it matters.
     pub has_images: bool,
 }
 
-/// Whether a DaemonSet's pod belongs on a node (the native controller's eligibility rules).
+/// Eligibility of a node for a DaemonSet's pod, by the native controller's rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Targeting {
     /// A pod belongs here.
     Run,
-    /// A pod that is here stays, a new one would not be made (an untolerated `NoSchedule` taint).
+    /// An existing pod stays, but a new one would not be created (an untolerated `NoSchedule` taint).
     Keep,
     /// No pod belongs here.
     No,
 }
 
-/// A node's Ready condition.
+/// Ready condition of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// `True`, since then.
+    /// Condition `True`.
     Ready {
-        /// Since when, as far as known.
+        /// Time of the transition, as far as known.
         since: Timestamp,
     },
-    /// `False`, `Unknown` or no such condition.
+    /// Condition `False`, `Unknown` or missing.
     NotReady {
-        /// Since when, as far as known; `None` when the node never reported.
+        /// Time of the transition, as far as known; `None` if the node never reported.
         since: Option<Timestamp>,
     },
-    /// Its Node, or a pod on it, cannot be read: nothing is done there.
+    /// The Node, or a pod on it, cannot be decoded. The controller does nothing there.
     Unreadable,
-    /// There is no such Node object.
+    /// The Node object does not exist.
     Gone,
 }
 
-/// A pod of the DaemonSet. Of all that is kept there is most of this: what few pods have is boxed, and what most pods of a
-/// revision have in common is shared.
+/// A pod of the DaemonSet.
+///
+/// Pods make up most of the controller's memory. Fields that few pods have are boxed; fields that most pods of a revision have in
+/// common are shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
-    /// Its name.
+    /// Name of the pod.
     pub name: PodName,
-    /// Its UID.
+    /// UID of the pod.
     pub uid: PodUid,
-    /// The version that was judged; a precondition of every deletion.
+    /// Resource version that the decision is based on; a precondition of every deletion.
     pub resource_version: ResourceVersion,
-    /// When the API server made it (the server's clock).
+    /// Creation time, by the API server's clock.
     pub created: Timestamp,
-    /// Whether it runs the current revision.
+    /// Current or outdated revision.
     pub revision: PodRevision,
-    /// The number of its revision's ControllerRevision: greater is newer, 0 is not known.
+    /// Number of the ControllerRevision; greater is newer, 0 is unknown.
     pub number: i64,
-    /// Whether it was made, or updated in place, for the template that the DaemonSet has now: after a rollback pods of the
-    /// current revision are left from before.
+    /// True if the pod was created or updated in place for the current template.
+    ///
+    /// After a rollback, pods of the current revision may be left from before.
     pub of_template: bool,
-    /// Whether it is being deleted, or we asked for that and do not see it yet.
+    /// True if the pod is being deleted, or if the controller requested that and the cache doesn't show it yet.
     pub terminating: bool,
-    /// How long that may take, once the API server has said yes.
+    /// Time that the deletion may take, once the API server has accepted it.
     pub leaving: Option<Box<Leaving>>,
-    /// Whether it is only `terminating` because we asked for that, and the API server has not said yes: it may go on living.
+    /// True if the pod is `terminating` only because of a request that the API server has not accepted yet. The pod may survive.
     pub in_doubt: bool,
-    /// Since when its Ready condition is `True` with the containers that it has: an update in place may leave it `True` all the
-    /// while, and then this is when the new ones were seen to run. `None` when it is not `True`.
+    /// Time at which the pod became Ready with its current containers; `None` if it is not Ready.
+    ///
+    /// An in-place update may leave the Ready condition `True` throughout. Then this is the time at which the new containers were
+    /// seen running.
     pub ready_since: Option<Timestamp>,
-    /// Start of the current not-Ready period, or else the latest one. Ready periods that are too short to count as available don't end it.
-    /// `None`: the pod has never been Ready, or has been Ready ever since.
+    /// Start of the current not-Ready period, or else of the latest one.
+    ///
+    /// Ready periods too short to count as available don't end it. `None`: the pod has never been Ready, or has been Ready ever
+    /// since.
     pub unready_since: Option<Timestamp>,
-    /// When its kubelet accepted it: when `status.startTime` was seen to appear, or that time itself at the first look.
+    /// Time at which the kubelet accepted the pod.
+    ///
+    /// It is the time at which `status.startTime` appeared, or its value if the pod already had it when first observed.
     pub started: Option<Timestamp>,
-    /// What an update in place has to know of it.
+    /// Facts that in-place updates need.
     pub in_place: Shared<InPlace>,
-    /// What keeps it from becoming Ready, as far as its containers tell.
+    /// Problem that keeps the pod from becoming Ready, as far as its containers report one.
     pub problem: Option<Box<PodProblem>>,
-    /// What it says about its way out.
+    /// State of the pod's deletion: hooks, finalizers and labels.
     pub exit: Shared<Exit>,
-    /// The pod condition `PodNeedUpgrade`, when present.
+    /// The pod condition `PodNeedUpgrade`, if present.
     pub need_upgrade: Option<Box<OtaCondition>>,
-    /// The pod condition `PodImageReady`, when present.
+    /// The pod condition `PodImageReady`, if present.
     pub image_ready: Option<Box<OtaCondition>>,
-    /// Whether we made it beside another pod (`max-surge`), and the DaemonSet does not control it yet.
+    /// True if the controller created it as a surge pod (`max-surge`) and the DaemonSet is not its owner yet.
     pub surge: bool,
 }
 
 impl Fleet {
-    /// Whether it is not known which revision is the current one.
+    /// Returns true if the current revision is unknown.
     pub fn revision_is_unknown(&self) -> bool {
         matches!(self.revision, RevisionState::Unknown(_))
     }
 }
 
-/// Where the node of this name stands among `nodes`, which are in the order of names; `Err`: where it would.
+/// Returns the position of the node `name`; `Err` holds the position to insert it. `nodes` must be sorted by name.
 pub fn position_of(nodes: &[Node], name: &NodeName) -> Result<usize, usize> {
     nodes.binary_search_by(|node| node.name.cmp(name))
 }
 
-/// The node of this name; `nodes` as in [`position_of`].
+/// Returns the node `name`. `nodes` must be sorted by name, as in [`position_of`].
 pub fn by_name<'a>(nodes: &'a [Node], name: &NodeName) -> Option<&'a Node> {
     let position = position_of(nodes, name).ok()?;
     nodes.get(position)
 }
 
-/// How long a pod that is being deleted may take.
+/// Time that a pod's deletion may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaving {
-    /// When its grace period is over, by our own clock.
+    /// End of the grace period, by the controller's clock.
     pub ends: Timestamp,
-    /// The same by that of the API server (`deletionTimestamp`): so it is told, to be the same whoever tells it.
+    /// End of the grace period, by the API server's clock (`deletionTimestamp`).
+    ///
+    /// Messages use it, so that all replicas write the same.
     pub stamped: Timestamp,
-    /// That period (`deletionGracePeriodSeconds`).
+    /// Length of the grace period (`deletionGracePeriodSeconds`).
     pub grace: Duration,
 }
 
 impl Leaving {
-    /// When it was asked to go, by the clock of the API server.
+    /// Returns the time of the deletion request, by the API server's clock.
     pub fn asked_at(&self) -> Timestamp {
         earlier(self.stamped, self.grace)
     }
 }
 
-/// Signs of a container that does not come up.
+/// Problem of a container that doesn't start or keeps crashing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodProblem {
-    /// The container's waiting or termination reason (`CrashLoopBackOff`, `ErrImagePull`, `Error`, …).
+    /// Waiting or termination reason of the container (`CrashLoopBackOff`, `ErrImagePull`, `Error`, …).
     pub reason: Arc<str>,
-    /// What the kubelet or the scheduler says of it beyond that word, on one line and cut; empty when that is nothing, or nothing
-    /// that lasts.
+    /// Details from the kubelet or the scheduler, truncated to one line. Empty if there are none, or none that last.
     pub said: Arc<str>,
-    /// Restarts of that container under the revision that the pod has now; the one by which an update in place brought
-    /// its image is none.
+    /// Restarts of the container under the pod's current revision, without the restart that an in-place update caused.
     pub restarts: u32,
-    /// Number of pods of this revision that ended for this reason on this node in a row; 0 if it is the problem of a pod that has not
-    /// ended.
+    /// Number of pods of this revision that ended for this reason on this node in a row; 0 if the pod has not ended.
     pub ended: u32,
 }
 
 impl PodProblem {
-    /// Returns the same word for a container that crashes, whatever it does at the moment: what is told must not flap.
+    /// Returns the same reason for a crashing container in all its phases, so that messages don't flap.
     pub fn steady(word: &str) -> &str {
         match word {
             "Error" => "CrashLoopBackOff",
@@ -270,7 +284,7 @@ impl PodProblem {
         }
     }
 
-    /// Its word; a container may end without a reason.
+    /// Returns the reason, or `Error` for a container that ended without one.
     pub fn word(&self) -> &str {
         match &*self.reason {
             "" => "Error",
@@ -278,12 +292,12 @@ impl PodProblem {
         }
     }
 
-    /// Its word, and what is said of it.
+    /// Returns the reason and its details.
     pub fn words(&self) -> String {
         Self::phrase(self.word(), &self.said)
     }
 
-    /// Such a word, and what is said of it.
+    /// Joins a reason and its details.
     pub(in crate::core) fn phrase(word: &str, said: &str) -> String {
         match said {
             "" => word.to_owned(),
@@ -295,38 +309,36 @@ impl PodProblem {
 /// `PodNeedUpgrade` or `PodImageReady` as found on a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtaCondition {
-    /// Whether `status` is `True`.
+    /// True if `status` is `True`.
     pub status: bool,
-    /// The hash in the message; `None` when the message has no such form.
+    /// Revision hash in the message; `None` if the message has another form.
     pub revision: Option<Revision>,
-    /// Whether it is a request that waits: not `True`, and its reason is that of a request, or none. Only of
-    /// `PodImageReady` does this tell anything.
+    /// True for a pending request: not `True`, and with the reason of a request or none. Only for `PodImageReady`.
     pub waits: bool,
-    /// Whether its reason says that no other pod would come to this node. Only of `PodNeedUpgrade` does this tell anything.
+    /// True if the reason says that the node would not get another pod. Only for `PodNeedUpgrade`.
     pub repelled: bool,
-    /// That a pull for this revision has failed, whether another attempt is under way or not. Only of `PodImageReady`.
+    /// Failed pull for this revision, even if another attempt is in progress. Only for `PodImageReady`.
     pub failure: Option<Arc<PullFailure>>,
 }
 
-/// How pulls for a revision on a node have failed so far, by the clock of whoever wrote it down.
+/// Failed image pulls for a revision on a node, by the clock of the writer of the condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullFailure {
-    /// When the images were asked for first.
+    /// Time at which the images were first requested.
     pub asked: Timestamp,
-    /// When the last attempt failed.
+    /// Time at which the last attempt failed.
     pub failed: Timestamp,
-    /// Why, in one sentence; empty while another attempt is under way.
+    /// Reason, in one sentence; empty while another attempt is in progress.
     pub why: Arc<str>,
 }
 
 impl Pod {
-    /// Whether it is over and only its object is kept, by a finalizer: nothing of it runs any more, and the native controller
-    /// does not count it either.
+    /// Returns true if the pod has ended and only a finalizer keeps its object. The native controller doesn't count such a pod.
     pub fn has_ended(&self) -> bool {
         self.terminating && self.in_place.is_over
     }
 
-    /// The pod as it was judged.
+    /// Returns a reference to the pod with the resource version that the decision is based on.
     pub fn reference(&self) -> PodRef {
         PodRef {
             name: self.name.clone(),
@@ -335,14 +347,14 @@ impl Pod {
         }
     }
 
-    /// Returns the start of the present or last time without being Ready, at the earliest when it got what it runs.
+    /// Returns the start of the current or latest not-Ready period, at the earliest the time at which the pod got its revision.
     pub fn unready(&self) -> Timestamp {
         let revised = self.revised();
         self.unready_since
             .map_or(revised, |since| since.max(revised))
     }
 
-    /// When it got the revision that it has: by its creation, or by an update in place.
+    /// Returns the time at which the pod got its revision, by creation or by an in-place update.
     pub fn revised(&self) -> Timestamp {
         self.in_place
             .update
@@ -351,7 +363,7 @@ impl Pod {
 }
 
 impl Node {
-    /// The pod that is to be replaced.
+    /// Returns the pod to replace.
     pub fn outdated(&self) -> Option<&Pod> {
         let is_outdated = |pod: &&Pod| !pod.terminating && pod.revision == PodRevision::Outdated;
         self.pods.iter().find(is_outdated)
@@ -363,20 +375,21 @@ impl Node {
         pods.any(|pod| pod.revision == PodRevision::Outdated)
     }
 
-    /// Whether a pod that is here stays, and no other would come: the native controller makes none where it would not be
-    /// scheduled.
+    /// Returns true if a pod on the node stays, but the native controller's rules allow no new one.
     pub(super) fn is_repelled(&self) -> bool {
         self.targeting == Targeting::Keep
     }
 
-    /// When the rollout touched it: when its outdated pod was deleted or marked to be, and when a pod got the present
-    /// template. What was done for an earlier template is no part of it; nor, unless it `removes` them, that pods left.
+    /// Returns the times at which the rollout touched the node.
+    ///
+    /// Those are the deletion of its outdated pod, the mark for it, and the creation or update of a pod for the current template.
+    /// Actions for an earlier template don't count. Removed pods count only with `removes`.
     pub(super) fn touched_at(&self, removes: bool) -> impl Iterator<Item = Timestamp> + Clone {
         let removed = self.disrupted_at.filter(|_| removes);
         removed.into_iter().chain(self.marked_at())
     }
 
-    /// The same, as far as its pods tell that are not terminating.
+    /// Returns those times of [`Self::touched_at`] that the node's non-terminating pods show.
     pub(super) fn marked_at(&self) -> impl Iterator<Item = Timestamp> + Clone {
         let marked = |pod: &Pod| match pod.exit.preparing {
             Some(preparing) if pod.revision == PodRevision::Outdated => preparing.since,
@@ -390,14 +403,14 @@ impl Node {
         pods.flat_map(move |pod| marked(pod).into_iter().chain(revised(pod)))
     }
 
-    /// Whether we deleted its pod, and then its taints or labels became such that none may come.
+    /// Returns true if the controller deleted the node's pod, and new taints or labels now keep its successor away.
     pub(super) fn is_barred(&self) -> bool {
         self.emptied
             && self.targeting != Targeting::Run
             && self.pods.iter().all(|pod| pod.terminating)
     }
 
-    /// Whether its Ready condition is `True`.
+    /// Returns true if the Ready condition is `True`.
     pub fn is_ready(&self) -> bool {
         matches!(self.readiness, Readiness::Ready { .. })
     }

@@ -1,14 +1,14 @@
-//! Every sentence about a rollout: condition, Event and `ctl` take theirs from here, and metrics show the same words.
+//! Messages about rollouts: conditions, Events, `ctl` and metrics all use them.
 //!
 //! ```text
-//! (fleet, plan) ─RolloutStatus─► reason and sentence of conditions and Events    (said, stall, groups, blocked)
-//! RolloutView ─message─► the same with the numbers of this moment               (numbers)
-//! RolloutView, a node ─explain─► why it is where it is                          (node and its parts)
-//! RolloutView, a node ─remedy─► what would change that, with the commands         (next)
+//! (fleet, plan) ─RolloutStatus─► reason and sentence of conditions and Events       (said, stall, groups, blocked)
+//! RolloutView ─message─► the same sentence with current numbers                      (numbers)
+//! RolloutView, node ─explain─► reason for the node's state                           (node and its submodules)
+//! RolloutView, node ─remedy─► steps that change the state, with commands             (next)
 //! ```
 //!
-//! No number that moves with every pod stands in a sentence of [`RolloutStatus`], so nothing is written while a rollout merely
-//! moves; those for `ctl`, which nobody keeps, have them. What a person can do about a revision that fails:
+//! Sentences of [`RolloutStatus`] contain no number that changes with every pod, so a progressing rollout causes no writes. The
+//! messages of `ctl`, which are not stored, contain such numbers. For remedies for a failing revision see
 //! [`remedy`](super::remedy).
 
 mod blocked;
@@ -74,24 +74,24 @@ use super::settings::partition::PARTITION;
 use super::verdict::{Guarded, Stopped, Verdict};
 use super::words::named;
 
-/// A rollout of which something is said.
+/// A rollout to report on.
 #[derive(Clone, Copy)]
 pub struct RolloutStatus<'a> {
     /// Name of the DaemonSet.
     pub set: SetName<'a>,
-    /// What is true.
+    /// Current state.
     pub fleet: &'a Fleet,
-    /// What was decided.
+    /// Decision.
     pub plan: &'a Plan,
-    /// Its settings; defaults where they cannot be used.
+    /// Settings, with defaults for invalid ones.
     pub strategy: &'a Strategy,
 }
 
 impl Plan {
-    /// The phase as it is told; `was_complete`: the rollout of the same revision was called complete before.
+    /// Returns the phase to report; `was_complete`: the rollout of the same revision was complete before.
     ///
-    /// Then it stays so while no node is outdated: pods that restart and nodes that join are daily life, not a rollout. A node
-    /// that is judged is not.
+    /// It then stays complete while no node is outdated. Restarted pods and new nodes are normal operation, and no rollout. A
+    /// node under evaluation ends that.
     pub fn standing(&self, was_complete: bool) -> Phase {
         let counts = &self.counts;
         let is_daily_life = match self.phase {
@@ -110,7 +110,7 @@ impl Plan {
         }
     }
 
-    /// Who was lost and is not judged yet, while nothing new begins because of that.
+    /// Describes the lost nodes under evaluation. No update begins meanwhile.
     pub fn judging_words(&self) -> String {
         let open = self.record.iter().flat_map(|record| {
             let judged = record.losses(false).map(|(name, _)| name);
@@ -144,7 +144,7 @@ impl Plan {
     }
 }
 
-/// What is said of data that is too old.
+/// Describes stale data.
 fn stale_words(stale: StaleData) -> String {
     format!(
         "no news of {} since {}: pods are not changed until the API server is heard again; check the controller's connection to it",
@@ -154,7 +154,7 @@ fn stale_words(stale: StaleData) -> String {
 }
 
 impl RolloutStatus<'_> {
-    /// What is said of it in this phase.
+    /// Returns the sentence for this phase.
     pub fn said(&self, phase: Phase) -> StatusSentence {
         let state = self.state(phase);
         let plan = self.plan;
@@ -165,7 +165,7 @@ impl RolloutStatus<'_> {
             _ => String::new(),
         };
         let refused = match phase {
-            // That is the state itself.
+            // The sentence itself says that.
             Phase::Stalled(Stall::WritesRefused) => String::new(),
             _ => plan.refused.aside(),
         };
@@ -178,7 +178,7 @@ impl RolloutStatus<'_> {
         StatusSentence { asides, ..state }
     }
 
-    /// Returns the sentence about nodes whose holds end first, while nothing else is left that time alone changes.
+    /// Returns the sentence about the nodes whose holds end first, once only time can change the state.
     pub fn held(&self) -> Option<StatusSentence> {
         let is_over = matches!(
             self.plan.phase,
@@ -217,7 +217,7 @@ impl RolloutStatus<'_> {
                 asides: self.stopped_aside(),
                 ..StatusSentence::new("Paused", paused_words(until))
             },
-            // The sentence is that of the setting.
+            // The sentence is that of the invalid setting.
             Phase::Invalid => StatusSentence::new(INVALID_SETTINGS, ""),
             Phase::AwaitingDeletions => StatusSentence::new(
                 "AwaitingDeletions",
@@ -262,7 +262,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Returns the step that lets the nodes continue that only `partition` keeps; `None`: it keeps no node.
+    /// Returns the step that updates the nodes that only `partition` keeps; `None` if it keeps no node.
     fn past_partition(&self) -> Option<NextStep> {
         if self.plan.counts.by_word[Verdict::Partition.index()] == 0 {
             return None;
@@ -322,13 +322,13 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// That nobody pulls ahead yet, to follow a sentence; empty where somebody does, or nobody is to.
+    /// Returns a clause that says that no node pulls ahead yet; empty if nodes do, or if that is not configured.
     fn pulls_aside(&self) -> String {
         let awaits = self.plan.pulls_await.as_ref();
         awaits.map_or_else(String::new, PullsAwait::aside)
     }
 
-    /// That the guard stopped the revision which is paused, and what follows when it is resumed; empty when it did not.
+    /// Returns a clause about a paused revision that the guard stopped, with the effect of a resume; empty if it was not stopped.
     fn stopped_aside(&self) -> String {
         let plan = self.plan;
         if plan.guarded != Some(Guarded::Stopped(Stopped::FailedByRevision)) {
@@ -347,8 +347,9 @@ impl RolloutStatus<'_> {
         )
     }
 
-    /// That a remedy begins when the pause ends, to follow the sentence of a rollout that stands still although nobody is left
-    /// who waits for that.
+    /// Returns a clause that says that the next rollout begins only after the pause ends.
+    ///
+    /// It follows the sentence of a stalled rollout in which no node waits for the pause.
     fn pause_aside(&self, phase: Phase) -> String {
         match (phase, &self.plan.pause) {
             (Phase::Stalled(_), Some(_)) => format!(
@@ -359,8 +360,9 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Whose pods disruption budgets do not let go while the others wait for people as well, to follow a sentence; empty while
-    /// somebody moves: then the next answer may be another one.
+    /// Returns a clause with the nodes that disruption budgets block while all other nodes wait for people too.
+    ///
+    /// It is empty while a node makes progress, because the next answer may differ.
     fn budgets_aside(&self, phase: Phase) -> String {
         let plan = self.plan;
         let waits = match phase {
@@ -380,7 +382,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Who else waits for a maintenance window, to follow a sentence about others; empty when nobody does.
+    /// Returns a clause about further nodes that wait for a maintenance window; empty if there are none.
     fn windows_aside(&self, phase: Phase, reason: &str) -> String {
         let plan = self.plan;
         let shut = match phase {
@@ -404,13 +406,13 @@ impl RolloutStatus<'_> {
         parts.map(|part| format!("; {part}")).collect()
     }
 
-    /// Returns when the next maintenance window opens, in its own time zone; `None`: no node waits for one.
+    /// Returns the time at which the next maintenance window opens, in its own time zone; `None` if no node waits for one.
     fn opening(&self) -> Option<String> {
         let at = self.plan.next_opening()?;
         Some(opening_words(self.fleet, self.plan, self.strategy, at))
     }
 
-    /// Returns the step that starts a rollout before its window opens; `None`: windows of Nodes keep all that wait.
+    /// Returns the step that starts a rollout before its window opens; `None` if all waiting nodes have their own windows.
     fn past_window(&self) -> Option<NextStep> {
         let mut waiting = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let of_set = waiting.any(|(node, verdict)| {
@@ -424,12 +426,12 @@ impl RolloutStatus<'_> {
         })
     }
 
-    /// Who failed by this revision and was deleted since, to follow a sentence; empty when nobody was.
+    /// Returns a clause with the nodes that failed with this revision and were deleted since; empty if there are none.
     fn gone_aside(&self) -> String {
         let failed = self.plan.record.iter().flat_map(|record| &record.failed);
         let gone = failed.filter(|name| {
             let node = by_name(&self.fleet.nodes, name);
-            // Its pod may be there for a minute more.
+            // The pod may remain for another minute.
             node.is_none_or(|node| node.readiness == Readiness::Gone)
         });
         let names = named(gone.map(NodeName::as_str), 0);
@@ -440,7 +442,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Who failed by this revision, to follow a sentence; empty when nobody did.
+    /// Returns a clause with the nodes that failed with this revision; empty if there are none.
     fn failed_aside(&self) -> String {
         let names = self.names_with(|verdict| matches!(verdict, Verdict::FailedByRevision { .. }));
         if names.is_empty() {

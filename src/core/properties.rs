@@ -1,9 +1,11 @@
-//! What holds for every fleet, every strategy and every order of events.
+//! Properties of every fleet, every strategy and every order of events.
 //!
-//! Here: one decision over a random fleet. In `story`: many decisions that drive a small model of a cluster, `world`,
-//! from a random story to its end. The seed is fixed, so that a run can be repeated; PROPTEST_RNG_SEED and
-//! PROPTEST_CASES ask for others, YURT_DS_DEEP=1 for as many cases as CI tries. Each property catches a mutant of the engine that
-//! `tests/mutants.toml` names beside it, else nobody knows whether it looks at anything (`.ci/mutants`).
+//! The properties in this file make one decision about a random fleet. Those in `story` make many decisions for a small model of
+//! a cluster, `world`, from the start of a random story to its end.
+//!
+//! The seed is fixed, so that a run can be repeated. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` override seed and number of cases;
+//! `YURT_DS_DEEP=1` tries as many cases as CI. Each property catches a mutant of the engine that `tests/mutants.toml` lists with
+//! it (`.ci/mutants`), which shows that the property detects errors.
 
 mod crowd;
 mod evictions;
@@ -40,10 +42,10 @@ use super::*;
 use crate::core::Strategy;
 use crate::machine;
 
-/// The seed of every run, unless the environment asks for another.
+/// Seed of every run, unless the environment sets another.
 const SEED: u64 = 20;
 
-/// How many cases a property is tried with, unless the environment asks for another number; and when all are tried.
+/// Number of cases per property, unless the environment sets another: normally, and with `YURT_DS_DEEP=1`.
 const CASES: [usize; 2] = [64, 256];
 
 fn config() -> ProptestConfig {
@@ -66,7 +68,7 @@ fn config() -> ProptestConfig {
     }
 }
 
-/// The present of every random fleet.
+/// Current time of every random fleet.
 fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
 }
@@ -75,17 +77,17 @@ fn after(start: Timestamp, seconds: i64) -> Timestamp {
     start + SignedDuration::from_secs(seconds)
 }
 
-/// Some instant of the last minutes, rarely one a little ahead (clocks differ).
+/// Generates a time in the last minutes, rarely one slightly in the future (clocks differ).
 fn recent() -> impl Random<Timestamp> {
     (-400_i64..5).prop_map(|seconds| after(now(), seconds))
 }
 
-/// Some instant around now.
+/// Generates a time around now.
 fn soon() -> impl Random<Timestamp> {
     (-100_i64..100).prop_map(|seconds| after(now(), seconds))
 }
 
-/// A generator. Proptest's own word for that is taken here.
+/// A generator. Proptest calls it `Strategy`, but here that is the name of the settings.
 trait Random<T>: proptest::strategy::Strategy<Value = T> {}
 impl<T, S: proptest::strategy::Strategy<Value = T>> Random<T> for S {}
 
@@ -159,7 +161,7 @@ fn strategies() -> impl Random<Strategy> {
         )
 }
 
-/// A window that opens and closes within minutes of now, a Friday at 08:00.
+/// Generates a window that opens and closes within minutes of now, a Friday at 08:00.
 fn windows() -> impl Random<Arc<Windows>> {
     (470..480_u16, 475..490_u16).prop_filter_map("an empty window", |(from, to)| {
         let time = |minutes: u16| format!("{:02}:{:02}", minutes / 60, minutes % 60);
@@ -168,7 +170,7 @@ fn windows() -> impl Random<Arc<Windows>> {
     })
 }
 
-/// Names of zones; every node lies in one of them.
+/// Generates names of zones. Every node is in one of them.
 fn zones() -> impl Random<String> {
     "[ab]"
 }
@@ -196,7 +198,7 @@ fn pauses() -> impl Random<Option<Pause>> {
     ]
 }
 
-/// Half of them calm, for where everything happens at once hardly anything is rolled out.
+/// Generates fleets. Half of them are calm, because a fleet with all kinds of trouble at once hardly progresses.
 fn fleets() -> impl Random<Fleet> {
     let calm = vec(prop::bool::weighted(0.8), 24);
     (wild_fleets(), option::weighted(0.5, calm)).prop_map(|(mut fleet, calm)| {
@@ -212,7 +214,7 @@ fn fleets() -> impl Random<Fleet> {
     })
 }
 
-/// Has a node Ready for an hour, and one pod on it that has served for half of that.
+/// Makes the node Ready for an hour, with one pod that has been available for half of that.
 fn settle(node: &mut Node) {
     node.targeting = Targeting::Run;
     node.readiness = Readiness::Ready {
@@ -291,7 +293,7 @@ fn wild_fleets() -> impl Random<Fleet> {
     )
 }
 
-/// Gives everybody another name, in the same order.
+/// Renames all nodes without changing their order.
 fn renamed(fleet: Fleet) -> Fleet {
     let name = |name: &NodeName| NodeName::from(format!("longer-{name}").as_str());
     let names = |names: &BTreeSet<NodeName>| names.iter().map(name).collect();
@@ -382,7 +384,7 @@ fn nodes() -> impl Random<Node> {
                 targeting,
                 native: targeting,
                 readiness,
-                // A pod that goes was seen to begin with it.
+                // The controller observed when a terminating pod began to terminate.
                 disrupted_at: disrupted_at.or(began_to_leave(&pods)),
                 emptied,
                 kept_away_by: None,
@@ -402,7 +404,7 @@ fn in_order(mut times: Vec<Timestamp>) -> Vec<Timestamp> {
     times
 }
 
-/// Returns the problem of so many evicted pods in a row.
+/// Returns the problem of `ended` evicted pods in a row.
 fn evicted(ended: u32) -> Box<PodProblem> {
     let problem = PodProblem {
         reason: "Evicted".into(),
@@ -413,7 +415,7 @@ fn evicted(ended: u32) -> Box<PodProblem> {
     problem.into()
 }
 
-/// When the last outdated pod that goes can have begun with it.
+/// Returns the earliest time at which the last terminating outdated pod can have begun to terminate.
 fn began_to_leave(pods: &[Pod]) -> Option<Timestamp> {
     let leaves = |pod: &&Pod| pod.terminating && pod.revision == PodRevision::Outdated;
     pods.iter().filter(leaves).map(|pod| pod.created).max()
@@ -444,7 +446,7 @@ fn pods() -> impl Random<Pod> {
         .prop_map(|((created, started, ready_since, unready), rest, own)| {
             let ((revision, number), terminating, problem, (need_upgrade, image_ready)) = rest;
             let (exit, in_place, of_template): (Exit, _, _) = own;
-            // One whose readiness gate nobody has opened was never Ready.
+            // A pod whose readiness gate never got a status was never Ready.
             let gate = exit.gate.as_ref();
             let may_be_ready = gate.is_none_or(|gate| gate.status.is_some());
             let ready_since = ready_since.filter(|_| may_be_ready);
@@ -546,7 +548,7 @@ fn conditions() -> impl Random<OtaCondition> {
     )
 }
 
-/// What a correct apply does to the fleet.
+/// Returns the fleet after a correct execution of the plan.
 fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
     let mut fleet = fleet.clone();
     for action in &plan.actions {
@@ -568,7 +570,7 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
                 };
                 pod.in_place.revision = Some(patch.revision.clone());
                 pod.in_place.reverted_from = patch.reverts.clone();
-                // What kept the old containers from running says nothing of the new ones.
+                // The problem of the old containers doesn't affect the new ones.
                 pod.problem = None;
                 let mut unfinished = patch.before.clone();
                 unfinished.retain(|_, before| before.image_id.is_some());
@@ -645,7 +647,7 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
     fleet
 }
 
-/// A `PodImageReady` that asks for a pull.
+/// Returns a `PodImageReady` that requests a pull.
 fn request(revision: &Revision) -> OtaCondition {
     OtaCondition {
         status: false,
@@ -656,7 +658,7 @@ fn request(revision: &Revision) -> OtaCondition {
     }
 }
 
-/// The pods that the plan replaces: deletes, or updates in place.
+/// Returns the pods that the plan replaces, by deletion or in place.
 fn deleted(plan: &Plan) -> Vec<&PodRef> {
     let replaces = |action: &&Action| {
         matches!(
@@ -668,7 +670,7 @@ fn deleted(plan: &Plan) -> Vec<&PodRef> {
     replaced.map(Action::pod).collect()
 }
 
-/// The pods whose replacement begins with this plan.
+/// Returns the pods whose replacement begins with this plan.
 fn begun<'a>(fleet: &Fleet, plan: &'a Plan) -> Vec<&'a PodRef> {
     let mut begun = Vec::new();
     for action in &plan.actions {
@@ -685,7 +687,7 @@ fn is_available(pod: &Pod, strategy: &Strategy, now: Timestamp) -> bool {
     !pod.terminating && !pod.in_place.is_under_way() && pod.ready_since.is_some_and(ripe)
 }
 
-/// Whether a node waits for its wave, whatever else keeps it from beginning.
+/// Returns true if a node waits for its wave, even if it also waits for something else.
 fn awaits_wave(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy) -> bool {
     let stand = |waves: &Arc<Waves>| {
         plan.waves
@@ -702,8 +704,9 @@ fn awaits_wave(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy)
     }
 }
 
-/// Returns true if a node gets a new pod, the rollout did not delete the old one, and the node takes no part: it is not selected, or its
-/// wave is not open.
+/// Returns true if a node gets a new pod whose predecessor the rollout did not delete, and the node takes no part.
+///
+/// It takes no part if it is not selected or its wave is not open.
 fn is_taken_by_others(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy) -> bool {
     let Verdict::InProgress(progress) = verdict else {
         return false;
@@ -717,15 +720,17 @@ fn is_taken_by_others(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &St
     (!is_selected || is_shut) && !is_ours
 }
 
-/// Targeted nodes that are Ready and have no available pod, without those that returned a moment ago with an old one, are
-/// to keep it, wait for their wave, or lost it to others while they take no part.
+/// Returns the number of targeted Ready nodes without an available pod.
+///
+/// These nodes don't count: nodes that returned recently with an old pod, keep it, wait for their wave, or lost it to others
+/// while they take no part.
 fn lacking(fleet: &Fleet, plan: &Plan, strategy: &Strategy, now: Timestamp) -> usize {
     let nodes = fleet.nodes.iter().zip(&plan.verdicts);
     let lacks = nodes.filter(|(node, verdict)| lacks(node, verdict, plan, strategy, now));
     lacks.count()
 }
 
-/// Whether a node is one of these.
+/// Returns true if the node counts in [`lacking`].
 fn lacks(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy, now: Timestamp) -> bool {
     let Readiness::Ready { since } = node.readiness else {
         return false;
@@ -749,8 +754,10 @@ fn lacks(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy, now: 
             || !alive.any(|pod| is_available(pod, strategy, now)))
 }
 
-/// Returns true if `action` is one of those that a pause leaves: marks are taken off and readiness gates opened; pods that were made
-/// beside others take over or go, where no old pod is left that they stand beside, or no pod belongs.
+/// Returns true if `action` is allowed during a pause.
+///
+/// It removes marks or opens readiness gates. It may also transfer or delete a surge pod whose node has no old pod left or is not
+/// eligible.
 fn is_upkeep(fleet: &Fleet, action: &Action) -> bool {
     let made_beside = |uid: &PodUid| {
         let holds = |node: &&Node| node.pods.iter().any(|pod| pod.uid == *uid);
@@ -864,7 +871,7 @@ proptest! {
         let allowed = plan.counts.allowed;
         prop_assert!(of_available == 0 || lacking <= allowed, "{lacking} of {allowed} lack a pod");
         prop_assert!(strategy.broken_unlimited || deleted.len() <= allowed.max(1));
-        // While nothing is rolled out, what is kept has no word of its own, nor has what waits for its wave.
+        // Kept nodes and nodes that wait for their wave have no verdict of their own while nothing is rolled out.
         let told = plan.counts.unavailable + plan.counts.kept;
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate
             && !is_paused(&strategy, now())
@@ -898,7 +905,7 @@ proptest! {
             ..testing::node("zz", pod)
         };
         let used = |fleet: &Fleet| decide(&strategy, fleet, now()).counts.unavailable;
-        // It counts when the guard compares lost nodes with others, and for the proof of a revision.
+        // Such a node does count when the guard compares lost nodes with others, and for the proof of a revision.
         let mut fleet = Fleet { is_proven: true, record: None, ..fleet };
         fleet.nodes.retain(Node::is_ready);
         let mut beside = fleet.clone();
@@ -911,11 +918,11 @@ proptest! {
         strategy in strategies(), fleet in fleets(),
     ) {
         let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
-        // Nothing is decided before it is looked up.
+        // Decisions wait until an unknown revision has been looked up.
         prop_assume!(!pods.any(|pod| pod.revision == PodRevision::Unknown));
         let plan = decide(&strategy, &fleet, now());
         let is_undone = |pod: &Pod| fleet.undone == Some(pod.number);
-        // Who keeps its pod for another reason is counted first, whatever it runs.
+        // Nodes that keep their pod for another reason are counted first, whatever revision they run.
         let is_out = |node: &Node| {
             let selector = strategy.selector.as_ref();
             let selected = selector.is_none_or(|selector| selector.matches(|key| node.labels.get(key)));
@@ -928,7 +935,7 @@ proptest! {
                 && node.readiness != Readiness::Gone
                 && settled
                 && alive.clone().count() > 0
-                // Of several the first one counts.
+                // Of several pods the first one counts.
                 && (is_out(node) || !alive.clone().next().is_some_and(is_undone))
                 && alive.all(|pod| pod.revision == PodRevision::Outdated)
         };
@@ -984,7 +991,7 @@ proptest! {
             let holds = |node: &Node| node.pods.iter().any(|pod| pod.uid == target.uid);
             fleet.nodes.iter().position(holds).unwrap()
         };
-        // What waits or is chosen now, and what is done: online, settled and taking part.
+        // Nodes that wait or are chosen now, and nodes that are done: online, settled and taking part.
         let replacing = |verdict: &Verdict| *verdict == Verdict::InProgress(Progress::Replacing);
         let waiting = |verdict: &Verdict| {
             let waits = matches!(
@@ -1064,7 +1071,7 @@ proptest! {
             return Ok(());
         }
         let then = carry_out(&fleet, &plan);
-        // One that is updated in place asked nobody, and loses its mark as soon as that shows.
+        // A pod that is updated in place needs no hook, and loses its mark as soon as the update is visible.
         let renewed: Vec<_> = deleted(&plan).iter().map(|pod| &pod.uid).collect();
         for (node, verdict) in then.nodes.iter().zip(&plan.verdicts).filter(|(n, _)| n.is_ready()) {
             let marked = |pod: &&Pod| {
@@ -1078,7 +1085,7 @@ proptest! {
     #[test]
     fn carrying_out_a_plan_leaves_nothing_to_do(strategy in strategies(), fleet in fleets()) {
         let plan = decide(&strategy, &fleet, now());
-        // One whose containers stay as they are is over at once, and the next begins.
+        // An update that changes no containers finishes at once, and the next one begins.
         let is_over = |action: &Action| match action {
             Action::UpdateInPlace { patch, .. } => {
                 patch.before.values().all(|before| before.image_id.is_none())
@@ -1091,8 +1098,8 @@ proptest! {
         let done = carry_out(&fleet, &plan);
         let again = decide(&strategy, &done, now());
         prop_assert!(again.counts.unavailable <= plan.counts.unavailable.max(plan.counts.allowed));
-        // What was said of a pod before its update in place is cleared away afterwards, whoever goes while its images are
-        // pulled leaves that place to another, and no more.
+        // Conditions from before an in-place update are removed afterwards. A pod that is updated while its images are pulled
+        // frees one slot for another pull.
         let renewed: Vec<_> = deleted(&plan).into_iter().map(|pod| &pod.uid).collect();
         let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
         let pulled = |pod: &&Pod| pod.image_ready.as_ref().is_some_and(|image| image.waits);
@@ -1116,7 +1123,7 @@ proptest! {
     fn nothing_but_the_order_by_name_and_age_matters(strategy in strategies(), fleet in fleets()) {
         let plan = decide(&strategy, &fleet, now());
         let told = decide(&strategy, &renamed(fleet), now());
-        // The names are all that differs.
+        // Only the names differ.
         let told = format!("{told:?}").replace("(\"longer-", "(\"");
         prop_assert_eq!(told, format!("{plan:?}"));
     }
@@ -1139,7 +1146,7 @@ proptest! {
     fn offline_nodes_neither_use_the_budget_nor_hold_up_others(
         strategy in strategies(), fleet in fleets(), share in 1..6_u32,
     ) {
-        // An absolute budget and everybody takes part, so that numbers of nodes do not matter; nobody is charged.
+        // With an absolute budget and all nodes taking part, the number of nodes is irrelevant; no failures are counted.
         let strategy = Strategy {
             max_unavailable: IntOrPercent::Number(share),
             partition: IntOrPercent::Number(0),

@@ -1,12 +1,12 @@
-//! What the owner of a DaemonSet asked for, read once from its annotations.
+//! Settings of a DaemonSet, parsed once from its annotations.
 //!
 //! ```text
 //! error ─► value ─► reader ─► setting ─► one module for each ─► SETTINGS ─► Strategy
 //! ```
 //!
-//! A module of a setting says everything about it: its key, what it does, how it is written, its limits and its default, who
-//! heeds it and how it goes together with others; [`SETTINGS`] lists them. `reader` knows where values stand and what
-//! their places are called, `advice` what looks like a setting and is none. Nobody looks at a raw annotation after [`read`].
+//! The module of a setting holds everything about it: key, effect, syntax, limits, default, the modes that use it, and its
+//! interaction with other settings. [`SETTINGS`] lists them. `reader` knows the places of values and their names, `advice` finds
+//! annotations that only look like settings. No code uses raw annotations after [`read`].
 
 mod advice;
 pub mod approved_waves;
@@ -80,7 +80,7 @@ pub use topology_key::Topology;
 pub use value::IntOrPercent;
 pub use waves::{REST, Wave, Waves};
 
-/// Every setting.
+/// All settings.
 pub const SETTINGS: &[Setting] = &[
     update_strategy::SETTING,
     max_unavailable::SETTING,
@@ -111,89 +111,91 @@ pub const SETTINGS: &[Setting] = &[
     ready_settle::SETTING,
 ];
 
-/// The setting that an annotation of a DaemonSet is, under its present key or an older one.
+/// Returns the setting of an annotation, by its current or its old key.
 pub fn setting(key: &str) -> Option<&'static Setting> {
     let is_it = |setting: &&Setting| setting.keys().any(|known| known == key);
     SETTINGS.iter().find(is_it)
 }
 
-/// Whether an annotation of a DaemonSet is a setting of ours.
+/// Returns true if an annotation is a yurt-ds setting.
 pub fn is_setting(key: &str) -> bool {
     setting(key).is_some()
 }
 
-/// The annotations of all settings, older keys included.
+/// Returns the annotations of all settings, including old keys.
 pub fn keys() -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().flat_map(Setting::keys)
 }
 
-/// The settings of a DaemonSet that is ours, all of them valid.
+/// Valid settings of a managed DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strategy {
-    /// Who starts a replacement.
+    /// Rollout mode.
     pub mode: Mode,
-    /// How many targeted nodes may lack an available pod at once; only used by [`Mode::AdvancedRollingUpdate`].
+    /// Number of targeted nodes that may lack an available pod at once; only used by [`Mode::AdvancedRollingUpdate`].
     pub max_unavailable: IntOrPercent,
-    /// On how many targeted nodes a new pod may be made beside the old one at once; zero: on none.
+    /// Number of targeted nodes that may run a surge pod next to the old one at once; zero disables surge.
     pub max_surge: IntOrPercent,
-    /// How many of the targeted nodes (percentages are rounded down) keep the old revision.
+    /// Number of targeted nodes that keep the old revision (percentages are rounded down).
     pub partition: IntOrPercent,
-    /// Which nodes take part, by their labels; `None`: all.
+    /// Selector of the nodes that take part; `None`: all nodes.
     pub selector: Option<Selector>,
-    /// The shortest time between the birth of a new pod and the next replacement; zero: none.
+    /// Minimum interval between the creation of a new pod and the next replacement; zero disables it.
     pub min_interval: Duration,
-    /// How many nodes may lack an available pod at the beginning of a rollout; `None`: as many as ever.
+    /// Number of nodes that may lack an available pod at the start of a rollout; `None`: the same as later.
     pub ramp_up: Option<IntOrPercent>,
-    /// When replacements may begin, on nodes that say nothing of their own; `None`: always.
+    /// Windows in which replacements may begin, for nodes without their own; `None`: always.
     pub window: Option<Arc<Windows>>,
-    /// How many nodes pull the new images at once ahead of their replacement; `None`: none does.
+    /// Number of nodes that pre-download the new images at once; `None`: none.
     pub image_predownload_parallelism: Option<IntOrPercent>,
-    /// Whether a replacement waits for the images of its node; `None`: not said.
+    /// Dependency of a replacement on the images of its node; `None` if not set.
     pub predownload: Option<Predownload>,
-    /// How long a node may pull the new images in one attempt, whoever asked for it.
+    /// Maximum duration of one image pull attempt on a node, regardless of its requester.
     pub image_predownload_timeout: Duration,
-    /// How many targeted nodes (percentages are rounded up) have to run a Ready pod of the new revision before others pull its
-    /// images ahead.
+    /// Number of targeted nodes that must run a Ready pod of the new revision before other nodes pre-download its images.
+    ///
+    /// Percentages are rounded up.
     pub image_predownload_min_updated_ready_pods: IntOrPercent,
-    /// Pools of nodes that are rolled out one after the other; `None`: all at once.
+    /// Groups of nodes that are rolled out one after the other; `None`: all at once.
     pub waves: Option<Arc<Waves>>,
-    /// In how many failure domains something may be under way at once; `None`: in all.
+    /// Failure domains, only some of which are updated at once; `None`: no such limit.
     pub topology: Option<Topology>,
-    /// Whether running pods are updated in place where that is possible.
+    /// Update method for running pods.
     pub rolling_update_type: RollingUpdateType,
-    /// Whether nodes whose old pod is broken are all replaced at once, whatever `max-unavailable` says.
+    /// True if all nodes with a broken old pod are replaced at once, regardless of `max-unavailable`.
     pub broken_unlimited: bool,
-    /// How long after its new pod was made a node may fail on the revision's account; `None`: five minutes, or
-    /// `min_ready` if that is longer.
+    /// Time after the creation of the new pod in which a failure of the node counts against the revision.
+    ///
+    /// `None`: five minutes, or `min_ready` if that is longer.
     pub failure_window: Option<Duration>,
-    /// How many targeted nodes may fail before the revision is stopped; `None`: as many as `max_unavailable`.
+    /// Number of targeted nodes that may fail before the revision is stopped; `None`: as many as `max_unavailable`.
     pub failure_threshold: Option<IntOrPercent>,
-    /// What happens to nodes that have a revision when it is stopped.
+    /// Action for nodes that run a revision when it is stopped.
     pub on_failure: OnFailure,
-    /// The revision that does not wait for [`window`](Self::window) and [`min_interval`](Self::min_interval).
+    /// Revision that ignores [`window`](Self::window) and [`min_interval`](Self::min_interval).
     pub start_now: Option<Revision>,
-    /// The revision that goes on although nodes failed after they got it.
+    /// Revision that continues although nodes failed with it.
     pub resume: Option<Revision>,
-    /// Who has to agree before a pod is deleted; `None`: nobody.
+    /// Hook that must agree before a pod is deleted; `None`: no hook.
     pub pre_delete: Option<Arc<PreDelete>>,
-    /// How a pod is made to go.
+    /// Method of removing pods.
     pub disruption: Disruption,
-    /// Whether, and until when, nothing is replaced.
+    /// Pause of replacements, with its end.
     pub pause: Option<Pause>,
-    /// How long a pod has to be Ready to be available (`spec.minReadySeconds`).
+    /// Time that a pod has to be Ready to be available (`spec.minReadySeconds`).
     pub min_ready: Duration,
-    /// In which order of names nodes have their turns.
+    /// Order in which nodes are updated, by name.
     pub order: NodeOrder,
-    /// Whether `partition` also keeps nodes from getting their first pod (`spec.scaleStrategy.partitionedScaling`, Kruise).
+    /// True if `partition` also keeps nodes from getting their first pod (`spec.scaleStrategy.partitionedScaling`, Kruise).
     pub partitioned: bool,
-    /// How long a node that returned has to be Ready before its pod is touched.
+    /// Time that a returned node has to be Ready before its pod is touched.
     pub ready_settle: Duration,
-    /// The settings that fields decide; the others are annotations.
+    /// Settings that come from fields. All others come from annotations.
     pub fields: DecidingFields,
 }
 
 impl Strategy {
-    /// The settings of a DaemonSet that says nothing but its mode.
+    /// Returns the settings of a DaemonSet that sets only its mode.
     pub fn with_mode(mode: Mode) -> Self {
         Self {
             mode,
@@ -228,12 +230,12 @@ impl Strategy {
         }
     }
 
-    /// What sentences call a setting: its annotation, or the field that decides.
+    /// Returns the name of a setting in messages: its annotation, or the field that takes precedence.
     pub fn name_of(&self, key: &'static str) -> &'static str {
         self.fields.path_of(key).unwrap_or(key)
     }
 
-    /// The same with the word that goes before an annotation.
+    /// Returns the name as in [`Self::name_of`], with "the annotation" before an annotation.
     pub fn place_of(&self, key: &'static str) -> String {
         match self.name_of(key) {
             annotation if annotation == key => format!("the annotation {annotation}"),
@@ -241,7 +243,7 @@ impl Strategy {
         }
     }
 
-    /// What the owner should know about settings that are about one revision, now that the current one is known.
+    /// Returns notes on settings that name a revision, now that the current one is known.
     pub fn notes_on(&self, state: &RevisionState) -> impl Iterator<Item = Note> {
         let current = state.current();
         let resume = self.resume.as_ref().zip(current);
@@ -251,7 +253,7 @@ impl Strategy {
         resume.into_iter().chain(start_now)
     }
 
-    /// Returns the settings that count for a revision: without window and interval if it is to start now.
+    /// Returns the settings that apply to a revision. Those for `start_now` have no window and no minimum interval.
     pub fn on(&self, state: &RevisionState) -> Cow<'_, Self> {
         match (&self.start_now, state.current()) {
             (Some(named), Some(current)) if named == current => Cow::Owned(Self {
@@ -264,17 +266,17 @@ impl Strategy {
     }
 }
 
-/// In which order of their names nodes have their turns, where nothing else decides.
+/// Order in which nodes are updated by name, if no other rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeOrder {
-    /// The first one by name is the first.
+    /// Ascending by name.
     Ascending,
-    /// The last one by name is the first, and `partition` keeps the first ones (Kruise).
+    /// Descending by name. `partition` keeps the first nodes by name (Kruise).
     Descending,
 }
 
 impl NodeOrder {
-    /// Whether the node called `name` has its turn before the `other` one.
+    /// Returns true if the node `name` is updated before the node `other`.
     pub fn is_before<T: Ord>(self, name: T, other: T) -> bool {
         match self {
             Self::Ascending => name < other,
@@ -283,25 +285,26 @@ impl NodeOrder {
     }
 }
 
-/// What the annotations of a DaemonSet say.
+/// Result of parsing a DaemonSet's annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParsedSettings {
-    /// No update-strategy: not ours.
+    /// Not managed: `update-strategy` is missing.
     NotOurs,
-    /// Managed, but some settings are invalid, so no rollout takes place. The strategy has the valid settings, and defaults for the
-    /// others. Creation of pods, hooks and readiness gates use it.
+    /// Managed, but some settings are invalid, so no rollout takes place.
+    ///
+    /// The strategy has the valid settings, and defaults for the others. Pod creation, hooks and readiness gates use it.
     Invalid(Invalid, Box<Strategy>),
-    /// Ours.
+    /// Managed, with valid settings.
     Strategy {
-        /// The settings.
+        /// Parsed settings.
         strategy: Box<Strategy>,
-        /// What the owner should know about them (an old key, a contradiction, an unused value).
+        /// Notes for the owner, for example about an old key, a contradiction or an unused value.
         notes: Vec<Note>,
     },
 }
 
 impl ParsedSettings {
-    /// Returns the settings that can be used; `None`: the DaemonSet is not managed.
+    /// Returns the usable settings; `None` if the DaemonSet is not managed.
     pub fn usable(&self) -> Option<&Strategy> {
         match self {
             Self::NotOurs => None,
@@ -310,7 +313,7 @@ impl ParsedSettings {
         }
     }
 
-    /// Returns the same settings of a DaemonSet of which something else cannot be used.
+    /// Returns these settings as invalid, because another part of the DaemonSet is unusable.
     pub fn refused(&self, invalid: Invalid) -> Self {
         let usable = self.usable().cloned();
         let usable = usable.unwrap_or_else(|| Strategy::with_mode(Mode::AdvancedRollingUpdate));
@@ -318,10 +321,10 @@ impl ParsedSettings {
     }
 }
 
-/// Reads the settings of a DaemonSet.
+/// Parses the settings of a DaemonSet.
 ///
-/// One state for everything that cannot be used: [`Invalid`], which names the first such setting. What only is of no use (an
-/// old key, a value that the mode does not look at) becomes a [`Note`].
+/// Any unusable setting results in [`Invalid`], which names the first one. Settings without effect (an old key, a value that the
+/// mode doesn't use) become a [`Note`].
 pub fn read(source: &SettingsSource<'_>) -> ParsedSettings {
     let mut notes = Vec::new();
     let (mode, unreadable) = match update_strategy::read(source, &mut notes) {
@@ -356,7 +359,7 @@ pub fn read(source: &SettingsSource<'_>) -> ParsedSettings {
     }
 }
 
-/// Reads every setting, in the order of the table. The reader keeps the first that cannot be used; each of those has its default.
+/// Parses every setting, in the order of the table. Invalid settings get their defaults; the reader keeps the first.
 fn strategy(reader: &mut Reader<'_>) -> Strategy {
     let default = Strategy::with_mode(reader.mode);
     match reader.source.fields {
@@ -435,7 +438,7 @@ fn strategy(reader: &mut Reader<'_>) -> Strategy {
     }
 }
 
-/// The settings that fields of an Advanced DaemonSet decide, or would: those of which no annotation is there instead.
+/// Returns the settings of an Advanced DaemonSet that have a field. Settings that only an annotation sets are left out.
 fn deciding(source: &SettingsSource<'_>) -> DecidingFields {
     let keys = SETTINGS.iter().map(|setting| setting.key);
     let is_field = |key: &&'static str| fields::path_of(key) == Some(source.name(key));

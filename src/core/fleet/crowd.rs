@@ -1,49 +1,50 @@
-//! Nodes of a fleet that are counted and not looked at: what decisions have to know of them all together.
+//! Nodes of a fleet that are counted instead of listed, with the totals that decisions need.
 
 use k8s_openapi::jiff::Timestamp;
 
 use crate::core::id::NodeName;
 
-/// The nodes that are in no list ([`Fleet::nodes`]), in numbers; all zero where everybody is. Who may be among them is said in
-/// [`engine::crowd`].
+/// Totals of the nodes that are not in [`Fleet::nodes`]; all zero if every node is listed.
+///
+/// [`engine::crowd`] says which nodes may be counted.
 ///
 /// [`Fleet::nodes`]: super::Fleet::nodes
 /// [`engine::crowd`]: crate::core::engine::crowd
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Crowd {
-    /// Ready, with an available pod of the current revision.
+    /// Ready nodes with an available pod of the current revision.
     pub done: usize,
-    /// Ready, with an available outdated pod, and behind those in the list whose turn is next.
+    /// Ready nodes with an available outdated pod, in the queue behind the listed nodes.
     pub waiting: usize,
-    /// The first of those that wait, in the order of names.
+    /// First waiting node, by name.
     pub next: Option<NodeName>,
-    /// NotReady.
+    /// NotReady nodes.
     pub offline: usize,
-    /// Those of them that hold a pod of the current revision.
+    /// NotReady nodes with a pod of the current revision.
     pub offline_updated: usize,
-    /// Being updated, each within its deadline.
+    /// Nodes that are being updated, each within its deadline.
     pub moving: usize,
-    /// Those of them on which nobody replaced anything: they joined, or somebody deleted their pod.
+    /// Nodes among [`Self::moving`] where the controller replaced nothing: they joined, or their pod was deleted by someone else.
     pub joining: usize,
-    /// All of them, done and offline ones included, that hold a pod of another revision than the current one.
+    /// All counted nodes with a pod of another revision than the current one, including done and offline ones.
     pub outdated: usize,
-    /// When the oldest pod of those that are done got its revision, or earlier.
+    /// Time at which the oldest pod of the done nodes got its revision, or an earlier time.
     pub oldest_done: Option<Timestamp>,
-    /// The least and the greatest number among the revisions of those that wait, or a wider span.
+    /// Lowest and highest revision number of the waiting nodes, or a wider range.
     pub numbers: Option<(i64, i64)>,
-    /// When the newest pod of those that wait got its revision, or later.
+    /// Time at which the newest pod of the waiting nodes got its revision, or a later time.
     pub newest_waiting: Option<Timestamp>,
-    /// When the first of those that are being updated has to be looked at, if nothing happens to it before.
+    /// Time at which the first of the moving nodes must be listed again if nothing happens to it before.
     pub wake: Option<Timestamp>,
 }
 
 impl Crowd {
-    /// How many there are; on each of them a pod belongs.
+    /// Returns the number of counted nodes. All of them are eligible for a pod.
     pub fn len(&self) -> usize {
         self.done + self.waiting + self.offline + self.moving
     }
 
-    /// Whether everybody is in the list.
+    /// Returns true if every node is listed.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,11 +1,10 @@
-//! How evictions of the pods of a DaemonSet were answered: the answer to an eviction is the only way to know what
-//! PodDisruptionBudgets allow.
+//! Answers of the API server to evictions of a DaemonSet's pods. They are the only way to learn what PodDisruptionBudgets allow.
 //!
-//! A budget selects pods by their labels and treats those that are not Ready in another way. So what is said about one pod
-//! holds for all of one [`BudgetClass`]: a thousand nodes behind one budget are one question. It is asked again after
-//! [`BACK_OFF`], or a moment after a pod of the fleet became Ready, which is what a budget mostly waits for.
+//! A budget selects pods by labels and treats pods that are not Ready differently. So an answer for one pod holds for its whole
+//! [`BudgetClass`]: a thousand nodes behind one budget need one request. The request is repeated after [`BACK_OFF`], or shortly
+//! after a pod of the fleet becomes Ready, which is usually what a budget waits for.
 //!
-//! A restart of the controller forgets all that: then it is asked once more.
+//! The answers are in memory only. After a restart, the controller asks again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,16 +17,16 @@ use crate::core::instant::later;
 use crate::core::labels::Labels;
 use crate::core::verdict::Obstruction;
 
-/// The shortest and the longest pause after a refusal; it doubles from one to the other.
+/// Shortest and longest pause after a refusal. The pause doubles with each refusal.
 pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(120));
 
-/// So many answers are kept in any case: those for pods of a few revisions, Ready or not.
+/// Number of answers that are always kept. It covers the pods of a few revisions, Ready or not.
 pub(in crate::core) const KEPT: usize = 16;
 
-/// So long after a pod became Ready the budget has noticed: Kubernetes counts within a fraction of a second.
+/// Time after which a budget has counted a pod that became Ready. Kubernetes needs a fraction of a second.
 const NOTICED: Duration = Duration::from_secs(1);
 
-/// Pods that no disruption budget tells apart.
+/// Pods that disruption budgets cannot distinguish.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::core) struct BudgetClass {
     labels: Labels,
@@ -43,48 +42,48 @@ impl BudgetClass {
     }
 }
 
-/// How evictions of the pods of a DaemonSet were answered.
+/// Answers to evictions of a DaemonSet's pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evictions(pub(in crate::core) BTreeMap<BudgetClass, EvictionAnswer>);
 
-/// The last answer for pods that are alike. While they never were refused there is none.
+/// Last answer for a class of pods. There is none for a class that was never refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::core) enum EvictionAnswer {
-    /// No, so often in a row.
+    /// Refused, `times` in a row.
     Refused {
         refusal: Refusal,
         since: Timestamp,
         asked: Timestamp,
         times: u32,
     },
-    /// Yes, after a refusal: another one may follow.
+    /// Accepted after a refusal; the next eviction may follow.
     Accepted,
 }
 
-/// Why an eviction was refused.
+/// Reason for a refused eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The disruption budget; `None` where the API server does not name one.
+    /// Name of the disruption budget; `None` if the API server doesn't name one.
     pub budget: Option<Arc<str>>,
-    /// What it says about it.
+    /// State of the budget.
     pub obstruction: Obstruction,
 }
 
 impl Evictions {
-    /// Whether nobody was refused.
+    /// Returns true if no answer is remembered.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes in that `pod` was evicted.
+    /// Records that `pod` was evicted.
     pub fn accept(&mut self, pod: &Pod) {
-        // Who was never refused is not remembered.
+        // Classes that were never refused are not remembered.
         if let Some(answer) = self.0.get_mut(&BudgetClass::from_pod(pod)) {
             *answer = EvictionAnswer::Accepted;
         }
     }
 
-    /// Takes in that the eviction of `pod` was refused at `now`.
+    /// Records that the eviction of `pod` was refused at `now`.
     pub fn refuse(&mut self, pod: &Pod, mut refusal: Refusal, now: Timestamp) {
         let answer = self
             .0
@@ -103,7 +102,7 @@ impl Evictions {
                 if is_mistake || is_late {
                     refusal.obstruction = refusal.obstruction.after_a_while();
                 }
-                // Several asked by one plan are one try.
+                // Several requests of one plan count as one attempt.
                 (*since, *times + u32::from(later(*asked, NOTICED) <= now))
             }
             EvictionAnswer::Refused { since, .. } => (*since, 1),
@@ -117,7 +116,7 @@ impl Evictions {
         };
     }
 
-    /// Takes in that the eviction of `pod` would be refused at `now`, as it would have been since `since`.
+    /// Records that an eviction of `pod` would be refused at `now`, and would have been since `since`.
     pub fn refuse_since(&mut self, pod: &Pod, refusal: Refusal, since: Timestamp, now: Timestamp) {
         let answer = EvictionAnswer::Refused {
             refusal,
@@ -128,7 +127,7 @@ impl Evictions {
         self.0.insert(BudgetClass::from_pod(pod), answer);
     }
 
-    /// Forgets what is about none of these pods, once there is much to forget.
+    /// Removes answers that concern none of these pods, if `KEPT` or more are stored.
     pub fn tidy<'a>(&mut self, pods: impl Iterator<Item = &'a Pod>) {
         if self.0.len() >= KEPT {
             let labels: BTreeSet<&Labels> = pods.map(|pod| &pod.exit.labels).collect();
@@ -136,7 +135,7 @@ impl Evictions {
         }
     }
 
-    /// Why this pod may not go, as far as known.
+    /// Returns the reason why the eviction of `pod` is refused, if known.
     pub fn refusal_of(&self, pod: &Pod) -> Option<&Refusal> {
         match self.answer(pod)? {
             EvictionAnswer::Refused { refusal, .. } => Some(refusal),
@@ -154,7 +153,7 @@ impl Evictions {
 }
 
 impl EvictionAnswer {
-    /// From when on one of these pods may be asked; `newest`: when a pod of the fleet became Ready last.
+    /// Returns the time of the next request for the class. `newest`: time at which a pod of the fleet last became Ready.
     pub(in crate::core) fn due(&self, newest: Option<Timestamp>) -> Timestamp {
         match self {
             Self::Accepted => Timestamp::MIN,

@@ -1,12 +1,12 @@
-//! A node that is to keep its version for a while: the annotation `hold` on the Node (strimzi/proposals#229).
+//! Nodes that keep their version for a while: the annotation `hold` on the Node (strimzi/proposals#229).
 //!
-//! A list of entries, each for one DaemonSet, with the time at which it ends, or a reason why it has none:
+//! The value is a list of entries. Each names a DaemonSet and the time at which the hold ends, or a reason if it has no end:
 //!
 //! ```json
 //! [{"daemonset": "default/nginx-daemonset", "until": "2030-01-31T18:00:00Z", "reason": "calibration"}]
 //! ```
 //!
-//! An annotation that cannot be read holds the node for every DaemonSet: somebody wanted something to stay as it is.
+//! An annotation that cannot be parsed holds the node for every DaemonSet, because its author wanted to keep something.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,34 +17,34 @@ use serde_json::Value;
 use crate::core::foreign::one_line;
 use crate::core::names::HOLD;
 
-/// Most entries that are looked at: an annotation has its limits, and so has a node.
+/// Greatest number of entries in one annotation.
 const ENTRIES: usize = 64;
-/// Longest reason that is kept, in characters.
+/// Greatest length of a reason, in characters.
 const REASON: usize = 200;
 
-/// What keeps a node on its version.
+/// A hold that keeps a node on its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// When it ends; `None` when a person has to end it.
+    /// End of the hold; `None` if an operator has to remove it.
     pub until: Option<Timestamp>,
-    /// Why, in the words of whoever set it; may be empty when there is an end.
+    /// Reason, as written in the annotation; may be empty if the hold has an end.
     pub reason: Arc<str>,
-    /// Whether nobody asked for it in a way that can be read: then `reason` says what is wrong with the annotation.
+    /// True if the annotation cannot be parsed. Then `reason` says why.
     pub unreadable: bool,
 }
 
 impl Hold {
-    /// Whether it holds at `now`.
+    /// Returns true if the hold is in effect at `now`.
     pub fn holds(&self, now: Timestamp) -> bool {
         self.until.is_none_or(|until| now < until)
     }
 }
 
-/// All entries of one Node.
+/// All holds of one Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holds(Box<[(HoldScope, Hold)]>);
 
-/// Whom an entry is for.
+/// DaemonSets that an entry applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum HoldScope {
     Everybody,
@@ -52,17 +52,17 @@ enum HoldScope {
     DaemonSet(Box<str>),
 }
 
-/// Why an annotation cannot be read. Its `Display` ends with the cure.
+/// Reason why an annotation cannot be parsed. Its `Display` ends with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ParseError {
     NoList,
     TooMany,
     NoDaemonSet,
-    /// It is no NAMESPACE/NAME.
+    /// Not in the form NAMESPACE/NAME.
     NoKey(String),
     NoTime(String),
     ForEver,
-    /// A key that means nothing, most of the time one that is misspelt.
+    /// Unknown key, usually a misspelt one.
     UnknownKey(String),
 }
 
@@ -102,7 +102,7 @@ impl fmt::Display for ParseError {
 }
 
 impl Holds {
-    /// Reads the annotation's value.
+    /// Parses the annotation's value.
     pub fn read(text: &str) -> Self {
         let entries = entries(text).unwrap_or_else(|flaw| {
             let hold = Hold {
@@ -115,7 +115,7 @@ impl Holds {
         Self(entries.into())
     }
 
-    /// What holds the node for the DaemonSet `namespace/name`; of several entries the one that ends last.
+    /// Returns the hold for the DaemonSet `namespace/name`; of several, the one that ends last.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Hold> {
         let concerns = |scope: &HoldScope| match scope {
             HoldScope::Everybody => true,

@@ -1,13 +1,14 @@
-//! Updating a pod in place: the running pod gets the images and labels of the current revision in one write, and keeps
-//! its UID, its IP and its node (`rolling-update-type: InPlaceIfPossible`, as Kruise's).
+//! In-place updates (`rolling-update-type: InPlaceIfPossible`, as in Kruise).
+//!
+//! One write gives the running pod the images and labels of the current revision. It keeps its UID, its IP and its node.
 //!
 //! ```text
-//! templates of two revisions ──shape──► Shape, Shape ──transition──► InPlaceChange, or why not ──way──► per pod: UpdateMethod
-//! annotation of ours + container statuses ──state──► how far the last update of that pod has come
+//! templates of two revisions ──shape──► Shape, Shape ──transition──► InPlaceChange or Recreate ──► per pod: InPlacePatch
+//! annotation of the controller + container statuses ──state──► progress of the pod's last update
 //! ```
 //!
-//! Everything else is made anew: a pod's spec cannot be changed otherwise (Kubernetes), and nothing is installed beside
-//! the kubelet that could restart a container for another reason.
+//! For any other change the pod is recreated. Kubernetes allows no other changes of a pod's spec. yurt-ds installs no agent next
+//! to the kubelet that could restart containers for other reasons.
 
 mod shape;
 mod state;
@@ -26,55 +27,55 @@ pub use shape::Shape;
 pub use state::{InPlaceState, PreviousContainer, is_half_written};
 pub use transition::{InPlaceChange, InPlaceTransition, InPlaceTransitions, Recreate};
 
-/// What an update in place has to know of a pod.
+/// Facts about a pod that in-place updates need.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InPlace {
-    /// The revision that the pod names in its label; `None` also where Kruise has updated it half way.
+    /// Revision in the pod's label; `None` if the label is missing, or if Kruise has updated the pod only partly.
     pub revision: Option<Revision>,
-    /// Its containers, those of its init containers that ran included.
+    /// Containers of the pod, including init containers that ran.
     pub containers: Arc<[RunningContainer]>,
-    /// Whether it is over (`Failed`, `Succeeded`): no kubelet starts a container in it again.
+    /// True if the pod has ended (`Failed`, `Succeeded`): the kubelet never restarts its containers.
     pub is_over: bool,
-    /// The last update in place that we asked for.
+    /// Last in-place update that the controller requested.
     pub update: Option<InPlaceUpdate>,
-    /// The containers that this update has not brought to their new images yet, with what they were like before it.
+    /// Containers that the update has not brought to their new images yet, with their state before the update.
     pub unfinished: BTreeMap<String, PreviousContainer>,
-    /// The stopped revision that this update took it back from; `None`: it did not.
+    /// Stopped revision that the update rolled the pod back from; `None` for other updates.
     pub reverted_from: Option<Revision>,
-    /// Whether the readiness gate `InPlaceUpdateReady` of Kruise is open; `None`: the pod has none.
+    /// Status of Kruise's readiness gate `InPlaceUpdateReady`; `None` if the pod doesn't have it.
     pub gate: Option<bool>,
 }
 
-/// An update in place.
+/// An in-place update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InPlaceUpdate {
-    /// When we asked for it (the controller's clock).
+    /// Time of the request, by the controller's clock.
     pub at: Timestamp,
-    /// Whether every container that it changes runs its new image, as far as the kubelet has told.
+    /// True if the kubelet reports the new image for every container that the update changes.
     pub is_carried_out: bool,
 }
 
-/// A container of a pod, as asked for and as it runs.
+/// A container of a pod, as specified and as reported.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunningContainer {
-    /// Its name.
+    /// Name of the container.
     pub name: Arc<str>,
-    /// The image that the pod's spec names.
+    /// Image in the pod's spec.
     pub image: Arc<str>,
-    /// The image that the kubelet says it runs; empty before it ran.
+    /// Image that the kubelet reports; empty before the container first ran.
     pub reported: Arc<str>,
-    /// The content of that image; empty before it ran.
+    /// Digest of that image (`imageID`); empty before the container first ran.
     pub image_id: Arc<str>,
-    /// How often it was started again.
+    /// Number of restarts.
     pub restarts: u32,
-    /// Whether it is an init container: those are never changed.
+    /// True for an init container. Those are never changed.
     pub is_init: bool,
 }
 
-/// What `transition` changes in `pod`.
+/// Returns the change that `transition` makes in `pod`.
 ///
 /// # Errors
-/// Why that is not possible in this pod.
+/// Returns the reason why the pod has to be recreated.
 pub(in crate::core) fn applicable<'a>(
     transition: &'a InPlaceTransition,
     pod: &InPlace,
@@ -88,7 +89,7 @@ pub(in crate::core) fn applicable<'a>(
     }
 }
 
-/// What to write into a pod so that it becomes one of `revision`.
+/// Returns the patch that makes a pod one of `revision`.
 pub(in crate::core) fn renewal_to(
     revision: &Revision,
     pod: &InPlace,
@@ -116,23 +117,23 @@ fn in_order_of(pod: &InPlace, change: &Arc<InPlaceChange>) -> Arc<InPlaceChange>
     change
 }
 
-/// An update in place, to be written.
+/// An in-place update to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InPlacePatch {
-    /// The revision that the pod has afterwards.
+    /// Revision of the pod after the update.
     pub revision: Revision,
-    /// What differs.
+    /// Fields to change.
     pub change: Arc<InPlaceChange>,
-    /// What the containers were like before, for the pod's own memory.
+    /// State of the containers before the update, which is stored in the pod.
     pub before: BTreeMap<String, PreviousContainer>,
-    /// The stopped revision that the pod is taken back from; `None`: it gets the current one.
+    /// Stopped revision that the pod is rolled back from; `None` if the pod is updated to the current revision.
     pub reverts: Option<Revision>,
-    /// Whether the pod's readiness gate for updates in place is open; `None`: it has none.
+    /// Status of the pod's readiness gate for in-place updates; `None` if the pod doesn't have it.
     pub gate: Option<bool>,
 }
 
 impl InPlace {
-    /// Whether its containers are to run these images. Containers that are not listed (injected ones) may run anything.
+    /// Returns true if the pod's spec has these images. Containers that are not listed (injected ones) may have any image.
     fn runs(&self, images: &[(Arc<str>, Arc<str>)]) -> bool {
         images.iter().all(|(name, image)| {
             let mut containers = self.containers.iter();
@@ -141,7 +142,7 @@ impl InPlace {
         })
     }
 
-    /// Whether an update in place is under way.
+    /// Returns true if an in-place update is in progress.
     pub fn is_under_way(&self) -> bool {
         self.update.is_some_and(|update| !update.is_carried_out)
     }

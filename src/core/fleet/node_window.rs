@@ -1,14 +1,14 @@
-//! The maintenance window that a Node has of its own.
+//! Maintenance window set on a Node.
 
 use std::sync::Arc;
 
 use crate::core::window::Windows;
 
-/// The window of a Node.
+/// Maintenance window of a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeWindow {
-    /// These instead of the DaemonSet's.
+    /// Windows that replace those of the DaemonSet.
     Windows(Arc<Windows>),
-    /// The annotation cannot be read, for this reason: it never opens.
+    /// The annotation cannot be parsed, for this reason. The window never opens.
     Unreadable(Arc<str>),
 }

@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 use crate::core::instant::later;
 use crate::core::lenient::value;
 
-/// Somebody is reminded this often.
+/// Interval between reminders.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What is remembered of a pause.
+/// Memory of a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PauseRecord {
-    /// Since when it holds, in whole seconds.
+    /// Start of the pause, in whole seconds.
     pub since: Timestamp,
-    /// How many days it had held at the last reminder; 0 before the first one.
+    /// Number of days that the pause had lasted at the last reminder; 0 before the first one.
     #[serde(default, deserialize_with = "value")]
     pub reminded: u64,
 }
 
 impl PauseRecord {
-    /// One that begins now.
+    /// Returns the record of a pause that starts at `now`.
     pub(in crate::core) fn begins(now: Timestamp) -> Self {
         Self {
             since: Timestamp::from_second(now.as_second()).unwrap_or(now),
@@ -30,13 +30,13 @@ impl PauseRecord {
         }
     }
 
-    /// How many whole days it holds at `now`.
+    /// Returns the number of whole days that the pause has lasted at `now`.
     pub fn days(&self, now: Timestamp) -> u64 {
         let held = now.as_second().saturating_sub(self.since.as_second());
         u64::try_from(held).unwrap_or_default() / DAY.as_secs()
     }
 
-    /// When somebody is to be reminded next.
+    /// Returns the time of the next reminder.
     pub(in crate::core) fn due(&self) -> Timestamp {
         let days = self.reminded.saturating_add(1);
         later(

@@ -1,4 +1,4 @@
-//! The pods of a node: shared with whoever else remembers them, for most of a fleet's memory is pods.
+//! Pods of a node. They are shared with other owners, because pods take most of a fleet's memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::Pod;
 use crate::core::id::PodRevision;
 
-/// The pods of a node, the oldest first. A clone shares them; one that is changed is copied first.
+/// Pods of a node, oldest first. A clone shares them; a pod is copied when it is changed.
 #[derive(Clone, Default)]
 pub struct Pods(Held);
 
-/// Nearly every node has one.
+/// Nearly every node has exactly one pod.
 #[derive(Clone, Default)]
 enum Held {
     #[default]
@@ -44,18 +44,19 @@ impl Pods {
         }
     }
 
-    /// One after the other.
+    /// Iterates over the pods.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Pod> + ExactSizeIterator + Clone {
         self.slice().iter().map(|pod| &**pod)
     }
 
-    /// The same to change them.
+    /// Iterates over the pods mutably.
     pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Pod> + ExactSizeIterator {
         self.slice_mut().iter_mut().map(Arc::make_mut)
     }
 
-    /// Of the pods of an Advanced DaemonSet the one that stands beside the other, if there are two such: the new one of a new and
-    /// an old one, also if it has ended; of old ones alone the youngest.
+    /// Returns the surplus pod of an Advanced DaemonSet, if the node has two.
+    ///
+    /// Of a new and an old pod it is the new one, even if it has ended. Of old pods only, it is the youngest.
     pub fn spare(&self) -> Option<&Pod> {
         let alive = || {
             let alive = self.iter().filter(|pod| !pod.terminating);
@@ -74,27 +75,27 @@ impl Pods {
         }
     }
 
-    /// How many.
+    /// Returns the number of pods.
     pub fn len(&self) -> usize {
         self.slice().len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no pods.
     pub fn is_empty(&self) -> bool {
         self.slice().is_empty()
     }
 
-    /// The oldest.
+    /// Returns the oldest pod.
     pub fn first(&self) -> Option<&Pod> {
         self.iter().next()
     }
 
-    /// The youngest.
+    /// Returns the youngest pod.
     pub fn last(&self) -> Option<&Pod> {
         self.iter().next_back()
     }
 
-    /// The only one, if it is alone.
+    /// Returns the pod if it is the only one.
     pub fn only(&self) -> Option<&Pod> {
         match self.slice() {
             [pod] => Some(pod),
@@ -102,13 +103,13 @@ impl Pods {
         }
     }
 
-    /// Adds one at the end.
+    /// Appends a pod.
     pub fn push(&mut self, pod: Pod) {
         let pods = std::mem::take(self).into_vec().into_iter();
         *self = pods.chain([Arc::new(pod)]).collect();
     }
 
-    /// Leaves out those of which `is_kept` does not hold.
+    /// Keeps only the pods for which `is_kept` returns true.
     pub fn retain(&mut self, is_kept: impl Fn(&Pod) -> bool) {
         if !self.iter().all(&is_kept) {
             let pods = std::mem::take(self).into_vec().into_iter();
@@ -116,7 +117,7 @@ impl Pods {
         }
     }
 
-    /// Leaves out all.
+    /// Removes all pods.
     pub fn clear(&mut self) {
         *self = Self::default();
     }

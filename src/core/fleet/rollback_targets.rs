@@ -1,24 +1,24 @@
-//! How pods get back to older revisions.
+//! Older revisions that pods can be rolled back to.
 
 use std::collections::BTreeMap;
 
 use super::in_place::{InPlaceTransition, Recreate};
 use crate::core::id::Revision;
 
-/// How pods get back from the current revision.
+/// Older revisions that pods can be rolled back to from the current one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RollbackTargets {
-    /// Whether what the guard remembers stands on the DaemonSet itself, where a restart finds it.
+    /// True if the guard's memory is written in the DaemonSet's status, where it survives a restart.
     pub stands: bool,
-    /// The older revisions; empty where nobody asked for that.
+    /// Older revisions; empty unless rollbacks are enabled.
     pub revisions: BTreeMap<Revision, RollbackTarget>,
 }
 
 /// An older revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RollbackTarget {
-    /// The number of its ControllerRevision: greater is newer.
+    /// Number of its ControllerRevision; greater is newer.
     pub number: i64,
-    /// How a pod of the current revision becomes one of it, or why that is not possible in place.
+    /// Transition from the current revision to this one, or the reason why pods have to be recreated.
     pub transition: Result<InPlaceTransition, Recreate>,
 }

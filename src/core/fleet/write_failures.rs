@@ -1,17 +1,17 @@
-//! Writes that the API server refuses for a pod or a node: an admission policy, a webhook, a quota, a missing right.
+//! Writes for a pod or a node that the API server refuses: by an admission policy, a webhook, a quota or missing permissions.
 //!
-//! Only an answer tells, so whoever writes notes down the answers in [`WriteFailures`], and a plan goes by them: who was refused
-//! is tried again after a pause that grows from one to the other end of [`BACK_OFF`], holds no slot until then, and holds up
-//! nobody else. When one of several that were refused in the same words succeeds, all of them are forgotten.
+//! Refusals are known only from answers, so all writers record the answers in [`WriteFailures`], and plans depend on them. A
+//! refused write is retried after a pause that grows within [`BACK_OFF`]. Until then the node uses no slot and doesn't block
+//! other nodes. If several writes were refused with the same message and one succeeds, all of them are forgotten.
 //!
 //! ```text
 //!           ┌────────────── refused ◄─────────────┐
 //!           ▼                                     │
-//! refused: left out ──pause is over──► tried again ──accepted──► forgotten, and its equals
+//! refused: left out ──pause is over──► tried again ──accepted──► forgotten, with all equal refusals
 //! ```
 //!
-//! What is remembered is about one revision, and goes with it, with the pod, and with the node. It is a part of the
-//! [`RolloutState`](crate::core::RolloutState), so a restart forgets nothing of it, and `ctl` reads it there.
+//! The memory is about one revision and is dropped with it, with the pod, or with the node. It is part of the
+//! [`RolloutState`](crate::core::RolloutState), so it survives restarts, and `ctl` reads it from there.
 
 mod plan;
 #[cfg(test)]
@@ -33,60 +33,61 @@ use crate::core::names::{ADVANCED_RBAC, BASE_RBAC, IN_PLACE_RBAC, LIFECYCLE_RBAC
 
 pub(in crate::core) use plan::RetryGate;
 
-/// The shortest and the longest pause after a refusal; it doubles from one to the other.
+/// Shortest and longest pause after a refusal. The pause doubles with each refusal.
 pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// So many writes may be refused within [`SECOND`] before everything that begins has to wait for the rest of it: a policy
-/// against a whole fleet is found out node by node, and costs the API server little.
+/// Number of refused writes per [`SECOND`] after which new work waits for the rest of the second.
+///
+/// A policy against a whole fleet is discovered node by node, at little cost for the API server.
 pub(in crate::core) const PER_SECOND: usize = 10;
 pub(in crate::core) const SECOND: Duration = Duration::from_secs(1);
 
-/// Conflicts (or errors inside the API server) in a row that are no coincidence: the view of a pod is seldom old twice.
+/// Number of consecutive conflicts or internal errors that count as a refusal. A pod's cached version is rarely stale twice.
 const CONFLICTS: u32 = 5;
 
-/// Number of conflicts after which a pod is replaced by its UID alone: its status changes faster than it can be read.
+/// Number of conflicts after which a pod is replaced by UID alone, because its status changes faster than it can be read.
 const CONTENDED: u32 = 3;
 
-/// Different sentences that are told apart; those who refuse have a few.
+/// Number of distinct messages that are remembered. Admission plugins use only a few.
 const SENTENCES: usize = 16;
 
-/// What was refused.
+/// Kind of a refused write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WriteVerb {
-    /// The deletion of a pod.
+    /// Deletion of a pod.
     Delete,
-    /// Its eviction, and not by a disruption budget.
+    /// Eviction of a pod, refused by something other than a disruption budget.
     Evict,
-    /// Its update in place.
+    /// In-place update of a pod.
     UpdateInPlace,
-    /// Its way back in place from a revision that failed (`on-failure: RevertInPlace`).
+    /// In-place rollback from a failed revision (`on-failure: RevertInPlace`).
     Revert,
-    /// The mark that it waits for its hook.
+    /// Mark that the pod waits for its hook.
     Mark,
-    /// To make the DaemonSet the controller of it (`max-surge`).
+    /// Transfer of a surge pod's ownership to the DaemonSet (`max-surge`).
     TransferOwnership,
-    /// The creation of a pod (`max-surge`).
+    /// Creation of a surge pod (`max-surge`).
     Create,
-    /// A mark that is taken away.
+    /// Removal of a mark.
     Unmark,
-    /// What is said in its status.
+    /// Update of the pod's conditions.
     Tell,
 }
 
-/// Writes that hold up one another on a node.
+/// Writes on a node that block one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::core) enum WriteGroup {
-    /// A step of the replacement of a pod that is there.
+    /// A step in the replacement of an existing pod.
     Step,
-    /// The pod beside it.
+    /// The creation of a surge pod.
     Create,
-    /// Everything else.
+    /// All other writes.
     Tell,
 }
 
 impl WriteVerb {
-    /// All of them.
+    /// All verbs.
     pub const ALL: [Self; 9] = [
         Self::Delete,
         Self::Evict,
@@ -99,7 +100,7 @@ impl WriteVerb {
         Self::Tell,
     ];
 
-    /// What an action asks for.
+    /// Returns the verb of `action`.
     pub fn from_action(action: &Action) -> Self {
         match action {
             Action::Delete(_) | Action::DeleteAfterSurge { evict: false, .. } => Self::Delete,
@@ -123,7 +124,7 @@ impl WriteVerb {
         }
     }
 
-    /// What is refused, as it follows "refuses to".
+    /// Returns the words that follow "refuses to".
     pub fn words(self) -> &'static str {
         match self {
             Self::Delete => "delete pods",
@@ -138,7 +139,7 @@ impl WriteVerb {
         }
     }
 
-    /// Manifests that grant the controller this write to pods of a DaemonSet of this kind.
+    /// Returns the manifests that grant the controller this write to pods of a DaemonSet of this kind.
     pub fn granted_by(self, kind: SetKind) -> &'static str {
         match (self, kind) {
             (Self::Delete | Self::Evict | Self::Tell, _) => BASE_RBAC,
@@ -163,47 +164,47 @@ impl WriteVerb {
     }
 }
 
-/// Which writes were refused, for one revision.
+/// Refused writes of one revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteFailures {
     revision: Option<Revision>,
     by_place: BTreeMap<FailureKey, WriteFailure>,
-    /// Conflicts, and the like, in a row.
+    /// Number of consecutive conflicts and internal errors.
     conflicts: BTreeMap<FailureKey, u32>,
-    /// Number of conflicts by pod: how often it had changed between the look and the write.
+    /// Number of conflicts by pod: how often it had changed between the read and the write.
     contended: BTreeMap<PodUid, u32>,
-    /// Pods that the API server does not let be updated in place: they are made anew.
+    /// Pods whose in-place update the API server rejects. They are recreated.
     unfit: BTreeSet<PodUid>,
-    /// The different sentences.
+    /// Distinct messages of the API server.
     sentences: BTreeSet<Arc<str>>,
 }
 
-/// Whom a refusal holds up.
+/// Node and group of writes that a refusal blocks.
 pub(in crate::core) type FailureKey = (NodeName, WriteGroup);
 
-/// How a write was refused last.
+/// Last refusal of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteFailure {
-    /// What was asked for.
+    /// Refused write.
     pub write: WriteVerb,
-    /// Since when it is refused.
+    /// Time of the first refusal.
     pub since: Timestamp,
-    /// What the API server said about it.
+    /// Message of the API server.
     pub sentence: Arc<str>,
-    /// The pod; `None` for one that is to be made, and where that is not known any more.
+    /// UID of the pod; `None` if the pod is yet to be created, or is no longer known.
     pod: Option<PodUid>,
     asked: Timestamp,
     times: u32,
 }
 
 impl WriteFailure {
-    /// Whether the node has come back since it was asked.
+    /// Returns true if the node became Ready after the last attempt.
     fn is_before(&self, readiness: Readiness) -> bool {
         let asked = self.asked.max(self.since);
         matches!(readiness, Readiness::Ready { since } if since > asked)
     }
 
-    /// From when on it may be tried again: whole seconds, so that many of them are one look.
+    /// Returns the time of the next attempt, rounded up to a full second so that many retries share one reconcile.
     fn due(&self) -> Timestamp {
         if self.asked == Timestamp::MIN {
             return self.asked;
@@ -216,7 +217,7 @@ impl WriteFailure {
 }
 
 impl WriteFailures {
-    /// Takes in that `write` was refused on `node`, for `pod` if it is there, in these words.
+    /// Records that `write` was refused on `node` with this message, for `pod` if it exists.
     pub fn refuse(
         &mut self,
         (node, pod): (&NodeName, Option<&PodUid>),
@@ -226,7 +227,7 @@ impl WriteFailures {
     ) {
         let sentence = self.steady(sentence);
         let place = (node.clone(), write.part());
-        // Of several pods on a node each may be the one: as long as one of them is there it is the same refusal.
+        // A node may have several pods. The refusal lasts as long as one of them exists.
         let known = self.by_place.get(&place);
         let failure = WriteFailure {
             write,
@@ -239,7 +240,7 @@ impl WriteFailures {
         self.by_place.insert(place, failure);
     }
 
-    /// Takes in what a condition remembers of `revision`: since then, and nobody is known to have been asked again.
+    /// Restores the refusals of `revision` from a condition. They date from `since`, and no retry is known.
     pub(in crate::core) fn remember(
         revision: Option<Revision>,
         refused: impl IntoIterator<Item = (NodeName, WriteVerb, Arc<str>)>,
@@ -266,20 +267,21 @@ impl WriteFailures {
         write_failures
     }
 
-    /// The revision that it is about.
+    /// Returns the revision that the refusals are about.
     pub(in crate::core) fn revision(&self) -> Option<&Revision> {
         self.revision.as_ref()
     }
 
-    /// Who is refused what, by the names of nodes.
+    /// Returns the refusals by node name.
     pub(in crate::core) fn failures(&self) -> impl Iterator<Item = (&NodeName, &WriteFailure)> {
         self.by_place
             .iter()
             .map(|((node, _), failure)| (node, failure))
     }
 
-    /// Takes in that `write` met a pod that is not as it was judged, or an error inside the API server. That happens; when it
-    /// happens all the time, or to others, it is a refusal as any other.
+    /// Records that `write` met a changed pod or an internal error of the API server.
+    ///
+    /// It counts as a refusal after `CONFLICTS` in a row, or if another node has the same failure.
     pub fn meet(
         &mut self,
         (node, pod): (&NodeName, Option<&PodUid>),
@@ -301,8 +303,9 @@ impl WriteFailures {
         }
     }
 
-    /// Takes in that the pod had changed since it was looked at. That is a coincidence until the pod is contended; after that, and
-    /// where no pod is known, it counts like an error inside the API server.
+    /// Records that the pod had changed since it was read.
+    ///
+    /// Up to `CONTENDED` conflicts of a pod are ignored. Further ones, and those without a known pod, count as internal errors.
     pub fn conflict(
         &mut self,
         place: (&NodeName, Option<&PodUid>),
@@ -316,20 +319,20 @@ impl WriteFailures {
         }
     }
 
-    /// Returns true for a pod that changes too often for writes that rest on its version.
+    /// Returns true if the pod changes too often for writes with a resource version.
     pub fn is_contended(&self, pod: &PodUid) -> bool {
         let met = self.contended.get(pod);
         met.is_some_and(|met| *met >= CONTENDED)
     }
 
-    /// Takes in what was refused to others of the same fleet.
+    /// Adds the refusals of other nodes of the same fleet.
     pub fn join(&mut self, others: Self) {
         self.revision = self.revision.take().or(others.revision);
         self.by_place.extend(others.by_place);
     }
 
-    /// Takes in that `write` was carried out on `node`. Who was refused in the same words is so no longer, as far as anybody
-    /// knows, and is tried as if for the first time.
+    /// Records that `write` succeeded on `node`. Equal refusals on other nodes are forgotten and retried as if for the first
+    /// time.
     pub fn accept(&mut self, node: &NodeName, write: WriteVerb) {
         if self.is_empty() {
             return;
@@ -345,17 +348,17 @@ impl WriteFailures {
         self.by_place.retain(|_, failure| !is_equal(failure));
     }
 
-    /// Takes in that this pod cannot be updated in place.
+    /// Records that this pod cannot be updated in place.
     pub fn note_unfit(&mut self, pod: Option<PodUid>) {
         self.unfit.extend(pod);
     }
 
-    /// Whether the API server did not let this pod be updated in place.
+    /// Returns true if the API server rejected an in-place update of this pod.
     pub fn is_unfit(&self, pod: &PodUid) -> bool {
         self.unfit.contains(pod)
     }
 
-    /// Whether nothing is remembered.
+    /// Returns true if nothing is remembered.
     pub fn is_empty(&self) -> bool {
         self.by_place.is_empty()
             && self.conflicts.is_empty()
@@ -363,17 +366,17 @@ impl WriteFailures {
             && self.unfit.is_empty()
     }
 
-    /// Whether nobody is refused.
+    /// Returns true if no write is refused.
     pub fn has_no_failures(&self) -> bool {
         self.by_place.is_empty()
     }
 
-    /// Whether such a write is refused on this node.
+    /// Returns true if such a write is refused on this node.
     pub fn is_refused(&self, node: &NodeName, write: WriteVerb) -> bool {
         self.at(node, write.part()).is_some()
     }
 
-    /// What was refused on this node, the gravest first.
+    /// Returns the refusals on this node, most severe first.
     pub fn on(&self, node: &NodeName) -> impl Iterator<Item = &WriteFailure> {
         let parts = [WriteGroup::Step, WriteGroup::Create, WriteGroup::Tell];
         let parts = parts.into_iter().filter(|_| !self.by_place.is_empty());
@@ -388,7 +391,7 @@ impl WriteFailures {
         }
     }
 
-    /// Forgets what is about another revision than this one: that is tried anew.
+    /// Forgets the refusals of any other revision; its writes are tried again.
     pub fn keep_to(&mut self, revision: &Revision) {
         if self.revision.as_ref() != Some(revision) {
             *self = Self {
@@ -398,8 +401,9 @@ impl WriteFailures {
         }
     }
 
-    /// Forgets what is about pods and nodes that are not there any more, or about nodes that were offline since they were asked
-    /// last: the answer may be another one by now. `nodes` as in a fleet.
+    /// Forgets refusals for pods and nodes that no longer exist, and for nodes that were offline since the last attempt.
+    ///
+    /// The next answer for such a node may differ. `nodes` must be sorted by name.
     pub fn tidy(&mut self, nodes: &[Node]) {
         if self.is_empty() {
             return;
@@ -418,7 +422,7 @@ impl WriteFailures {
                     | WriteVerb::Mark
                     | WriteVerb::Unmark
                     | WriteVerb::Tell => pods.any(|pod| !pod.terminating),
-                    // It goes for its revision, or because it ended, or belongs nowhere.
+                    // Such a pod is deleted for its revision, because it ended, or because the node is not eligible.
                     _ => pods.any(|pod| {
                         let is_new = pod.revision == PodRevision::Current && !pod.in_place.is_over;
                         pod.surge || !is_new || !belongs
@@ -440,7 +444,7 @@ impl WriteFailures {
         }
     }
 
-    /// These words, or others of which they only differ by numbers: how much of a quota is used changes all the time.
+    /// Returns a known message that differs only in digits, or else this one. Numbers such as quota usage change all the time.
     fn steady(&mut self, sentence: &str) -> Arc<str> {
         let letters = |text: &str| -> String {
             let letter = |letter: &char| !letter.is_ascii_digit();

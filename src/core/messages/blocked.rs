@@ -1,4 +1,4 @@
-//! What is said of a rollout that disruption budgets hold up.
+//! Messages about a rollout that disruption budgets block.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::core::plan::Plan;
 use crate::core::verdict::{Obstruction, Verdict};
 
 impl Plan {
-    /// Returns a disruption budget that lets no pod go, the first by name; `None`: none is known.
+    /// Returns a disruption budget that blocks evictions, the first by name; `None` if none is known.
     pub(super) fn blocking<'a>(&self, fleet: &'a Fleet) -> Option<&'a str> {
         let nodes = fleet.nodes.iter().zip(&self.verdicts);
         let blocked = nodes.filter(|(_, verdict)| matches!(verdict, Verdict::BlockedByPdb { .. }));
@@ -19,7 +19,7 @@ impl Plan {
             .min()
     }
 
-    /// Which budgets let no pod go, and what to do about it.
+    /// Describes the budgets that block evictions, with the remedy.
     pub fn blocked_words(&self, fleet: &Fleet) -> String {
         let nodes = fleet.nodes.iter().zip(&self.verdicts);
         let blocked = nodes.filter(|(_, verdict)| matches!(verdict, Verdict::BlockedByPdb { .. }));

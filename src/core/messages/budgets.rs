@@ -1,4 +1,4 @@
-//! Words about pods that disruption budgets do not let go.
+//! Messages about pods whose eviction a disruption budget blocks.
 
 use super::pods::pod_name;
 use super::rollout::RolloutView;
@@ -7,7 +7,7 @@ use crate::core::fleet::{Node, Pod};
 use crate::core::settings::disruption::DISRUPTION;
 use crate::core::verdict::Obstruction;
 
-/// That a node waits for a disruption budget.
+/// Describes a node that waits for a disruption budget.
 pub(super) fn blocked(
     rollout: &RolloutView<'_>,
     node: &Node,
@@ -37,7 +37,7 @@ pub(super) fn blocked(
     )
 }
 
-/// What lets the pod go.
+/// Returns the remedy.
 pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node, obstruction: Obstruction) -> String {
     let namespace = &rollout.key.namespace;
     let look = match refusal(rollout, node).and_then(|refusal| refusal.budget.as_deref()) {
@@ -82,7 +82,7 @@ fn refusal<'a>(rollout: &RolloutView<'a>, node: &Node) -> Option<&'a Refusal> {
     rollout.fleet.evictions.refusal_of(leaving(node)?)
 }
 
-/// The old pod, whether a new one stands beside it or not.
+/// Returns the old pod, whether or not the node has a surge pod.
 fn leaving(node: &Node) -> Option<&Pod> {
     node.pods.iter().find(|pod| !pod.terminating && !pod.surge)
 }

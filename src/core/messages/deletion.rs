@@ -1,6 +1,6 @@
-//! What is said of a DaemonSet that is being deleted and does not go.
+//! Message about a DaemonSet whose deletion doesn't finish.
 
-/// That nothing is rolled out any more, and what keeps the object.
+/// Says that the rollout has ended, and names the finalizers that keep the object.
 pub fn undeletable(finalizers: &[&str]) -> String {
     format!(
         "it is being deleted: nothing is rolled out and no pod is made any more. What keeps the object and its pods are finalizers \

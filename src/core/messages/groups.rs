@@ -1,4 +1,4 @@
-//! What nodes have in common that wait, fail or are left out, with their names: parts of the sentences about a rollout.
+//! Phrases about groups of nodes that wait, fail or are left out, as parts of the sentences about a rollout.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::core::verdict::{Verdict, WaveShut};
 use crate::core::words::named;
 
 impl Plan {
-    /// What a wave waits for, in words that follow "waiting".
+    /// Describes the condition that keeps a wave shut, to follow "waiting".
     pub fn awaited_words(&self, why: WaveShut) -> String {
         let name = |wave| self.wave_name(wave);
         match why {
@@ -39,7 +39,7 @@ impl Plan {
         }
     }
 
-    /// Returns what a wave waits for, without times: an Event is told once for each.
+    /// Returns the condition that keeps a wave shut, without times, so that each is reported by one Event.
     pub fn awaited_subject(&self, why: WaveShut) -> String {
         let name = |wave| self.wave_name(wave);
         match why {
@@ -54,7 +54,9 @@ impl Plan {
         self.waves.get(wave).map_or("", |stand| &stand.name)
     }
 
-    /// Returns what a complete rollout leaves out, a clause per cause. Nodes that no person kept on purpose are named.
+    /// Returns the exceptions of a complete rollout, one clause per cause.
+    ///
+    /// Nodes that an operator excluded on purpose are not named.
     pub fn exceptions(&self, fleet: &Fleet, strategy: &Strategy) -> Vec<String> {
         let counts = &self.counts;
         let of_word = |verdict: Verdict| counts.by_word[verdict.index()];
@@ -121,7 +123,7 @@ impl Plan {
         clauses.into_iter().flatten().collect()
     }
 
-    /// Returns the nodes that failed on the current revision's account, as far as they have names, and how many they are.
+    /// Returns the nodes that failed with the current revision, as far as their names are known, and their total number.
     pub(super) fn failed<'a>(&'a self, fleet: &'a Fleet) -> (BTreeSet<&'a NodeName>, usize) {
         let told = fleet.nodes.iter().zip(&self.verdicts);
         let told = told.filter(|(_, told)| matches!(told, Verdict::FailedByRevision { .. }));
@@ -132,7 +134,7 @@ impl Plan {
         (names, failures)
     }
 
-    /// Who failed on the current revision's account, and how many may.
+    /// Describes the nodes that failed with the current revision, with the limit.
     pub fn failed_words(&self, fleet: &Fleet) -> String {
         let (names, failures) = self.failed(fleet);
         let nameless = failures - names.len();
@@ -143,7 +145,7 @@ impl Plan {
         )
     }
 
-    /// How many nodes failed on the current revision's account, and how many may.
+    /// Describes how many nodes failed with the current revision, with the limit.
     pub fn failures_words(&self, failures: usize) -> String {
         let (nodes, they) = match failures {
             1 => ("node", "it"),
@@ -159,7 +161,7 @@ impl Plan {
         format!("{failures} {nodes} failed after {they} got this revision ({may})")
     }
 
-    /// Where replacing does not help.
+    /// Describes the nodes whose pods were replaced twice in vain.
     pub fn replaced_twice_words(&self) -> String {
         let record = self.record.iter();
         let nodes = record.flat_map(|record| &record.replaced_twice);
@@ -169,7 +171,7 @@ impl Plan {
         )
     }
 
-    /// Whose maintenance window never opens, and why; empty when it is nobody's.
+    /// Describes the nodes whose maintenance windows never open, with the reason; empty if there are none.
     pub fn shut_words(&self, fleet: &Fleet) -> String {
         let nodes = fleet.nodes.iter().zip(&self.verdicts);
         let is_shut = |told: &Verdict| matches!(told, Verdict::OutOfWindow { opens: None });
@@ -191,7 +193,7 @@ impl Plan {
         )
     }
 
-    /// Returns the nodes whose images cannot be pulled ahead, the first reason that is known of one, and true if that is about Jobs.
+    /// Returns the nodes whose images cannot be pulled ahead, the first known reason, and true if that reason is about Jobs.
     pub(super) fn failed_pulls(&self, fleet: &Fleet) -> (Vec<String>, String, bool) {
         let nodes = fleet.nodes.iter().zip(&self.verdicts);
         let waiting = nodes.filter(|(_, told)| matches!(told, Verdict::PullPending(_)));
@@ -204,7 +206,7 @@ impl Plan {
     }
 }
 
-/// Returns an instant at which a maintenance window opens, in the time zone of that window.
+/// Returns the opening time of a maintenance window in the time zone of that window.
 pub(super) fn opening_words(
     fleet: &Fleet,
     plan: &Plan,
@@ -221,7 +223,7 @@ pub(super) fn opening_words(
     windows.map_or_else(|| instant::words(at), |windows| windows.words(at))
 }
 
-/// Whether images were not pulled because the Job for that, or its pod, was not made.
+/// Returns true if images were not pulled because the Job or its pod could not be created.
 pub fn is_about_jobs(why: &str) -> bool {
     why.contains("jobs.batch") || why.contains(" is forbidden: ")
 }

@@ -1,4 +1,4 @@
-//! What the guard has to do with a node, in words.
+//! Messages about the guard's treatment of a node.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -66,7 +66,7 @@ pub(super) fn guarded_words(
     }
 }
 
-/// What the guard has to do with a node that is offline, to follow a sentence about it; empty when it has nothing.
+/// Returns a clause about the guard's treatment of an offline node; empty if there is none.
 pub(super) fn loss_aside(rollout: &RolloutView<'_>, node: &Node) -> String {
     let Some(record) = &rollout.plan.record else {
         return String::new();
@@ -85,7 +85,7 @@ pub(super) fn loss_aside(rollout: &RolloutView<'_>, node: &Node) -> String {
     }
 }
 
-/// Until when a node that returned a moment ago is left alone; `None`: it is not.
+/// Returns the time until which a returned node is left alone; `None` if it is not.
 pub(super) fn settles(rollout: &RolloutView<'_>, node: &Node) -> Option<Timestamp> {
     let Readiness::Ready { since } = node.readiness else {
         return None;
@@ -94,7 +94,7 @@ pub(super) fn settles(rollout: &RolloutView<'_>, node: &Node) -> Option<Timestam
     (until > rollout.now).then_some(until)
 }
 
-/// Of an offline node whose pod is taken back when it returns.
+/// Describes an offline node whose pod is rolled back after its return.
 pub(super) fn reverted_later(rollout: &RolloutView<'_>, node: &Node) -> String {
     format!(
         "is NotReady, and its pod{} has the revision that the guard stopped: it is taken back{} in place after the node returns",
@@ -103,19 +103,19 @@ pub(super) fn reverted_later(rollout: &RolloutView<'_>, node: &Node) -> String {
     )
 }
 
-/// What is still known of a node that was lost with this revision and whose Node was deleted since.
+/// Facts about a deleted Node that was lost with this revision.
 pub struct DeletedNode {
-    /// The verdict's word.
+    /// Name of the verdict.
     pub verdict: &'static str,
-    /// Since when it was NotReady, as far as known.
+    /// Time at which the node became NotReady, as far as known.
     pub since: Option<Timestamp>,
-    /// Continues "node NAME …".
+    /// Text that follows "node NAME …".
     pub because: String,
-    /// What would change that.
+    /// Remedy.
     pub next: String,
 }
 
-/// What the guard remembers of a node that no Node object tells of; `None`: nothing.
+/// Returns the guard's memory of a node whose Node object is gone; `None` if there is none.
 pub fn gone(rollout: &RolloutView<'_>, name: &NodeName) -> Option<DeletedNode> {
     let record = rollout.plan.record.as_ref()?;
     let since = record.judged.get(name).copied();
@@ -153,7 +153,7 @@ pub fn gone(rollout: &RolloutView<'_>, name: &NodeName) -> Option<DeletedNode> {
     })
 }
 
-/// Of a node whose pod has or had the revision that the guard stopped.
+/// Describes a node whose pod has or had the revision that the guard stopped.
 pub(super) fn revert_words(
     rollout: &RolloutView<'_>,
     node: &Node,
@@ -183,7 +183,7 @@ pub(super) fn revert_words(
     }
 }
 
-/// Of a node whose pod is being taken back.
+/// Describes a node whose pod is being rolled back.
 pub(super) fn reverting(rollout: &RolloutView<'_>, node: &Node) -> (Option<String>, String) {
     let because = format!(
         "has its pod{} taken back{} in place, because the guard stopped the current one; it is not available yet{}",
@@ -194,14 +194,14 @@ pub(super) fn reverting(rollout: &RolloutView<'_>, node: &Node) -> (Option<Strin
     (Some("Reverting".into()), because)
 }
 
-/// The revision that pods are taken back to.
+/// Returns a phrase with the revision that pods are rolled back to.
 fn to(rollout: &RolloutView<'_>) -> String {
     let record = rollout.plan.record.as_ref();
     let before = record.and_then(|record| record.before.as_ref());
     before.map_or_else(String::new, |before| format!(" to revision {before}"))
 }
 
-/// How far the revision that the guard stopped is taken back.
+/// Describes the progress of the rollback from a stopped revision.
 pub fn reversal_words(rollout: &RolloutView<'_>) -> String {
     let Some(reversal) = &rollout.plan.reversal else {
         return String::new();

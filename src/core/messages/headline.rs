@@ -1,40 +1,40 @@
-//! One sentence of a condition or an Event: fact, nodes, cause, next step, in that order and within a limit.
+//! Sentence of a condition or an Event: fact, nodes, cause and next step, in that order and within a length limit.
 
 use super::NextStep;
 use crate::core::foreign::cut;
 
-/// Most characters of a headline. With the revision before it, a condition has at most 200.
+/// Maximum length of a headline, in characters. With the revision before it, a condition has at most 200.
 pub(super) const ROOM: usize = 178;
 
-/// Most nodes that are named.
+/// Maximum number of named nodes.
 const NAMED: usize = 3;
 
-/// Fewest characters of a cause that still say something.
+/// Minimum length of a truncated cause, in characters.
 const LEAST: usize = 32;
 
-/// What is to be said.
+/// Parts of the sentence.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Headline {
-    /// The fact.
+    /// Fact.
     pub(super) fact: String,
-    /// Stands between fact and nodes.
+    /// Separator between fact and nodes.
     pub(super) of: &'static str,
-    /// The nodes, in order.
+    /// Names of the nodes, in order.
     pub(super) nodes: Vec<String>,
-    /// Further nodes without a name here.
+    /// Number of further nodes without names.
     pub(super) more: usize,
-    /// The cause, in the words of others.
+    /// Cause, in the words of the API server, the kubelet or others.
     pub(super) cause: String,
-    /// What to do.
+    /// Next step.
     pub(super) next: Option<NextStep>,
-    /// What else helps; said where there is room.
+    /// Alternative step, included if there is enough space.
     pub(super) or: Option<NextStep>,
-    /// A command that shows more; only among the steps.
+    /// Command that shows details; only listed among the steps.
     pub(super) look: Option<NextStep>,
 }
 
 impl Headline {
-    /// Returns an empty one whose nodes follow "on".
+    /// Returns an empty headline whose nodes follow "on".
     pub(super) fn on_nodes() -> Self {
         Self {
             of: " on ",
@@ -42,8 +42,9 @@ impl Headline {
         }
     }
 
-    /// Returns the sentence. The next step is kept whole, and so is one name; other names are left out first, and then the cause is
-    /// cut.
+    /// Returns the sentence.
+    ///
+    /// The next step and one name are kept whole. Other names are dropped first, then the cause is truncated.
     pub(super) fn sentence(&self) -> String {
         let fits = |text: &String| text.chars().count() <= ROOM;
         let or = self.or.as_ref();
@@ -60,7 +61,7 @@ impl Headline {
         });
         let bare = [1, 0].map(|names| self.with(names, ""));
         let mut all = whole.into_iter().chain(cut_to_fit).chain(bare);
-        // Half a command is worse than none.
+        // A truncated command is useless.
         let shorter = || match self.next {
             None => cut(&self.with(0, ""), ROOM - 1).into_owned(),
             Some(_) => self.without_next(),
@@ -68,7 +69,7 @@ impl Headline {
         all.find(fits).unwrap_or_else(shorter)
     }
 
-    /// Returns the sentence without what to do.
+    /// Returns the sentence without next steps.
     fn without_next(&self) -> String {
         let without_next = Self {
             next: None,
@@ -78,7 +79,7 @@ impl Headline {
         without_next.sentence()
     }
 
-    /// Returns the sentence without what to do, and with the number of the nodes in place of their names.
+    /// Returns the sentence without next steps, with the number of nodes instead of their names.
     pub(super) fn fact_alone(&self) -> String {
         let counted = Self {
             more: self.more + self.nodes.len(),
@@ -88,7 +89,7 @@ impl Headline {
         counted.without_next()
     }
 
-    /// Returns what to do, the best first.
+    /// Returns the next steps, best first.
     pub(super) fn steps(&self) -> Vec<NextStep> {
         let steps = [&self.next, &self.look, &self.or].into_iter();
         steps.flatten().cloned().collect()

@@ -1,4 +1,4 @@
-//! What would change a verdict: a sentence or two, with the commands.
+//! Remedies for verdicts: one or two sentences with commands.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -22,7 +22,7 @@ use crate::core::settings::paused::PAUSED;
 use crate::core::settings::{Disruption, Mode};
 use crate::core::verdict::{Cause, Guarded, Offline, Progress, Revert, Stopped, Verdict, WaveShut};
 
-/// The way on where no other pod would come.
+/// Returns the remedy for a node that would not get another pod.
 pub fn remedy_repelled(
     rollout: &RolloutView<'_>,
     position: usize,
@@ -57,7 +57,7 @@ fn while_paused(rollout: &RolloutView<'_>) -> String {
     })
 }
 
-/// Who waits for a node that was lost with the revision.
+/// Describes the nodes that wait because a node was lost with the revision.
 fn waits_for_lost(rollout: &RolloutView<'_>) -> &'static str {
     let mut waves = rollout.plan.waves.iter();
     let shut = |state| matches!(state, WaveState::NotOpen(WaveShut::Charged { .. }));
@@ -111,7 +111,7 @@ pub(super) fn remedy_failed(rollout: &RolloutView<'_>, node: &Node, cause: Cause
     }
 }
 
-/// Which of several containers crashes, as an option of kubectl logs; empty where there is but one.
+/// Returns the crashing container as an option of kubectl logs; empty if the pod has only one container.
 fn crashing(pod: &Pod) -> String {
     let containers = &pod.in_place.containers;
     let worst = containers.iter().max_by_key(|container| container.restarts);
@@ -133,7 +133,7 @@ pub(super) fn remedy_paused(rollout: &RolloutView<'_>, until: Option<Timestamp>)
     }
 }
 
-/// When what a pause, or a setting that cannot be used, keeps back goes on; `None`: nothing of the kind does.
+/// Describes when nodes continue that a pause or an invalid setting blocks; `None` if there is neither.
 fn after_standstill(rollout: &RolloutView<'_>) -> Option<String> {
     match (rollout.invalid, rollout.pause()) {
         (Some(invalid), _) => Some(format!("It goes on when that is corrected: {invalid}.")),
@@ -142,7 +142,7 @@ fn after_standstill(rollout: &RolloutView<'_>) -> Option<String> {
     }
 }
 
-/// When what only a pause keeps back goes on.
+/// Describes when nodes continue that only a pause blocks.
 fn until_resumed(rollout: &RolloutView<'_>, until: Option<Timestamp>) -> String {
     let resume = format!("yurt-ds ctl resume {}", rollout.key);
     match until {
@@ -230,7 +230,7 @@ pub(super) fn remedy_wave(rollout: &RolloutView<'_>, own: usize, why: WaveShut) 
     }
 }
 
-/// What a person has to type before wave `own` opens, once wave `done` is over; `None`: nothing.
+/// Returns the approvals that are required before wave `own` opens, once wave `done` is complete; `None` if there are none.
 fn awaits_approval(rollout: &RolloutView<'_>, done: usize, own: usize) -> Option<String> {
     let waves = rollout.strategy.waves.as_ref()?;
     let revision = rollout.revision()?;
@@ -406,7 +406,7 @@ pub(super) fn remedy_progress(
     }
 }
 
-/// What ends a pod that is terminating for too long.
+/// Returns the remedy for a pod that has been terminating for too long.
 fn remedy_ending(rollout: &RolloutView<'_>, node: &Node) -> Option<String> {
     let mut pods = node.pods.iter();
     let pod = pods.find(|pod| pod.terminating && pod.leaving.is_some())?;
@@ -496,7 +496,7 @@ pub(super) fn remedy_offline(rollout: &RolloutView<'_>, node: &Node, offline: Of
     )
 }
 
-/// What else keeps an offline node back, to follow when it goes on by itself.
+/// Returns a phrase with further conditions for the update of an offline node.
 fn held_back(rollout: &RolloutView<'_>, node: &Node) -> String {
     let paused = match rollout.phase {
         Phase::Paused { .. } => format!(
@@ -538,7 +538,7 @@ pub(super) fn upgrade(rollout: &RolloutView<'_>, node: &Node) -> String {
     )
 }
 
-/// Why no pod of the DaemonSet belongs on a node, and what would change that.
+/// Returns the reason why a node is not eligible for a pod of the DaemonSet, and the remedy.
 pub fn not_targeted(obstacle: Option<&Obstacle>) -> (String, String) {
     let Some(obstacle) = obstacle else {
         return (

@@ -1,4 +1,4 @@
-//! A verdict in words: what holds the node where it is, and what would change that.
+//! Messages for verdicts: the reason for a node's state, and the remedy.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -51,7 +51,7 @@ pub(super) fn in_progress(
     (reason, because + &held_up(rollout, node, progress))
 }
 
-/// How far its update is.
+/// Describes the progress of the node's update.
 fn stage(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> (Option<String>, String) {
     if is_between_pods(node, progress) {
         return ending_words(node);
@@ -157,7 +157,7 @@ fn stage(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> (Option<
     }
 }
 
-/// That a node is past its deadline, for other reasons than that its pods do not start; empty when it is not.
+/// Returns a clause about a missed deadline, unless pods don't start; empty if the deadline has not passed.
 fn held_up(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> String {
     let verdict = Verdict::InProgress(progress);
     match stall_of(node, &verdict, rollout.now) {
@@ -189,7 +189,7 @@ fn replacing(rollout: &RolloutView<'_>, node: &Node) -> String {
     }
 }
 
-/// How it will get the current revision, where an update in place was asked for.
+/// Describes the update method, if in-place updates are enabled.
 pub(super) fn manner(rollout: &RolloutView<'_>, node: &Node) -> String {
     match way_of(rollout, node) {
         UpdateMethod::InPlace(_) => "; its pod is updated in place then".to_owned(),
@@ -319,7 +319,7 @@ pub(super) fn closed(rollout: &RolloutView<'_>, node: &Node, opens: Option<Times
     }
 }
 
-/// That a hold is over, for whoever forgot to remove it.
+/// Returns a note that a hold has expired, as a reminder to remove it.
 pub(super) fn ended_hold(rollout: &RolloutView<'_>, node: &Node) -> String {
     let hold = node.hold.as_ref().filter(|hold| !hold.holds(rollout.now));
     match hold.and_then(|hold| hold.until) {
@@ -333,7 +333,7 @@ pub(super) fn kept_away_words(node: &Node) -> &str {
     (node.kept_away_by.as_deref()).unwrap_or("a taint or a label of the node keeps it away")
 }
 
-/// That no other pod would come to a node, and because of which taint, where that is known.
+/// Describes a node that would not get another pod, with the taint, if known.
 pub fn repelled(node: &Node, obstacle: Option<&Obstacle>) -> String {
     let why = match obstacle {
         Some(obstacle) => obstacle.to_string(),
@@ -374,7 +374,7 @@ pub(super) fn behind_word(rollout: &RolloutView<'_>) -> Option<String> {
     Some(word.into())
 }
 
-/// What whoever makes pods has not done yet, of a node that waits for it.
+/// Describes the step that the responsible controller has not taken for a waiting node.
 pub(super) fn waits_behind(rollout: &RolloutView<'_>) -> String {
     let behind = match rollout.fleet.revision {
         RevisionState::Unknown(behind) => behind,
@@ -387,7 +387,7 @@ pub(super) fn waits_behind(rollout: &RolloutView<'_>) -> String {
     )
 }
 
-/// How much a person should look at a node: less is more urgent, `None` not at all.
+/// Returns the urgency of a node for operators: lower is more urgent, `None` needs no attention.
 pub fn urgency(rollout: &RolloutView<'_>, position: usize) -> Option<u8> {
     let (node, verdict) = (
         &rollout.fleet.nodes[position],
@@ -419,5 +419,5 @@ pub fn urgency(rollout: &RolloutView<'_>, position: usize) -> Option<u8> {
     }
 }
 
-/// In progress for longer than this deserves a look.
+/// Age of an update after which it deserves attention.
 const OLD_SECONDS: i64 = 120;

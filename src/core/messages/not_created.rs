@@ -1,14 +1,14 @@
-//! Sentences for pods, and ControllerRevisions, that cannot be created: the words of the Events with reason `FailedCreate`.
+//! Sentences about pods and ControllerRevisions that cannot be created: the messages of Events with reason `FailedCreate`.
 
 use crate::core::words::{line, of_event};
 
-/// What the native controller puts before the answer of the API server.
+/// Prefix that the native controller puts before the answer of the API server.
 const PREFIX: &str = "Error creating: ";
 
-/// The characters that Kubernetes adds to the name of a pod after `generateName`.
+/// Number of characters that Kubernetes appends to `generateName`.
 const RANDOM: usize = 5;
 
-/// What a message of such an Event says, without what differs from one try to the next: the name of the pod.
+/// Returns the Event's message without the name of the pod, which differs between attempts.
 pub fn said(message: &str, set: &str) -> String {
     let message = of_event(message).trim_start_matches(PREFIX);
     let start = format!("\"{set}-");
@@ -30,7 +30,7 @@ pub fn said(message: &str, set: &str) -> String {
     line(&said)
 }
 
-/// That the template is in no ControllerRevision because the API server refuses it; to follow what is waited for.
+/// Returns a phrase that says that the API server refuses the ControllerRevision for the template.
 pub(super) fn unrevised(why: &str) -> String {
     format!(" (the API server refuses it: {why}; it is tried again)")
 }

@@ -1,13 +1,13 @@
-//! Sentences for pods that do not become Ready although nothing in their status fails: what was said of them last.
+//! Sentences about pods that don't become Ready although nothing in their status fails, with the latest message about them.
 
 use crate::core::fleet::Fleet;
 use crate::core::id::PodName;
 use crate::core::words::{line, of_event};
 
-/// The component by which kubelets sign their Events.
+/// Component that kubelets report in their Events.
 const KUBELET: &str = "kubelet";
 
-/// What an Event about a pod says, and who does; without a `reason`, what its condition Ready says.
+/// Returns the message of an Event about a pod and its source; without a `reason`, it comes from the Ready condition.
 pub fn said(reason: &str, message: &str, by: &str) -> String {
     let by = match by {
         KUBELET | "" => "its kubelet",
@@ -18,7 +18,7 @@ pub fn said(reason: &str, message: &str, by: &str) -> String {
     format!("{} (says {by})", told.join(": "))
 }
 
-/// That a pod does not become available, and why as far as somebody said that.
+/// Describes a pod that doesn't become available, with the reason, if known.
 pub(super) fn sentence(fleet: &Fleet, pod: &str) -> String {
     let why = fleet.not_ready.get(&PodName::from(pod));
     let why = why.map_or_else(String::new, |why| format!(": {why}"));

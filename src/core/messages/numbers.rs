@@ -1,4 +1,4 @@
-//! The sentence of a phase with the numbers of this moment, which stand in no condition.
+//! Sentences about a phase with current numbers, which conditions don't contain.
 
 use super::NextStep;
 use super::groups::opening_words;
@@ -13,7 +13,9 @@ use crate::core::settings::Mode;
 use crate::core::verdict::{Progress, PullStage, Verdict, WaveShut};
 use crate::core::words::plural;
 
-/// Returns when the next maintenance window opens, if nodes wait for it. What holds more nodes and moves comes first.
+/// Returns a clause about the next opening of a maintenance window, if nodes wait for it.
+///
+/// Causes that affect more nodes come first.
 fn opening(rollout: &RolloutView<'_>) -> String {
     let plan = rollout.plan;
     let Some(at) = plan.next_opening() else {
@@ -34,7 +36,9 @@ fn opening(rollout: &RolloutView<'_>) -> String {
     }
 }
 
-/// Returns what holds more nodes than maintenance windows do; `None` if windows hold the most, or nothing moves before one opens.
+/// Returns the cause that affects more nodes than maintenance windows do.
+///
+/// `None` if windows affect the most nodes, or if nothing progresses before one opens.
 fn outnumbering(rollout: &RolloutView<'_>) -> Option<String> {
     let plan = rollout.plan;
     let of_word = |verdict: Verdict| plan.counts.by_word[verdict.index()];
@@ -59,7 +63,7 @@ fn outnumbering(rollout: &RolloutView<'_>) -> Option<String> {
     (moves && nodes > plan.out_of_window()).then(|| format!("; {nodes} nodes wait {cause}"))
 }
 
-/// How many slots are taken: of `max-unavailable`, of `max-surge`, or of both.
+/// Returns the number of used slots of `max-unavailable`, of `max-surge`, or of both.
 fn slots(rollout: &RolloutView<'_>) -> String {
     let counts = &rollout.plan.counts;
     let down = format!(
@@ -75,7 +79,7 @@ fn slots(rollout: &RolloutView<'_>) -> String {
     rollout.limits(down, beside)
 }
 
-/// Returns a sentence about the phase: that of the conditions with the numbers of this moment, next steps included.
+/// Returns the sentence about the phase: that of the condition with current numbers and next steps.
 pub fn message(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     match rollout.phase {
         Phase::Paused { .. } => format!("{}; {}", told(rollout, said), paused_next(rollout)),
@@ -88,7 +92,7 @@ pub fn message(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     }
 }
 
-/// Returns the same without next steps.
+/// Returns the sentence about the phase without next steps.
 pub fn fact(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     let said = StatusSentence {
         head: said.fact.clone(),
@@ -97,7 +101,7 @@ pub fn fact(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     told(rollout, &said)
 }
 
-/// Returns what a person can do about the phase, the best first.
+/// Returns the next steps for the phase, best first.
 pub fn next_steps(rollout: &RolloutView<'_>, said: &StatusSentence) -> Vec<NextStep> {
     let key = rollout.key;
     let one = |text: &str, command: String| vec![NextStep::command(text, command)];
@@ -132,7 +136,7 @@ pub fn next_steps(rollout: &RolloutView<'_>, said: &StatusSentence) -> Vec<NextS
     }
 }
 
-/// Returns how a paused rollout continues.
+/// Returns the step that continues a paused rollout.
 fn paused_next(rollout: &RolloutView<'_>) -> NextStep {
     let text = if rollout.is_stopped() {
         "to end the pause"
@@ -160,7 +164,7 @@ fn told(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
             about_to_be(rollout),
             offline(rollout),
             match said.reason {
-                // The sentence of the state has the windows after what holds more nodes.
+                // The sentence itself mentions the windows after the cause that affects more nodes.
                 PULL_PENDING | BLOCKED => String::new(),
                 _ => opening(rollout),
             },
@@ -193,7 +197,7 @@ fn told(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     }
 }
 
-/// What is said of a rollout that goes on, to follow its numbers; that it does is the phase itself.
+/// Returns the clauses after the numbers of an active rollout. The phase already says that it is progressing.
 fn state_aside(said: &StatusSentence) -> String {
     match said.reason {
         PROGRESSING => said.asides.clone(),
@@ -201,7 +205,7 @@ fn state_aside(said: &StatusSentence) -> String {
     }
 }
 
-/// Returns what is said of a complete rollout, with its number of nodes, and the nodes that lack a pod.
+/// Returns the sentence about a complete rollout with its number of nodes and the nodes that lack a pod.
 fn complete(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     let targeted = rollout.plan.counts.targeted;
     let whole = match said.sentence().strip_prefix(COMPLETE) {
@@ -215,7 +219,7 @@ fn complete(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     }
 }
 
-/// Returns how many nodes run the current revision.
+/// Returns the number of nodes that run the current revision.
 fn updated(rollout: &RolloutView<'_>) -> String {
     let targeted = rollout.plan.counts.targeted;
     match (rollout.plan.running(), targeted) {
@@ -225,7 +229,7 @@ fn updated(rollout: &RolloutView<'_>) -> String {
     }
 }
 
-/// Who is offline and left, to follow a sentence; under OTA nobody follows by itself.
+/// Returns a clause about outdated offline nodes. Under OTA they are not updated automatically.
 fn offline(rollout: &RolloutView<'_>) -> String {
     let nodes = rollout.plan.counts.offline_outdated;
     match (rollout.strategy.mode, nodes) {

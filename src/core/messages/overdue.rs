@@ -1,5 +1,4 @@
-//! What holds a slot for longer than it should: it is told with the pod and what holds it, in one sentence for conditions, Events
-//! and `ctl`.
+//! Sentences about pods that hold a slot for too long, with the pod and the cause, for conditions, Events and `ctl`.
 
 use super::not_ready;
 use crate::core::engine::deadline::ending;
@@ -11,7 +10,7 @@ use crate::core::plan::Plan;
 use crate::core::verdict::{Progress, Verdict};
 use crate::core::words::named;
 
-/// What holds a node that is past its deadline; continues "node NAME: ".
+/// Describes the cause for a node past its deadline; follows "node NAME: ".
 pub(in crate::core) fn words(fleet: &Fleet, node: &Node, verdict: &Verdict) -> String {
     let ending: Vec<String> = ending(node).map(does_not_end).collect();
     let Verdict::InProgress(progress) = verdict else {
@@ -45,7 +44,7 @@ pub(in crate::core) fn words(fleet: &Fleet, node: &Node, verdict: &Verdict) -> S
 }
 
 impl Plan {
-    /// The nodes that are past their deadline, and what holds them: one sentence without a beginning.
+    /// Describes the nodes past their deadline with the causes: one sentence without a beginning.
     pub fn overdue_words(&self, fleet: &Fleet) -> String {
         let explained = self.overdue.iter().take(EXPLAINED).map(|position| {
             let (node, verdict) = (&fleet.nodes[*position], &self.verdicts[*position]);
@@ -61,7 +60,7 @@ impl Plan {
         format!("{}; see ctl why", all.join("; "))
     }
 
-    /// The same, to follow a sentence; empty when there are none.
+    /// Returns the description as a clause after a semicolon; empty if there is none.
     pub fn overdue_aside(&self, fleet: &Fleet) -> String {
         if self.overdue.is_empty() {
             String::new()
@@ -71,7 +70,7 @@ impl Plan {
     }
 }
 
-/// That a pod does not end, and what holds it.
+/// Describes a pod that doesn't terminate, with the cause.
 fn does_not_end(pod: &Pod) -> String {
     let since = match pod.leaving.as_deref() {
         Some(Leaving { stamped, grace, .. }) if !grace.is_zero() => format!(

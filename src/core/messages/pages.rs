@@ -1,8 +1,8 @@
-//! The page of the documentation that explains a verdict.
+//! Documentation page for each verdict.
 
 use crate::core::verdict::Verdict;
 
-/// Returns the page, with the section, as a path in the repository.
+/// Returns the page with its section, as a path in the repository.
 pub fn page(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Done | Verdict::NativeControllerBehind => "docs/README.md#verdicts",

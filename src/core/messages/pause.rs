@@ -1,4 +1,4 @@
-//! What is said of a pause: until when, who is reminded of it, and who got the revision meanwhile.
+//! Messages about a pause: its end, the reminders, and nodes that got the revision during it.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -8,7 +8,7 @@ use crate::core::instant;
 use crate::core::plan::{PauseStand, Phase, Plan};
 use crate::core::words::named;
 
-/// Until when it is paused.
+/// Describes the end of the pause.
 pub fn paused_words(until: Option<Timestamp>) -> String {
     match until {
         None => "paused until somebody resumes it".to_owned(),
@@ -16,7 +16,7 @@ pub fn paused_words(until: Option<Timestamp>) -> String {
     }
 }
 
-/// That it is paused for days, and how it goes on.
+/// Returns the reminder that the rollout has been paused for days, with the way to resume it.
 pub fn still_paused(plan: &Plan, stand: &PauseStand) -> String {
     let left = plan.counts.outdated + plan.counts.offline_outdated;
     let left = match left {
@@ -43,7 +43,7 @@ pub fn still_paused(plan: &Plan, stand: &PauseStand) -> String {
     )
 }
 
-/// That it is paused, where its phase does not say so.
+/// Returns a note that the rollout is paused, if its phase doesn't say so.
 pub fn quietly_paused(rollout: &RolloutView<'_>) -> Option<String> {
     let stand = rollout.pause()?;
     if matches!(rollout.phase, Phase::Paused { .. }) {
@@ -61,7 +61,7 @@ pub fn quietly_paused(rollout: &RolloutView<'_>) -> Option<String> {
     ))
 }
 
-/// Who got the revision in spite of a pause.
+/// Describes the nodes that got the revision despite a pause.
 pub fn newcomers(rollout: &RolloutView<'_>) -> Option<String> {
     let newcomers = &rollout.pause()?.newcomers;
     (!newcomers.is_empty()).then(|| {

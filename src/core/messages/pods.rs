@@ -1,4 +1,4 @@
-//! The pods of a node in a sentence about it: their names, what ails them, how they are replaced.
+//! Phrases about the pods of a node: names, problems and update methods.
 
 use super::rollout::RolloutView;
 use crate::core::engine::replacement::{UpdateMethod, way};
@@ -7,14 +7,14 @@ use crate::core::fleet::{Node, Pod, PodProblem};
 use crate::core::foreign::cut;
 use crate::core::id::PodRevision;
 
-/// What becomes of a pod whose budget has changed its mind.
+/// Text for a pod whose disruption budget allows the eviction now.
 pub(super) const ASKED_AGAIN: &str = "evicted when its PodDisruptionBudget is asked again: it refused the last time, and allows it now";
 
 pub(super) fn newest(node: &Node) -> Option<&Pod> {
     node.pods.iter().max_by_key(|pod| pod.created)
 }
 
-/// Whether its pod is a new one, or an old one that was updated in place.
+/// Returns a phrase for the node's newest pod, which says if it was updated in place.
 pub(super) fn its_pod(node: &Node) -> &'static str {
     match newest(node).and_then(|pod| pod.in_place.update) {
         None => "its new pod",
@@ -22,12 +22,12 @@ pub(super) fn its_pod(node: &Node) -> &'static str {
     }
 }
 
-/// The name of its pod, with a space before it.
+/// Returns the name of the newest pod with a leading space.
 pub(super) fn pod_name(node: &Node) -> String {
     newest(node).map_or_else(String::new, |pod| format!(" {}", pod.name))
 }
 
-/// The pod that stays, to follow a word.
+/// Returns the name of the newest pod that is not terminating, with a leading space.
 pub(super) fn living_name(node: &Node) -> String {
     let alive = node.pods.iter().filter(|pod| !pod.terminating);
     alive
@@ -35,14 +35,14 @@ pub(super) fn living_name(node: &Node) -> String {
         .map_or_else(String::new, |pod| format!(" {}", pod.name))
 }
 
-/// The pod that is terminating, to follow a word.
+/// Returns the name of the terminating pod in parentheses, with a leading space.
 pub(super) fn terminating_name(node: &Node) -> String {
     let mut pods = node.pods.iter();
     pods.find(|pod| pod.terminating)
         .map_or_else(String::new, |pod| format!(" ({})", pod.name))
 }
 
-/// Returns the problem of its newest pod, or else that of the pods of the current revision before it.
+/// Returns the problem of the newest pod, or else that of earlier pods of the current revision.
 fn trouble(node: &Node) -> Option<&PodProblem> {
     let newest = newest(node);
     let is_next = newest.is_none_or(|pod| pod.revision == PodRevision::Current);
@@ -50,7 +50,7 @@ fn trouble(node: &Node) -> Option<&PodProblem> {
     newest.and_then(|pod| pod.problem.as_deref()).or(before)
 }
 
-/// Returns true if pods were seen to keep ending on this node. A problem that was read from a condition may be that of a container.
+/// Returns true if pods were seen to keep ending on this node. A problem from a condition may be that of a container.
 pub(super) fn are_seen_to_end(node: &Node) -> bool {
     let has_ended = newest(node).is_none_or(|pod| pod.in_place.is_over);
     let trouble = node.trouble.as_ref();
@@ -86,16 +86,16 @@ pub(super) fn trouble_words(node: &Node) -> String {
     }
 }
 
-/// Most characters of a cause in a table.
+/// Maximum length of a cause in a table, in characters.
 const CAUSE: usize = 69;
 
-/// Returns what the kubelet or scheduler says of the pod; `None`: it says nothing.
+/// Returns the details from the kubelet or the scheduler; `None` if there are none.
 pub(super) fn trouble_cause(node: &Node) -> Option<String> {
     let said = &trouble(node)?.said;
     (!said.is_empty()).then(|| cut(said, CAUSE).into_owned())
 }
 
-/// How the pods of a node are called in a sentence about revisions.
+/// Returns the word for the pod's revision.
 pub fn revision_word(pod: &Pod) -> &'static str {
     match pod.revision {
         PodRevision::Current => "current",
@@ -104,7 +104,7 @@ pub fn revision_word(pod: &Pod) -> &'static str {
     }
 }
 
-/// Whether the pod that was made beside the old one serves, and that one does not.
+/// Returns true if the surge pod is Ready and the old one is not.
 pub(super) fn is_kept(node: &Node) -> bool {
     let ready = |surge: bool| {
         let mut pods = node.pods.iter();
@@ -113,7 +113,7 @@ pub(super) fn is_kept(node: &Node) -> bool {
     ready(true) && !ready(false)
 }
 
-/// What is still on the pods of a node that has to go first.
+/// Returns the labels and finalizers that have to be removed from the node's pods first.
 pub(super) fn awaited(rollout: &RolloutView<'_>, node: &Node) -> Vec<String> {
     let Some(hook) = &rollout.strategy.pre_delete else {
         return Vec::new();
@@ -125,7 +125,7 @@ pub(super) fn awaited(rollout: &RolloutView<'_>, node: &Node) -> Vec<String> {
     alive.flat_map(|pod| hook.awaited(&pod.exit)).collect()
 }
 
-/// How the outdated pod of a node gets the current revision.
+/// Returns the update method for the node's outdated pod.
 pub(super) fn way_of(rollout: &RolloutView<'_>, node: &Node) -> UpdateMethod {
     let mut pods = node.pods.iter();
     let outdated = pods.find(|pod| !pod.terminating && pod.revision == PodRevision::Outdated);
@@ -140,7 +140,7 @@ pub(super) fn not_in_place(why: Option<Recreate>) -> String {
     })
 }
 
-/// The name of the pod of the DaemonSet itself.
+/// Returns the name of the DaemonSet's own pod, as opposed to a surge pod.
 pub(super) fn own(node: &Node) -> &str {
     let mut pods = node.pods.iter();
     let own = pods.find(|pod| !pod.surge && !pod.terminating);

@@ -1,4 +1,4 @@
-//! Images that a node pulls ahead of its replacement, in words.
+//! Messages about images that nodes pull ahead of their replacement.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -18,7 +18,7 @@ use crate::core::settings::predownload::PREDOWNLOAD;
 use crate::core::verdict::PullStage;
 use crate::core::words::plural;
 
-/// What a node waits for that needs its images first: a word, and the end of "node NAME …".
+/// Describes a node that needs its images first: a reason, and the text that follows "node NAME …".
 pub(super) fn pending(
     rollout: &RolloutView<'_>,
     node: &Node,
@@ -59,7 +59,7 @@ pub(super) fn pending(
     (Some(word.to_owned()), because)
 }
 
-/// A node whose owner decides, with what became of the pull that was asked for there.
+/// Describes a node that waits for its owner, with the result of the pull that was requested.
 pub(super) fn awaiting_owner(node: &Node) -> (Option<String>, String) {
     let failed = has_failed(node);
     let pull = if failed {
@@ -76,13 +76,13 @@ pub(super) fn awaiting_owner(node: &Node) -> (Option<String>, String) {
     )
 }
 
-/// Whether the last pull that was asked for failed, and none is under way.
+/// Returns true if the last requested pull failed and no attempt is in progress.
 pub(super) fn has_failed(node: &Node) -> bool {
     let image = newest(node).and_then(|pod| pod.image_ready.as_ref());
     image.is_some_and(|image| !image.status && !image.waits)
 }
 
-/// How the images of a node stand that does not wait for them; empty when nobody asked for them.
+/// Returns a clause about the images of a node that doesn't wait for them; empty if they were not requested.
 pub(super) fn aside(rollout: &RolloutView<'_>, node: &Node) -> String {
     if Predownloading::from_strategy(rollout.strategy).is_none() {
         return String::new();
@@ -96,7 +96,7 @@ pub(super) fn aside(rollout: &RolloutView<'_>, node: &Node) -> String {
     }
 }
 
-/// That nobody is asked yet, and what that takes, to follow a sentence; empty where it is not so.
+/// Returns a clause about the Ready pods that are required before nodes pull ahead; empty if there are enough.
 fn early(rollout: &RolloutView<'_>) -> String {
     let told = |awaits: PullsAwait| {
         let name = rollout
@@ -109,7 +109,7 @@ fn early(rollout: &RolloutView<'_>) -> String {
 }
 
 impl PullsAwait {
-    /// That nobody is asked yet, to follow a sentence. How many are Ready changes with every pod, and is not told.
+    /// Returns a clause about the required Ready pods. It omits their current number, which changes with every pod.
     pub(super) fn aside(&self) -> String {
         format!(
             "; no node pulls its images ahead before {} {} of the new revision {} Ready",
@@ -120,14 +120,14 @@ impl PullsAwait {
     }
 }
 
-/// Since when its images are asked for, as far as that is known: only attempts that failed are dated.
+/// Returns the time at which the images were requested, as far as known: only failed attempts record it.
 pub(super) fn since(node: &Node) -> Option<Timestamp> {
     let image = newest(node).and_then(|pod| pod.image_ready.as_ref());
     let failure = image.and_then(|image| image.failure.as_ref());
     failure.map(|failure| failure.asked)
 }
 
-/// What would change that.
+/// Returns the remedy.
 pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node, stage: PullStage) -> String {
     let namespace = &rollout.key.namespace;
     let pod = newest(node).map_or("POD", |pod| pod.name.as_str());
@@ -158,7 +158,7 @@ pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node, stage: PullStage) -
     }
 }
 
-/// Message and next step for a node that is asked for its images while no pod pulls them.
+/// Returns the message and the next step for a node that was asked to pull its images but has no puller pod yet.
 pub fn unbegun(namespace: &str) -> (String, String) {
     (
         "is outdated and waits for its turn to pull its images; no pod pulls them yet".to_owned(),

@@ -1,4 +1,4 @@
-//! Reasons of conditions and words of phases, from closed lists, and the parts of sentences that several of them share.
+//! Reasons of conditions and names of phases, from closed lists, and shared parts of sentences.
 
 use super::{NextStep, not_created};
 use crate::core::fleet::Fleet;
@@ -8,45 +8,45 @@ use crate::core::kind::SetKind;
 use crate::core::names::PROGRESSING;
 use crate::core::plan::{Phase, Stall};
 
-/// Reason while nothing moves before a wave opens.
+/// Reason while all progress waits for a wave to open.
 pub const WAVE_NOT_OPEN: &str = "WaveNotOpen";
 
-/// Reason while all nodes that are left wait for their maintenance windows.
+/// Reason while all remaining nodes wait for their maintenance windows.
 pub(super) const OUT_OF_WINDOW: &str = "OutOfWindow";
 
 /// Reason while all nodes that could be next pull their images first.
 pub(super) const PULL_PENDING: &str = "PullPending";
 
-/// Stands for the reason in a plan while nodes are left whose holds end; no condition has it.
+/// Placeholder reason while nodes remain whose holds will end. No condition has it.
 pub const HELD: &str = "Held";
 
-/// Reason while a disruption budget lets no pod go.
+/// Reason while a disruption budget blocks every eviction.
 pub const BLOCKED: &str = "BlockedByPDB";
 
-/// Reason while it waits for the native controller.
+/// Reason while the rollout waits for the native controller.
 pub const NATIVE_BEHIND: &str = "NativeControllerBehind";
 
-/// Reason while nothing else is left than what the API server refuses.
+/// Reason while only writes remain that the API server refuses.
 pub const WRITES_REFUSED: &str = "WritesRefused";
 
-/// Said of a rollout that is complete without exception.
+/// Sentence for a rollout that is complete without exceptions.
 pub(super) const COMPLETE: &str = "complete";
 
-/// Fewest characters of a clause that still say something.
+/// Minimum length of a truncated clause, in characters.
 const LEAST: usize = 32;
 
-/// What is said of a rollout.
+/// Message about a rollout.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusSentence {
-    /// One word, from a closed list.
+    /// Reason from a closed list.
     pub reason: &'static str,
-    /// The beginning of the sentence, without the revision that it is about.
+    /// Start of the sentence, without the revision.
     pub head: String,
-    /// What else is to be said, each part after a semicolon.
+    /// Further clauses, each after a semicolon.
     pub asides: String,
-    /// The fact without the next steps; the same as [`head`](Self::head) where that names none.
+    /// Fact without next steps. It equals [`head`](Self::head) if that contains none.
     pub fact: String,
-    /// What to do, the best first.
+    /// Next steps, best first.
     pub next: Vec<NextStep>,
 }
 
@@ -62,7 +62,7 @@ impl StatusSentence {
         }
     }
 
-    /// Adds a next step, also to the sentence.
+    /// Adds a next step to the list and to the sentence.
     pub(super) fn with_next(mut self, next: Option<NextStep>) -> Self {
         if let Some(step) = &next {
             self.head = format!("{}; {step}", self.head);
@@ -71,14 +71,14 @@ impl StatusSentence {
         self
     }
 
-    /// One sentence, without the revision that it is about.
+    /// Returns the full sentence, without the revision.
     pub fn sentence(&self) -> String {
         format!("{}{}", self.head, self.asides)
     }
 
-    /// Returns what fits into so many characters: the head, and as much of the rest as has room. No command is cut.
+    /// Returns at most `room` characters: the head, and as many clauses as fit. Commands are never truncated.
     pub fn short(&self, room: usize) -> String {
-        // Half a command is worse than none.
+        // A truncated command is useless.
         let head = if self.head.chars().count() < room {
             &self.head
         } else {
@@ -103,7 +103,7 @@ impl StatusSentence {
 /// Reason of a rollout that waits for fresh data.
 pub const STALE_DATA: &str = "StaleData";
 
-/// Reasons of a rollout that has begun and goes on, or will by itself.
+/// Reasons of a rollout that has begun and continues automatically.
 pub const UNDER_WAY: [&str; 9] = [
     STALE_DATA,
     PROGRESSING,
@@ -117,7 +117,7 @@ pub const UNDER_WAY: [&str; 9] = [
 ];
 
 impl Phase {
-    /// Its word, from a closed list.
+    /// Returns the name of the phase, from a closed list.
     pub fn word(self) -> &'static str {
         match self {
             Self::Complete { .. } => "Complete",
@@ -132,7 +132,7 @@ impl Phase {
         }
     }
 
-    /// Whether waiting is in vain: nothing changes before a person acts.
+    /// Returns true if nothing changes until a person acts.
     pub fn needs_a_person(self) -> bool {
         matches!(
             self,
@@ -142,7 +142,7 @@ impl Phase {
 }
 
 impl Stall {
-    /// Its word.
+    /// Returns the reason of the stall.
     pub fn reason(self) -> &'static str {
         match self {
             Self::FailedByRevision => "FailedByRevision",
@@ -161,7 +161,7 @@ impl Stall {
     }
 }
 
-/// What whoever makes revisions and pods has not done yet.
+/// Describes the step that the responsible controller has not taken yet.
 pub fn behind_words(kind: SetKind, behind: RevisionUnknown) -> String {
     let controller = kind.controller();
     match behind {
@@ -179,8 +179,9 @@ pub fn behind_words(kind: SetKind, behind: RevisionUnknown) -> String {
     }
 }
 
-/// Why the template is in no ControllerRevision yet, where this controller has to put it there and is refused that; to follow what is
-/// waited for.
+/// Explains why the API server rejects the ControllerRevision for the template, if this controller has to create it.
+///
+/// The text follows a description of the missing revision.
 pub(super) fn unrevised(fleet: &Fleet) -> String {
     let why = fleet.not_created.as_ref();
     match why.filter(|_| fleet.kind == SetKind::Advanced && fleet.revision_is_unknown()) {
@@ -189,7 +190,7 @@ pub(super) fn unrevised(fleet: &Fleet) -> String {
     }
 }
 
-/// What ends that, when it lasts.
+/// Returns the remedy if that state lasts.
 pub fn behind_remedy(kind: SetKind, behind: RevisionUnknown) -> &'static str {
     match (behind, kind) {
         (RevisionUnknown::UnknownRevision, _) => {

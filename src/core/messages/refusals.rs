@@ -1,4 +1,4 @@
-//! Sentences for writes that the API server refuses, in Events, conditions and `ctl`.
+//! Sentences about writes that the API server refuses, for Events, conditions and `ctl`.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +7,33 @@ use super::headline::Headline;
 use crate::core::fleet::write_failures::{WriteFailures, WriteVerb};
 use crate::core::id::NodeName;
 
-/// Nodes that are named for each sentence.
+/// Maximum number of named nodes per message.
 const NAMED: usize = 10;
 
-/// Different sentences that are told.
+/// Maximum number of reported messages.
 const TOLD: usize = 3;
 
-/// Stands for those who are not named.
+/// Stand-in for nodes without names.
 const OTHERS: &str = " and others";
 
-/// What was refused in the same words.
+/// Writes that were refused with the same message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group<'a> {
-    /// What was asked for.
+    /// Kind of the write.
     pub write: WriteVerb,
-    /// What the API server said.
+    /// Message of the API server.
     pub sentence: &'a str,
-    /// On which nodes, in the order of names.
+    /// Nodes, sorted by name.
     pub nodes: Vec<&'a NodeName>,
 }
 
 impl Group<'_> {
-    /// Whether it is the controller that lacks a right (RBAC).
+    /// Returns true if the controller lacks a permission (RBAC).
     pub fn lacks_permission(&self) -> bool {
         lacks_permission(self.sentence)
     }
 
-    /// What is refused, and where: `delete pods on a, b and others: SENTENCE`.
+    /// Describes the refusal and the nodes: `delete pods on a, b and others: SENTENCE`.
     pub fn words(&self) -> String {
         let names: Vec<&str> = self.nodes.iter().map(|name| name.as_str()).collect();
         let others = if names.len() > NAMED { OTHERS } else { "" };
@@ -46,13 +46,13 @@ impl Group<'_> {
     }
 }
 
-/// Whether the API server says so that a role is too small (RBAC), rather than that a quota or a policy objects.
+/// Returns true if the message is about missing permissions (RBAC), not about a quota or a policy.
 pub fn lacks_permission(sentence: &str) -> bool {
     let says = |part| sentence.contains(part);
     says("User \"") && says(" cannot ") && says(" resource ")
 }
 
-/// Returns what the API server refuses, the first of several.
+/// Returns the headline for the first of the refused writes.
 pub(super) fn headline(refused: &WriteFailures) -> Headline {
     let groups = refused.groups();
     let Some(first) = groups.first() else {
@@ -75,7 +75,7 @@ pub(super) fn headline(refused: &WriteFailures) -> Headline {
     }
 }
 
-/// Returns what an admission policy said without the name of its binding, which most of the time repeats that of the policy.
+/// Removes the name of an admission policy's binding, which usually repeats that of the policy.
 fn without_binding(sentence: &str) -> String {
     let parts = sentence.split_once(" with binding '");
     let parts = parts.and_then(|(policy, rest)| Some((policy, rest.split_once("' ")?.1)));
@@ -86,12 +86,12 @@ fn without_binding(sentence: &str) -> String {
 }
 
 impl WriteFailures {
-    /// Returns what is refused in one sentence, as for a condition.
+    /// Returns one sentence about the refused writes, as for a condition.
     pub fn sentence(&self) -> String {
         headline(self).sentence()
     }
 
-    /// By what was refused and in which words.
+    /// Groups the refusals by write and message.
     pub fn groups(&self) -> Vec<Group<'_>> {
         let mut groups: BTreeMap<(WriteVerb, &str), Vec<&NodeName>> = BTreeMap::new();
         for (node, denial) in self.failures() {
@@ -106,7 +106,7 @@ impl WriteFailures {
         groups.into_iter().map(group).collect()
     }
 
-    /// What is refused, in words that follow a semicolon or stand alone; empty when nothing is.
+    /// Describes the refusals, as a clause or a sentence; empty if there are none.
     pub fn words(&self) -> String {
         let groups = self.groups();
         let told: Vec<String> = groups.iter().take(TOLD).map(Group::words).collect();
@@ -122,7 +122,7 @@ impl WriteFailures {
         }
     }
 
-    /// The same, to follow a sentence; empty when nothing is.
+    /// Returns the description as a clause after a semicolon; empty if there is none.
     pub fn aside(&self) -> String {
         match self.words() {
             words if words.is_empty() => words,

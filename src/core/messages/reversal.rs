@@ -1,11 +1,11 @@
-//! How far a stopped revision is taken back, in the words of the Event about it.
+//! Progress of the rollback from a stopped revision, as reported by Events.
 
 use crate::core::fleet::in_place::Recreate;
 use crate::core::id::NodeName;
 use crate::core::plan::{Reversal, ReversalStage};
 
 impl Reversal {
-    /// Why nodes keep the stopped revision, as the end of a sentence.
+    /// Returns the reason why nodes keep the stopped revision, as the end of a sentence.
     pub fn why_words(&self) -> &'static str {
         match self.why {
             None => "somebody gave it again to pods that were taken back",
@@ -19,8 +19,9 @@ impl Reversal {
         }
     }
 
-    /// The reason of the Event about it, the words, and whom they are about; what is to be done is said beside them. They
-    /// change when it begins and ends, not with every node.
+    /// Returns the reason of the Event, its message, and the nodes that it concerns. Next steps are reported separately.
+    ///
+    /// The message changes when the rollback begins and ends, not with every node.
     pub fn told(&self) -> Option<(&'static str, String, &[NodeName])> {
         let to = self.to.as_ref().map_or("an older one", |to| to.as_str());
         Some(match self.stage()? {
@@ -52,5 +53,5 @@ impl Reversal {
     }
 }
 
-/// Reason of the Event when nodes keep the stopped revision.
+/// Reason of the Event if nodes keep the stopped revision.
 pub const NOT_REVERTED: &str = "NotReverted";

@@ -1,4 +1,4 @@
-//! A rollout at a moment, as somebody looks at it who asks: what is true, what was decided, and what a controller told.
+//! View of a rollout at a moment, for `ctl` and pages: current state, decision, and reports of the controller.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,12 +13,12 @@ use crate::core::settings::{Invalid, Strategy};
 use crate::core::verdict::{Guarded, Progress, Verdict};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-/// The name of a DaemonSet, as it stands in sentences and commands.
+/// Name of a DaemonSet in sentences and commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetName<'a> {
-    /// Its namespace.
+    /// Namespace of the DaemonSet.
     pub namespace: &'a str,
-    /// Its name there.
+    /// Name within the namespace.
     pub name: &'a str,
 }
 
@@ -28,41 +28,42 @@ impl fmt::Display for SetName<'_> {
     }
 }
 
-/// A rollout of which somebody asks how it stands, node by node.
+/// View of a rollout, node by node.
 #[derive(Clone, Copy)]
 pub struct RolloutView<'a> {
-    /// The DaemonSet.
+    /// Name of the DaemonSet.
     pub key: SetName<'a>,
-    /// Its settings; what is assumed where they cannot be used.
+    /// Settings, with defaults for invalid ones.
     pub strategy: &'a Strategy,
-    /// What cannot be used.
+    /// First invalid setting.
     pub invalid: Option<&'a Invalid>,
-    /// What is true.
+    /// Current state.
     pub fleet: &'a Fleet,
-    /// What was decided.
+    /// Decision.
     pub plan: &'a Plan,
-    /// Its phase for a person.
+    /// Phase to report.
     pub phase: Phase,
-    /// Since when it is in that phase, as far as a controller told.
+    /// Time at which the rollout entered that phase, as reported by a controller.
     pub phase_since: Option<Timestamp>,
-    /// Since when it is not complete, as far as a controller told.
+    /// Time at which the rollout became incomplete, as reported by a controller.
     pub incomplete_since: Option<Timestamp>,
-    /// Whether a disruption budget refused the controller the last time, and it has not asked again yet: it does within
-    /// [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), whatever the budget allows now.
+    /// True if a disruption budget refused the last eviction and the controller has not asked again yet.
+    ///
+    /// It asks again within [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), regardless of the budget's current state.
     pub asks_again: bool,
-    /// When it was first looked at: whatever is dated so may be older.
+    /// Time of the first observation. Anything dated at this time may be older.
     pub first_look: Timestamp,
-    /// The present.
+    /// Current time.
     pub now: Timestamp,
 }
 
 impl<'a> RolloutView<'a> {
-    /// The revision that nodes should run; `None` while it is not known.
+    /// Returns the current revision; `None` while it is unknown.
     pub fn revision(&self) -> Option<&'a Revision> {
         self.fleet.revision.current()
     }
 
-    /// Nodes with an available pod that this plan would replace: the controller's next step, not yet taken.
+    /// Returns the number of nodes with an available pod that this plan would replace: the controller's next step, not yet taken.
     pub fn next(&self) -> usize {
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let next = nodes.filter(|(node, verdict)| {
@@ -77,17 +78,17 @@ impl<'a> RolloutView<'a> {
         next.count()
     }
 
-    /// Whether the guard stopped the present revision.
+    /// Returns true if the guard stopped the current revision.
     pub fn is_stopped(&self) -> bool {
         matches!(self.plan.guarded, Some(Guarded::Stopped(_)))
     }
 
-    /// Whether nothing may be replaced now.
+    /// Returns true if replacements are paused.
     pub fn is_paused(&self) -> bool {
         is_paused(self.strategy, self.now)
     }
 
-    /// Why nothing goes on, not even what has begun; `None`: it does.
+    /// Returns the reason why nothing continues, not even updates in progress; `None` if the rollout continues.
     pub(super) fn standstill(&self) -> Option<&'static str> {
         match self.invalid {
             Some(_) => Some("a setting cannot be used"),
@@ -95,13 +96,13 @@ impl<'a> RolloutView<'a> {
         }
     }
 
-    /// The pause that holds, if one does.
+    /// Returns the pause in effect.
     pub fn pause(&self) -> Option<&'a PauseStand> {
-        // What cannot be used is assumed to be paused, and is not.
+        // With an invalid setting the plan assumes a pause that does not exist.
         self.plan.pause.as_ref().filter(|_| self.invalid.is_none())
     }
 
-    /// What there is to say of `max-unavailable` (`down`), of `max-surge` (`beside`), or of both: of what allows something.
+    /// Joins the texts about `max-unavailable` and `max-surge`. A limit of zero is left out.
     pub fn limits(&self, down: String, beside: String) -> String {
         match (self.plan.counts.surge_allowed, self.plan.counts.allowed) {
             (0, _) => down,
@@ -110,7 +111,7 @@ impl<'a> RolloutView<'a> {
         }
     }
 
-    /// Nodes that fail by the revision, without a second pod: they take a slot of either kind.
+    /// Returns the number of nodes that fail with the revision and have no surge pod. Each takes a slot of either kind.
     pub fn failing_alone(&self) -> usize {
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let failing = nodes.filter(|(node, verdict)| {
@@ -121,14 +122,14 @@ impl<'a> RolloutView<'a> {
         failing.count()
     }
 
-    /// Nodes that this plan would give a second pod: the controller's next step, not yet taken.
+    /// Returns the number of nodes that this plan would give a surge pod: the controller's next step, not yet taken.
     pub fn next_surging(&self) -> usize {
         let made = self.plan.actions.iter().filter_map(|action| match action {
             Action::Surge { node, .. } => Some(node),
             _ => None,
         });
         let made: BTreeSet<&NodeName> = made.collect();
-        // Who was refused one, and is asked for again, is not counted in the first place.
+        // Retries after a refusal are not counted in the first place.
         let begins = Verdict::InProgress(Progress::SurgeStarting);
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let begun =
@@ -136,19 +137,19 @@ impl<'a> RolloutView<'a> {
         begun.count()
     }
 
-    /// Nodes that have a second pod now.
+    /// Returns the number of nodes that have a surge pod now.
     pub fn surging(&self) -> usize {
         self.plan.counts.surging.saturating_sub(self.next_surging())
     }
 
-    /// Slots of `max-surge` that are taken now. Nodes that fail with their only pod keep one, as far as there are any.
+    /// Returns the number of used `max-surge` slots. Nodes that fail with their only pod keep one, up to the limit.
     pub fn surge_taken(&self) -> usize {
         let surging = self.surging();
         let allowed = self.plan.counts.surge_allowed;
         surging.max(allowed.min(surging + self.failing_alone()))
     }
 
-    /// Slots of the budget that are taken now.
+    /// Returns the number of used `max-unavailable` slots.
     pub fn unavailable(&self) -> usize {
         self.plan.counts.unavailable.saturating_sub(self.next())
     }
@@ -164,8 +165,9 @@ impl<'a> RolloutView<'a> {
     }
 }
 
-/// Returns true if a pod of the current revision counts as available at that time because it has to prove its revision, not because
-/// of `minReadySeconds`.
+/// Returns true if a pod of the current revision counts as available only at `counts_at` because it must prove its revision.
+///
+/// With `minReadySeconds` alone it would count earlier.
 pub(super) fn awaits_proof(rollout: &RolloutView<'_>, node: &Node, counts_at: Timestamp) -> bool {
     let is_young = |since: Timestamp| later(since, rollout.strategy.min_ready) < counts_at;
     let mut pods = node.pods.iter();
@@ -176,13 +178,13 @@ pub(super) fn awaits_proof(rollout: &RolloutView<'_>, node: &Node, counts_at: Ti
     })
 }
 
-/// Whether its pod is of the current revision.
+/// Returns true if a pod of the node has the current revision.
 fn has_current(node: &Node) -> bool {
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
     alive.any(|pod| pod.revision == PodRevision::Current)
 }
 
-/// Whether its pod waits for its hook already.
+/// Returns true if a pod of the node already waits for its hook.
 fn is_preparing(node: &Node) -> bool {
     node.pods.iter().any(|pod| pod.exit.preparing.is_some())
 }

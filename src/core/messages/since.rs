@@ -1,10 +1,10 @@
-//! Since when a node is where it is.
+//! Start times of the states of nodes.
 
 use crate::core::fleet::{Leaving, Node};
 use crate::core::verdict::{Offline, Progress, Revert, Verdict};
 use k8s_openapi::jiff::Timestamp;
 
-/// Since when a verdict holds, as far as that can be told.
+/// Returns the start time of a verdict, as far as known.
 pub(super) fn verdict_since(
     node: &Node,
     verdict: &Verdict,

@@ -1,4 +1,4 @@
-//! Why a rollout stopped by itself, with the nodes and the way on.
+//! Messages for stalled rollouts, with the nodes and the remedy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::core::remedy::{WayBack, way_back};
 use crate::core::verdict::{Guarded, Verdict, WaveShut};
 use crate::core::words::{named, plural};
 
-/// Words of kubelets for images that cannot be pulled.
+/// Reasons that kubelets give for images that cannot be pulled.
 const PULLS: [&str; 4] = [
     "ErrImagePull",
     "ImagePullBackOff",
@@ -28,7 +28,7 @@ const PULLS: [&str; 4] = [
 ];
 
 impl RolloutStatus<'_> {
-    /// Why it stopped, and what to do.
+    /// Returns the cause of the stall and the next steps.
     pub(super) fn stalled(&self, stall: Stall) -> StatusSentence {
         let headline = self.headline(stall);
         StatusSentence {
@@ -49,7 +49,7 @@ impl RolloutStatus<'_> {
                 next: Some(self.roll_back()),
                 ..self.failed(&format!("rollout stopped{}", self.before_wave()))
             },
-            // The guard alone says that.
+            // Only the guard reports this.
             Stall::ReplacedTwice => Headline {
                 fact: "replacing the pods does not help".to_owned(),
                 nodes: waiting(),
@@ -100,7 +100,7 @@ impl RolloutStatus<'_> {
             Stall::PodsNotCreated if let Some(why) = &fleet.not_created => Headline {
                 fact: format!("{} cannot create pods", fleet.kind.controller()),
                 nodes: waiting(),
-                // The name of the pod says nothing.
+                // The pod's name is not useful here.
                 cause: (why
                     .split_once(" is forbidden: ")
                     .map_or(&**why, |(_, why)| why))
@@ -181,7 +181,7 @@ impl RolloutStatus<'_> {
                 next: Some(NextStep::plain("check their readiness")),
                 ..Headline::on_nodes()
             },
-            // Another revision would wait for those pods as well.
+            // Another revision would wait for those pods too.
             Stall::NoProgress if plan.awaits_ends(fleet) => self.overdue(),
             Stall::NoProgress => Headline {
                 next: Some(self.roll_back()),
@@ -190,7 +190,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// What the guard says of a revision that it stopped, and how far pods are taken back.
+    /// Returns the message for a revision that the guard stopped, with the progress of the rollback.
     fn stopped(&self, stall: Stall, record: &FailureRecord) -> Headline {
         let reversal = self.plan.reversal.as_ref();
         let next = match reversal.and_then(|reversal| Some((reversal.stage()?, reversal.told()?))) {
@@ -218,7 +218,7 @@ impl RolloutStatus<'_> {
                 look: self.look(),
                 next: Some(next),
                 or: match self.plan.pause {
-                    // A first `resume` would end the pause alone.
+                    // The first `resume` would only end the pause.
                     Some(_) => None,
                     None => Some(NextStep::command(
                         "to continue anyway",
@@ -230,7 +230,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// That nodes failed with the revision, how many, and the limit.
+    /// Returns the message with the failed nodes and the limit.
     fn failed(&self, before: &str) -> Headline {
         let (names, failures) = self.plan.failed(self.fleet);
         let limit = self.plan.counts.threshold;
@@ -246,7 +246,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// What holds the nodes that are past their deadline, told of the first of them.
+    /// Returns the message about nodes past their deadline, with the cause of the first one.
     fn overdue(&self) -> Headline {
         let (fleet, plan) = (self.fleet, self.plan);
         let mut overdue = plan
@@ -271,7 +271,7 @@ impl RolloutStatus<'_> {
         meant.map(|(node, _)| node.name.to_string()).collect()
     }
 
-    /// Returns the command that rolls back, or what else there is to do.
+    /// Returns the command that rolls back, or else another remedy.
     fn roll_back(&self) -> NextStep {
         let Some(WayBack { number, .. }) = way_back(self.fleet) else {
             return NextStep::plain("repair the nodes, or roll out another template");
@@ -283,7 +283,7 @@ impl RolloutStatus<'_> {
         )
     }
 
-    /// The first wave that does not open because a node of an earlier one failed, to follow a word; empty when there is none.
+    /// Returns a phrase about the first wave that a failed node of an earlier wave keeps shut; empty if there is none.
     fn before_wave(&self) -> String {
         let mut waves = self.plan.waves.iter();
         let is_shut = |state| matches!(state, WaveState::NotOpen(WaveShut::Charged { .. }));
@@ -291,7 +291,7 @@ impl RolloutStatus<'_> {
         first.map_or_else(String::new, |stand| format!(" before wave {}", stand.name))
     }
 
-    /// Returns the remedy for pods that do not start. Another revision does not help unschedulable pods, unless it requests less.
+    /// Returns the remedy for pods that don't start. Another revision doesn't help unschedulable pods, unless it requests less.
     fn way_to_start(&self) -> (NextStep, Option<NextStep>) {
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let begun = nodes.filter(|(_, verdict)| verdict.is_begun());
@@ -324,7 +324,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Nodes whose hooks take too long, and what is awaited there.
+    /// Returns the nodes whose hooks take too long, and the labels and finalizers to remove.
     fn overdue_hooks(&self) -> (Vec<String>, String) {
         let is_overdue =
             |verdict: &Verdict| matches!(verdict, Verdict::HookPending { overdue: true, .. });
@@ -339,7 +339,7 @@ impl RolloutStatus<'_> {
         (self.named(is_overdue), Vec::from_iter(awaited).join(", "))
     }
 
-    /// Whose hooks take too long, and what is awaited there, to follow a sentence; empty when there are none.
+    /// Returns a clause about hooks that take too long; empty if there are none.
     pub(super) fn hooks_aside(&self) -> String {
         let (nodes, awaited) = self.overdue_hooks();
         if nodes.is_empty() {
@@ -353,7 +353,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Returns true if the pods that do not start lack their images, as far as their kubelets say why.
+    /// Returns true if all reported problems of starting pods are image pulls.
     fn are_pulls(&self) -> bool {
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let begun = nodes.filter(|(_, verdict)| verdict.is_begun());
@@ -361,7 +361,7 @@ impl RolloutStatus<'_> {
         !words.is_empty() && words.iter().all(|word| PULLS.contains(&word.as_str()))
     }
 
-    /// Returns the command that shows why the first of the pods fails.
+    /// Returns the command that shows why the first failing pod fails.
     fn look(&self) -> Option<NextStep> {
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let failing = nodes.filter(|(_, verdict)| {
@@ -388,7 +388,7 @@ impl RolloutStatus<'_> {
         })
     }
 
-    /// Returns why pods do not start; empty when nothing says so.
+    /// Returns the reasons why pods don't start; empty if none is reported.
     fn troubles(&self) -> String {
         let problems = self.fleet.nodes.iter().flat_map(|node| {
             let of_pods = node.pods.iter().filter_map(|pod| pod.problem.as_deref());
@@ -397,14 +397,14 @@ impl RolloutStatus<'_> {
         causes(problems)
     }
 
-    /// Returns why pods end one after another; empty when none do.
+    /// Returns the reasons why pods end one after another; empty if none do.
     fn endings(&self) -> String {
         let nodes = self.fleet.nodes.iter();
         causes(nodes.filter_map(|node| node.trouble.as_deref()))
     }
 }
 
-/// Returns each kind of problem with what is said of it first: other nodes say the same, in other numbers.
+/// Returns each kind of problem with the first details. The details of other nodes differ only in numbers.
 fn causes<'a>(problems: impl Iterator<Item = &'a PodProblem>) -> String {
     let mut reasons = BTreeMap::new();
     for problem in problems {

@@ -1,20 +1,20 @@
-//! What a person can do about a rollout.
+//! Next steps that a person can take for a rollout.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// One thing to do. In a sentence or a document: the text, a colon, and the command.
+/// A next step. Its text form is the text, a colon and the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextStep {
-    /// What to do; of a command, what it is for.
+    /// Action, or the purpose of the command.
     pub text: String,
-    /// The command, which is never cut or wrapped.
+    /// Command, which is never truncated or wrapped.
     pub command: Option<String>,
 }
 
 impl NextStep {
-    /// Returns a step for which there is no command.
+    /// Returns a step without a command.
     pub fn plain(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -22,7 +22,7 @@ impl NextStep {
         }
     }
 
-    /// Returns a command with what it is for.
+    /// Returns a command with its purpose.
     pub fn command(text: impl Into<String>, command: impl Into<String>) -> Self {
         Self {
             text: text.into(),

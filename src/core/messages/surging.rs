@@ -1,4 +1,4 @@
-//! Words about a node with a second pod that was made beside the old one (`max-surge`).
+//! Messages about a node with a surge pod (`max-surge`).
 
 use super::pods::{ASKED_AGAIN, is_kept, trouble_words};
 use super::rollout::{RolloutView, awaits_proof};
@@ -11,7 +11,7 @@ use crate::core::kind::SetKind;
 use crate::core::verdict::Progress;
 use crate::core::words::named;
 
-/// Of a node with a second pod that was made beside the old one.
+/// Describes a node with a surge pod.
 pub(super) fn surging(
     rollout: &RolloutView<'_>,
     node: &Node,
@@ -90,7 +90,7 @@ pub(super) fn surging(
     (Some(reason.into()), because)
 }
 
-/// Where pods that were made beside others stay for now, and what ends that.
+/// Describes the surge pods that stay for now, and the condition that ends that.
 pub fn kept_words(released: &SurgeRelease) -> String {
     let names = released.kept.iter().map(NodeName::as_str);
     format!(

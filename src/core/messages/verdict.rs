@@ -1,7 +1,6 @@
-//! What is said of each verdict: what its nodes have in common, why one of them is where it is, and what would change that.
+//! Messages for each verdict: the common cause of its nodes, the reason for a single node, and the remedy.
 //!
-//! A line here for every verdict; sentences that need more stand in [`node`](super::node) (why) and [`next`](super::next) (what
-//! would change it).
+//! There is a line for every verdict. Longer texts are in [`node`](super::node) (reasons) and [`next`](super::next) (remedies).
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -40,11 +39,12 @@ use crate::core::settings::selector::SELECTOR;
 use crate::core::settings::waves::WAVES;
 use crate::core::verdict::{Guarded, Offline, Progress, Revert, Verdict};
 
-/// Holders of slots that are named; the rest is counted.
+/// Maximum number of slot holders that are named. Further ones are counted.
 const NAMED: usize = 5;
 
-/// Returns why the node at `position` of the fleet is where it is, in at most 70 characters that are the same for all nodes in its
-/// situation. A rollout that `stands`, because no controller runs or for its own reasons, updates no node.
+/// Returns the cause of the verdict for the node at `position`, at most 70 characters and equal for all nodes with that cause.
+///
+/// A rollout that `stands` updates no node, because no controller runs or because the rollout itself is stopped.
 pub fn cause(rollout: &RolloutView<'_>, position: usize, stands: bool) -> String {
     let node = &rollout.fleet.nodes[position];
     let verdict = &rollout.plan.verdicts[position];
@@ -56,7 +56,7 @@ pub fn cause(rollout: &RolloutView<'_>, position: usize, stands: bool) -> String
     said.unwrap_or_else(|| meaning(rollout, verdict, stands).to_owned())
 }
 
-/// Returns what nodes with this verdict have in common.
+/// Returns the common cause of all nodes with this verdict.
 fn meaning(rollout: &RolloutView<'_>, verdict: &Verdict, stands: bool) -> &'static str {
     let stands = stands || matches!(rollout.phase, Phase::Stalled(_) | Phase::Complete { .. });
     match verdict {
@@ -100,18 +100,18 @@ fn meaning(rollout: &RolloutView<'_>, verdict: &Verdict, stands: bool) -> &'stat
     }
 }
 
-/// Why one node is where it is.
+/// Reason for the verdict of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// One more word than the verdict's, where there is one: `ImagePullBackOff`, `NotReady`, …
+    /// More specific reason than the verdict, if there is one: `ImagePullBackOff`, `NotReady`, …
     pub reason: Option<String>,
-    /// Since when, as far as known.
+    /// Start of the state, as far as known.
     pub since: Option<Timestamp>,
-    /// Continues "node NAME …".
+    /// Text that follows "node NAME …".
     pub because: String,
 }
 
-/// Why the node at `position` of the fleet is where it is.
+/// Explains the verdict of the node at `position`.
 pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
     let (node, verdict) = (
         &rollout.fleet.nodes[position],
@@ -255,9 +255,9 @@ pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
     Explanation {
         reason,
         since: match verdict {
-            // These hold as long as the rollout is in its state.
+            // These verdicts last as long as the rollout is in this state.
             Verdict::Budget { .. } | Verdict::AwaitingDomain => rollout.incomplete_since,
-            // No pod has waited for longer than it has been there.
+            // A pod cannot have waited for longer than it has existed.
             Verdict::AwaitingOwner | Verdict::AwaitingDeletion => {
                 let revised = newest(node).map(Pod::revised);
                 rollout.phase_since.max(revised)
@@ -281,7 +281,7 @@ pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
     }
 }
 
-/// What the API server refuses on this node, to follow a sentence; empty when that is nothing.
+/// Returns a clause about writes that the API server refuses on this node; empty if there are none.
 pub fn refused_aside(rollout: &RolloutView<'_>, position: usize) -> String {
     let verdict = &rollout.plan.verdicts[position];
     refused::aside(rollout, &rollout.fleet.nodes[position], verdict)
@@ -293,7 +293,7 @@ fn deletion(rollout: &RolloutView<'_>, node: &Node) -> String {
     format!("The next one has the new revision: kubectl -n {namespace} delete pod {pod}")
 }
 
-/// What would change the verdict: one sentence or a few, with the commands.
+/// Returns the remedy: one or more sentences with commands.
 pub fn remedy(rollout: &RolloutView<'_>, position: usize) -> String {
     let kind = rollout.fleet.kind;
     let (node, verdict) = (
@@ -385,7 +385,7 @@ fn queue(rollout: &RolloutView<'_>, position: usize) -> String {
     let waits = |other: &usize| matches!(rollout.plan.verdicts[*other], Verdict::Budget { .. });
     let queue = in_order(rollout.strategy, rollout.fleet, rollout.now);
     let ahead = queue.into_iter().take_while(|other| *other != position);
-    // Who was asked and drained goes before everybody else.
+    // A pod that has already waited for its hook goes before all others.
     let drained = |position: usize| {
         let pods = &rollout.fleet.nodes[position].pods;
         pods.iter().any(|pod| pod.exit.preparing.is_some())
@@ -457,7 +457,7 @@ fn queue(rollout: &RolloutView<'_>, position: usize) -> String {
     )
 }
 
-/// What ends the turn of the failure domains that are at work.
+/// Returns the text about the failure domains in progress and the end of their turn.
 fn next_domain(rollout: &RolloutView<'_>) -> String {
     format!(
         "It has its turn when the domains at work are done, which are: {}; the next ones follow by the alphabet. How far they \
@@ -467,13 +467,13 @@ fn next_domain(rollout: &RolloutView<'_>) -> String {
     )
 }
 
-/// Whether all slots are taken, of either kind, also without those that the controller is about to take.
+/// Returns true if all slots of both kinds are used. Slots that the controller is about to use don't count.
 fn is_taken(rollout: &RolloutView<'_>) -> bool {
     let counts = &rollout.plan.counts;
     rollout.unavailable() >= counts.allowed && rollout.surge_taken() >= counts.surge_allowed
 }
 
-/// The nodes that hold slots, but the one that asks; only those of its wave if so asked.
+/// Returns the nodes that hold slots, except the node at `asking`; with `of_wave`, only those in its wave.
 pub fn holders(rollout: &RolloutView<'_>, asking: Option<usize>, of_wave: bool) -> String {
     let waves = rollout.strategy.waves.as_ref().filter(|_| of_wave);
     let wave =
@@ -481,7 +481,7 @@ pub fn holders(rollout: &RolloutView<'_>, asking: Option<usize>, of_wave: bool) 
     let holds = |verdict: &Verdict| {
         verdict.is_in_flight() || matches!(verdict, Verdict::Budget { broken: true })
     };
-    // Two pods take a place of max-surge, whoever keeps either from going.
+    // Two pods take a `max-surge` slot, regardless of what keeps either of them.
     let has_two = |position: usize| {
         let of_surge = rollout.plan.counts.surge_allowed > 0;
         of_surge && rollout.fleet.nodes[position].pods.len() > 1

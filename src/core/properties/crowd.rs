@@ -1,4 +1,4 @@
-//! Whoever is counted and not looked at changes no decision: the complete list is the oracle.
+//! Nodes that are only counted don't change decisions: the complete list is the oracle.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::core::engine::crowd::{Bystander, Standing, may_be_counted, named};
 use crate::core::testing::said;
 use crate::core::{Strategy, *};
 
-/// Settings under which nodes may be counted, mostly.
+/// Generates settings that usually allow nodes to be counted.
 fn plain() -> impl Random<Strategy> {
     (strategies(), prop::bool::weighted(0.1)).prop_map(|(strategy, is_wild)| {
         if is_wild {
@@ -35,8 +35,9 @@ fn plain() -> impl Random<Strategy> {
     })
 }
 
-/// The same fleet with its bystanders counted; of those that wait the first `window` stay in the list. What a keeper of fleets
-/// does step by step, in one go.
+/// Returns the fleet with its bystanders counted; the first `window` waiting nodes stay in the list.
+///
+/// The index does this step by step.
 fn counted(strategy: &Strategy, fleet: &Fleet, window: usize, now: Timestamp) -> Fleet {
     let named: BTreeSet<&NodeName> = named(fleet.record.as_ref()).collect();
     let mut crowd = Crowd::default();
@@ -68,13 +69,13 @@ fn counted(strategy: &Strategy, fleet: &Fleet, window: usize, now: Timestamp) ->
     }
 }
 
-/// When somebody has to look again, for the sake of the plan or to ask what holds a pod.
+/// Returns the time of the next decision, for the plan or for questions about pods that are not Ready.
 fn wake(fleet: &Fleet, plan: &Plan, now: Timestamp) -> Option<Timestamp> {
     let asked = plan.not_ready(fleet, now).next;
     plan.next_wake.into_iter().chain(asked).min()
 }
 
-/// What nodes are called that are overdue.
+/// Returns the names of the nodes that are past their deadline.
 fn overdue<'a>(fleet: &'a Fleet, plan: &'a Plan) -> Vec<&'a NodeName> {
     let overdue = plan.overdue.iter();
     overdue
@@ -82,8 +83,9 @@ fn overdue<'a>(fleet: &'a Fleet, plan: &'a Plan) -> Vec<&'a NodeName> {
         .collect()
 }
 
-/// Decides with bystanders counted, and holds that against the decision over everybody; says whether that was possible, and how
-/// many were counted.
+/// Decides with counted bystanders and compares the result with the decision about all nodes.
+///
+/// Returns the result's view and the number of counted nodes.
 pub(super) fn compare(
     strategy: &Strategy,
     fleet: &Fleet,
@@ -109,7 +111,7 @@ pub(super) fn compare(
         return compare(strategy, &fleet, window, now);
     }
     if view != InView::Enough {
-        // Who goes on like that gets somewhere.
+        // Repeating this makes progress.
         prop_assert!(
             view == InView::MoreWaiting || complete != InView::Enough || list.crowd.is_empty()
         );

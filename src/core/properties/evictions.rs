@@ -1,4 +1,4 @@
-//! Evictions: nothing else is asked for, who was refused spends nothing, and nobody is asked all the time.
+//! Evictions: pods are never deleted instead, refused pods use no budget, and the number of requests is limited.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -27,7 +27,7 @@ fn refusal() -> Refusal {
     }
 }
 
-/// A label that tells pods apart.
+/// Labels the pods so that they belong to different groups.
 fn told_apart(mut fleet: Fleet, groups: &[usize]) -> Fleet {
     let pods = fleet.nodes.iter_mut().flat_map(|node| &mut node.pods);
     for (pod, group) in pods.zip(groups.iter().cycle()) {
@@ -36,7 +36,7 @@ fn told_apart(mut fleet: Fleet, groups: &[usize]) -> Fleet {
     fleet
 }
 
-/// The fleet after the first pod of each of these groups was refused so many seconds ago.
+/// Returns the fleet after the eviction of the first pod of each group was refused so many seconds ago.
 fn refused(fleet: Fleet, groups: &[usize], since: &[(usize, i64)]) -> Fleet {
     let mut fleet = told_apart(fleet, groups);
     for (group, ago) in since {
@@ -76,7 +76,7 @@ proptest! {
         prop_assert_eq!(plan, again);
     }
 
-    /// One question for all that are alike, and none before its time.
+    /// One request for all pods of a class, and none too early.
     #[test]
     fn of_pods_that_were_refused_one_is_asked_at_a_time_and_not_too_early(
         strategy in evicting(), fleet in fleets(), groups in groups(), since in refusals(),
@@ -104,7 +104,7 @@ proptest! {
         }
     }
 
-    /// The others have what they would have if those that may not go were held back.
+    /// Other nodes are treated as if the blocked ones were on hold.
     #[test]
     fn who_may_not_go_takes_nothing_from_the_others(
         strategy in evicting(), fleet in fleets(), number in 1..6_u32, groups in groups(), group in 0..4_usize,
@@ -123,7 +123,7 @@ proptest! {
         fleet.record = None;
         for node in &mut fleet.nodes {
             node.hold = None;
-            // What is out of service holds a slot where it waits, and none where it is held.
+            // An unavailable pod uses a slot if its node waits, and none if its node is on hold.
             for pod in &mut node.pods {
                 (pod.exit.preparing, pod.exit.gate) = (None, None);
                 (pod.in_place.update, pod.in_place.unfinished) = (None, Default::default());
@@ -142,14 +142,14 @@ proptest! {
         for node in &mut held.nodes {
             let old = |pod: &Pod| pod.revision == PodRevision::Outdated && !pod.terminating;
             let first = node.pods.iter().find(|pod| old(pod));
-            // Who is updated in place asks nobody.
+            // An in-place update needs no eviction.
             let leaves = |pod: &Pod| matches!(way(&strategy, &blocked, pod), UpdateMethod::Recreate(_));
             if first.is_some_and(|pod| is_refused(pod) && leaves(pod)) {
                 node.hold = Some(Hold { until: None, reason: "".into(), unreadable: false });
             }
         }
         let (plan, other) = (decide(&strategy, &blocked, now()), decide(&strategy, &held, now()));
-        // NotYetAvailable pods are not available: they hold slots where they wait, and none where they are held.
+        // Pods that are not yet available use slots if their nodes wait, and none if their nodes are on hold.
         if strategy.min_ready.is_zero() && strategy.max_unavailable.resolve(other.counts.base) == plan.counts.allowed {
             let turns = |fleet: &Fleet| {
                 let mut turns = queue(&strategy, fleet, now());
@@ -159,7 +159,7 @@ proptest! {
             if turns(&blocked) == turns(&held) {
                 prop_assert_eq!(deleted(&plan), deleted(&other));
             } else if strategy.topology.is_none() {
-                // Who is held makes no revision unfinished: the others follow in another order, and as many go.
+                // A held node doesn't make the revision incomplete. The order of the other nodes changes, but not their number.
                 prop_assert_eq!(deleted(&plan).len(), deleted(&other).len());
             }
         }
@@ -172,7 +172,7 @@ proptest! {
 struct Guarded {
     world: World,
     size: usize,
-    /// So many pods have to be healthy.
+    /// Number of pods that must be healthy.
     least: usize,
     evictions: Evictions,
     strategy: Strategy,
@@ -194,7 +194,7 @@ impl Guarded {
             .count()
     }
 
-    /// A second passes; the engine looks when something changed, or when it asked to be woken.
+    /// Simulates one second; the engine decides after changes and at its requested wake-ups.
     fn pass(&mut self) {
         self.world.pass();
         self.world.observe();
@@ -271,7 +271,7 @@ proptest! {
             }
             prop_assert!(guarded.world.replaced.is_empty());
             prop_assert_eq!(guarded.phase(), Phase::Stalled(Stall::BlockedByPdb));
-            // At first as many as may go at once, then one every two minutes.
+            // The first requests are as many as the budget allows, followed by one every two minutes.
             prop_assert!(guarded.asked <= size + 14, "asked {} times", guarded.asked);
             guarded.least = size - 1;
         }

@@ -1,9 +1,9 @@
-//! A golden corpus of decisions: what is decided on thousands of random fleets, as hashes that stand in the repository.
+//! Golden corpus of decisions: hashes of the decisions about thousands of random fleets, stored in the repository.
 //!
-//! A change that is to keep decisions as they are leaves `tests/golden/decisions.txt` alone. One that changes them shows as changed lines of
-//! it. The hashes are over [`decision`], which uses words that users see and no names of types, so that renaming changes nothing.
+//! A change that preserves decisions leaves `tests/golden/decisions.txt` unchanged. Other changes show up as changed lines. The
+//! hashes are over [`decision`], which uses words that users see and no names of types, so that renaming has no effect.
 //!
-//! `YURT_DS_GOLDEN=1 cargo test --lib golden` replaces the corpus.
+//! `YURT_DS_GOLDEN=1 cargo test --lib golden` rewrites the corpus.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -21,11 +21,11 @@ use crate::machine;
 /// Path of the corpus, relative to the root of the repository.
 const FILE: &str = "tests/golden/decisions.txt";
 
-/// Cases of each kind, and how many of them share a hash: few enough that a difference is found, many enough that the file is short.
+/// Number of cases of each kind, and of cases per hash: few enough to locate a difference, many enough to keep the file short.
 const CASES: usize = 2048;
 const TOGETHER: usize = 64;
 
-/// Returns the decisions of a plan as text: the writes to pods in their order, the verdict of each node, and the next wake-up.
+/// Returns the decisions of a plan as text: the writes to pods in order, the verdict of each node, and the next wake-up.
 fn decision(plan: &Plan) -> String {
     let mut text = String::new();
     for action in &plan.actions {
@@ -84,7 +84,7 @@ fn named(action: &Action) -> (&'static str, Vec<&PodRef>) {
     }
 }
 
-/// The phase in a word that stays when its type is renamed.
+/// Returns the phase as a word that doesn't depend on the name of its type.
 fn phase(phase: Phase) -> &'static str {
     match phase {
         Phase::Complete { .. } => "complete",
@@ -99,7 +99,7 @@ fn phase(phase: Phase) -> &'static str {
     }
 }
 
-/// Decides random cases, always the same ones, and returns a line for each group of them.
+/// Decides fixed pseudo-random cases and returns one line for each group of them.
 fn corpus(kind: &str, cases: impl Random<(Strategy, Fleet)>) -> Vec<String> {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);

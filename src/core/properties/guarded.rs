@@ -1,4 +1,4 @@
-//! What the guard never does, whatever fleet it looks at and whatever it remembers.
+//! Actions that the guard never takes, for any fleet and any record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::core::engine::pause::is_paused;
 use crate::core::engine::timeouts::failure_window;
 use crate::core::{Strategy, *};
 
-/// A record about the current revision or an older one, with nodes that exist and one that does not.
+/// Generates records about the current revision or an older one, with existing nodes and a missing one.
 pub(super) fn records() -> impl Random<FailureRecord> {
     let names = || btree_set("n0[0-9]|gone", 0..4);
     let stopped = prop_oneof![
@@ -54,7 +54,7 @@ pub(super) fn records() -> impl Random<FailureRecord> {
     })
 }
 
-/// Nodes that are lost at about the same time, updated ones and others, while the rest is calm and waits for its turn.
+/// Generates fleets where updated and other nodes are lost at about the same time, while the rest is calm and waits.
 pub(super) fn outages() -> impl Random<(Strategy, Fleet)> {
     let lost = vec((any::<bool>(), 31..90_i64), 1..6);
     let limits = ((1..9_u32), (1..5_u32), 0..6_usize);
@@ -93,7 +93,7 @@ pub(super) fn outages() -> impl Random<(Strategy, Fleet)> {
     })
 }
 
-/// Puts the pod in the place of this one that the native controller makes then.
+/// Replaces the pod with the successor that the native controller creates.
 fn follow(pod: &mut Pod) {
     pod.terminating = false;
     (pod.revision, pod.of_template) = (PodRevision::Current, true);
@@ -102,7 +102,7 @@ fn follow(pod: &mut Pod) {
     (pod.in_place, pod.exit) = Default::default();
 }
 
-/// What is remembered about the current revision.
+/// Returns the record if it is about the current revision.
 fn current_record(record: Option<&FailureRecord>) -> Option<&FailureRecord> {
     record.filter(|record| record.revision == "new".into())
 }
@@ -163,7 +163,7 @@ proptest! {
                 continue;
             };
             prop_assert!(fleet.replaces && strategy.resume != Some("new".into()));
-            // Under OTA nothing is replaced by us, and no record is heeded.
+            // Under OTA the controller replaces nothing and ignores records.
             let heeded = fleet.record.as_ref().filter(|_| strategy.mode == Mode::AdvancedRollingUpdate);
             let record = current_record(heeded);
             let is_soon = |touched: Timestamp| touched <= since && since <= later(touched, window);
@@ -192,7 +192,7 @@ proptest! {
         }
     }
 
-    /// Names that do not fit into the state are left out of it.
+    /// Names that don't fit into the state are omitted.
     #[test]
     fn what_is_left_out_of_the_memory_begins_nothing(
         strategy in strategies(), fleet in fleets(), limit in 150..500_usize,
@@ -240,7 +240,7 @@ proptest! {
             current_record(record).is_some_and(|record| record.failed.contains(&node.name))
         };
         let after = decide(&strategy, &then, now());
-        // Without another revision nobody is judged.
+        // Without another revision no node is evaluated.
         if fleet.replaces
             && failed(plan.record.as_ref())
             && !after.phase.is_behind()
@@ -259,7 +259,7 @@ proptest! {
     ) {
         let mut fleet = Fleet { record: None, ..fleet };
         prop_assume!(position < fleet.nodes.len());
-        // Nobody else is away, so the network is well.
+        // No other node is offline, so the network is fine.
         for node in &mut fleet.nodes {
             if matches!(node.readiness, Readiness::NotReady { .. }) {
                 node.readiness = Readiness::Ready { since: later(now(), Duration::ZERO) };
@@ -286,7 +286,7 @@ proptest! {
             );
             prop_assert!(is_charged, "{:?}", late.verdicts[position]);
             prop_assert!(late.counts.failures > 0);
-            // Also where its Node is deleted in between.
+            // The result is the same if the Node is deleted in between.
             let mut nodes = fleet.nodes.clone();
             let gone = nodes.remove(position);
             let deleted = Fleet { record: early.record, nodes, ..fleet.clone() };
@@ -309,12 +309,12 @@ proptest! {
                 Readiness::NotReady { .. } if is_touched => {
                     node.readiness = Readiness::NotReady { since: Some(lost) };
                     node.losses = Some([after(now(), -30), lost].into());
-                    // The rollout touched it before both.
+                    // The rollout touched the node before both losses.
                     let made = after(now(), -35);
                     (node.pods[0].created, node.pods[0].started) = (made, Some(made));
                     node.pods[0].in_place = Default::default();
                 }
-                // The network is well.
+                // The network is fine.
                 _ => {
                     node.readiness = Readiness::Ready { since: after(now(), -90) };
                     node.losses = None;
@@ -338,7 +338,7 @@ proptest! {
     fn who_is_charged_stays_so_while_all_are_away(
         strategy in strategies(), fleet in fleets(), passed in 0..900_u64,
     ) {
-        // A resume takes the charges off, be it only once the revisions of all online nodes are known.
+        // A `resume` clears the failures, possibly only when the revisions of all online nodes are known.
         let strategy = Strategy { resume: None, ..strategy };
         let plan = decide(&strategy, &fleet, now());
         let mut then = Fleet { record: plan.record.clone(), ..carry_out(&fleet, &plan) };

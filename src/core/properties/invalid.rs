@@ -1,4 +1,4 @@
-//! A setting that cannot be used stops what a pause stops, and nothing else, whichever setting it is.
+//! Any invalid setting stops the same actions as a pause, and no others.
 
 use proptest::option;
 use proptest::prelude::*;
@@ -11,10 +11,10 @@ use crate::core::{
     Strategy, decide, upkeep,
 };
 
-/// Resets one setting to its default, as for an unreadable value.
+/// Resets one setting to its default, as for an invalid value.
 type Spoil = fn(&mut Strategy);
 
-/// Every setting on which the actions of the rolling update may depend.
+/// Settings that affect the actions of the rolling update.
 const SPOILS: &[Spoil] = &[
     |strategy| strategy.mode = Mode::AdvancedRollingUpdate,
     |strategy| {

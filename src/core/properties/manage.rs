@@ -1,4 +1,4 @@
-//! Which pods of an Advanced DaemonSet are made and which go: never two for one node, and never the only one that belongs.
+//! Creation and deletion of an Advanced DaemonSet's pods: never two for one node, and never the only one of an eligible node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::core::{
     Targeting,
 };
 
-/// What the choice depends on, beside the fleet.
+/// Inputs of the decision in addition to the fleet.
 #[derive(Clone, Debug)]
 struct Given {
     strategy: Option<Strategy>,
@@ -48,7 +48,7 @@ impl Given {
     }
 }
 
-/// Fleets whose nodes differ in what Kubernetes' own controller says of them, and what is given for each.
+/// Generates fleets with various native eligibilities of nodes, and the other inputs.
 fn given() -> impl Random<(Fleet, Given)> {
     let native = prop_oneof![
         6 => Just(Targeting::Run),
@@ -68,8 +68,7 @@ fn given() -> impl Random<(Fleet, Given)> {
         partitioned,
         ..Scaling::default()
     });
-    // Per node: whether a pod was asked for, whether one that was over has just gone, and whether it is known that those go that
-    // were asked to.
+    // Per node: true if a pod was requested, if an ended pod has just disappeared, and if requested deletions are confirmed.
     let past = (
         prop::bool::weighted(0.2),
         prop::bool::weighted(0.3),
@@ -162,7 +161,7 @@ proptest! {
                 prop_assert_eq!(left, 0);
             } else {
                 prop_assert!(left > 0 || alive(node).next().is_none(), "{} lost its only pod", node.name);
-                // Which of several is the new one may not be known.
+                // If a revision is unknown, the new one of several pods may be unknown too.
                 let is_known = alive(node).all(|pod| pod.revision != PodRevision::Unknown);
                 prop_assert!(left <= 2 || !is_known);
                 let is_pair = given.surges() || alive(node).any(|pod| pod.surge);
@@ -171,7 +170,7 @@ proptest! {
                 prop_assert!(served || !is_pair, "{} lost the pod that serves", node.name);
             }
         }
-        // What is written to is what goes, once; who is on its way out is left alone.
+        // Each deleted pod gets exactly one write, and terminating pods get none.
         let mut written = BTreeSet::new();
         for action in &done.actions {
             let uid = &action.pod().uid;
@@ -183,7 +182,7 @@ proptest! {
         prop_assert!(done.wake.is_none_or(|wake| wake > now()));
     }
 
-    /// The same fleet is the same choice; and once that is carried out, nothing of it is asked for again.
+    /// A decision is deterministic. Once it is executed, no part of it is requested again.
     #[test]
     fn what_was_done_is_not_done_again((fleet, given) in given()) {
         let done = given.manage(&fleet);

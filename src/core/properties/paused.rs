@@ -1,4 +1,4 @@
-//! A pause that is forgotten by nobody: neither by people nor by a controller that restarts.
+//! Reminders of pauses, which also survive restarts of the controller.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use crate::core::{Fleet, Pause, PauseRecord, RolloutState, Strategy, decide};
 
 const DAY: i64 = 24 * 60 * 60;
 
-/// What was told of a pause, some time ago; without it every look would find a new one.
+/// Generates records of a pause that was reported some time ago. Without one, every decision would find a new pause.
 pub(super) fn records() -> impl Random<PauseRecord> {
     (0..3 * DAY, 0..3_u64).prop_map(|(ago, reminded)| PauseRecord {
         since: after(now(), -ago),
@@ -21,8 +21,9 @@ pub(super) fn records() -> impl Random<PauseRecord> {
 proptest! {
     #![proptest_config(config())]
 
-    /// Looked at by whoever is there, at whatever moments, and woken when asked for: one reminder a day, none twice, none
-    /// left out unless nobody looked for a whole day.
+    /// For decisions at any time and with the requested wake-ups, there is one reminder per day.
+    ///
+    /// Reminders are not repeated, and are only skipped if no decision was made for a whole day.
     #[test]
     fn a_pause_reminds_once_a_day_whoever_looks_and_whenever(
         strategy in strategies(), fleet in fleets(), looks in vec((0..3 * DAY, any::<bool>()), 1..12),
@@ -39,7 +40,7 @@ proptest! {
                 if stand.reminds {
                     reminders.push(stand.record.days(after(now(), time)));
                 }
-                // A restart reads what is written on the DaemonSet.
+                // After a restart, the controller reads the DaemonSet's status.
                 let pause = Some(ReportedPause::from_record(stand.record));
                 let written = RolloutState { pause, ..RolloutState::default() }.to_json();
                 told = RolloutState::read(&written).unwrap().pause.map(|pause| pause.record);
@@ -47,7 +48,7 @@ proptest! {
                 let wake = plan.next_wake.expect("the next reminder");
                 prop_assert!(wake > after(now(), time), "{wake}");
                 let wake = wake.as_second() - now().as_second();
-                // Asleep, nobody looks before the end.
+                // While it is down, the controller makes no decision before the end.
                 time = if sleeps { until } else { wake };
                 if sleeps || wake > until {
                     break;
@@ -61,7 +62,7 @@ proptest! {
         prop_assert!(reminders.is_sorted() && reminders.iter().all(|day| *day > 0), "{reminders:?}");
     }
 
-    /// Who looks in time reminds in time.
+    /// Reminders are on time if decisions are.
     #[test]
     fn a_reminder_is_due_exactly_when_the_plan_asks_to_be_woken(
         fleet in fleets(), since in 0..2 * DAY, reminded in 0..3_u64,

@@ -1,4 +1,4 @@
-//! Images ahead of replacements: never more at once than asked for, never for nothing, and waited for where required.
+//! Images pulled ahead of replacements: within the limit, only for replacements that follow, and awaited if required.
 
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
@@ -22,7 +22,7 @@ fn pulling() -> impl Random<Strategy> {
     })
 }
 
-/// Pods whose condition asks for the images of the current revision, with their nodes.
+/// Returns the pods whose condition requests the images of the current revision, with their nodes.
 fn asked(fleet: &Fleet) -> Vec<(&Node, &Pod)> {
     let RevisionState::Current(target) = &fleet.revision else {
         return Vec::new();
@@ -51,7 +51,7 @@ proptest! {
         let asks = |action: &&Action| matches!(action, Action::AskForImages { .. });
         let fresh = plan.actions.iter().filter(asks).count();
         prop_assert!(fresh == 0 || fresh + plan.pulls.len() <= limit, "{fresh} beside {:?}", plan.pulls);
-        // Every new request is one that begins as soon as it shows, unless a slot came free and its node is replaced then.
+        // Every new request begins as soon as it is visible, unless a slot became free and its node is replaced then.
         let then = carry_out(&fleet, &plan);
         let next = decide(&strategy, &then, now());
         let begins = |pull: &&Pull| pull.begins;
@@ -77,7 +77,7 @@ proptest! {
             );
             prop_assert!(waits, "{:?}", plan.verdicts[place]);
         }
-        // Nobody goes on who will not be replaced: offline, kept, or no longer targeted.
+        // Nodes that will not be replaced stop pulling: offline, kept, or no longer targeted.
         let then = carry_out(&fleet, &plan);
         let stands = matches!(
             plan.phase,
@@ -86,7 +86,7 @@ proptest! {
                 | Phase::Paused { .. }
                 | Phase::Invalid
         );
-        // Requests stay then.
+        // Requests remain in these phases.
         if plan.actions.is_empty() || stands || is_paused(&strategy, now()) {
             return Ok(());
         }

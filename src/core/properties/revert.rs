@@ -1,4 +1,4 @@
-//! Taking back a revision that was stopped: within the budget, once per pod, and undone by `resume`.
+//! Rollback from a stopped revision: within the budget, once per pod, and undone by `resume`.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ fn reverting() -> impl Random<Strategy> {
     })
 }
 
-/// Fleets of a revision that was stopped, some of whose pods were taken back before, and one in a while relabelled since.
+/// Generates fleets with a stopped revision. Some pods were rolled back before, and a few were relabelled since.
 fn stopped() -> impl Random<Fleet> {
     (fleets(), vec(0..10_u8, 96), prop::bool::weighted(0.9)).prop_map(|(fleet, dice, stands)| {
         let mut dice = dice.into_iter().cycle();
@@ -61,7 +61,7 @@ fn stopped() -> impl Random<Fleet> {
     })
 }
 
-/// The pods that a plan takes back, with their nodes.
+/// Returns the pods that a plan rolls back, with their nodes.
 fn taken_back<'a>(fleet: &'a Fleet, plan: &Plan) -> Vec<(&'a Node, &'a Pod)> {
     let renews = |action: &Action| match action {
         Action::UpdateInPlace { pod, patch } if patch.reverts.is_some() => Some(pod.uid.clone()),
@@ -73,7 +73,7 @@ fn taken_back<'a>(fleet: &'a Fleet, plan: &Plan) -> Vec<(&'a Node, &'a Pod)> {
     pods.filter(|(_, pod)| uids.contains(&pod.uid)).collect()
 }
 
-/// The kubelets do what was asked for.
+/// Lets the kubelets finish the updates.
 fn settle(fleet: &mut Fleet) {
     for pod in fleet.nodes.iter_mut().flat_map(|node| &mut node.pods) {
         if let Some(update) = &mut pod.in_place.update {
@@ -108,7 +108,7 @@ proptest! {
         let taken = taken_back(&fleet, &plan);
         let advances = |action: &&Action| match action {
             Action::UpdateInPlace { patch, .. } => patch.reverts.is_none(),
-            // Also an eviction, and a mark for the way out.
+            // Includes evictions and marks for deletion.
             other => other.begins(),
         };
         prop_assert_eq!(plan.actions.iter().find(advances), None);
@@ -173,7 +173,7 @@ proptest! {
         if let Some(before) = before {
             prop_assert!(also_older || before == "older".into(), "{before:?}");
         }
-        // And still when that is what stands, and the next one comes.
+        // The result stays the same with the stored record and the next revision.
         fleet.revision = RevisionState::Current("last".into());
         fleet.record = plan.record;
         let plan = decide(&Strategy { resume: None, ..strategy }, &fleet, now());

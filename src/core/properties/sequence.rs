@@ -1,4 +1,4 @@
-//! Who goes before whom, over random fleets.
+//! Order of nodes in random fleets.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::{Random, begun, config, fleets, lacks, later, now, shares, strategies
 use crate::core::settings::{Approval, Wave};
 use crate::core::{Strategy, *};
 
-/// Failure domains by the label that every random node has.
+/// Generates failure domains by the label that every random node has.
 pub(super) fn topologies() -> impl Random<Topology> {
     (1..3_usize).prop_map(|at_once| Topology {
         key: "zone".into(),
@@ -19,7 +19,7 @@ pub(super) fn topologies() -> impl Random<Topology> {
     })
 }
 
-/// Waves over the two zones of random nodes, in either order.
+/// Generates waves over the two zones of random nodes, in either order.
 pub(super) fn waves() -> impl Random<std::sync::Arc<Waves>> {
     let wave = (option::of(shares()), 0..120_u64, prop::bool::weighted(0.2));
     let list = vec(wave, 1..3);
@@ -78,11 +78,11 @@ proptest! {
         let told = || fleet.nodes.iter().zip(&plan.verdicts);
         let held: BTreeSet<&str> =
             told().filter(|(_, verdict)| in_flight(verdict)).map(|(node, _)| topology.domain_of(&node.labels)).collect();
-        // On its way out, and slots became fewer since: it keeps its own.
+        // A marked pod keeps its slot, even if there are fewer slots now.
         let is_marked = |node: &Node| {
             node.pods.iter().any(|pod| !pod.terminating && pod.exit.preparing.is_some())
         };
-        // It serves: what it takes is a place of max-surge.
+        // Its node has an available pod, so it uses a slot of `max-surge`.
         let is_beside = |verdict: &Verdict| *verdict == Verdict::InProgress(Progress::OldTerminating);
         let takes = |(node, verdict): &(&Node, &Verdict)| {
             in_flight(verdict) && !is_beside(verdict)
@@ -96,7 +96,8 @@ proptest! {
             let waves = strategy.waves.as_ref().expect("waves are told of");
             prop_assert!(stand.state != WaveState::Open || stand.taken == used(wave, waves), "{stand:?}");
         }
-        // Or that of its wave; where that is not open, broken pods that wait for it take slots from who was marked before.
+        // The budget of its wave may also be used up. In a wave that is not open, waiting broken pods take slots from nodes that
+        // were marked before.
         let is_full = |wave: usize, waves: &Waves| {
             let stand = plan.waves.get(wave);
             stand.is_some_and(|stand| used(wave, waves).max(stand.taken) >= stand.allowed)
@@ -113,11 +114,11 @@ proptest! {
         if held.len() <= topology.at_once && told().any(left) {
             prop_assert!(plan.counts.unavailable >= plan.counts.allowed, "{plan:?}");
         }
-        // Nobody waits for a turn that does not come: something is under way, or takes the whole budget.
+        // A node waits only while another one is in progress or uses the whole budget.
         let waits = told().any(|(node, verdict)| {
             matches!(verdict, Verdict::Budget { .. } | Verdict::AwaitingDomain) && is_free(node)
         });
-        // Who is on its way out keeps the turn of its domain while a pod of its wave takes the slot that was made a moment ago.
+        // A marked node keeps its domain's turn while a pod of its wave uses the slot that just became free.
         let keeps_turn = plan.next_wake.is_some()
             && told().any(|(node, verdict)| {
                 matches!(verdict, Verdict::Budget { .. } | Verdict::AwaitingDomain) && is_marked(node) && !is_free(node)
@@ -165,7 +166,7 @@ proptest! {
                 if !begins || !selected || held {
                     continue;
                 }
-                // It came back when all that were there before had been done for the time of the soak.
+                // The node returned after all nodes present before had been done for the soak time.
                 let soak = waves.list[of(other)].soak;
                 let late = earlier.clone().any(|(done, verdict)| {
                     let Readiness::Ready { since: there } = done.readiness else {
@@ -197,7 +198,7 @@ proptest! {
             ..strategy
         };
         let mut fleet = Fleet { record: None, ..fleet };
-        // Nothing but the time is missing.
+        // Only time is missing.
         for node in fleet.nodes.iter_mut().filter(|node| waves.index_for(&node.labels) == 0) {
             node.pods = node.pods.first().cloned().into_iter().collect();
             for pod in &mut node.pods {
@@ -230,7 +231,7 @@ proptest! {
             let done = told.filter(|(node, verdict)| {
                 waves.index_for(&node.labels) == wave && **verdict == Verdict::Done && takes_part(node)
             });
-            // Who has been there for the longest time was no late returner.
+            // The node that has been Ready the longest did not return late.
             let first = done.filter_map(|(node, _)| {
                 let Readiness::Ready { since } = node.readiness else {
                     return None;
@@ -259,8 +260,8 @@ proptest! {
                 node.pods.iter().any(|pod| begun.iter().any(|gone| gone.uid == pod.uid))
             };
             let beginning = fleet.nodes.iter().filter(of_wave).filter(goes).count();
-            // It serves while the pod before it ends: what it takes is a place of max-surge. Where an outdated one stays, which
-            // does not serve, it is one of the broken.
+            // The node is available while its previous pod terminates: it uses a slot of `max-surge`. If an unavailable outdated
+            // pod remains, the node counts as broken.
             let serves = |node: &Node| {
                 let ripe = |since| later(since, strategy.min_ready) <= now();
                 let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
@@ -272,7 +273,7 @@ proptest! {
                 **verdict == Verdict::InProgress(Progress::OldTerminating) && is_free
             });
             let in_flight = stand.in_flight - beside.count();
-            // Who waits for its turn to go and serves meanwhile takes no slot from a broken one.
+            // An available node that waits for its deletion takes no slot from a broken one.
             let is_available = |pod: &Pod| super::is_available(pod, &strategy, now());
             let takes_from_served = fleet.nodes.iter().filter(of_wave).filter(goes).any(|node| {
                 node.outdated().is_some_and(is_available)

@@ -1,8 +1,7 @@
-//! Whoever waits for something that never happens is told of it: where nothing moves any more, a rollout does not say that it
-//! moves.
+//! Blocked rollouts are reported: if nothing changes any more, a rollout does not claim to progress.
 //!
-//! The world of these properties takes every write and does nothing with it: pods that are to go stay in termination, changed
-//! images never run, nothing comes up. What it refuses, it refuses for ever.
+//! In this model, writes succeed without any effect. Pods keep terminating, changed images never run, no container starts.
+//! Refused writes are refused forever.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,13 +15,13 @@ use super::{carry_out, config, fleets, later, now, shares, strategies};
 use crate::core::fleet::write_failures::WriteVerb;
 use crate::core::{Strategy, *};
 
-/// Looks at it in a row, and how much later each of the last ones is: longer than any deadline, soak or window.
+/// Number of consecutive decisions, and the interval between the last ones, which is longer than any deadline, soak or window.
 const LOOKS: usize = 150;
 const LATER: Duration = Duration::from_secs(26 * 3600);
-/// More than there are answers to wait for: of the largest fleet every node can be refused a second pod, and then a deletion.
+/// Upper limit for the number of refusals: on each node of the largest fleet, a surge pod and then a deletion may be refused.
 const ANSWERS: usize = 64;
 
-/// What a fleet is told about by the API server and its own index, as soon as something is asked for.
+/// Returns the fleet as the API server and the index report it right after requests.
 fn as_told(mut fleet: Fleet, at: Timestamp) -> Fleet {
     for node in &mut fleet.nodes {
         for pod in node.pods.iter_mut().filter(|pod| pod.terminating) {
@@ -41,7 +40,7 @@ fn as_told(mut fleet: Fleet, at: Timestamp) -> Fleet {
     fleet
 }
 
-/// A look at a world in which writes to the pods of `deaf` nodes are refused, and all others come to nothing.
+/// Decides once; writes to pods of `deaf` nodes are refused, and all others have no effect.
 fn look(strategy: &Strategy, fleet: &mut Fleet, deaf: &BTreeSet<NodeName>, at: Timestamp) -> Plan {
     let mut plan = decide(strategy, fleet, at);
     let nodes = fleet.nodes.clone();
@@ -82,7 +81,7 @@ fn is_about_a_pair(action: &Action) -> bool {
     )
 }
 
-/// What such a write does.
+/// Applies a write that concerns a surge pod.
 fn pair(fleet: &mut Fleet, action: &Action, at: Timestamp) {
     let about = action.pod().uid.clone();
     let node = fleet
@@ -110,7 +109,7 @@ fn pair(fleet: &mut Fleet, action: &Action, at: Timestamp) {
     }
 }
 
-/// Makes every second pod of a node, where there are some, one that was made beside the first.
+/// Turns the second pod of each node into a surge pod.
 fn paired(mut fleet: Fleet) -> Fleet {
     for node in &mut fleet.nodes {
         for pod in node.pods.iter_mut().skip(1) {
@@ -120,7 +119,7 @@ fn paired(mut fleet: Fleet) -> Fleet {
     fleet
 }
 
-/// Looks again at once where something was refused: an answer is news, and `min-interval` lets them be asked one by one.
+/// Decides again at once after refusals. An answer is a change, and `min-interval` allows one request at a time.
 fn settle(
     strategy: &Strategy,
     fleet: &mut Fleet,
@@ -138,7 +137,7 @@ fn settle(
     plan
 }
 
-/// Looks whenever the plan asks for it, and at the end long after the last thing that time alone would change.
+/// Decides whenever the plan asks for it, and finally long after the last change that time alone causes.
 fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
     let mut fleet = as_told(fleet, now());
     let mut at = now();
@@ -153,7 +152,7 @@ fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
         };
     }
     settle(strategy, &mut fleet, deaf, at);
-    // So much may have been refused in that second that the rest waits for the next one.
+    // Refusals may have used up that second, so that the rest waits for the next one.
     look(
         strategy,
         &mut fleet,
@@ -162,7 +161,7 @@ fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
     )
 }
 
-/// Whether a person, a date or the settings keep this node from moving, which its verdict names.
+/// Returns true if the verdict names a person, a date or a setting that blocks the node.
 fn waits_by_name(verdict: &Verdict) -> bool {
     matches!(
         verdict,
@@ -186,7 +185,7 @@ proptest! {
         let deaf: BTreeSet<NodeName> = deaf.map(|(node, _)| node.name.clone()).collect();
         let fleet = if surge.is_some() { paired(fleet) } else { fleet };
         let strategy = Strategy {
-            // Pulls have a deadline of their own, in the Jobs that are asked for.
+            // Pulls have their own deadline, in the Jobs that are requested.
             image_predownload_parallelism: Some(IntOrPercent::Number(0)),
             predownload: None,
             rolling_update_type: match surge {

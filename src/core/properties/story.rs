@@ -1,5 +1,5 @@
-//! Random stories, told to their end: whatever happens to the nodes, the rollout stays within its budget while it
-//! lasts and completes by itself when the nodes are back.
+//! Random stories. The rollout stays within its budget whatever happens to the nodes, and completes automatically after they
+//! return.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::world::{RateLimit, World};
 use super::{Random, after, config, is_available, later, now};
 use crate::core::{Strategy, *};
 
-/// Something that happens at a tick.
+/// Event at a tick.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Template(u8),
@@ -23,13 +23,13 @@ enum Event {
     Untaint(usize),
     Kill(usize),
     Crash(usize),
-    /// The native controller sees nothing for so many ticks.
+    /// The native controller observes nothing for a number of ticks.
     NativeStops(i64),
-    /// Our controller is not running for so many ticks.
+    /// The controller is down for a number of ticks.
     WeStop(i64),
 }
 
-/// The events stop here, and every node comes back; the rest has to happen by itself.
+/// Last tick with events. Then all nodes return; everything else has to happen automatically.
 const END: i64 = 150;
 
 fn events() -> impl Random<Vec<(i64, Event)>> {
@@ -77,7 +77,7 @@ pub(super) fn rolling() -> impl Random<Strategy> {
             pause: pause.map(|seconds| Pause::Until(after(now(), seconds))),
             min_ready: Duration::from_secs(min_ready),
             ready_settle: Duration::from_secs(ready_settle),
-            // These stories are about everything else.
+            // These stories don't cover failures of the revision.
             failure_window: Some(Duration::from_secs(30)),
             failure_threshold: Some(IntOrPercent::Percent(100)),
             ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
@@ -85,7 +85,7 @@ pub(super) fn rolling() -> impl Random<Strategy> {
     )
 }
 
-/// A story under way.
+/// A story in progress.
 struct Telling {
     world: World,
     strategy: Strategy,
@@ -93,11 +93,11 @@ struct Telling {
     tick: i64,
     native_back: i64,
     we_are_back: i64,
-    /// The fleet as it is now.
+    /// Current fleet.
     seen: Fleet,
-    /// What was decided last, over which fleet.
+    /// Last decision, with its fleet.
     last: Option<(Fleet, Plan)>,
-    /// Nodes without an available pod because of us.
+    /// Nodes without an available pod because of the controller.
     ours: BTreeSet<usize>,
     templates: u32,
 }
@@ -138,7 +138,7 @@ impl Telling {
         }
     }
 
-    /// One second: the cluster moves, then we look if there is a reason to.
+    /// Simulates one second: the cluster changes, then the controller decides if it has a reason to.
     fn pass(&mut self) -> Result<(), TestCaseError> {
         self.tick += 1;
         self.world.pass();
@@ -153,7 +153,7 @@ impl Telling {
         Ok(())
     }
 
-    /// Only a change or the timer that was asked for wakes the controller.
+    /// Returns true after a change or at the requested timer. Only these wake the controller.
     fn has_reason(&self) -> bool {
         self.last.as_ref().is_none_or(|(fleet, plan)| {
             *fleet != self.seen || plan.next_wake.is_some_and(|wake| wake <= self.world.now())
@@ -173,7 +173,7 @@ impl Telling {
             };
             let holds = |node: &Node| node.pods.iter().any(|pod| pod.uid == target.uid);
             let place = fleet.nodes.iter().position(holds);
-            // A pod that was not available anyway is repaired, not taken down.
+            // The replacement of an unavailable pod is a repair, and makes no node unavailable.
             let now = self.world.now();
             let is_up = |place: &usize| {
                 let mut pods = fleet.nodes[*place].pods.iter();
@@ -183,7 +183,7 @@ impl Telling {
         }
         self.world.apply(&plan);
         let allowed = self.strategy.max_unavailable.resolve(plan.counts.targeted);
-        // When nodes stop being targeted, fewer may be down than are; what is down may be repaired even so.
+        // If nodes stop being targeted, the limit may fall below the number of unavailable nodes. Those may still be repaired.
         if self.ours.len() > before {
             prop_assert!(self.ours.len() <= allowed, "{:?} of {allowed}", self.ours);
         }
@@ -192,7 +192,7 @@ impl Telling {
         Ok(())
     }
 
-    /// A node is no longer down because of us once it has an available pod, is or was offline, or no pod belongs there.
+    /// Removes nodes from `ours` that have an available pod, are or were offline, or are not eligible for a pod.
     fn forgive(&mut self) {
         let (fleet, now) = (&self.seen, self.world.now());
         self.ours.retain(|node| {
@@ -205,7 +205,7 @@ impl Telling {
         });
     }
 
-    /// Long enough for the whole fleet, one node after the other.
+    /// Runs long enough for the whole fleet, one node after the other.
     fn go_to_the_end(&mut self) -> Result<(), TestCaseError> {
         let per_node = 30 + 2 * self.strategy.min_ready.as_secs().cast_signed();
         let patience = 150 + per_node * i64::try_from(self.size).unwrap_or(i64::MAX);
@@ -222,7 +222,7 @@ impl Telling {
             } else {
                 quiet + 1
             };
-            // Nothing in this world takes longer to show.
+            // No change in this model takes longer to appear.
             if quiet > 20 {
                 break;
             }
@@ -321,7 +321,7 @@ proptest! {
         }
         let allowed = telling.plan().counts.allowed.max(1);
         prop_assert!(telling.world.replaced.len() <= allowed, "{:?}, {allowed}", telling.world.replaced);
-        // Mended, it goes on.
+        // A fixed template lets the rollout continue.
         telling.happen(Event::Template(2));
         telling.go_to_the_end()?;
         prop_assert_eq!(telling.plan().phase, Phase::Complete { offline: 0, kept: 0 });

@@ -1,8 +1,10 @@
-//! A second pod beside the old one, in random stories: whatever is killed, and at whichever write we die, no node that is
-//! served stops being so because of us or of the native controller, and everything ends with one pod per node.
+//! Random stories with surge pods (`max-surge`), with deleted pods and with a controller that dies at any write.
 //!
-//! A world of its own: in [`world`](super::world) a node has one place for a pod, and here two pods on one node are the subject,
-//! with owners, names and the native controller's choice between them.
+//! No node with an available pod loses it because of the controller or the native controller. Every story ends with one pod per
+//! node.
+//!
+//! This model is separate from [`world`](super::world), where a node has space for only one pod. Here, two pods on a node are the
+//! subject, with their owners, their names and the native controller's choice between them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,34 +18,34 @@ use super::{Random, after, config, now};
 use crate::core::testing::{fleet, old};
 use crate::core::{Strategy, *};
 
-/// Something that happens at a tick.
+/// Event at a tick.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Template(u8),
-    /// Somebody deletes a pod of a node: the first or the second one.
+    /// Someone else deletes the first or the second pod of a node.
     Kill(usize, usize),
     Offline(usize),
     Online(usize),
     Taint(usize),
     Untaint(usize),
-    /// We die at our next write but so many: before or after it was carried out, for so many ticks.
+    /// The controller dies at a later write, before or after its execution, and stays down for a number of ticks.
     Die(usize, bool, i64),
     NativeStops(i64),
-    /// The only pod that the DaemonSet itself has on a node is not Ready for so many ticks.
+    /// The DaemonSet's only own pod on a node is not Ready for a number of ticks.
     Break(usize, i64),
-    /// The rollout is abandoned in one of the ways that there are, or taken up again.
+    /// The rollout is abandoned in one of the possible ways, or resumed.
     Abandon(Way),
-    /// Somebody holds a node, or no longer.
+    /// A node gets or loses a hold.
     Hold(usize, bool),
-    /// Whoever has to agree takes the hooks off the pods of a node.
+    /// The hook's owner removes the hooks from the pods of a node.
     Unhook(usize),
-    /// The owner of the DaemonSet asks for another `max-surge`.
+    /// The owner of the DaemonSet sets another `max-surge`.
     Surge(u32),
-    /// Nobody is asked any more.
+    /// The hooks are disabled.
     NoHooks,
 }
 
-/// What the owner of the DaemonSet wants of us.
+/// Mode that the owner of the DaemonSet asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     RollOut,
@@ -65,17 +67,17 @@ struct ModelPod {
     created: i64,
     ready_at: i64,
     gone_at: Option<i64>,
-    /// Whether somebody has to agree before it goes.
+    /// True if a hook must agree to the deletion.
     hooked: bool,
     preparing: bool,
-    /// Whether our key keeps it not Ready.
+    /// True if the controller's key keeps the pod not Ready.
     shut: bool,
 }
 
 #[derive(Clone, Debug)]
 struct ModelNode {
     pods: Vec<ModelPod>,
-    /// When the pods were made that the native controller takes for alive, although others ended them.
+    /// Creation times of pods that have ended, but that the native controller still considers alive.
     ghosts: Vec<i64>,
     online: Option<i64>,
     targeted: bool,
@@ -96,20 +98,21 @@ struct World {
     observed: u8,
     tick: i64,
     made: usize,
-    /// Writes until we die, and what then.
+    /// Number of writes before the controller dies, then the other values of `Event::Die`.
     dies: Option<(usize, bool, i64)>,
     away_until: i64,
     native_until: i64,
-    /// Whether the native controller learns of changes in their order. If not, it learns as late as can be that a pod goes:
-    /// when it makes the next one.
+    /// True if the native controller observes changes in order.
+    ///
+    /// If false, it observes the end of a pod as late as possible: when it creates the next one.
     in_order: bool,
     way: Way,
-    /// How many nodes that are watched may be without an available pod.
+    /// Number of observed nodes that may lack an available pod.
     allowed: usize,
     last: Option<Plan>,
 }
 
-/// Events stop here.
+/// Last tick with events.
 const END: i64 = 120;
 
 impl World {
@@ -162,7 +165,7 @@ impl World {
         self.nodes[node].pods.iter().any(serves)
     }
 
-    /// Does something to a node that must not end its service.
+    /// Applies a change to a node that must not make its service fail.
     fn gently(
         &mut self,
         node: usize,
@@ -191,7 +194,7 @@ impl World {
                 let gone_at = tick + self.paces[node].to_terminate;
                 let pods = &self.nodes[node].pods;
                 let own = |pod: &&ModelPod| pod.owner == Owner::Set && pod.gone_at.is_none();
-                // Whoever deletes one of two between which the native controller is about to choose is to blame himself.
+                // Skipped while the native controller is about to choose between two pods: the loss would be the deleter's fault.
                 let is_choosing = pods.iter().filter(own).count() > 1;
                 if let Some(pod) = pods.get(pod).filter(|_| !is_choosing) {
                     let name = pod.name.clone();
@@ -241,7 +244,7 @@ impl World {
         Ok(())
     }
 
-    /// The native controller: revisions (of which it keeps no old ones), adoption, missing pods, surplus.
+    /// Simulates the native controller: revisions (old ones are not kept), adoption, missing pods and surplus pods.
     fn native(&mut self) -> Result<(), TestCaseError> {
         let tick = self.tick;
         let min_ready = self.strategy.min_ready.as_secs().cast_signed();
@@ -253,14 +256,15 @@ impl World {
             .collect();
         for node in 0..self.nodes.len() {
             let ModelNode { pods, ghosts, .. } = &mut self.nodes[node];
-            // Nor does it come while the other pod is out of service: that has to be back, or replaced, before so many follow.
+            // It doesn't act while the other pod is unavailable either. That pod recovers or is replaced before enough new
+            // revisions follow.
             let waits = pods.iter().any(|pod| {
                 let serves = !pod.shut && tick >= pod.ready_at + min_ready;
                 pod.owner == Owner::Set && pod.gone_at.is_none() && !serves
             });
             for pod in pods {
-                // The collector takes the reference away, then it is adopted.
-                // (It has no hurry: this takes more new revisions than a rollout sees.)
+                // The garbage collector removes the owner reference, then the pod is adopted. That takes more new revisions than
+                // a rollout sees.
                 let is_in_use = |of| used.contains(of) || !ghosts.is_empty() || waits;
                 if matches!(&pod.owner, Owner::Revision(of) if !is_in_use(of)) {
                     pod.owner = Owner::Set;
@@ -323,7 +327,7 @@ impl World {
         }
     }
 
-    /// The native controller does not know yet that this one goes.
+    /// Records that the native controller has not observed the end of this pod yet.
     fn haunt(&mut self, node: usize, name: &str) {
         let Self {
             nodes, in_order, ..
@@ -426,7 +430,7 @@ impl World {
         }
     }
 
-    /// Nodes with two pods, whatever becomes of either.
+    /// Returns the number of nodes with two pods, including terminating ones.
     fn doubled(&self) -> usize {
         let doubled = |node: &&ModelNode| node.pods.len() > 1;
         self.nodes.iter().filter(doubled).count()
@@ -499,7 +503,7 @@ impl World {
             },
             terminating: pod.gone_at.is_some(),
             ready_since: (pod.ready_at <= self.tick && !pod.shut).then(|| at(pod.ready_at)),
-            // It would be Ready but for us.
+            // It would be Ready without the controller's gate.
             unready_since: (pod.ready_at <= self.tick && pod.shut).then(|| at(pod.ready_at)),
             exit: self.exit(pod).into(),
             started: Some(at(pod.created)),
@@ -510,7 +514,7 @@ impl World {
 }
 
 impl World {
-    /// What a pod says about its way out.
+    /// Returns the pod's deletion state.
     fn exit(&self, pod: &ModelPod) -> Exit {
         let label = pod.hooked.then_some(("drain", "true"));
         let own = r#"[{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
@@ -524,11 +528,11 @@ impl World {
     }
 }
 
-/// One request.
+/// A write request.
 enum Write {
     End(String),
     TransferOwnership(String),
-    /// Whether it is marked, and kept not Ready; `None`: as it was.
+    /// Name, mark for deletion, and state of the gate; `None` leaves them unchanged.
     Mark(String, Option<bool>, Option<bool>),
     Make,
 }
@@ -567,7 +571,7 @@ fn ways() -> impl Random<Way> {
     prop_oneof![2 => Just(Way::RollOut), 1 => Just(Way::Ota), 1 => Just(Way::Nothing)]
 }
 
-/// Whoever has to agree, and that a pod that waits for that is not Ready.
+/// Generates hooks, with pods that are not Ready while they wait.
 fn hooks() -> impl Random<Option<Arc<PreDelete>>> {
     let hook = PreDelete {
         labels: BTreeMap::from([("drain".to_owned(), "true".to_owned())]),
@@ -632,7 +636,7 @@ proptest! {
         prop_assert!(world.nodes.iter().all(|node| node.pods.len() == 1));
     }
 
-    /// Without faults: as many at once as asked for and not one more, and nobody replaced twice.
+    /// Without faults the limit is reached and never exceeded, and no node is replaced twice.
     #[test]
     fn with_surge_so_many_nodes_have_two_pods_and_not_one_more(
         strategy in surging(), paces in paces(), in_order: bool,
@@ -654,7 +658,7 @@ proptest! {
         prop_assert_eq!(plan.phase, Phase::Complete { offline: 0, kept: 0 }, "{:?}", plan.verdicts);
     }
 
-    /// However fast one revision follows the other, and however slowly old pods end.
+    /// Holds for any speed of new revisions and of terminating pods.
     #[test]
     fn with_surge_fast_changes_leave_no_more_nodes_with_two_pods_and_no_node_with_three(
         strategy in surging(), paces in paces(), changes in vec((1..40_i64, 0..4_u8), 1..6), in_order: bool,
@@ -680,7 +684,7 @@ proptest! {
         prop_assert_eq!(plan.phase, Phase::Complete { offline: 0, kept: 0 }, "{:?}", plan.verdicts);
     }
 
-    /// Whatever the owner changes in the middle: settings, holds, hooks, templates.
+    /// Holds for any change in between: settings, holds, hooks, templates.
     #[test]
     fn with_surge_and_a_budget_no_more_nodes_are_down_than_it_allows(
         strategy in surging(), paces in paces(), changes in vec((1..60_i64, changes()), 1..16), in_order: bool,

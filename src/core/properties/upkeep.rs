@@ -1,9 +1,10 @@
-//! Random stories of Advanced DaemonSets: who rolls them out makes their pods, too. Nodes join and leave, labels come and go, pods
-//! fail and are deleted, requests are refused; when all that is over, every node that should have a pod has one, of the revision
-//! that it should have.
+//! Random stories of Advanced DaemonSets, whose pods the controller creates itself.
 //!
-//! A world of its own beside [`world`](super::world), where somebody else makes the pods and each node has one: here a pod may be
-//! asked for, and not show yet.
+//! Nodes join and leave, labels change, pods fail and are deleted, requests are refused. When all that is over, every eligible
+//! node has a pod of the right revision.
+//!
+//! This model is separate from [`world`](super::world), where another controller creates the pods and each node has one. Here, a
+//! requested pod may not be visible yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,32 +21,32 @@ use crate::core::settings::Scaling;
 use crate::core::testing::{fleet, old};
 use crate::core::{Strategy, *};
 
-/// Something that happens at a tick, mostly to a node.
+/// Event at a tick, mostly for one node.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Template(u8),
     Offline(usize),
     Online(usize),
-    /// The node is removed, and its pods with it.
+    /// The node and its pods are removed.
     Leave(usize),
-    /// It is there (again), empty.
+    /// The node joins (again), without pods.
     Join(usize),
-    /// Its labels, or a taint, say that no pod belongs there.
+    /// A label or taint makes the node ineligible.
     Unfit(usize),
     Fit(usize),
     Kill(usize),
-    /// Its pod is over (`Failed`).
+    /// Its pod ends (`Failed`).
     Fail(usize),
-    /// The next request for a pod is refused.
+    /// The API server refuses the next request for a pod.
     Refuse,
-    /// Our controller is not running for so many ticks, and has forgotten what it asked for.
+    /// The controller is down for a number of ticks and forgets its requests.
     WeStop(i64),
 }
 
-/// The events stop here, and every node is there, online and fit; the rest has to happen by itself.
+/// Last tick with events. Then all nodes exist, online and eligible; everything else has to happen automatically.
 const END: i64 = 150;
 
-/// After a refusal nothing is asked for for so long.
+/// Pause between requests after a refusal.
 const PAUSE: i64 = 2;
 
 fn events() -> impl Random<Vec<(i64, Event)>> {
@@ -114,10 +115,10 @@ struct Place {
     fits: bool,
     readiness: Readiness,
     pods: Vec<OnePod>,
-    /// Since when there is none.
+    /// Start of the time without a pod.
     podless_since: i64,
     had_pod: bool,
-    /// The rollout took its pod, and no other has come.
+    /// True if the rollout removed its pod and no other pod has come.
     emptied: bool,
 }
 
@@ -189,7 +190,7 @@ impl Place {
     }
 }
 
-/// A request for a pod: on which node, of which template, and when it is made.
+/// A request for a pod, with its node, template and completion time.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     node: usize,
@@ -197,7 +198,7 @@ struct Asked {
     due: i64,
 }
 
-/// A story under way.
+/// A story in progress.
 struct Telling {
     places: Vec<Place>,
     strategy: Strategy,
@@ -207,14 +208,14 @@ struct Telling {
     next_pod: usize,
     refuse_next: bool,
     we_are_back: i64,
-    /// Requests under way, and what our controller remembers of them.
+    /// Requests in progress, and the controller's memory of them.
     asked: Vec<Asked>,
     creating: BTreeMap<NodeName, Timestamp>,
     backoff: FailedPodsBackoff,
     creations_wait: Option<i64>,
     record: Option<FailureRecord>,
     pause: Option<PauseRecord>,
-    /// What was decided last, over which fleet.
+    /// Last decision, with its fleet.
     last: Option<(Fleet, Plan, Manage)>,
     stale: bool,
 }
@@ -306,7 +307,7 @@ impl Telling {
     fn join(&mut self, n: usize) {
         let (tick, now) = (self.tick, self.now());
         let place = &mut self.places[n];
-        // One of that name comes when the other is gone, pods included.
+        // A new node of that name joins once the old one is gone, including its pods.
         if !place.is_there && place.pods.is_empty() {
             place.is_there = true;
             place.podless_since = tick;
@@ -337,7 +338,7 @@ impl Telling {
         }
     }
 
-    /// One second: the cluster moves, then we look if there is a reason to.
+    /// Simulates one second: the cluster changes, then the controller decides if it has a reason to.
     fn pass(&mut self) -> Result<(), TestCaseError> {
         self.tick += 1;
         let tick = self.tick;
@@ -354,7 +355,7 @@ impl Telling {
         Ok(())
     }
 
-    /// Requests for pods that are due.
+    /// Completes the requests that are due.
     fn answer(&mut self) {
         let (due, asked) = (self.asked.iter().copied()).partition(|asked| asked.due <= self.tick);
         self.asked = asked;
@@ -378,13 +379,13 @@ impl Telling {
                 ready_at: self.tick + place.pace.to_start,
                 ready_since: None,
                 over: false,
-                // Whoever is not there takes nobody in.
+                // A missing node cannot run pods.
                 gone_at: (!place.is_there).then_some(self.tick),
             });
         }
     }
 
-    /// Only a change or a timer that was asked for wakes the controller.
+    /// Returns true after a change or at a requested timer. Only these wake the controller.
     fn has_reason(&self, fleet: &Fleet) -> bool {
         let now = self.now();
         let is_due = |wake: &Option<Timestamp>| wake.is_some_and(|wake| wake <= now);
@@ -450,7 +451,7 @@ impl Telling {
         Ok(())
     }
 
-    /// Asks for pods, unless `partition` forbids that.
+    /// Requests pods, and fails if `partition` forbids them.
     fn ask(&mut self, create: &[NodeName]) -> Result<(), TestCaseError> {
         for name in create {
             let node = self.places.iter().position(|place| place.name == *name);
@@ -478,14 +479,14 @@ impl Telling {
         Ok(())
     }
 
-    /// Nodes with a pod of the present revision.
+    /// Returns the number of nodes with a pod of the current revision.
     fn new_pods(&self) -> usize {
         let is_new = |pod: &OnePod| pod.counts() && pod.template == self.wanted;
         let places = self.places.iter().filter(|place| place.belongs());
         places.filter(|place| place.pods.iter().any(is_new)).count()
     }
 
-    /// No rollout takes more pods than the budget allows, whoever else takes some.
+    /// Checks that the rollout stays within the budget, even if others delete pods too.
     fn judge_budget(
         &self,
         fleet: &Fleet,
@@ -510,7 +511,7 @@ impl Telling {
         Ok(())
     }
 
-    /// Long enough for the whole fleet, one node after the other.
+    /// Runs long enough for the whole fleet, one node after the other.
     fn go_to_the_end(&mut self) -> Result<(), TestCaseError> {
         let per_node = 60 + 2 * self.strategy.min_ready.as_secs().cast_signed();
         let size = i64::try_from(self.places.len()).unwrap_or(i64::MAX);
@@ -551,7 +552,7 @@ proptest! {
             }
             telling.pass()?;
         }
-        // Whoever left a moment ago is gone, pods included, before somebody of that name comes.
+        // A removed node disappears with its pods before a node of that name joins.
         for _ in 0..20 {
             telling.pass()?;
         }

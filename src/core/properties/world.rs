@@ -1,8 +1,8 @@
-//! A cluster as small as it can be: nodes that come and go, kubelets that take their time, the native DaemonSet
-//! controller under `OnDelete`. One tick is one second.
+//! Minimal model of a cluster: nodes that come and go, slow kubelets, and the native DaemonSet controller under `OnDelete`.
 //!
-//! Not the embedded cluster: a story here takes microseconds, so a property sees a million of them. Not the model check's
-//! either (`tests/model`): that one has states that can be compared and enumerated, and so no time that goes on.
+//! One tick is one second. A story here takes microseconds, so a property can run a million of them; the embedded cluster would
+//! be too slow. The model check (`tests/model`) uses another model, whose states can be compared and enumerated, and which
+//! therefore has no continuous time.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use super::{after, now};
 use crate::core::testing::old;
 use crate::core::*;
 
-/// How fast things happen on a node, in seconds.
+/// Delays on a node, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateLimit {
-    /// Until a deleted pod is gone.
+    /// Time until a deleted pod is gone.
     pub(super) to_terminate: i64,
-    /// Until the native controller makes the next one.
+    /// Time until the native controller creates the next pod.
     pub(super) to_create: i64,
-    /// Until a new pod is Ready.
+    /// Time until a new pod is Ready.
     pub(super) to_start: i64,
-    /// Until an old pod is Ready again after its node returned; `None`: it never was marked not ready (autonomy).
+    /// Time until an old pod is Ready again after its node returned; `None` if it never became NotReady (node autonomy).
     pub(super) to_recover: Option<i64>,
 }
 
@@ -48,29 +48,29 @@ struct ModelPod {
     gone_at: Option<i64>,
 }
 
-/// The cluster.
+/// Model of a cluster.
 #[derive(Clone, Debug)]
 pub(super) struct World {
     nodes: Vec<ModelNode>,
-    /// The template that the owner asks for, and the one that the native controller has observed.
+    /// Template that the owner wants, and the one that the native controller has observed.
     pub(super) wanted: u8,
     pub(super) observed: u8,
-    /// Templates that revisions exist of, with the numbers of these.
+    /// Templates with revisions, and the revision numbers.
     known: BTreeMap<u8, i64>,
-    /// Whether the observed one ran before another one did.
+    /// True if the observed template was current before.
     ran_before: bool,
     tick: i64,
     next_pod: usize,
-    /// What the guard told, as it stands on the DaemonSet.
+    /// Memory of the guard, as written in the DaemonSet's status.
     record: Option<FailureRecord>,
-    /// What was told of a pause.
+    /// Memory of a pause.
     pause: Option<PauseRecord>,
-    /// How often a pod of each node was deleted by a plan.
+    /// Number of the plan's deletions by node.
     pub(super) replaced: BTreeMap<usize, u32>,
 }
 
 impl World {
-    /// Everything runs template 0, and has done so for long.
+    /// Returns a cluster where all nodes have run template 0 for a long time.
     pub(super) fn settled(paces: &[RateLimit]) -> Self {
         let long_ago = -10_000;
         let node = |(i, pace): (usize, &RateLimit)| ModelNode {
@@ -139,7 +139,7 @@ impl World {
         };
     }
 
-    /// Somebody else deletes the pod.
+    /// Deletes the pod, as someone other than the controller.
     pub(super) fn kill(&mut self, node: usize) {
         let gone_at = self.tick + self.nodes[node].pace.to_terminate;
         if let Some(pod) = &mut self.nodes[node].pod {
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// The container crashes; it is up again a little later.
+    /// Makes the container crash; it restarts a little later.
     pub(super) fn crash(&mut self, node: usize) {
         let ready_at = self.tick + 7;
         if let Some(pod) = &mut self.nodes[node].pod {
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// The native controller has handled the present template.
+    /// Lets the native controller observe the current template.
     pub(super) fn observe(&mut self) {
         if self.observed != self.wanted {
             self.observed = self.wanted;
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// A second passes for kubelets and the native controller.
+    /// Simulates one second for kubelets and the native controller.
     pub(super) fn pass(&mut self) {
         self.tick += 1;
         for node in &mut self.nodes {
@@ -181,7 +181,7 @@ impl World {
         }
     }
 
-    /// The node's pod that runs `template`, for how many seconds.
+    /// Returns how long the node's pod of `template` has been running, in seconds.
     pub(super) fn running_for(&self, node: usize, template: u8) -> Option<i64> {
         let pod = self.nodes[node].pod.as_ref()?;
         (pod.template == template && pod.gone_at.is_none())
@@ -189,14 +189,14 @@ impl World {
             .map(|started| self.tick - started)
     }
 
-    /// For how many seconds the node's pod of `template` has been Ready.
+    /// Returns how long the node's pod of `template` has been Ready, in seconds.
     pub(super) fn ready_for(&self, node: usize, template: u8) -> Option<i64> {
         let pod = self.nodes[node].pod.as_ref()?;
         let is_alive = pod.template == template && pod.gone_at.is_none();
         Some(self.tick - pod.ready_since.filter(|_| is_alive)?)
     }
 
-    /// What the index would make of it.
+    /// Returns the fleet that the index would build.
     pub(super) fn fleet(&self) -> Fleet {
         let revision = if self.observed == self.wanted {
             RevisionState::Current(hash(self.wanted))
@@ -231,7 +231,7 @@ impl World {
         }
     }
 
-    /// Carries out a plan; panics when it names a pod that is not there.
+    /// Executes a plan. Panics if it names a pod that does not exist.
     pub(super) fn apply(&mut self, plan: &Plan) {
         self.record = plan.record.clone();
         self.pause = plan.pause.as_ref().map(|stand| stand.record);
@@ -337,7 +337,7 @@ fn hash(template: u8) -> Revision {
     format!("hash-{template}").into()
 }
 
-/// The instant of a tick.
+/// Returns the time of a tick.
 pub(super) fn at(tick: i64) -> Timestamp {
     after(now(), tick)
 }

@@ -1,4 +1,4 @@
-//! Annotations of our family that have no effect: slips of the pen.
+//! Warnings about yurt-ds annotations without effect, for example misspelt ones.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,14 @@ use crate::core::foreign::quoted;
 use crate::core::names::{ANNOTATION_PREFIX, ON_DELETE};
 use crate::core::suggest::distance;
 
-/// So many slips are named; who makes more of them reads these first.
+/// Maximum number of mistakes that are reported at once.
 const LIMIT: usize = 8;
-/// Edits between two names that look alike.
+/// Maximum edit distance between similar names.
 const NEAR: usize = 2;
 
-/// A warning for every key that looks as if it should do something and does nothing. Keys of the family that belong to
-/// other parts of OpenYurt look different and are left alone.
+/// Returns a warning for every key that looks like a setting but has no effect.
+///
+/// Keys of other OpenYurt components look different and are ignored.
 pub(super) fn on_keys(annotations: &BTreeMap<String, String>, in_template: &[String]) -> Vec<Note> {
     let misplaced = in_template.iter().map(|key| misplaced(key));
     annotations
@@ -30,7 +31,7 @@ pub(super) fn on_keys(annotations: &BTreeMap<String, String>, in_template: &[Str
         .collect()
 }
 
-/// What a percentage above 100 comes to: OpenYurt takes it, and there is no more than everybody.
+/// Returns notes about percentages above 100. OpenYurt accepts them; they mean all nodes.
 pub(super) fn on_percentages(annotations: &BTreeMap<String, String>) -> Vec<Note> {
     let shares = SETTINGS
         .iter()
@@ -45,7 +46,7 @@ pub(super) fn on_percentages(annotations: &BTreeMap<String, String>) -> Vec<Note
     set.map(note).collect()
 }
 
-/// That OTA does not use settings which are there, unless the notes `told` name them already.
+/// Returns a note about settings that OTA doesn't use, unless the notes `told` name them already.
 pub(super) fn on_ota(annotations: &BTreeMap<String, String>, told: &[Note]) -> Option<Note> {
     let is_unused = |key: &str| setting(key).is_some_and(|known| !known.is_heeded_by(Mode::Ota));
     let is_told = |key: &str| told.iter().any(|note| note.text.contains(key));
@@ -61,10 +62,10 @@ pub(super) fn on_ota(annotations: &BTreeMap<String, String>, told: &[Note]) -> O
     })
 }
 
-/// What to say of a DaemonSet that is not ours although its annotations look as if it should be; `None`: they do not, or
-/// the native controller replaces its pods.
+/// Returns a hint for a DaemonSet that is not managed although its annotations look as if it should be.
 ///
-/// `in_template`: settings among the annotations of the pods' template.
+/// `None` if they don't, or if the native controller replaces its pods. `in_template`: settings in the annotations of the pod
+/// template.
 pub fn stray(
     annotations: &BTreeMap<String, String>,
     update_strategy: Option<&str>,
@@ -94,26 +95,28 @@ pub fn stray(
     })
 }
 
-/// The same as [`advice`] of a DaemonSet that may be anybody's: a short name that only resembles one of ours is left alone.
+/// Returns the hint of [`advice`] for a DaemonSet that may not concern yurt-ds. Short names that only resemble a setting are
+/// ignored.
 fn slip(key: &str) -> Option<String> {
     let (_, name) = split(key);
     (name.len() >= LONG).then(|| advice(key)).flatten()
 }
 
-/// What to say of a setting that stands on the pods instead of on the DaemonSet.
+/// Returns the warning about a setting on the pod template instead of the DaemonSet.
 fn misplaced(key: &str) -> String {
     format!(
         "{key} has no effect in spec.template.metadata.annotations; it belongs to the DaemonSet's own"
     )
 }
 
-/// The prefix of a key, its slash included, and its name.
+/// Splits a key into its prefix with the slash, and its name.
 fn split(key: &str) -> (&str, &str) {
     key.split_at(key.rfind('/').map_or(0, |slash| slash + 1))
 }
 
-/// Whether somebody who wrote this prefix may have meant ours: the family's name is in it, or nearly. Without any prefix only
-/// a name of several words, as it stands, is likely to be meant.
+/// Returns true if this prefix may stand for the prefix of yurt-ds: it contains "openyurt" or is similar.
+///
+/// Without a prefix, only exact names of several words count.
 fn may_be_ours(prefix: &str, name: &str) -> bool {
     match prefix {
         ANNOTATION_PREFIX => true,
@@ -126,7 +129,7 @@ fn may_be_ours(prefix: &str, name: &str) -> bool {
     }
 }
 
-/// Names of at least so many letters are hardly alike by chance.
+/// Minimum length of names that are hardly similar by chance.
 const LONG: usize = 8;
 
 fn advice(key: &str) -> Option<String> {
@@ -138,9 +141,9 @@ fn advice(key: &str) -> Option<String> {
     Some(format!("{key} has no effect; {meant} may be meant"))
 }
 
-/// Equal but for letter case and separators, or a few edits away.
+/// Returns true if the names differ only in case and separators, or by a few edits.
 fn looks_like(name: &str, known: &str) -> bool {
-    // Kubernetes limits names to 63 bytes; what is much longer than ours is no slip, and not worth comparing.
+    // Kubernetes limits names to 63 bytes. A much longer name is no typo, and not worth the comparison.
     name.len().abs_diff(known.len()) <= NEAR && {
         let plain = |text: &str| text.to_ascii_lowercase().replace(['_', '.'], "-");
         let (name, known) = (plain(name), plain(known));

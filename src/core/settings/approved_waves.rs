@@ -1,4 +1,4 @@
-//! `approved-waves`: which waves a person let open, for which revision.
+//! `approved-waves`: waves that an operator has approved for a revision.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::setting::{Setting, Syntax};
 use super::value::Written;
 use crate::core::id::Revision;
 
-/// Which waves may open for which revision: `canary@HASH`, separated by commas.
+/// Waves that may open for a revision: `canary@HASH`, separated by commas.
 pub const APPROVED_WAVES: &str = "apps.openyurt.io/approved-waves";
 
 const EXPECTED: Expected = Expected("use WAVE@HASH such as canary@5d4f8c7b9, separated by commas");
@@ -23,12 +23,12 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// That a wave may open, for one revision.
+/// Approval of a wave for one revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {
-    /// The wave.
+    /// Name of the wave.
     pub wave: Arc<str>,
-    /// The revision that was approved for it.
+    /// Approved revision.
     pub revision: Revision,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Vec<Approval>, Invalid> {
     entries.collect()
 }
 
-/// `canary@5d4f8c`.
+/// Parses `canary@5d4f8c`.
 fn approval(text: &str) -> Result<Approval, ParseError> {
     match text.split_once('@') {
         Some((wave, hash)) if !wave.is_empty() && !hash.is_empty() => Ok(Approval {

@@ -1,4 +1,4 @@
-//! `disruption`: how a pod is made to go.
+//! `disruption`: method of removing pods.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use super::value::word;
 
-/// How a pod is made to go: `delete` or `evict`; see [`Disruption`].
+/// Method of removing pods: `delete` or `evict`; see [`Disruption`].
 pub const DISRUPTION: &str = "apps.openyurt.io/disruption";
 
 const EXPECTED: Expected = Expected("use delete or evict");
@@ -21,19 +21,19 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// How a pod is made to go.
+/// Method of removing a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disruption {
-    /// It is deleted.
+    /// Delete the pod.
     Delete,
-    /// It is evicted: PodDisruptionBudgets have a say.
+    /// Evict the pod, subject to PodDisruptionBudgets.
     Evict,
 }
 
 impl FromStr for Disruption {
     type Err = ParseError;
 
-    /// Any letter case.
+    /// Parses the value, ignoring case.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let words = [("delete", Self::Delete), ("evict", Self::Evict)];
         word(text, words, EXPECTED)

@@ -1,4 +1,4 @@
-//! What is said of settings: why a value cannot be used, and what the owner should know of those that can.
+//! Messages about settings: errors for invalid values, and notes about valid ones.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,50 +6,51 @@ use std::time::Duration;
 use crate::core::foreign::{SENTENCE, cut, quoted};
 use crate::core::names::UPDATE_STRATEGY_TYPE_FIELD;
 
-/// A setting that cannot be used: key, value and what was expected. Its `Display` is one sentence with the cure.
+/// An invalid setting: key, value and expectation. Its `Display` is one sentence with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
-    /// The annotation or field.
+    /// Annotation or field.
     pub key: String,
-    /// Its value as found, cut to a length that fits into an Event.
+    /// Value, truncated to a length that fits into an Event.
     pub value: String,
-    /// What is wrong and the cure; continues the sentence "KEY is VALUE, …".
+    /// Problem and remedy; continues the sentence "KEY is VALUE, …".
     pub why: String,
-    /// True if an object or all of `spec` is unreadable, not one setting. The pods and their revisions may then be unknown too.
+    /// True if an object or all of `spec` is unreadable, not only one setting. Then the pods and their revisions may be unknown
+    /// too.
     pub is_object: bool,
 }
 
-/// Something about valid settings that the owner should know, once.
+/// A note about valid settings, reported to the owner once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Whether it is a mistake (Event type `Warning`) or advice (`Normal`).
+    /// True for a mistake (Event type `Warning`), false for advice (`Normal`).
     pub warning: bool,
-    /// One sentence.
+    /// Text of the note, one sentence.
     pub text: String,
 }
 
-/// Why a value cannot be used. Its `Display` continues the sentence "KEY is VALUE, …" and ends with the cure.
+/// Reason why a value is invalid. Its `Display` continues the sentence "KEY is VALUE, …" and ends with the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseError {
-    /// It is not there.
+    /// Missing value.
     Missing(Expected),
-    /// There is nothing in it.
+    /// Empty value.
     Empty(Expected),
-    /// It starts or ends with white space; nobody guesses what was meant.
+    /// Leading or trailing white space. The parser doesn't guess the intended value.
     WhiteSpace(Expected),
-    /// It is something else.
+    /// Unknown value.
     Unknown(Expected),
-    /// It is below zero.
+    /// Negative number.
     Negative(Expected),
-    /// It is zero, where that means nothing.
+    /// Zero, where it has no meaning.
     Zero(Expected),
-    /// It has a fraction.
+    /// Number with a fraction.
     Fraction(Expected),
-    /// A duration above the limit.
+    /// Duration above the limit.
     TooLong(Duration),
 }
 
-/// What was expected instead, as an advice: "use …".
+/// Expected value, as advice: "use …".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected(pub &'static str);
 
@@ -63,7 +64,7 @@ impl Invalid {
         }
     }
 
-    /// Something of a DaemonSet that cannot be read: `what` is a field, or an object that belongs to it.
+    /// Returns the error for an unreadable part of a DaemonSet: `what` is a field, or an object that belongs to the DaemonSet.
     pub fn unreadable(what: &str, why: &str) -> Self {
         let why = format!("{why}: correct or delete it, the DaemonSet is left alone until then");
         Self {
@@ -72,13 +73,15 @@ impl Invalid {
         }
     }
 
-    /// Whether it is `spec.updateStrategy` that is not `OnDelete`: then the native controller replaces the pods. Of an Advanced
-    /// DaemonSet only what is neither of both types cannot be used.
+    /// Returns true if `spec.updateStrategy` of a native DaemonSet is not `OnDelete`, so that the native controller replaces the
+    /// pods.
+    ///
+    /// An Advanced DaemonSet may have either type; only other values are invalid there.
     pub fn is_native_update(&self) -> bool {
         self.key == UPDATE_STRATEGY_TYPE_FIELD && *self.value == *"RollingUpdate"
     }
 
-    /// What follows for the pods.
+    /// Returns the consequence for the pods.
     pub fn consequence(&self) -> &'static str {
         if self.is_native_update() {
             "yurt-ds replaces nothing; Kubernetes' own rolling update does, whatever the annotations say"
@@ -110,7 +113,7 @@ impl Note {
 }
 
 impl ParseError {
-    /// The same of a value of another kind.
+    /// Returns the same error with another expectation.
     pub(super) fn expecting(self, expected: Expected) -> Self {
         match self {
             Self::Missing(_) => Self::Missing(expected),

@@ -1,4 +1,4 @@
-//! `failure-window`: how long after its new pod was made a node may fail on the revision's account.
+//! `failure-window`: time after the creation of a node's new pod in which a failure counts against the revision.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use super::error::Invalid;
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 
-/// How long after its new pod was made a node may fail on the revision's account, as a duration.
+/// Time after the creation of a node's new pod in which a failure counts against the revision, as a duration.
 pub const FAILURE_WINDOW: &str = "apps.openyurt.io/failure-window";
-/// `failure-window` at the least, when nothing is set: what fails later than this failed for another reason.
+/// Minimum default of `failure-window`. Later failures have other causes.
 pub(in crate::core) const DEFAULT_FAILURE_WINDOW: Duration = Duration::from_secs(5 * 60);
 
-/// A node that fails a day after its update failed for another reason; a longer value is more likely a wrong unit.
+/// Maximum value. Failures a day after the update have other causes; a longer value probably has a wrong unit.
 const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) const SETTING: Setting = Setting {

@@ -1,15 +1,15 @@
-//! Settings in fields: what the spec of an Advanced DaemonSet says of its rollout (Kruise).
+//! Settings in the spec fields of an Advanced DaemonSet (Kruise).
 //!
 //! | field | setting |
 //! |---|---|
-//! | `spec.updateStrategy.rollingUpdate.maxUnavailable` | `max-unavailable`, by default 1 |
-//! | `….maxSurge`, `….partition`, `….selector`, `….paused` | those of that name |
-//! | `….rollingUpdateType` | `rolling-update-type`; `Surging` is a `max-surge` of 1 beside a `max-unavailable` of 0 |
+//! | `spec.updateStrategy.rollingUpdate.maxUnavailable` | `max-unavailable`, default 1 |
+//! | `….maxSurge`, `….partition`, `….selector`, `….paused` | the setting of the same name |
+//! | `….rollingUpdateType` | `rolling-update-type`; `Surging` means a `max-surge` of 1 with a `max-unavailable` of 0 |
 //! | `spec.lifecycle` | `lifecycle` |
 //! | annotations `apps.kruise.io/image-predownload-…` | `image-predownload-…` |
 //!
-//! A field decides before the annotation of the same meaning, which counts where the field is absent: whoever makes an
-//! Advanced DaemonSet of a native one keeps what was set.
+//! A field takes precedence over its annotation. The annotation counts if the field is absent, so that a native DaemonSet keeps
+//! its settings when it is converted to an Advanced DaemonSet.
 
 #[cfg(test)]
 mod tests;
@@ -30,14 +30,14 @@ use crate::core::names::{
 };
 use crate::core::selector::Selector;
 
-/// `spec.burstReplicas` where nothing is set (Kruise).
+/// Default of `spec.burstReplicas` (Kruise).
 pub const DEFAULT_BURST: IntOrPercent = IntOrPercent::Number(250);
 
-/// `spec.revisionHistoryLimit` where nothing is set (Kubernetes).
+/// Default of `spec.revisionHistoryLimit` (Kubernetes).
 pub const DEFAULT_HISTORY_LIMIT: usize = 10;
 
-/// The fields of `spec.updateStrategy.rollingUpdate` that are settings, each with its path. A setting and its field have the same
-/// name, each in the spelling of its place.
+/// Fields of `spec.updateStrategy.rollingUpdate` that are settings, with their paths. A setting and its field differ only in
+/// spelling.
 const FIELDS: [(&str, &str); 6] = [
     (
         "maxUnavailable",
@@ -57,10 +57,10 @@ const LIFECYCLE: (&str, &str) = ("lifecycle", "spec.lifecycle");
 const BURST_FIELD: &str = "spec.burstReplicas";
 const HISTORY_FIELD: &str = "spec.revisionHistoryLimit";
 
-/// The deprecated type of a rolling update that makes new pods beside old ones (Kruise, `v1alpha1`).
+/// Deprecated rolling update type that creates new pods next to old ones (Kruise, `v1alpha1`).
 const SURGING: &str = "Surging";
 
-/// The parts of an Advanced DaemonSet that say how it is rolled out.
+/// Parts of an Advanced DaemonSet that configure its rollout.
 #[derive(Clone, Copy, Debug)]
 pub struct AdvancedSpec<'a> {
     /// `spec.updateStrategy.rollingUpdate`.
@@ -77,27 +77,29 @@ pub struct AdvancedSpec<'a> {
     pub annotations: &'a BTreeMap<String, String>,
 }
 
-/// What the fields of an Advanced DaemonSet say, as texts that the settings read.
+/// Fields of an Advanced DaemonSet, as strings for the settings to parse.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSettings {
-    /// By the name of the field, or of an annotation of Kruise: where it stands, and what is written there.
+    /// Path and value, by the name of the field or of a Kruise annotation.
     written: BTreeMap<&'static str, (&'static str, String)>,
-    /// What cannot be used of the fields that are no settings of the rollout.
+    /// First problem in fields that are not settings of the rollout.
     invalid: Option<Invalid>,
-    /// How its pods are made.
+    /// Limits on the creation of pods.
     pub scaling: Scaling,
-    /// That no pod can be made or found by what is written: nothing at all is done then.
+    /// True if the spec cannot create or select any pods. The controller then does nothing for the DaemonSet.
     is_unworkable: bool,
 }
 
-/// How the pods of an Advanced DaemonSet are made, and what is kept of its past.
+/// Limits on the pods that are created at once and on the history of an Advanced DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scaling {
-    /// How many pods are made at once, and how many are deleted; of the targeted nodes, at least one (`spec.burstReplicas`).
+    /// Number of pods that are created at once, and of pods that are deleted at once (`spec.burstReplicas`).
+    ///
+    /// Percentages refer to the targeted nodes and result in at least one.
     pub burst: IntOrPercent,
-    /// Whether `partition` also limits the first pods (`spec.scaleStrategy.partitionedScaling`).
+    /// True if `partition` also limits first pods (`spec.scaleStrategy.partitionedScaling`).
     pub partitioned: bool,
-    /// How many revisions are kept that no pod runs any more (`spec.revisionHistoryLimit`).
+    /// Number of old revisions without pods that are kept (`spec.revisionHistoryLimit`).
     pub history_limit: usize,
 }
 
@@ -112,8 +114,9 @@ impl Default for Scaling {
 }
 
 impl Scaling {
-    /// How many pods are made, and how many are deleted, at once where so many nodes are targeted. A number is that number: pods may
-    /// have to go from more nodes than there are left.
+    /// Returns how many pods may be created, and how many deleted, at once.
+    ///
+    /// Absolute values are not capped, because pods may have to be deleted from more nodes than are still targeted.
     pub(in crate::core) fn at_once(&self, targeted: usize) -> usize {
         match self.burst {
             IntOrPercent::Number(pods) => pods as usize,
@@ -123,7 +126,7 @@ impl Scaling {
 }
 
 impl FieldSettings {
-    /// Reads the fields.
+    /// Parses the fields.
     pub fn from_spec(spec: AdvancedSpec<'_>) -> Self {
         let mut fields = Self::default();
         let block = |name: &str| {
@@ -133,7 +136,7 @@ impl FieldSettings {
         };
         for (name, path) in FIELDS {
             match block(name) {
-                // As a text it could be one that annotations are written in.
+                // As a string it could have the syntax of an annotation.
                 Some(value) if name == "selector" && !value.is_object() => {
                     let why = "which is no label selector; use matchLabels or matchExpressions";
                     let invalid = Invalid::new(path, &text(value), why);
@@ -158,7 +161,7 @@ impl FieldSettings {
         if let Some(lifecycle) = spec.lifecycle.filter(|value| !value.is_null()) {
             fields.write(LIFECYCLE.0, LIFECYCLE.1, lifecycle);
         }
-        // A parallelism in percent means nothing to Kruise.
+        // Kruise ignores percentages for the parallelism.
         for place in KRUISE_PREDOWNLOADS {
             let (name, mut keys) = (kruise::name(place), spec.annotations.keys());
             let text = spec.annotations.get(place);
@@ -176,8 +179,7 @@ impl FieldSettings {
         fields
     }
 
-    /// The same of a DaemonSet with this selector and template, which have to fit together: an API server that knows the rules of the
-    /// definition refuses others.
+    /// Checks that the selector matches the template. An API server with the CRD's validation rules rejects other objects.
     pub fn with_pods(mut self, selector: &Value, template: &Value) -> Self {
         if let Err(invalid) = check_pods(selector, template) {
             self.is_unworkable = true;
@@ -186,7 +188,7 @@ impl FieldSettings {
         self
     }
 
-    /// The same of one whose `spec` cannot be read at all, and why.
+    /// Marks the fields as unusable because `spec` cannot be decoded.
     pub fn unreadable(mut self, spec: &Value, why: &str) -> Self {
         self.is_unworkable = true;
         let why = format!("which cannot be read ({why}); correct it");
@@ -197,13 +199,13 @@ impl FieldSettings {
         self
     }
 
-    /// Whether pods can be made and found.
+    /// Returns true if the spec can create and select pods.
     pub fn is_workable(&self) -> bool {
         !self.is_unworkable
     }
 
     fn write(&mut self, name: &'static str, path: &'static str, value: &Value) {
-        // A longer one cannot be used, and is not kept.
+        // Longer values are invalid and are not kept.
         let text = beginning(&text(value), LONGEST + 1).to_owned();
         self.written.insert(name, (path, text));
     }
@@ -234,19 +236,19 @@ impl FieldSettings {
         }
     }
 
-    /// Where that setting stands, and what is written there.
+    /// Returns the path and the value of a setting's field.
     pub(super) fn written(&self, key: &str) -> Option<(&'static str, &str)> {
         let mut written = self.written.iter();
         let (_, (path, text)) = written.find(|(name, _)| is_field_of(name, key))?;
         Some((path, text))
     }
 
-    /// What of the fields that are no settings cannot be used.
+    /// Returns an error if a field that is not a setting is invalid.
     pub(super) fn check(&self) -> Result<(), Invalid> {
         self.invalid.clone().map_or(Ok(()), Err)
     }
 
-    /// Annotations that count for nothing because a field says it.
+    /// Returns warnings about annotations that fields override.
     pub(super) fn advice(&self, annotations: &BTreeMap<String, String>) -> Vec<Note> {
         let mut notes = Vec::new();
         for (name, (path, text)) in &self.written {
@@ -262,19 +264,20 @@ impl FieldSettings {
     }
 }
 
-/// Which settings fields of an Advanced DaemonSet decide, or would: those of which no annotation is there instead. A bit for
-/// each line of [`FIELDS`], and one for `lifecycle`.
+/// Settings of an Advanced DaemonSet that have a field. Settings that only an annotation sets are left out.
+///
+/// A bit for each entry of [`FIELDS`], and one for `lifecycle`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecidingFields(u8);
 
 impl DecidingFields {
-    /// With that setting, if it has a field.
+    /// Adds a setting, if it has a field.
     pub fn with(self, key: &str) -> Self {
         let bit = fields().position(|(name, _)| is_field_of(name, key));
         Self(self.0 | bit.map_or(0, |bit| 1 << bit))
     }
 
-    /// The field of that setting, if it decides.
+    /// Returns the path of the setting's field if the setting is in this set.
     pub(super) fn path_of(self, key: &str) -> Option<&'static str> {
         let mut known = fields().enumerate();
         let found = known.find(|(_, (name, _))| is_field_of(name, key));
@@ -283,19 +286,20 @@ impl DecidingFields {
     }
 }
 
-/// The fields that are settings.
+/// Returns the fields that are settings.
 fn fields() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
     FIELDS.iter().chain([&LIFECYCLE])
 }
 
-/// What sentences call the place of a setting on an Advanced DaemonSet; `None`: it has no field.
+/// Returns the path of a setting's field on an Advanced DaemonSet; `None` if it has none.
 pub fn path_of(key: &str) -> Option<&'static str> {
     let found = fields().find(|(name, _)| is_field_of(name, key));
     found.map(|(_, path)| *path)
 }
 
-/// Whether the field of that name is the setting of that key: `maxUnavailable`, `apps.openyurt.io/max-unavailable`. An annotation
-/// of Kruise has its very name.
+/// Returns true if `field` and `key` are the same setting: `maxUnavailable`, `apps.openyurt.io/max-unavailable`.
+///
+/// For a Kruise annotation, `field` is the name after the prefix.
 fn is_field_of(field: &str, key: &str) -> bool {
     let Some(name) = key.strip_prefix(ANNOTATION_PREFIX) else {
         return false;
@@ -304,7 +308,7 @@ fn is_field_of(field: &str, key: &str) -> bool {
     field == name || plain.eq(field.chars().map(|letter| letter.to_ascii_lowercase()))
 }
 
-/// Whether the pods of `template` are found by `selector`, whatever their revision.
+/// Checks that `selector` matches the pods of `template` in every revision.
 fn check_pods(selector: &Value, template: &Value) -> Result<(), Invalid> {
     let refused = |field: &str, value: &Value, why: &str| {
         Err(Invalid::new(field, &quoted(&text(value)), why.to_owned()))
@@ -331,7 +335,7 @@ fn check_pods(selector: &Value, template: &Value) -> Result<(), Invalid> {
         return refused(&field, flaw.value, &why);
     }
     let labels = template.pointer("/metadata/labels");
-    // The labels that every pod gets beside its own differ from one to the next.
+    // Every pod gets these labels, with values that differ between revisions.
     let is_found = |other: &str| {
         selector.matches(|key| match key {
             REVISION_HASH_LABEL | TEMPLATE_GENERATION_LABEL => {

@@ -1,4 +1,5 @@
-//! `image-predownload-min-updated-ready-pods`: how many pods of the new revision have to be Ready before other nodes pull its images.
+//! `image-predownload-min-updated-ready-pods`: Ready pods of the new revision that are required before other nodes pull its
+//! images.
 
 use super::error::Invalid;
 use super::image_predownload_parallelism::tell_if_off;
@@ -6,8 +7,8 @@ use super::reader::Reader;
 use super::setting::Setting;
 use super::value::IntOrPercent;
 
-/// How many pods of the new revision (integer or percent of the targeted nodes) have to be Ready before nodes pull its images
-/// ahead (Kruise).
+/// Pods of the new revision (number or percentage of the targeted nodes) that must be Ready before nodes pre-download its images
+/// (Kruise).
 pub const IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS: &str =
     "apps.openyurt.io/image-predownload-min-updated-ready-pods";
 

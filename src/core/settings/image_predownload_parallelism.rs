@@ -1,4 +1,4 @@
-//! `image-predownload-parallelism`: how many nodes pull the new images at once, ahead of their replacement.
+//! `image-predownload-parallelism`: nodes that pull the new images at once, ahead of their replacement.
 
 use super::error::Invalid;
 use super::max_unavailable::shares;
@@ -9,7 +9,7 @@ use super::rolling_update_type::is_in_place;
 use super::setting::Setting;
 use super::value::IntOrPercent;
 
-/// How many nodes (integer or percent) pull the new images at once, ahead of their replacement (Kruise, ACK Edge).
+/// Nodes (number or percentage) that pull the new images at once, ahead of their replacement (Kruise, ACK Edge).
 pub const IMAGE_PREDOWNLOAD_PARALLELISM: &str = "apps.openyurt.io/image-predownload-parallelism";
 
 pub(super) const SETTING: Setting = Setting {
@@ -27,13 +27,14 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// Nothing pulls ahead without it, unless pods are updated in place; zero is nothing, and not enough for who waits for the
-/// images.
+/// Parses the setting. Without it, nodes pull ahead only for in-place updates.
+///
+/// Zero disables it, and is invalid with `predownload: required`.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<IntOrPercent>, Invalid> {
     let predownload = reader.parse::<Predownload>(PREDOWNLOAD).ok().flatten();
     let Some(written) = reader.written(IMAGE_PREDOWNLOAD_PARALLELISM) else {
         if reader.source.fields.is_some() && predownload.is_none() {
-            return Ok(Some(IntOrPercent::NONE)); // an Advanced DaemonSet pulls ahead only if it says so (Kruise)
+            return Ok(Some(IntOrPercent::NONE)); // an Advanced DaemonSet pulls ahead only if the setting is present (Kruise)
         }
         if predownload.is_some() {
             tell_if_off(reader, PREDOWNLOAD);
@@ -50,13 +51,12 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<IntOrPercent>, Inva
     Ok(Some(share))
 }
 
-/// Tells that the setting `key`, which is about images that are pulled ahead, does nothing where none are. Under another mode
-/// somebody else asks for them.
+/// Warns that the setting `key` has no effect because no images are pulled ahead. In other modes, others request the pulls.
 pub(super) fn tell_if_off(reader: &mut Reader<'_>, key: &'static str) {
     let parallelism = reader.name(IMAGE_PREDOWNLOAD_PARALLELISM);
     let is_advanced = reader.source.fields.is_some();
     let or = match is_advanced && reader.written(PREDOWNLOAD).is_none() {
-        true => "", // such a DaemonSet pulls nothing ahead in place either
+        true => "", // such a DaemonSet doesn't pull ahead for in-place updates either
         false if is_in_place(reader) => return,
         false => " (or an update in place)",
     };

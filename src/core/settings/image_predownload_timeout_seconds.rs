@@ -1,4 +1,4 @@
-//! `image-predownload-timeout-seconds`: how long a node may pull the new images.
+//! `image-predownload-timeout-seconds`: maximum duration of an image pull on a node.
 
 use std::time::Duration;
 
@@ -9,12 +9,13 @@ use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use super::value::count;
 
-/// How long a node may pull the new images, in seconds (Kruise).
+/// Maximum duration of an image pull on a node, in seconds (Kruise).
 pub const IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS: &str =
     "apps.openyurt.io/image-predownload-timeout-seconds";
 
-/// What holds when nothing is set: 450 MB over 1 Mbit/s. Images that cannot be had are found out much earlier; only a registry
-/// that takes connections and never answers looks like a slow one.
+/// Default, enough for 450 MB over 1 Mbit/s.
+///
+/// Missing images are detected much earlier. Only a registry that accepts connections and never answers looks like a slow one.
 pub const DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 const EXPECTED: Expected = Expected("use a whole number of seconds from 1 upward, such as 300");
@@ -35,7 +36,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Duration, Invalid> {
     };
     let seconds = written.read(|text| count(text).map_err(|flaw| flaw.expecting(EXPECTED)))?;
     tell_if_off(reader, IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS);
-    // A Job counts in nanoseconds, and whoever writes as much means "for ever".
+    // A Job counts in nanoseconds. A value that overflows means no limit.
     let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
     Ok(Duration::from_secs(seconds.into()))
 }

@@ -1,14 +1,14 @@
-//! Annotations of Kruise's Advanced DaemonSet that somebody brought along to a native one.
+//! Kruise annotations for Advanced DaemonSets that are set on a native one.
 
 use std::collections::BTreeMap;
 
 use super::error::{Invalid, Note};
 use crate::core::names::{ANNOTATION_PREFIX, KRUISE_PREDOWNLOADS, PROGRESSIVE_CREATE_POD};
 
-/// Refuses what cannot hold: the native controller makes a pod on every node at once, whatever is asked for.
+/// Rejects annotations that cannot work, because the native controller creates pods on all nodes at once.
 pub(super) fn refuse(annotations: &BTreeMap<String, String>) -> Result<(), Invalid> {
     match annotations.get(PROGRESSIVE_CREATE_POD) {
-        // Any other value means nothing to Kruise either.
+        // Kruise ignores any other value too.
         Some(text) if text == "true" => Err(Invalid::new(
             PROGRESSIVE_CREATE_POD,
             text,
@@ -19,7 +19,7 @@ pub(super) fn refuse(annotations: &BTreeMap<String, String>) -> Result<(), Inval
     }
 }
 
-/// What does nothing here under that name.
+/// Returns warnings about annotations that have no effect on a native DaemonSet.
 pub(super) fn advice(annotations: &BTreeMap<String, String>) -> impl Iterator<Item = Note> {
     let set = KRUISE_PREDOWNLOADS.into_iter();
     let set = set.filter(|key| annotations.contains_key(*key));
@@ -34,12 +34,12 @@ pub(super) fn advice(annotations: &BTreeMap<String, String>) -> impl Iterator<It
     })
 }
 
-/// The annotation of ours that is the setting of that name.
+/// Returns the yurt-ds annotation with the same meaning.
 pub fn our_setting(key: &'static str) -> String {
     format!("{ANNOTATION_PREFIX}{}", name(key))
 }
 
-/// The name of an annotation, which a setting here has as well.
+/// Returns the name of an annotation. The setting with the same meaning has the same name.
 pub(super) fn name(key: &'static str) -> &'static str {
     key.split_once('/').map_or(key, |(_, name)| name)
 }

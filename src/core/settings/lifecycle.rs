@@ -1,4 +1,4 @@
-//! `lifecycle`: who has to agree before a pod is deleted.
+//! `lifecycle`: hook that must agree before a pod is deleted.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use crate::core::lifecycle::PreDelete;
 
-/// What has to happen before a pod is deleted: the JSON of `spec.lifecycle` of an Advanced DaemonSet (Kruise).
+/// Hook that must agree before a pod is deleted: the JSON of an Advanced DaemonSet's `spec.lifecycle` (Kruise).
 pub const LIFECYCLE: &str = "apps.openyurt.io/lifecycle";
 
 pub(super) const SETTING: Setting = Setting {

@@ -1,4 +1,4 @@
-//! `maintenance-window`: when replacements may begin.
+//! `maintenance-window`: times at which replacements may begin.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use crate::core::window::Windows;
 
-/// When replacements may begin, on a DaemonSet and, instead of that, on a Node; see [`crate::core::window`].
+/// Times at which replacements may begin, for a DaemonSet. A Node's own value overrides it; see [`crate::core::window`].
 pub const MAINTENANCE_WINDOW: &str = "apps.openyurt.io/maintenance-window";
 
 pub(super) const SETTING: Setting = Setting {

@@ -1,11 +1,11 @@
-//! `max-domains`: in how many failure domains something may be under way at once.
+//! `max-domains`: failure domains in which updates may be in progress at once.
 
 use super::error::Invalid;
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use super::value::count;
 
-/// In how many of the domains of `topology-key` something may be under way at once.
+/// Number of domains of `topology-key` in which updates may be in progress at once.
 pub const MAX_DOMAINS: &str = "apps.openyurt.io/max-domains";
 
 pub(super) const SETTING: Setting = Setting {

@@ -1,5 +1,4 @@
-//! `max-surge`: on how many nodes a new pod is made beside the old one. Beside `max-unavailable`:
-//! [`super::max_unavailable`].
+//! `max-surge`: nodes that may run a new pod next to the old one. [`super::max_unavailable`] describes the combination of both.
 
 use super::error::{Invalid, ParseError};
 use super::mode::SURGING;
@@ -9,7 +8,7 @@ use super::setting::Setting;
 use super::update_strategy::{UPDATE_STRATEGY, surges};
 use super::value::{IntOrPercent, SHARE};
 
-/// On how many targeted nodes (integer or percent) a new pod is made beside the old one at once (KEP, Kruise).
+/// Targeted nodes (number or percentage) that may run a new pod next to the old one at once (KEP, Kruise).
 pub const MAX_SURGE: &str = "apps.openyurt.io/max-surge";
 
 pub(super) const SETTING: Setting = Setting {
@@ -23,10 +22,10 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// What `SurgingRollingUpdate` stands for.
+/// Value that `SurgingRollingUpdate` implies.
 const ONE: IntOrPercent = IntOrPercent::Number(1);
 
-/// What is asked for: `SurgingRollingUpdate` stands for 1 where nothing else is said, and never for 0 (the KEP's own rule).
+/// Parses the setting. `SurgingRollingUpdate` implies 1 if it is not set, and excludes 0 (a rule of the KEP).
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     let surging = surges(&reader.source);
     let written = reader.written(MAX_SURGE);

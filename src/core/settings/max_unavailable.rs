@@ -1,14 +1,14 @@
-//! `max-unavailable`: how many nodes may be without an available pod at once, and what that is beside `max-surge`.
+//! `max-unavailable`: nodes that may lack an available pod at once, and its combination with `max-surge`.
 //!
-//! | `max-surge` | `max-unavailable` | then |
+//! | `max-surge` | `max-unavailable` | result |
 //! |---|---|---|
-//! | absent | anything | no surge; OpenYurt's meaning of `max-unavailable`, `0` included |
+//! | absent | any value | no surge; `max-unavailable` as defined by OpenYurt, including `0` |
 //! | `0` | absent, or above 0 | the same |
-//! | `0` | `0` | refused: nothing could ever be replaced |
-//! | above 0 | absent, or `0` | nothing is ever unavailable |
+//! | `0` | `0` | invalid: no pod could ever be replaced |
+//! | above 0 | absent, or `0` | no pod is ever unavailable |
 //! | above 0 | above 0 | both |
 //!
-//! Where two pods of the template cannot run on one node, pods are deleted first all the same, one at least.
+//! If two pods of the template cannot run on one node, old pods are deleted first anyway, at least one at a time.
 
 use serde_json::Value;
 
@@ -23,12 +23,13 @@ use crate::core::engine::surge::exclusive::Exclusive;
 use crate::core::foreign::quoted;
 use crate::core::names::ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD;
 
-/// Integer or percent of the targeted nodes; see [`crate::core::Strategy`] (OpenYurt, ACK Edge).
+/// Targeted nodes (number or percentage) that may lack an available pod at once; see [`crate::core::Strategy`] (OpenYurt, ACK
+/// Edge).
 pub const MAX_UNAVAILABLE: &str = "apps.openyurt.io/max-unavailable";
-/// `max-unavailable` when nothing is set, and when `0` or `0%` is set (OpenYurt).
+/// Default of `max-unavailable`. It also applies if `0` or `0%` is set (OpenYurt).
 pub const DEFAULT_MAX_UNAVAILABLE: IntOrPercent = IntOrPercent::Percent(10);
 
-/// The same on an Advanced DaemonSet, if nothing asks for a surge (Kruise).
+/// Default on an Advanced DaemonSet without surge (Kruise).
 pub const DEFAULT_OF_ADVANCED: IntOrPercent = IntOrPercent::Number(1);
 
 pub(super) const SETTING: Setting = Setting {
@@ -42,14 +43,14 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// What may be missing, and what may be there twice.
+/// Limits for missing pods and for surge pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shares {
     pub(super) max_unavailable: IntOrPercent,
     pub(super) max_surge: IntOrPercent,
 }
 
-/// Reads both settings.
+/// Parses both settings.
 pub(super) fn shares(reader: &mut Reader<'_>) -> Result<Shares, Invalid> {
     let max_surge = max_surge::read(reader)?;
     if max_surge.is_zero() {
@@ -77,7 +78,7 @@ pub(super) fn shares(reader: &mut Reader<'_>) -> Result<Shares, Invalid> {
     Ok(shares)
 }
 
-/// Reads both settings. One that cannot be used counts as not set.
+/// Parses both settings. An invalid one counts as not set.
 pub(super) fn usable_shares(reader: &mut Reader<'_>) -> Shares {
     let max_surge = max_surge::read(reader).unwrap_or(IntOrPercent::NONE);
     let default = match reader.source.fields {
@@ -95,7 +96,8 @@ pub(super) fn usable_shares(reader: &mut Reader<'_>) -> Shares {
     }
 }
 
-/// Alone a `max-unavailable` of 0 means the default (OpenYurt); together with a `max-surge` of 0 it can only mean "never".
+/// Rejects zero for both settings. Alone, a `max-unavailable` of 0 means the default (OpenYurt); with a `max-surge` of 0 it can
+/// only mean "never".
 fn refuse_standstill(reader: &Reader<'_>) -> Result<(), Invalid> {
     if reader.source.fields.is_some() {
         return Ok(()); // one pod at a time (Kruise)
@@ -129,7 +131,7 @@ fn without_surge(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     })
 }
 
-/// The native field as a fallback: whoever set it meant the same thing.
+/// Returns the value of the native field, which has the same meaning, as a fallback.
 fn left_over(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     let text = match reader.source.rolling_update_max_unavailable {
         None | Some(Value::Null) => return Ok(DEFAULT_MAX_UNAVAILABLE),
@@ -148,7 +150,7 @@ fn left_over(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     Ok(share)
 }
 
-/// Without surge, because two pods of the template cannot run on one node.
+/// Returns the limits without surge, because two pods of the template cannot run on one node.
 fn one_after_the_other(reader: &mut Reader<'_>, shares: Shares, exclusive: &Exclusive) -> Shares {
     let max_unavailable = if shares.max_unavailable.is_zero() {
         IntOrPercent::Number(1)

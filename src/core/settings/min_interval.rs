@@ -1,4 +1,4 @@
-//! `min-interval`: the shortest time between two replacements.
+//! `min-interval`: minimum time between two replacements.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use super::error::Invalid;
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 
-/// The shortest time between two replacements, as a duration (k/k#111073).
+/// Minimum time between two replacements, as a duration (k/k#111073).
 pub const MIN_INTERVAL: &str = "apps.openyurt.io/min-interval";
 
-/// A longer interval is more likely a wrong unit: a thousand nodes would take years.
+/// Maximum interval. A longer one probably has a wrong unit: a thousand nodes would take years.
 const LIMIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 pub(super) const SETTING: Setting = Setting {

@@ -1,4 +1,4 @@
-//! Who starts a replacement, and how that is spelled.
+//! Rollout modes, and their spelling.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,30 +10,32 @@ use crate::core::names::ON_DELETE;
 const EXPECTED: Expected =
     Expected("use AdvancedRollingUpdate (or its alias auto), SurgingRollingUpdate or OTA");
 
-/// The KEP's name for a rolling update that surges ("DaemonSet RollingUpdate enhancement").
+/// Name in the KEP ("DaemonSet RollingUpdate enhancement") for a rolling update with surge.
 pub(super) const SURGING: &str = "SurgingRollingUpdate";
 
-/// Who starts a replacement.
+/// Rollout mode: defines what starts a replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The controller does, within the budget.
+    /// The controller starts replacements, within the budget.
     AdvancedRollingUpdate,
-    /// The owner of the node does.
+    /// The owner of the node starts its replacement.
     Ota,
-    /// Whoever deletes pods does (`updateStrategy.type: OnDelete` of an Advanced DaemonSet).
+    /// Any client that deletes a pod starts its replacement (`updateStrategy.type: OnDelete` of an Advanced DaemonSet).
     OnDelete,
 }
 
 impl Mode {
-    /// Every mode that an annotation can name.
+    /// Modes that an annotation can name.
     pub const ALL: [Self; 2] = [Self::AdvancedRollingUpdate, Self::Ota];
 }
 
 impl FromStr for Mode {
     type Err = ParseError;
 
-    /// Any letter case; `auto` is an exact synonym of `AdvancedRollingUpdate`, and `SurgingRollingUpdate` one with another
-    /// default of `max-surge`.
+    /// Parses a mode, ignoring case.
+    ///
+    /// `auto` is a synonym of `AdvancedRollingUpdate`. `SurgingRollingUpdate` is the same mode with another default of
+    /// `max-surge`.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let words = [
             ("AdvancedRollingUpdate", Self::AdvancedRollingUpdate),
@@ -55,7 +57,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// Whether this value of `update-strategy` is the KEP's name for a rolling update that surges.
+/// Returns true if this value of `update-strategy` is the KEP's name for a rolling update with surge.
 pub(super) fn is_surging(text: &str) -> bool {
     text.eq_ignore_ascii_case(SURGING)
 }

@@ -1,10 +1,10 @@
-//! `on-failure`: what happens to the nodes that have a revision when the guard stops it.
+//! `on-failure`: action for nodes that run a revision when the guard stops it.
 
 use super::error::Invalid;
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 
-/// What happens when a revision is stopped: `Stop` or `RevertInPlace`.
+/// Action when a revision is stopped: `Stop` or `RevertInPlace`.
 pub const ON_FAILURE: &str = "apps.openyurt.io/on-failure";
 
 pub(super) const SETTING: Setting = Setting {
@@ -17,12 +17,12 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// What happens to the nodes that have a revision when the guard stops it.
+/// Action for nodes that run a revision when the guard stops it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
-    /// Nothing.
+    /// No action.
     Stop,
-    /// Their pods are taken back to the revision before in place, see [`crate::core::engine::revert`].
+    /// Roll back their pods in place to the previous revision; see [`crate::core::engine::revert`].
     RevertInPlace,
 }
 

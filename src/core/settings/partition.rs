@@ -1,11 +1,11 @@
-//! `partition`: how many nodes keep the old revision.
+//! `partition`: nodes that keep the old revision.
 
 use super::error::Invalid;
 use super::reader::Reader;
 use super::setting::Setting;
 use super::value::IntOrPercent;
 
-/// Integer or percent of the targeted nodes (rounded down) that keep the old revision (KEP, Kruise).
+/// Number or percentage of the targeted nodes (rounded down) that keep the old revision (KEP, Kruise).
 pub const PARTITION: &str = "apps.openyurt.io/partition";
 
 pub(super) const SETTING: Setting = Setting {

@@ -1,4 +1,4 @@
-//! `paused`: whether, and until when, nothing is replaced.
+//! `paused`: pause of replacements, with an optional end.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -19,27 +19,27 @@ pub(super) const SETTING: Setting = Setting {
     summary: "nothing is replaced until somebody resumes, or until that time",
     syntax: Syntax::Text("`true`, `false` or a time (RFC 3339)"),
     default: "not paused",
-    // Nobody knows whether a value that cannot be read is a pause, so OTA stops for it, too.
+    // An unreadable value may be a pause, so OTA stops for it too.
     modes: &Mode::ALL,
     is_native: true,
     check: |reader| read(reader).map(drop),
     ..Setting::ROLLING
 };
 
-/// A pause.
+/// A pause of replacements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// Until a person resumes.
+    /// Until an operator resumes the rollout.
     Indefinite,
-    /// Until that instant.
+    /// Until that time.
     Until(Timestamp),
 }
 
 impl Pause {
-    /// `true` and `false` in any letter case, or the RFC 3339 time at which the pause ends.
+    /// Parses `true` or `false`, ignoring case, or the RFC 3339 time at which the pause ends.
     ///
     /// # Errors
-    /// Anything else, as a [`ParseError`].
+    /// Returns a [`ParseError`] for any other value.
     pub fn parse(text: &str) -> Result<Option<Self>, ParseError> {
         let text = bare(text, EXPECTED)?;
         if text.eq_ignore_ascii_case("true") {

@@ -1,4 +1,4 @@
-//! `predownload`: whether a replacement waits for the images of its node.
+//! `predownload`: dependency of a replacement on the images of its node.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use super::rolling_update_type::is_in_place;
 use super::setting::{Setting, Syntax};
 use super::value::word;
 
-/// Whether a replacement waits for the images of its node: `required` or `best-effort`; see [`Predownload`].
+/// Dependency of a replacement on the images of its node: `required` or `best-effort`; see [`Predownload`].
 pub const PREDOWNLOAD: &str = "apps.openyurt.io/predownload";
 
 const EXPECTED: Expected = Expected("use required or best-effort");
@@ -23,19 +23,19 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// What the images of a node mean for its replacement.
+/// Dependency of a replacement on the images of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Predownload {
-    /// It waits until they are there.
+    /// The replacement waits for the images.
     Required,
-    /// It does not wait; pulling only runs ahead.
+    /// The replacement doesn't wait. Images are only pulled ahead.
     BestEffort,
 }
 
 impl FromStr for Predownload {
     type Err = ParseError;
 
-    /// Any letter case.
+    /// Parses the value, ignoring case.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let words = [
             ("required", Self::Required),

@@ -1,11 +1,11 @@
-//! `ramp-up`: with how many nodes a rollout begins.
+//! `ramp-up`: nodes that a rollout begins with.
 
 use super::error::Invalid;
 use super::reader::Reader;
 use super::setting::Setting;
 use super::value::IntOrPercent;
 
-/// How many nodes (integer or percent) are replaced at once at first; it doubles while all goes well.
+/// Nodes (number or percentage) that are replaced at once at the start. The number doubles while no node fails.
 pub const RAMP_UP: &str = "apps.openyurt.io/ramp-up";
 
 pub(super) const SETTING: Setting = Setting {

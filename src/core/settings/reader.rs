@@ -1,4 +1,4 @@
-//! How the settings of one DaemonSet are read: where values stand, and what is told of them.
+//! Access to the settings of one DaemonSet: the places of values, and the notes about them.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -13,31 +13,31 @@ use super::value::{Written, duration};
 use crate::core::engine::surge::exclusive::Exclusive;
 use crate::core::engine::surge::preempting::Preempting;
 
-/// Where the settings of a DaemonSet stand.
+/// Places where the settings of a DaemonSet are written.
 #[derive(Clone, Copy, Debug)]
 pub struct SettingsSource<'a> {
     /// `metadata.annotations`.
     pub annotations: &'a BTreeMap<String, String>,
-    /// `spec.updateStrategy.type`; `None` stands for the API server's default, `RollingUpdate`.
+    /// `spec.updateStrategy.type`; `None` means the API server's default, `RollingUpdate`.
     pub update_strategy: Option<&'a str>,
-    /// `spec.updateStrategy.rollingUpdate.maxUnavailable`, left over from another type: used when the annotation is
-    /// absent.
+    /// `spec.updateStrategy.rollingUpdate.maxUnavailable`, left from another type. It is used if the annotation is absent.
     pub rolling_update_max_unavailable: Option<&'a Value>,
     /// `spec.minReadySeconds`.
     pub min_ready_seconds: i64,
-    /// Settings among the annotations of the template, where they have no effect.
+    /// Settings in the annotations of the pod template, where they have no effect.
     pub in_template: &'a [String],
-    /// Why two pods of the template cannot run on one node, if so.
+    /// Reason why two pods of the template cannot run on one node, if there is one.
     pub exclusive: Option<&'a Exclusive>,
-    /// What lets pods of the template drive others off a node without room, if anything.
+    /// Property of the template that lets its pods preempt others on a full node, if any.
     pub preempting: Option<&'a Preempting>,
-    /// What the fields of an Advanced DaemonSet say; `None`: it is a native one.
+    /// Fields of an Advanced DaemonSet; `None` for a native one.
     pub fields: Option<&'a FieldSettings>,
 }
 
 impl<'a> SettingsSource<'a> {
-    /// What is written for a setting, and what errors call its place. Only here it is known where values stand: another kind
-    /// of object can have them in fields of its spec.
+    /// Returns the value of a setting and the name of its place for messages.
+    ///
+    /// Only this function knows the places of values. An Advanced DaemonSet can have them in fields of its spec.
     pub(super) fn written(&self, key: &'static str) -> Option<Written<'a>> {
         if let Some((name, text)) = self.fields.and_then(|fields| fields.written(key)) {
             return Some(Written { name, text });
@@ -46,14 +46,15 @@ impl<'a> SettingsSource<'a> {
         Some(Written { name: key, text })
     }
 
-    /// `spec.minReadySeconds`: the API server refuses what is negative or exceeds 32 bits; the bounds keep later sums from
-    /// overflowing.
+    /// Returns `spec.minReadySeconds`.
+    ///
+    /// The API server rejects negative values and values over 32 bits. The bounds also keep later sums from overflowing.
     pub(super) fn min_ready(&self) -> Duration {
         let seconds = self.min_ready_seconds.clamp(0, i64::from(i32::MAX));
         Duration::from_secs(seconds.unsigned_abs())
     }
 
-    /// What sentences call a setting that stands here, or could.
+    /// Returns the name of the place of a setting for messages, whether or not it is set.
     pub(super) fn name(&self, key: &'static str) -> &'static str {
         let Some(fields) = self.fields else {
             return key;
@@ -66,20 +67,20 @@ impl<'a> SettingsSource<'a> {
     }
 }
 
-/// Reads the settings of one DaemonSet, and gathers what its owner should know.
+/// Reads the settings of one DaemonSet and collects notes for its owner.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     pub(super) source: SettingsSource<'a>,
     pub(super) mode: Mode,
     pub(super) notes: Vec<Note>,
-    /// The first setting that cannot be used.
+    /// First invalid setting.
     pub(super) invalid: Option<Invalid>,
-    /// Settings that turned out to do nothing beside the others, with the note that says so.
+    /// Settings without effect because of other settings, each with its note.
     pub(super) without_effect: Vec<(&'static str, String)>,
 }
 
 impl<'a> Reader<'a> {
-    /// Nothing is read yet.
+    /// Returns a reader that has not read anything.
     pub(super) fn new(source: &SettingsSource<'a>, mode: Mode) -> Self {
         Self {
             source: *source,
@@ -90,17 +91,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What is written for a setting.
+    /// Returns the value of a setting.
     pub(super) fn written(&self, key: &'static str) -> Option<Written<'a>> {
         self.source.written(key)
     }
 
-    /// What sentences call a setting.
+    /// Returns the name of a setting in messages.
     pub(super) fn name(&self, key: &'static str) -> &'static str {
         self.source.name(key)
     }
 
-    /// A setting as its type spells it; `None` when it is not set.
+    /// Parses a setting by its type; `None` if it is not set.
     pub(super) fn parse<T: FromStr<Err = ParseError>>(
         &self,
         key: &'static str,
@@ -109,7 +110,7 @@ impl<'a> Reader<'a> {
         written.map(|written| written.parse()).transpose()
     }
 
-    /// A setting that is a duration; `None` when it is not set.
+    /// Parses a setting that is a duration; `None` if it is not set.
     pub(super) fn duration(
         &self,
         key: &'static str,
@@ -120,19 +121,20 @@ impl<'a> Reader<'a> {
         written.map(|written| written.read(read)).transpose()
     }
 
-    /// A mistake that is no reason to stop.
+    /// Adds a warning about a mistake that doesn't stop the rollout.
     pub(super) fn warn(&mut self, text: String) {
         self.notes.push(Note::warning(text));
     }
 
-    /// The same of a setting that does nothing beside the others.
+    /// Adds a warning about a setting without effect because of other settings.
     pub(super) fn is_without_effect(&mut self, key: &'static str, text: String) {
         self.without_effect.push((key, text.clone()));
         self.warn(text);
     }
 
-    /// Returns the value, or `default` for one that cannot be used. The reader keeps the reason where the value `is_heeded`, and
-    /// else warns.
+    /// Returns the value, or `default` if it is invalid.
+    ///
+    /// The reader keeps the error if the mode uses the setting (`is_heeded`), and warns otherwise.
     pub(super) fn heed<T>(&mut self, is_heeded: bool, value: Result<T, Invalid>, default: T) -> T {
         value.unwrap_or_else(|invalid| {
             if is_heeded {
@@ -145,7 +147,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What is told of a value that cannot be used, and need not be.
+/// Returns the warning about an invalid value that is not used.
 pub(super) fn unused(invalid: &Invalid) -> String {
     format!("{invalid} (OTA does not use it)")
 }

@@ -1,4 +1,4 @@
-//! `ready-settle`: how long a node that returned has to be Ready before its pod is touched.
+//! `ready-settle`: time that a returned node has to be Ready before its pod is touched.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use super::error::Invalid;
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 
-/// How long a node that returned has to be Ready before its pod is touched, as a duration (`30s`).
+/// Time that a returned node has to be Ready before its pod is touched, as a duration (`30s`).
 pub const READY_SETTLE: &str = "apps.openyurt.io/ready-settle";
-/// `ready-settle` when nothing is set: a little less than the default time after which a silent node is NotReady.
+/// Default of `ready-settle`: a little less than the default time after which a silent node becomes NotReady.
 pub const DEFAULT_READY_SETTLE: Duration = Duration::from_secs(30);
 
-/// Nobody waits longer for a node to settle; a longer value is more likely a wrong unit.
+/// Maximum value. A longer one probably has a wrong unit.
 const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) const SETTING: Setting = Setting {

@@ -1,10 +1,10 @@
-//! `replace-broken-first`: whether nodes with a broken old pod go all at once.
+//! `replace-broken-first`: replacement of all nodes with a broken old pod at once.
 
 use super::error::Invalid;
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 
-/// `unlimited`: nodes whose old pod is broken are all replaced at once.
+/// `unlimited`: all nodes with a broken old pod are replaced at once.
 pub const REPLACE_BROKEN_FIRST: &str = "apps.openyurt.io/replace-broken-first";
 
 pub(super) const SETTING: Setting = Setting {
@@ -16,7 +16,7 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// Whether all of them go at once.
+/// Returns true if all nodes with a broken old pod are replaced at once.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<bool, Invalid> {
     match reader.written(REPLACE_BROKEN_FIRST) {
         None => Ok(false),

@@ -1,11 +1,11 @@
-//! `resume`: the revision that goes on although the guard stopped it.
+//! `resume`: revision that continues although the guard stopped it.
 
 use super::error::{Invalid, Note};
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use crate::core::id::Revision;
 
-/// The hash of the revision that is to go on although it was stopped.
+/// Hash of the revision that continues although it was stopped.
 pub const RESUME: &str = "apps.openyurt.io/resume";
 
 pub(super) const SETTING: Setting = Setting {
@@ -17,7 +17,7 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// The hash of a revision, as `controller-revision-hash` on its pods.
+/// Parses the revision hash, as in the label `controller-revision-hash` of its pods.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Revision>, Invalid> {
     read_hash(
         reader,
@@ -26,7 +26,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Revision>, Invalid>
     )
 }
 
-/// Reads the hash of a revision; `hint` says where to find it.
+/// Parses a revision hash; `hint` says where to find it.
 pub(super) fn read_hash(
     reader: &mut Reader<'_>,
     key: &'static str,
@@ -46,7 +46,7 @@ pub(super) fn read_hash(
     }
 }
 
-/// What to know of it: whether it is about the current revision.
+/// Returns the note that says if `resume` names the current revision.
 pub(super) fn note(resume: &Revision, current: &Revision) -> Note {
     Note::advice(if resume == current {
         format!(

@@ -1,4 +1,4 @@
-//! `rolling-update-type`: whether running pods are updated in place where that is possible.
+//! `rolling-update-type`: update method for running pods.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use super::value::bare;
 
-/// Whether running pods are updated in place where that is possible: `Standard` or `InPlaceIfPossible` (Kruise).
+/// Update method for running pods: `Standard` or `InPlaceIfPossible` (Kruise).
 pub const ROLLING_UPDATE_TYPE: &str = "apps.openyurt.io/rolling-update-type";
 
 const EXPECTED: Expected = Expected("use Standard or InPlaceIfPossible");
@@ -22,19 +22,19 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// How a pod gets the current revision.
+/// Update method for pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RollingUpdateType {
-    /// It is deleted, and a new one is made.
+    /// Delete the pod and create a new one.
     Standard,
-    /// It is changed in place where only images and metadata differ, see [`crate::core::fleet::in_place`].
+    /// Change the pod in place if only images and metadata differ; see [`crate::core::fleet::in_place`].
     InPlaceIfPossible,
 }
 
 impl FromStr for RollingUpdateType {
     type Err = ParseError;
 
-    /// As Kruise spells it, letter case included.
+    /// Parses Kruise's spelling, case-sensitively.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         match bare(text, EXPECTED)? {
             "Standard" => Ok(Self::Standard),
@@ -49,7 +49,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<RollingUpdateType, Invalid
     Ok(kind.unwrap_or(RollingUpdateType::Standard))
 }
 
-/// Whether pods are updated in place where that is possible, as far as that can be read.
+/// Returns true if pods are updated in place. An invalid value counts as false.
 pub(super) fn is_in_place(reader: &Reader<'_>) -> bool {
     reader.parse(ROLLING_UPDATE_TYPE) == Ok(Some(RollingUpdateType::InPlaceIfPossible))
 }

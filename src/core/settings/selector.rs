@@ -1,4 +1,4 @@
-//! `selector`: which nodes take part.
+//! `selector`: nodes that take part in a rollout.
 
 use super::error::Invalid;
 use super::reader::Reader;
@@ -6,7 +6,7 @@ use super::setting::{Setting, Syntax};
 use super::value::selector;
 use crate::core::selector::Selector;
 
-/// Which nodes take part in a rollout: a label selector over nodes, as a string or as JSON (KEP, Kruise).
+/// Selector of the nodes that take part in a rollout, as a string or as JSON (KEP, Kruise).
 pub const SELECTOR: &str = "apps.openyurt.io/selector";
 
 pub(super) const SETTING: Setting = Setting {

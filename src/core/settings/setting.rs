@@ -1,4 +1,4 @@
-//! What is known of a setting without any DaemonSet.
+//! Static description of a setting.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,43 +8,42 @@ use super::mode::Mode;
 use super::reader::Reader;
 use crate::core::names::ANNOTATION_PREFIX;
 
-/// A setting, in words, and how it is checked. Texts quote what is typed by backquotes.
+/// Description of a setting and its check. Texts put literal values in backquotes.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// The annotation.
+    /// Annotation.
     pub key: &'static str,
-    /// An older annotation that is read when the first is absent.
+    /// Old annotation, which is read if the current one is absent.
     pub old_key: Option<&'static str>,
-    /// What it does, in one line.
+    /// Effect, in one line.
     pub summary: &'static str,
-    /// How its value is written.
+    /// Syntax of the value.
     pub syntax: Syntax,
-    /// What holds where it is not set.
+    /// Value when the setting is not set.
     pub default: &'static str,
-    /// The modes that heed it; the others only tell that it is there.
+    /// Modes that use the setting. Other modes only report that it is set.
     pub modes: &'static [Mode],
-    /// Whether nothing is lost without it under Kubernetes' own rolling update: that has the like, or there it means nothing.
+    /// True if the setting can be dropped under Kubernetes' own rolling update, which has an equivalent or gives it no meaning.
     pub is_native: bool,
-    /// Whether what is written can be used; tells what the owner should know of it.
+    /// Checks the value and adds notes for the owner.
     pub(super) check: fn(&mut Reader<'_>) -> Result<(), Invalid>,
-    /// What the default comes to on a DaemonSet, where that depends on other settings.
+    /// Default on a DaemonSet, if it depends on other settings.
     pub(super) default_on: fn(&mut Reader<'_>) -> Option<String>,
 }
 
-/// How the value of a setting is written.
+/// Syntax of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
-    /// A number of nodes, or a percentage of them: [`IntOrPercent`](super::IntOrPercent).
+    /// Number or percentage of nodes: [`IntOrPercent`](super::IntOrPercent).
     IntOrPercent,
-    /// A duration of at most so long.
+    /// Duration, with its maximum.
     Duration(Duration),
-    /// Told in words.
+    /// Description in words.
     Text(&'static str),
 }
 
 impl Setting {
-    /// What most settings have in common: they are about replacements that the controller begins, and have a default that no other
-    /// setting changes.
+    /// Common values of most settings. Those affect replacements that the controller starts, and have a fixed default.
     pub(super) const ROLLING: Self = Self {
         key: "",
         old_key: None,
@@ -57,22 +56,22 @@ impl Setting {
         default_on: |_| None,
     };
 
-    /// Its key without the family's prefix, as people type it.
+    /// Returns the key without the prefix, as users type it.
     pub fn name(&self) -> &'static str {
         self.key.trim_start_matches(ANNOTATION_PREFIX)
     }
 
-    /// Every annotation that is this setting.
+    /// Returns the current key and the old one.
     pub fn keys(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.key).chain(self.old_key)
     }
 
-    /// Whether it has an effect under that mode.
+    /// Returns true if the setting has an effect in that mode.
     pub fn is_heeded_by(&self, mode: Mode) -> bool {
         self.modes.contains(&mode)
     }
 
-    /// Returns the value as `read` reads it, or `default` for one that cannot be used ([`Reader::heed`]).
+    /// Returns the value parsed by `read`, or `default` if it is invalid.
     pub(super) fn read<T>(
         &self,
         reader: &mut Reader<'_>,

@@ -1,4 +1,4 @@
-//! `start-now`: the revision that does not wait for a maintenance window or for `min-interval`.
+//! `start-now`: revision that ignores the maintenance window and `min-interval`.
 
 use super::error::{Invalid, Note};
 use super::reader::Reader;
@@ -6,7 +6,7 @@ use super::resume::read_hash;
 use super::setting::{Setting, Syntax};
 use crate::core::id::Revision;
 
-/// Hash of the revision that does not wait for a maintenance window of the DaemonSet or for `min-interval`.
+/// Hash of the revision that ignores the DaemonSet's maintenance window and `min-interval`.
 pub const START_NOW: &str = "apps.openyurt.io/start-now";
 
 pub(super) const SETTING: Setting = Setting {
@@ -26,7 +26,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Revision>, Invalid>
     )
 }
 
-/// Returns what to know of it: true if it is about the current revision.
+/// Returns the note that says if `start-now` names the current revision.
 pub(super) fn note(start_now: &Revision, current: &Revision) -> Note {
     Note::advice(if start_now == current {
         format!(

@@ -1,4 +1,4 @@
-//! How every setting stands on one DaemonSet, for people who ask.
+//! Status of every setting on one DaemonSet, for `ctl`.
 
 use std::collections::BTreeMap;
 
@@ -8,41 +8,41 @@ use super::setting::Setting;
 use super::update_strategy;
 use super::{ParsedSettings, SETTINGS, read};
 
-/// A setting on a DaemonSet.
+/// Status of a setting on a DaemonSet.
 #[derive(Clone, Debug)]
 pub struct SettingStatus<'a> {
-    /// The setting.
+    /// Description of the setting.
     pub setting: &'static Setting,
-    /// Its value as it is written; `None`: it is not set.
+    /// Raw value; `None` if it is not set.
     pub written: Option<&'a str>,
-    /// Where it is written, or would be: an annotation, or a field of an Advanced DaemonSet.
+    /// Place of the value: an annotation, or a field of an Advanced DaemonSet.
     pub place: &'a str,
-    /// What holds where it is not set, or has no effect.
+    /// Value that applies if the setting is not set or has no effect.
     pub default: String,
-    /// Which of the two counts.
+    /// Effect of the raw value.
     pub state: SettingState,
-    /// Why what is written cannot be used or has no effect: a sentence. `None` where the state says it all.
+    /// Reason why the raw value is invalid or has no effect, as a sentence; `None` if the state says enough.
     pub message: Option<String>,
 }
 
-/// What is made of a setting.
+/// Effect of a setting's raw value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingState {
-    /// It is not set.
+    /// Not set; the default applies.
     Default,
-    /// What is written holds.
+    /// The raw value applies.
     Set,
-    /// What is written does nothing, under this mode or beside the other settings.
+    /// The raw value has no effect in this mode or with the other settings.
     NoEffect,
-    /// What is written cannot be used.
+    /// The raw value is invalid.
     Invalid,
 }
 
 impl SettingState {
-    /// Every state.
+    /// All states.
     pub const ALL: [Self; 4] = [Self::Default, Self::Set, Self::NoEffect, Self::Invalid];
 
-    /// Its word.
+    /// Returns the name of the state.
     pub fn word(self) -> &'static str {
         match self {
             Self::Default => "Default",
@@ -53,8 +53,9 @@ impl SettingState {
     }
 }
 
-/// How every setting of the table stands, each judged by itself: other than in [`super::read`], one that cannot be used does
-/// not keep the others from being told.
+/// Returns the status of every setting, each evaluated separately.
+///
+/// Unlike in [`super::read`], an invalid setting doesn't hide the others.
 pub fn states<'a>(source: &SettingsSource<'a>) -> Vec<SettingStatus<'a>> {
     let mode = update_strategy::read(source, &mut Vec::new());
     let mode = mode
@@ -74,7 +75,7 @@ pub fn states<'a>(source: &SettingsSource<'a>) -> Vec<SettingStatus<'a>> {
             status.message = Some(note);
         }
     }
-    // What cannot be used together is told where the DaemonSet is told it.
+    // Report conflicts between settings where the DaemonSet's condition reports them.
     if let ParsedSettings::Invalid(invalid, _) = read(source)
         && let Some(status) = states
             .iter_mut()
@@ -94,7 +95,7 @@ fn status<'a>(setting: &'static Setting, reader: &mut Reader<'a>) -> SettingStat
     let is_heeded = setting.is_heeded_by(reader.mode);
     let (state, message) = match (written, checked) {
         (None, _) => (SettingState::Default, None),
-        // What is wrong with another one is told there.
+        // An error in another setting is reported there.
         (Some(written), Err(invalid)) if invalid.key.starts_with(written.name) => {
             if is_heeded {
                 (SettingState::Invalid, Some(invalid.to_string()))
@@ -121,7 +122,7 @@ mod tests {
     use crate::core::names::ANNOTATION_PREFIX;
     use crate::core::settings::setting;
 
-    /// What is told of a setting of a DaemonSet with these: its state, the default, the message.
+    /// Checks a setting of a DaemonSet with these annotations: its state, default and message.
     #[track_caller]
     fn case(annotations: &[(&str, &str)], name: &str, expected: (SettingState, &str, &str)) {
         let key = |name: &str| format!("{ANNOTATION_PREFIX}{name}");

@@ -1,4 +1,4 @@
-//! The tables of the upgrade model's annotations, row by row.
+//! Tests of the settings in the upgrade model's tables, row by row.
 
 mod table;
 
@@ -38,7 +38,7 @@ use crate::core::settings::topology_key::TOPOLOGY_KEY;
 use crate::core::settings::update_strategy::{UPDATE_STRATEGY, UPGRADE_STRATEGY};
 use crate::core::settings::waves::WAVES;
 
-/// A DaemonSet that says nothing but `OnDelete` and the given annotations.
+/// Parses the settings of a DaemonSet with `OnDelete` and the given annotations.
 fn read_annotations(annotations: &[(&str, &str)]) -> ParsedSettings {
     read_with(annotations, Some("OnDelete"), None)
 }
@@ -415,7 +415,7 @@ fn a_pause_is_true_false_or_a_time() {
     ] {
         assert_eq!(refusal(rolling(&[(PAUSED, text)])).key, PAUSED, "{text}");
     }
-    // Nobody knows whether a bad pause is one, so OTA stops for it too.
+    // An unreadable pause may be one, so OTA stops for it too.
     let ota = [(UPDATE_STRATEGY, "OTA"), (PAUSED, "maybe")];
     assert_eq!(refusal(read_annotations(&ota)).key, PAUSED);
 }
@@ -676,7 +676,7 @@ fn what_looks_like_ours_and_is_not_is_told_and_what_belongs_to_others_is_left_al
         &[("update-strategy", "auto"), ("max-unavailabel", "1")],
         None,
     );
-    // What OpenYurt itself, or anybody else, writes on DaemonSets.
+    // Annotations that OpenYurt and others set on DaemonSets.
     for key in [
         "nodepool",
         "desired-nodepool",
@@ -1026,7 +1026,7 @@ fn a_pause_until_a_time_keeps_the_instant() {
     );
 }
 
-/// The table of `settings/max_unavailable.rs`.
+/// Checks the table in `settings/max_unavailable.rs`.
 #[test]
 fn max_surge_and_max_unavailable_mean_together_what_the_table_says() {
     #[track_caller]
@@ -1204,7 +1204,7 @@ fn a_pull_is_bounded_and_may_wait_for_ready_pods() {
     let strategy = without_notes(rolling(&[pulls, endless]));
     let longest = Duration::from_secs(u32::MAX.into());
     assert_eq!(strategy.image_predownload_timeout, longest);
-    // In place images are pulled ahead anyway, and under OTA owners ask for them.
+    // In-place updates pull images ahead anyway, and under OTA owners request the pulls.
     let in_place = (ROLLING_UPDATE_TYPE, "InPlaceIfPossible");
     without_notes(rolling(&[in_place, timeout, min_ready]));
     without_notes(read_annotations(&[(UPDATE_STRATEGY, "OTA"), timeout]));
@@ -1296,7 +1296,7 @@ fn a_setting_that_cannot_be_read_changes_no_other_one() {
     };
     let without = |key: &str| {
         let mut values = values.to_vec();
-        // Two settings say one thing together.
+        // Two settings belong together.
         let whole = match key {
             APPROVED_WAVES => WAVES,
             MAX_DOMAINS => TOPOLOGY_KEY,

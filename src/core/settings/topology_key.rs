@@ -1,4 +1,4 @@
-//! `topology-key`: which nodes fail together, and take turns.
+//! `topology-key`: failure domains, which are updated one after the other.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::value::label_key;
 use crate::core::foreign::quoted;
 use crate::core::labels::Labels;
 
-/// A node label whose values are failure domains, touched one after the other (k/k#114010).
+/// Node label whose values are failure domains that are updated one after the other (k/k#114010).
 pub const TOPOLOGY_KEY: &str = "apps.openyurt.io/topology-key";
 
 pub(super) const SETTING: Setting = Setting {
@@ -22,23 +22,23 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// Which nodes fail together, and how many such domains may be touched at once.
+/// Failure domains, and the number of them that may be touched at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
-    /// The node label whose values are the domains.
+    /// Node label whose values are the domains.
     pub key: Arc<str>,
-    /// How many of them at once; at least one.
+    /// Number of domains that may be touched at once; at least one.
     pub at_once: usize,
 }
 
 impl Topology {
-    /// The domain of a node with these labels; empty when it lacks the one.
+    /// Returns the domain of a node with these labels; empty if it lacks the label.
     pub fn domain_of<'a>(&self, labels: &'a Labels) -> &'a str {
         labels.get(&self.key).unwrap_or_default()
     }
 }
 
-/// Reads `max-domains`, too, which means nothing alone.
+/// Parses `topology-key` and `max-domains`, which has no effect alone.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Topology>, Invalid> {
     let at_once = max_domains::read(reader)?;
     if let Some(written) = reader.written(TOPOLOGY_KEY) {

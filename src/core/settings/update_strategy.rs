@@ -1,4 +1,4 @@
-//! `update-strategy`: who starts a replacement, and whether a DaemonSet is ours at all.
+//! `update-strategy`: marks a DaemonSet as managed and sets its rollout mode.
 
 use super::error::{Invalid, Note};
 use super::mode::{Mode, is_surging};
@@ -7,9 +7,9 @@ use super::setting::{Setting, Syntax};
 use crate::core::foreign::quoted;
 use crate::core::names::{ON_DELETE, UPDATE_STRATEGY_TYPE_FIELD};
 
-/// How the DaemonSet is rolled out: `AdvancedRollingUpdate` (alias `auto`) or `OTA`, any letter case (OpenYurt).
+/// Rollout mode: `AdvancedRollingUpdate` (alias `auto`) or `OTA`, ignoring case (OpenYurt).
 pub const UPDATE_STRATEGY: &str = "apps.openyurt.io/update-strategy";
-/// The same under the key of OpenYurt's proposal of 2022, read when the current key is absent.
+/// Old key of the same setting, from OpenYurt's proposal of 2022. It is read if the current key is absent.
 pub const UPGRADE_STRATEGY: &str = "apps.openyurt.io/upgrade-strategy";
 
 pub(super) const SETTING: Setting = Setting {
@@ -21,7 +21,7 @@ pub(super) const SETTING: Setting = Setting {
     default: "absent: not ours",
     modes: &Mode::ALL,
     is_native: true,
-    // Read before all others: it says whether there is anything to read.
+    // This check runs first: without a mode there are no settings to read.
     check: |reader| read(&reader.source, &mut reader.notes).map_or(Ok(()), |mode| mode.map(drop)),
     default_on: |reader| {
         let mode = reader.source.fields.and(of_type(&reader.source).ok())?;
@@ -29,10 +29,10 @@ pub(super) const SETTING: Setting = Setting {
     },
 };
 
-/// The mode; `None`: the DaemonSet is not ours. An Advanced DaemonSet always is.
+/// Returns the mode; `None` if the DaemonSet is not managed. An Advanced DaemonSet is always managed.
 ///
-/// The current key decides alone as soon as it is there, even when its value is bad: falling back to the old key would
-/// start something that nobody asked for.
+/// If the current key is present, it alone counts, even with an invalid value. A fallback to the old key could start an unwanted
+/// rollout.
 pub(super) fn read(
     source: &SettingsSource<'_>,
     notes: &mut Vec<Note>,
@@ -44,7 +44,7 @@ pub(super) fn read(
     }
 }
 
-/// The mode of an Advanced DaemonSet without an annotation.
+/// Returns the mode of an Advanced DaemonSet without an annotation.
 fn of_type(source: &SettingsSource<'_>) -> Result<Mode, Invalid> {
     match source.update_strategy {
         None | Some("" | "RollingUpdate") => Ok(Mode::AdvancedRollingUpdate),
@@ -57,7 +57,7 @@ fn of_type(source: &SettingsSource<'_>) -> Result<Mode, Invalid> {
     }
 }
 
-/// The mode that annotations name.
+/// Returns the mode in the annotations.
 fn annotated(source: &SettingsSource<'_>, notes: &mut Vec<Note>) -> Option<Result<Mode, Invalid>> {
     let (key, old_key) = (source.name(UPDATE_STRATEGY), source.name(UPGRADE_STRATEGY));
     let old = source.written(UPGRADE_STRATEGY);
@@ -88,7 +88,7 @@ fn annotated(source: &SettingsSource<'_>, notes: &mut Vec<Note>) -> Option<Resul
     Some(mode)
 }
 
-/// Whether it asks for a surge by itself.
+/// Returns true if the mode implies surge.
 pub(super) fn surges(source: &SettingsSource<'_>) -> bool {
     let written = source.written(UPDATE_STRATEGY);
     let written = written.or_else(|| source.written(UPGRADE_STRATEGY));

@@ -1,4 +1,4 @@
-//! Values as somebody wrote them, and the kinds of values that several settings share.
+//! Raw values, and types of values that several settings share.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,25 +19,25 @@ const LABEL_KEY: Expected =
     Expected("use the key of a node label such as topology.kubernetes.io/zone");
 const COUNT: Expected = Expected("use a whole number from 1 upward");
 
-/// Longest text of a setting, in bytes. What is made of it takes up to twenty times as much memory, for each DaemonSet.
+/// Maximum length of a setting, in bytes. Parsed, it takes up to twenty times as much memory for each DaemonSet.
 pub(crate) const LONGEST: usize = 8 << 10;
 
-/// A value as somebody wrote it.
+/// A raw value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Written<'a> {
-    /// What errors call its place: the key of an annotation, the path of a field.
+    /// Name of its place in messages: the key of an annotation or the path of a field.
     pub(super) name: &'a str,
-    /// What is written there; a field that is no string as JSON.
+    /// Raw text; fields that are not strings are JSON.
     pub(super) text: &'a str,
 }
 
 impl Written<'_> {
-    /// Reads it as its type spells it.
+    /// Parses the value by its type.
     pub(super) fn parse<T: FromStr<Err = ParseError>>(&self) -> Result<T, Invalid> {
         self.read(str::parse)
     }
 
-    /// Reads it by `read`.
+    /// Parses the value with `read`.
     pub(super) fn read<T>(
         &self,
         read: impl FnOnce(&str) -> Result<T, ParseError>,
@@ -45,7 +45,7 @@ impl Written<'_> {
         read(self.bounded()?).map_err(|flaw| self.refused(flaw.to_string()))
     }
 
-    /// Its text, unless that is too long.
+    /// Returns the text, or an error if it is too long.
     pub(super) fn bounded(&self) -> Result<&str, Invalid> {
         if self.text.len() > LONGEST {
             Err(self.refused(format!("which is longer than {LONGEST} bytes; shorten it")))
@@ -54,27 +54,28 @@ impl Written<'_> {
         }
     }
 
-    /// That it cannot be used; `why` continues the sentence "KEY is VALUE, …".
+    /// Returns an error for this value; `why` continues the sentence "KEY is VALUE, …".
     pub(super) fn refused(&self, why: impl Into<String>) -> Invalid {
         Invalid::new(self.name, self.text, why)
     }
 }
 
-/// An absolute number, or a percentage of the targeted nodes.
+/// An absolute number or a percentage of the targeted nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntOrPercent {
-    /// That many nodes.
+    /// Number of nodes.
     Number(u32),
-    /// That many percent of the targeted nodes.
+    /// Percentage of the targeted nodes.
     Percent(u32),
 }
 
 impl IntOrPercent {
-    /// No node.
+    /// Zero nodes.
     pub(super) const NONE: Self = Self::Number(0);
 
-    /// How many of `targeted` nodes that is: percentages are rounded up, nothing exceeds `targeted`. Only a share of
-    /// zero gives zero as long as there are nodes.
+    /// Returns the number of nodes out of `targeted`, at most `targeted`. Percentages are rounded up.
+    ///
+    /// The result is zero only for a value of zero, or without nodes.
     pub fn resolve(self, targeted: usize) -> usize {
         let nodes = match self {
             Self::Number(nodes) => nodes as usize,
@@ -86,7 +87,7 @@ impl IntOrPercent {
         nodes.min(targeted)
     }
 
-    /// The same with percentages rounded down, as a `partition` is.
+    /// Returns the number of nodes as in [`Self::resolve`], with percentages rounded down. `partition` uses it.
     pub fn resolve_down(self, targeted: usize) -> usize {
         match self {
             Self::Number(_) => self.resolve(targeted),
@@ -97,12 +98,12 @@ impl IntOrPercent {
         }
     }
 
-    /// Whether it is a share of nothing.
+    /// Returns true for `0` and `0%`.
     pub fn is_zero(self) -> bool {
         matches!(self, Self::Number(0) | Self::Percent(0))
     }
 
-    /// The same as a field of Kubernetes or Kruise has it, which takes no more than 100 %.
+    /// Returns the value for a field of Kubernetes or Kruise, at most 100 %.
     pub fn to_field(self) -> Value {
         match self {
             Self::Number(nodes) => json!(nodes.min(i32::MAX.unsigned_abs())),
@@ -110,7 +111,7 @@ impl IntOrPercent {
         }
     }
 
-    /// Reads one that may not be zero.
+    /// Parses a value that must not be zero.
     pub(super) fn above_zero(text: &str) -> Result<Self, ParseError> {
         match text.parse::<Self>()? {
             share if share.is_zero() => Err(ParseError::Zero(SHARE)),
@@ -122,7 +123,8 @@ impl IntOrPercent {
 impl FromStr for IntOrPercent {
     type Err = ParseError;
 
-    /// ASCII digits, optionally followed by `%`. What exceeds the type is the greatest there is: it means "all" anyway.
+    /// Parses ASCII digits, optionally followed by `%`. A number that overflows becomes the maximum, which means all nodes
+    /// anyway.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let text = bare(text, SHARE)?;
         match text.strip_suffix('%') {
@@ -157,7 +159,7 @@ impl fmt::Display for IntOrPercent {
     }
 }
 
-/// Refuses what is empty or surrounded by white space, the two slips that look like nothing.
+/// Rejects empty values and surrounding white space, two mistakes that are hard to see.
 pub(super) fn bare(text: &str, expected: Expected) -> Result<&str, ParseError> {
     if text.is_empty() {
         Err(ParseError::Empty(expected))
@@ -168,7 +170,7 @@ pub(super) fn bare(text: &str, expected: Expected) -> Result<&str, ParseError> {
     }
 }
 
-/// One of a few words, in any letter case.
+/// Parses one of a few words, ignoring case.
 pub(super) fn word<T>(
     text: &str,
     words: impl IntoIterator<Item = (&'static str, T)>,
@@ -182,7 +184,7 @@ pub(super) fn word<T>(
         .ok_or(ParseError::Unknown(expected))
 }
 
-/// A label selector over nodes: in the form that `kubectl -l` takes, or as the JSON of a LabelSelector.
+/// Parses a label selector over nodes, in the syntax of `kubectl -l` or as the JSON of a LabelSelector.
 pub(super) fn selector(text: &str) -> Result<Selector, ParseError> {
     let text = bare(text, SELECTOR)?;
     let read = if text.starts_with('{') {
@@ -194,7 +196,7 @@ pub(super) fn selector(text: &str) -> Result<Selector, ParseError> {
     read.ok_or(ParseError::Unknown(SELECTOR))
 }
 
-/// The key of a label.
+/// Parses a label key.
 pub(super) fn label_key(text: &str) -> Result<&str, ParseError> {
     let key = bare(text, LABEL_KEY)?;
     is_label_key(key)
@@ -202,7 +204,7 @@ pub(super) fn label_key(text: &str) -> Result<&str, ParseError> {
         .ok_or(ParseError::Unknown(LABEL_KEY))
 }
 
-/// ASCII digits that say 1 or more. What exceeds the type is the greatest there is.
+/// Parses a number of at least 1 in ASCII digits. A number that overflows becomes the maximum.
 pub(super) fn count(text: &str) -> Result<usize, ParseError> {
     let text = bare(text, COUNT)?;
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -215,7 +217,7 @@ pub(super) fn count(text: &str) -> Result<usize, ParseError> {
     }
 }
 
-/// A duration such as `30s` or `1m 30s`, at most `limit`.
+/// Parses a duration such as `30s` or `1m 30s`, at most `limit`.
 pub(super) fn duration(text: &str, limit: Duration) -> Result<Duration, ParseError> {
     let text = bare(text, DURATION)?;
     match humantime::parse_duration(text) {

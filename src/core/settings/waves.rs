@@ -1,4 +1,4 @@
-//! `waves`: pools of nodes that are rolled out one after the other.
+//! `waves`: groups of nodes that are rolled out one after the other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use crate::core::labels::Labels;
 use crate::core::selector::Selector;
 use crate::core::suggest::distance;
 
-/// Pools of nodes that are rolled out one after the other, as a YAML or JSON list; see [`Wave`].
+/// Groups of nodes that are rolled out one after the other, as a YAML or JSON list; see [`Wave`].
 pub const WAVES: &str = "apps.openyurt.io/waves";
-/// The name of the last wave: every node that matches none of the list.
+/// Name of the last wave, with all nodes that match no wave in the list.
 pub const REST: &str = "rest";
-/// More waves than anybody looks after; a longer list is more likely a mistake.
+/// Maximum number of waves. A longer list is probably a mistake.
 const LIMIT: usize = 50;
-/// Nobody soaks longer; a longer value is more likely a wrong unit.
+/// Maximum soak time. A longer value probably has a wrong unit.
 const SOAK_LIMIT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// What an entry of the list may say.
+/// Fields of an entry.
 const FIELDS: [&str; 6] = [
     "name",
     "selector",
@@ -58,56 +58,56 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// The waves of a DaemonSet, and which of them a person let pass.
+/// Waves of a DaemonSet with their approvals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waves {
-    /// In their order, at least one; the nodes that match none form a last one.
+    /// Waves in order, at least one. Nodes that match none form a last wave.
     pub list: Vec<Wave>,
-    /// What `approved-waves` says.
+    /// Value of `approved-waves`.
     pub approved: Vec<Approval>,
 }
 
-/// A wave.
+/// Definition of a wave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wave {
-    /// Its name, unlike any other.
+    /// Unique name.
     pub name: Arc<str>,
-    /// Its nodes, as far as no earlier wave has them.
+    /// Selector of its nodes. Nodes of an earlier wave are excluded.
     pub selector: Selector,
-    /// How many of its nodes may lack an available pod at once; `None`: as the DaemonSet says.
+    /// Number of nodes in the wave that may lack an available pod at once; `None`: the DaemonSet's value.
     pub max_unavailable: Option<IntOrPercent>,
-    /// How long all has to be well before the next wave may open.
+    /// Time for which all nodes must be healthy before the next wave may open.
     pub soak: Duration,
-    /// Whether a person has to approve it before it opens.
+    /// True if an operator has to approve the wave before it opens.
     pub approve: bool,
-    /// Whether it may match no node; otherwise that is taken for a mistake.
+    /// True if the wave may match no node. Otherwise an empty wave is reported as a mistake.
     pub allow_empty: bool,
 }
 
 impl Waves {
-    /// How many there are, the last one included.
+    /// Returns the number of waves, including the last one.
     pub fn count(&self) -> usize {
         self.list.len() + 1
     }
 
-    /// The name of the wave at a position.
+    /// Returns the name of the wave at a position.
     pub fn name(&self, position: usize) -> &str {
         self.list.get(position).map_or(REST, |wave| &wave.name)
     }
 
-    /// The position of the wave with that name.
+    /// Returns the position of the wave with that name.
     pub fn position(&self, name: &str) -> Option<usize> {
         (0..self.count()).find(|position| self.name(*position) == name)
     }
 
-    /// The position of the wave that a node with these labels belongs to: the first that it matches.
+    /// Returns the position of the first wave whose selector matches these labels.
     pub fn index_for(&self, labels: &Labels) -> usize {
         let takes = |wave: &Wave| wave.selector.matches(|key| labels.get(key));
         let found = self.list.iter().position(takes);
         found.unwrap_or(self.list.len())
     }
 
-    /// Whether the wave at a position may open for `revision`, as far as people decide that.
+    /// Returns true if the wave at a position needs no approval for `revision`, or has it.
     pub fn is_approved(&self, position: usize, revision: &Revision) -> bool {
         let Some(wave) = self.list.get(position).filter(|wave| wave.approve) else {
             return true;
@@ -118,7 +118,7 @@ impl Waves {
     }
 }
 
-/// Reads `approved-waves`, too, which means nothing alone.
+/// Parses `waves` and `approved-waves`, which has no effect alone.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Arc<Waves>>, Invalid> {
     let (key, approvals) = (reader.name(WAVES), reader.name(APPROVED_WAVES));
     let Some(written) = reader.written(WAVES) else {
@@ -149,7 +149,7 @@ fn list(written: Written<'_>) -> Result<Vec<Wave>, Invalid> {
     if written.bounded()?.trim().is_empty() {
         return Err(flaw(ParseError::Empty(LIST)));
     }
-    // YAML contains JSON.
+    // YAML is a superset of JSON.
     let read: Value = serde_saphyr::from_str(written.text).map_err(|error| {
         let error = error.to_string();
         let error = error.lines().next().unwrap_or_default();
@@ -179,7 +179,7 @@ fn list(written: Written<'_>) -> Result<Vec<Wave>, Invalid> {
     Ok(list)
 }
 
-/// An entry of the list, and where it stands.
+/// An entry of the list with its path.
 struct Entry<'a> {
     place: &'a str,
     fields: &'a Map<String, Value>,
@@ -236,7 +236,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// What the field says; `null` is as good as nothing.
+    /// Returns the value of a field; `null` counts as absent.
     fn field(&self, field: &str) -> Option<&'a Value> {
         self.fields.get(field).filter(|value| !value.is_null())
     }
@@ -285,7 +285,7 @@ fn invalid(place: &str, value: &Value, flaw: ParseError) -> Invalid {
     Invalid::new(place, &shown(value), flaw.to_string())
 }
 
-/// A value as it was written, more or less.
+/// Returns a value roughly as it was written.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -293,7 +293,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// A name that fits into messages, lists and labels: at most 63 letters, digits, `-`, `_` and `.`.
+/// Parses a name that fits into messages, lists and labels: at most 63 letters, digits, `-`, `_` and `.`.
 fn name(text: &str) -> Result<Arc<str>, ParseError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     match text {

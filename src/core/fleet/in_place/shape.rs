@@ -1,4 +1,4 @@
-//! A pod template, cut into what can be changed in a running pod and a digest of all the rest.
+//! A pod template, split into the parts that can be changed in a running pod and a digest of the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use serde_json::Value;
 use crate::core::revision::defaults;
 use crate::core::revision::fingerprint::TemplateFingerprint;
 
-/// What is remembered of a template: a few texts, whatever its size.
+/// Parts of a template that are remembered: a few strings, regardless of the template's size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Everything but what follows.
+    /// Fingerprint of everything except the other fields.
     pub(super) rest: TemplateFingerprint,
     /// Name and image of every container, in order.
     pub(super) images: Vec<(Arc<str>, Arc<str>)>,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) annotations: BTreeMap<String, String>,
     pub(super) finalizers: BTreeSet<String>,
-    /// Labels and annotations that containers read into their environment when they start, as a `fieldPath`.
+    /// Labels and annotations that containers read into their environment at start, as `fieldPath`s.
     pub(super) read: BTreeSet<String>,
 }
 
 impl Shape {
-    /// The shape of a DaemonSet's `spec.template` or a ControllerRevision's `data.spec.template`.
+    /// Returns the shape of a DaemonSet's `spec.template` or a ControllerRevision's `data.spec.template`.
     pub fn from_template(template: &Value) -> Self {
         let mut rest = template.clone();
-        // With the images, which say what the default of a container is.
+        // This must run before the images are removed, because a container's defaults depend on its image.
         defaults::leave_out(&mut rest);
         let images = take_images(&mut rest);
         let metadata = |key| template.pointer("/metadata").and_then(|meta| meta.get(key));
@@ -50,7 +50,7 @@ impl Shape {
         }
     }
 
-    /// Number of what is remembered of it, and its length in bytes.
+    /// Returns the number of remembered strings and their total length in bytes.
     pub fn size(&self) -> (usize, usize) {
         let images = self
             .images
@@ -64,7 +64,7 @@ impl Shape {
     }
 }
 
-/// Takes the images out of the containers.
+/// Removes the images from the containers and returns them.
 fn take_images(template: &mut Value) -> Vec<(Arc<str>, Arc<str>)> {
     let containers = template.pointer_mut("/spec/containers");
     let containers = containers.and_then(Value::as_array_mut);
@@ -86,7 +86,7 @@ fn texts(map: Option<&Value>) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Every `fieldPath` of the metadata that an environment variable holds.
+/// Returns every metadata `fieldPath` that an environment variable refers to.
 fn read_by_containers(template: &Value) -> BTreeSet<String> {
     let lists = ["/spec/containers", "/spec/initContainers"].map(|list| template.pointer(list));
     let containers = lists.into_iter().flatten().filter_map(Value::as_array);

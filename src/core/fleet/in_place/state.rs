@@ -1,9 +1,11 @@
-//! What a pod remembers of its last update in place, in an annotation of ours that is part of the same write.
+//! State of a pod's last in-place update, stored in one of the controller's annotations by the same write.
 //!
-//! Completion is judged by what the kubelet says of the containers, never by the time that went by. A container is done
-//! when its image has another content (`imageID`) than before; when the new image has the same content under another name
-//! (openkruise/kruise#1493), when it was started again; and when its kubelet never saw the image in between (back to the old one before
-//! it looked), when it runs what the spec names.
+//! Completion depends on the kubelet's report about the containers, never on elapsed time. A container is updated in any of these
+//! cases:
+//!
+//! - Its image has another digest (`imageID`) than before.
+//! - It was restarted, if the new image has the same digest under another name (openkruise/kruise#1493).
+//! - It runs the image in the spec, if the spec returned to the old image before the kubelet saw the new one.
 
 use std::collections::BTreeMap;
 
@@ -15,23 +17,23 @@ use super::transition::InPlaceChange;
 use super::{InPlace, InPlaceUpdate, RunningContainer};
 use crate::core::names::{IN_PLACE_STATE, KRUISE_IN_PLACE_STATE};
 
-/// The memory of an update in place. The names of its fields are those of Kruise where both have one.
+/// State of an in-place update. Fields that Kruise has too have Kruise's names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InPlaceState {
-    /// The revision that the pod was updated to.
+    /// Revision that the pod was updated to.
     pub revision: String,
-    /// When we asked for that.
+    /// Time of the controller's request.
     pub update_timestamp: Time,
-    /// The stopped revision that the pod was taken back from; absent: it was not.
+    /// Stopped revision that the pod was rolled back from; absent for other updates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverted_from: Option<String>,
-    /// By container what it was like before: those whose images were changed, and those that had been restarted.
+    /// Previous state by container name, for containers with a new image and containers that had been restarted.
     #[serde(default, deserialize_with = "or_default")]
     pub last_container_statuses: BTreeMap<String, PreviousContainer>,
 }
 
-/// Reads `null` as nothing, as Kruise writes it.
+/// Reads `null`, which Kruise writes, as the default.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -40,22 +42,22 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// A container before the update.
+/// State of a container before the update.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PreviousContainer {
-    /// The content of the image that it ran, empty when it never ran; `None` when its image was not changed.
+    /// Digest of the previous image, empty if the container never ran; `None` if the image was not changed.
     #[serde(rename = "imageID", default, skip_serializing_if = "Option::is_none")]
     pub image_id: Option<String>,
-    /// How often it had been started again; Kruise does not say.
+    /// Number of restarts before the update. Kruise doesn't record it.
     #[serde(default)]
     pub restart_count: u32,
-    /// The image that an earlier update was about to bring, and that may still run for a moment before the present one.
+    /// Image of an earlier unfinished update, which may still run briefly before the new image does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superseded: Option<String>,
 }
 
-/// What to remember of a pod before `change` is made.
+/// Returns the container states to remember before `change` is made.
 pub(in crate::core) fn before(
     change: &InPlaceChange,
     pod: &InPlace,
@@ -63,7 +65,7 @@ pub(in crate::core) fn before(
     let worth = pod.containers.iter().filter_map(|container| {
         let mut images = change.images.iter();
         let changes = !container.is_init && images.any(|(name, _)| *name == container.name);
-        // One that an earlier update has not finished with is not done because this one leaves it alone.
+        // A container that an earlier update has not finished stays unfinished if this update doesn't change it.
         let unfinished = pod.unfinished.get(&*container.name).filter(|_| !changes);
         if let Some(unfinished) = unfinished.filter(|_| !container.is_init) {
             return Some((container.name.to_string(), unfinished.clone()));
@@ -80,18 +82,18 @@ pub(in crate::core) fn before(
 }
 
 impl InPlaceState {
-    /// What the annotations of a pod remember; what cannot be read is no such thing.
+    /// Parses the state from a pod's annotations. An invalid state counts as none.
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Option<Self> {
         let known = [IN_PLACE_STATE, KRUISE_IN_PLACE_STATE];
         let states = known.into_iter().filter_map(|key| {
             let state: Self = serde_json::from_str(annotations.get(key)?).ok()?;
             Some(state)
         });
-        // Whichever was written last: a pod may have been both kinds of DaemonSets'.
+        // The pod may have belonged to both kinds of DaemonSet; the latest state counts.
         states.max_by_key(|state| state.update_timestamp.0)
     }
 
-    /// How far the update has come. `seen`: the kubelet has looked at the pod since (`None`: it does not say).
+    /// Returns the progress of the update. `seen`: the kubelet has seen the new spec (`None`: unknown).
     pub fn progress(&self, containers: &[RunningContainer], seen: Option<bool>) -> InPlaceUpdate {
         InPlaceUpdate {
             at: self.update_timestamp.0,
@@ -99,7 +101,7 @@ impl InPlaceState {
         }
     }
 
-    /// The containers that do not run their new images yet, with what they were like before.
+    /// Returns the containers that don't run their new images yet, with their previous state.
     pub fn unfinished(
         &self,
         containers: &[RunningContainer],
@@ -126,8 +128,9 @@ impl InPlaceState {
         self.last_container_statuses.iter().filter(is_awaited)
     }
 
-    /// How many of `restarts` of the container `name` belong to the present revision: none of those before it, and not
-    /// the one by which the container got its new image.
+    /// Returns how many of the container's `restarts` happened under the current revision.
+    ///
+    /// Earlier restarts don't count, nor does the restart that brought the new image.
     pub fn own_restarts(&self, name: &str, restarts: u32) -> u32 {
         let Some(before) = self.last_container_statuses.get(name) else {
             return restarts;
@@ -136,14 +139,13 @@ impl InPlaceState {
         restarts.saturating_sub(before.restart_count + u32::from(ran))
     }
 
-    /// Whether it gave the container `name` another image.
+    /// Returns true if the update changed the image of the container `name`.
     pub fn changes(&self, name: &str) -> bool {
         let before = self.last_container_statuses.get(name);
         before.is_some_and(|before| before.image_id.is_some())
     }
 
-    /// Whether the container `name` is as it was before its image was changed: what the kubelet says of it may be about
-    /// the old image.
+    /// Returns true if the container `name` is unchanged since the update. Then the kubelet's report may be about the old image.
     pub fn is_unchanged(&self, name: &str, image_id: &str, restarts: u32) -> bool {
         let before = self.last_container_statuses.get(name);
         before.is_some_and(|before| {
@@ -152,7 +154,8 @@ impl InPlaceState {
     }
 }
 
-/// What Kruise has not written yet of an update in place: where containers have launch priorities, it goes by them in several steps.
+/// Parts of an in-place update that Kruise has not written yet. With launch priorities, Kruise updates containers in several
+/// steps.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct NextBatch {
@@ -164,8 +167,8 @@ struct NextBatch {
     next_container_resources: BTreeMap<String, Value>,
 }
 
-/// Whether the annotations of a pod tell of an update in place that Kruise did not write to its end: the pod names the new revision, and
-/// is not what that says.
+/// Returns true if Kruise has not finished writing an in-place update. The pod's label names the new revision, but its spec is
+/// not complete.
 pub fn is_half_written(annotations: &BTreeMap<String, String>) -> bool {
     let text = annotations.get(KRUISE_IN_PLACE_STATE);
     let next: Option<NextBatch> = text.and_then(|text| serde_json::from_str(text).ok());
@@ -177,8 +180,9 @@ pub fn is_half_written(annotations: &BTreeMap<String, String>) -> bool {
 }
 
 impl InPlaceState {
-    /// Whether `message`, which a kubelet gives for the container `name` that is to run `image`, is about the image that an
-    /// earlier update was to bring: it names that one, and not the present one.
+    /// Returns true if the kubelet's `message` is about the image of an earlier update of the container `name`.
+    ///
+    /// The message then names that image, and not the current `image`.
     pub fn is_about_superseded(&self, name: &str, image: &str, message: &str) -> bool {
         let before = self.last_container_statuses.get(name);
         let superseded = before.and_then(|before| before.superseded.as_deref());
@@ -204,7 +208,7 @@ fn is_done(
     !now.image_id.is_empty() && !is_superseded && is_other
 }
 
-/// Whether a runtime means `wanted` when it says `reported`: it writes names out in full.
+/// Returns true if the runtime's `reported` image is `wanted`. Runtimes report fully qualified names.
 fn is_same_image(reported: &str, wanted: &str) -> bool {
     let full = |name: &str| {
         let last = name.rsplit('/').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What may be updated in place: the cases of Kruise's own tests, as far as they apply to native pods.
+//! Changes that can be made in place: the cases of Kruise's own tests, as far as they apply to native pods.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ fn metadata_of_the_template_is_changed_in_place() {
     assert_eq!(new.old_finalizers, ["x/y"]);
 }
 
-/// Also resources, environment and metadata that Kruise would need its node agent for.
+/// Includes changes of resources, environment and metadata, for which Kruise would need its node agent.
 #[test]
 fn everything_else_makes_a_new_pod() {
     fn case(path: &str, value: Value, why: Recreate) {
@@ -107,7 +107,7 @@ fn everything_else_makes_a_new_pod() {
     case("/spec", json!(null), other);
 }
 
-/// Container "main" of a pod that ran `main:1` with this content before the update to `main:2`.
+/// State of the container "main", which ran `main:1` with this digest before the update to `main:2`.
 fn state(image_id: &str) -> InPlaceState {
     let before = PreviousContainer {
         image_id: Some(image_id.into()),
@@ -133,7 +133,7 @@ fn container(reported: &str, image_id: &str, restarts: u32) -> RunningContainer 
     }
 }
 
-/// Also openkruise/kruise#1493.
+/// Covers openkruise/kruise#1493.
 #[test]
 fn an_update_is_carried_out_when_every_changed_container_runs_its_new_image() {
     fn case(now: RunningContainer, seen: Option<bool>, done: bool) {
@@ -143,7 +143,7 @@ fn an_update_is_carried_out_when_every_changed_container_runs_its_new_image() {
     }
     case(container("main:1", "a", 3), None, false);
     case(container("docker.io/library/main:2", "b", 4), None, true);
-    // The same content under another name: started again, or never stopped.
+    // The digest is the same under another name; the container was restarted, or never stopped.
     case(container("main:1", "a", 4), None, true);
     case(container("main:1", "a", 4), Some(false), false);
     case(
@@ -157,7 +157,7 @@ fn an_update_is_carried_out_when_every_changed_container_runs_its_new_image() {
         false,
     );
     assert!(!state("a").progress(&[], None).is_carried_out);
-    // It never ran before.
+    // The container never ran before.
     assert!(
         !state("")
             .progress(&[container("main:1", "", 0)], None)
@@ -170,7 +170,7 @@ fn an_update_is_carried_out_when_every_changed_container_runs_its_new_image() {
     );
 }
 
-/// Nothing was changed in any container.
+/// No container was changed.
 #[test]
 fn an_update_of_metadata_is_carried_out_at_once() {
     let mut state = state("a");
@@ -203,7 +203,7 @@ fn restarts_that_we_caused_are_no_crashes() {
     }
     assert_eq!(state.own_restarts("other", 2), 2);
     let before = state.last_container_statuses.get_mut("main").unwrap();
-    before.image_id = None; // it was not changed
+    before.image_id = None; // its image was not changed
     assert_eq!(state.own_restarts("main", 4), 1);
 }
 
@@ -220,7 +220,7 @@ fn the_memory_reads_back_what_was_written() {
     );
 }
 
-/// A fleet of one outdated node whose pod names the revision "old" and this image.
+/// Returns a fleet of one outdated node whose pod has the revision "old" and this image.
 fn one(image: &str) -> (Strategy, Fleet) {
     let mut fleet = fleet(vec![node("n", old(1))]);
     fleet.nodes[0].has_images = true;
@@ -335,7 +335,7 @@ fn a_pod_that_is_not_what_its_revision_says_is_made_anew() {
     assert_eq!(plan.recreates, None);
 }
 
-/// Found by the model checker: the template changes again while the image of a pod changes, and the pod is still Ready.
+/// Found by the model checker: the template changes again during an in-place update, and the pod is still Ready.
 #[test]
 fn an_overtaken_update_asks_for_no_wake_that_is_over() {
     let (strategy, mut fleet) = one("main:1");
@@ -348,12 +348,12 @@ fn an_overtaken_update_asks_for_no_wake_that_is_over() {
         ..strategy
     };
     let plan = decide(&paused, &fleet, at(100));
-    // That of the next reminder alone.
+    // The next wake is only that of the reminder.
     let reminder = Some(at(100 + 24 * 60 * 60));
     assert_eq!(plan.next_wake, reminder, "{:?}", plan.verdicts);
 }
 
-/// Found by the properties: the labels of the template change while the image of a pod changes.
+/// Found by the property tests: the template's labels change during an in-place update of an image.
 #[test]
 fn a_change_of_labels_does_not_end_an_update_that_is_under_way() {
     let first = state("a");
@@ -380,7 +380,7 @@ fn a_change_of_labels_does_not_end_an_update_that_is_under_way() {
     let again = renewed(old.clone());
     assert_eq!(again.last_container_statuses, first.last_container_statuses);
     assert!(!is_carried_out(&again, &old) && is_carried_out(&again, &new));
-    // The same content under another name: whoever was done stays so.
+    // The digest is the same under another name: a finished update stays finished.
     let same = container("main:1", "a", 4);
     assert!(is_carried_out(&renewed(same.clone()), &same));
 }

@@ -1,4 +1,4 @@
-//! From one revision to another: what has to be changed in a running pod, or why that is not possible.
+//! Transition from one revision to another: the changes in a running pod, or the reason why it must be recreated.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,67 +7,68 @@ use super::shape::Shape;
 use crate::core::id::Revision;
 use crate::core::names::TEMPLATE_GENERATION_LABEL;
 
-/// `kubectl rollout restart` writes this annotation into the template: whoever changes it wants new pods.
+/// Annotation that `kubectl rollout restart` writes into the template. A change of it asks for new pods.
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 
-/// Annotations that a pod cannot change (Kubernetes, `ValidatePodUpdate`): those of AppArmor, one per container, and the mark of
-/// a static pod.
+/// Annotations that a pod cannot change (Kubernetes, `ValidatePodUpdate`): one for AppArmor per container, and the mark of static
+/// pods.
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// By old revision, how its pods become those of the current one.
+/// Transitions to the current revision, by old revision.
 pub type InPlaceTransitions = BTreeMap<Revision, Result<InPlaceTransition, Recreate>>;
 
-/// How the pods of an old revision become those of the current one.
+/// Transition of pods from an old revision to the current one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InPlaceTransition {
-    /// Name and image of every container of the old revision: a pod that runs others is not one of it.
+    /// Name and image of every container of the old revision. A pod with other images doesn't match the revision.
     pub(in crate::core) images: Vec<(Arc<str>, Arc<str>)>,
-    /// What to change.
+    /// Changes to make.
     pub(in crate::core) change: Arc<InPlaceChange>,
 }
 
-/// What is changed in a running pod.
+/// Changes in a running pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InPlaceChange {
-    /// Names of the changed containers with their new images, in the order of the pod's containers. A strategic merge patch gives
-    /// the containers that it lists their order, and Kubernetes lets no pod reorder its containers.
+    /// Names of the changed containers with their new images, in the order of the pod's containers.
+    ///
+    /// A strategic merge patch reorders the containers that it lists, and Kubernetes rejects a new order.
     pub images: Vec<(Arc<str>, Arc<str>)>,
-    /// Labels, with their new value; `None`: removed.
+    /// Labels with their new values; `None` removes the label.
     pub labels: BTreeMap<String, Option<String>>,
-    /// Annotations, with their new value; `None`: removed.
+    /// Annotations with their new values; `None` removes the annotation.
     pub annotations: BTreeMap<String, Option<String>>,
-    /// Finalizers that are added.
+    /// Finalizers to add.
     pub new_finalizers: Vec<String>,
-    /// Finalizers that are removed.
+    /// Finalizers to remove.
     pub old_finalizers: Vec<String>,
 }
 
-/// Why a pod is made anew although an update in place was asked for.
+/// Reason why a pod is recreated although in-place updates are enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Recreate {
-    /// More than images and metadata differs between the revisions.
+    /// The revisions differ in more than images and metadata.
     OtherChange,
-    /// A container reads a label or an annotation that differs into its environment.
+    /// A container reads a changed label or annotation into its environment.
     ReadByContainer,
-    /// A restart was asked for (`kubectl rollout restart`).
+    /// A restart was requested (`kubectl rollout restart`).
     RestartAsked,
-    /// An annotation differs that no running pod can change.
+    /// A changed annotation is immutable in running pods.
     FixedAnnotation,
-    /// The revision of the pod is not in the history.
+    /// The pod's revision is not in the history.
     UnknownRevision,
-    /// The pod does not run the images of its revision.
+    /// The pod doesn't have the images of its revision.
     OtherImages,
-    /// The pod is over.
+    /// The pod has ended.
     Over,
-    /// The pod was marked to be deleted for an earlier change, and whoever was asked for that may be at it.
+    /// The pod was marked for deletion for an earlier change, and its hook may be running.
     Leaving,
-    /// The API server does not let the pod be changed so.
+    /// The API server rejected the in-place update.
     Refused,
 }
 
 impl Recreate {
-    /// Why, as the end of a sentence.
+    /// Returns the reason, as the end of a sentence.
     pub fn words(self) -> &'static str {
         match self {
             Self::OtherChange => "more than images, labels and annotations of the template changed",
@@ -88,10 +89,10 @@ impl Recreate {
 }
 
 impl InPlaceTransition {
-    /// From `old` to `new`, whose pods name this generation of the template in their label.
+    /// Returns the transition from `old` to `new`. `generation` is the template generation for the label of the pods.
     ///
     /// # Errors
-    /// Why a pod has to be made anew.
+    /// Returns the reason why pods have to be recreated.
     pub fn between(old: &Shape, new: &Shape, generation: Option<&str>) -> Result<Self, Recreate> {
         if old.rest != new.rest || old.images.len() != new.images.len() {
             return Err(Recreate::OtherChange);

@@ -1,4 +1,4 @@
-//! Who may be tried by a plan, and what becomes of actions that would be refused.
+//! Selection of the refused writes that a plan may try again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,22 +10,22 @@ use crate::core::fleet::{Node, Pod, by_name};
 use crate::core::id::{NodeName, PodUid};
 use crate::core::instant::later;
 
-/// What a plan has to know of refusals.
+/// Refusals that a plan has to consider.
 #[derive(Debug)]
 pub(in crate::core) struct RetryGate<'a> {
     write_failures: &'a WriteFailures,
-    /// Who may not be tried now.
+    /// Writes that may not be tried now.
     held: BTreeSet<&'a FailureKey>,
-    /// When that changes.
+    /// Time at which that changes.
     wake: Option<Timestamp>,
-    /// Whether nothing may begin for the rest of this second.
+    /// True if nothing may begin for the rest of this second.
     is_full: bool,
-    /// The nodes of pods where something was refused.
+    /// Node of each pod, for nodes with a refusal.
     places: BTreeMap<&'a PodUid, &'a NodeName>,
 }
 
 impl<'a> RetryGate<'a> {
-    /// As it is at `now`; `nodes` as in a fleet. Of those whose pause is over the ones that wait the longest are tried first.
+    /// Returns the gate at `now`; `nodes` must be sorted by name. Of the retries that are due, the oldest come first.
     pub(in crate::core) fn new(
         write_failures: &'a WriteFailures,
         nodes: &'a [Node],
@@ -59,22 +59,22 @@ impl<'a> RetryGate<'a> {
         }
     }
 
-    /// How many may begin now, of so many.
+    /// Returns how many of `batch` may begin now.
     pub(in crate::core) fn room(&self, batch: usize) -> usize {
         if self.is_full { 0 } else { batch }
     }
 
-    /// Whether somebody may have to wait for the next second only.
+    /// Returns true if nothing more may begin in this second.
     pub(in crate::core) fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Whether such a write may be tried on this node now.
+    /// Returns true if such a write may be tried on this node now.
     pub(in crate::core) fn may(&self, node: &NodeName, part: WriteGroup) -> bool {
         self.held.is_empty() || !self.held.contains(&(node.clone(), part))
     }
 
-    /// How such a write was refused on this node, whether it may be tried again or not.
+    /// Returns the refusal of such a write on this node, even if it may be tried again.
     pub(in crate::core) fn at(
         &self,
         node: &NodeName,
@@ -83,7 +83,7 @@ impl<'a> RetryGate<'a> {
         self.write_failures.at(node, part)
     }
 
-    /// Leaves out of `actions` what would be refused now, and tells when there may be more of them.
+    /// Removes the writes from `actions` that may not be tried now, and returns the time at which more may be tried.
     pub(in crate::core) fn without_held(
         &self,
         actions: Vec<Action>,
@@ -101,12 +101,12 @@ impl<'a> RetryGate<'a> {
         (tried, wake)
     }
 
-    /// Whether `action` was refused before: nothing moves before the answer is another one.
+    /// Returns true if `action` was refused before. The rollout makes no progress there until the answer changes.
     pub(in crate::core) fn is_again(&self, action: &Action) -> bool {
         self.refused_at(action).is_some()
     }
 
-    /// Where those of `actions` were refused that were refused before.
+    /// Returns the keys of those `actions` that were refused before.
     pub(in crate::core) fn again<'b>(
         &self,
         actions: impl Iterator<Item = &'b Action>,
@@ -136,15 +136,17 @@ impl<'a> RetryGate<'a> {
         node.map(|node| (node.clone(), part))
     }
 
-    /// When a plan would try more, by time alone.
+    /// Returns the time at which a plan would try more without any other change.
     pub(in crate::core) fn wake(&self) -> Option<Timestamp> {
         self.wake
     }
 }
 
 impl WriteFailures {
-    /// Leaves out of `actions` what would be refused at `now`, tells when there may be more of them, and the part of it that is
-    /// about any of them. `nodes` as in a fleet.
+    /// Removes the writes from `actions` that may not be tried at `now`.
+    ///
+    /// Also returns the time at which more may be tried, and the refusals that concern any of the actions. `nodes` must be sorted
+    /// by name.
     pub fn without_held(
         &self,
         nodes: &[Node],
@@ -157,13 +159,14 @@ impl WriteFailures {
         (actions, again, refused)
     }
 
-    /// Whether nobody knows if this pod goes, and it was refused before.
+    /// Returns true if the pod's deletion is unconfirmed and was refused before.
     pub(in crate::core) fn is_in_doubt(&self, node: &Node, pod: &Pod) -> bool {
         pod.in_doubt && self.at(&node.name, WriteGroup::Step).is_some()
     }
 
-    /// As it and its nodes would be if whatever may be tried at `now`, or was tried and nobody knows, had just been refused once
-    /// more; `None` when `actions` try nothing again, and nothing was. `nodes` as in a fleet.
+    /// Returns the failures and the nodes as if all unconfirmed writes and all retries in `actions` had just been refused again.
+    ///
+    /// `None` if `actions` retries nothing and no write is unconfirmed. `nodes` must be sorted by name.
     pub(in crate::core) fn tried_in_vain(
         &self,
         nodes: &[Node],
@@ -194,13 +197,13 @@ impl WriteFailures {
             .iter_mut()
             .filter(|(at, _)| tried.contains(at))
         {
-            // A second ago: what was refused in this second would hold up the others, too.
+            // One second ago, because writes refused in this second would delay other nodes.
             (failure.asked, failure.times) = (now - SECOND, u32::MAX);
         }
         Some((then, nodes))
     }
 
-    /// The part of it that is about pods of such nodes. `nodes` as in a fleet.
+    /// Returns the refusals for pods on nodes that match `such`. `nodes` must be sorted by name.
     pub fn of_pods_on(&self, nodes: &[Node], such: impl Fn(&Node) -> bool) -> Self {
         let places = self.by_place.keys().filter(|(name, part)| {
             *part == WriteGroup::Step && by_name(nodes, name).is_some_and(&such)
@@ -208,7 +211,7 @@ impl WriteFailures {
         self.only(&places.cloned().collect())
     }
 
-    /// The part of it that is about these.
+    /// Returns only the refusals with these keys.
     pub(in crate::core) fn only(&self, places: &BTreeSet<FailureKey>) -> Self {
         let by_place = self.by_place.iter();
         let by_place = by_place.filter(|(place, _)| places.contains(place));
@@ -221,7 +224,7 @@ impl WriteFailures {
         }
     }
 
-    /// The nodes of pods where something was refused.
+    /// Returns the node of each pod, for nodes with a refusal.
     fn places<'a>(&self, nodes: &'a [Node]) -> BTreeMap<&'a PodUid, &'a NodeName> {
         let names: BTreeSet<&NodeName> = self.by_place.keys().map(|(name, _)| name).collect();
         let found = names.into_iter().filter_map(|name| by_name(nodes, name));

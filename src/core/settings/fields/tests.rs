@@ -13,7 +13,7 @@ use crate::core::settings::paused::{PAUSED, Pause};
 use crate::core::settings::rolling_update_type::RollingUpdateType;
 use crate::core::settings::{NodeOrder, ParsedSettings, SettingsSource, Strategy, read};
 
-/// An Advanced DaemonSet: what its `spec` says, and its annotations.
+/// An Advanced DaemonSet: its `spec` and its annotations.
 struct Given {
     spec: Value,
     annotations: BTreeMap<String, String>,
@@ -89,7 +89,7 @@ impl Given {
     }
 }
 
-/// The path of a field of a rolling update.
+/// Returns the path of a field of `rollingUpdate`.
 fn path(name: &str) -> String {
     format!("spec.updateStrategy.rollingUpdate.{name}")
 }
@@ -116,7 +116,7 @@ fn nothing_said_means_what_it_means_to_kruise() {
     for spec in nothing {
         let given = Given::spec(spec.clone());
         let read = given.strategy();
-        let fields = read.fields; // which of them decide is told elsewhere
+        let fields = read.fields; // another test checks which fields decide
         assert_eq!(
             read,
             Strategy {
@@ -149,7 +149,7 @@ fn who_rolls_out_follows_from_the_type() {
             "which is unknown; use RollingUpdate or OnDelete"
         );
     }
-    // The annotation asks the owners of the nodes.
+    // The annotation leaves updates to the owners of the nodes.
     let ota = [("apps.openyurt.io/update-strategy", "OTA")];
     let given = given("RollingUpdate").annotated(&ota);
     assert_eq!(given.strategy().mode, Mode::Ota);
@@ -166,7 +166,7 @@ fn every_field_is_the_setting_of_that_meaning() {
         (json!("100%"), IntOrPercent::Percent(100)),
         (json!("150%"), IntOrPercent::Percent(150)),
         (json!(2147483647), IntOrPercent::Number(2147483647)),
-        // All of them, however many that is.
+        // All nodes, regardless of their number.
         (json!(4294967296_i64), IntOrPercent::Number(u32::MAX)),
         (
             json!("99999999999999999999%"),
@@ -177,7 +177,7 @@ fn every_field_is_the_setting_of_that_meaning() {
         let given = Given::rolling(json!({ "partition": value }));
         assert_eq!(given.strategy().partition, share, "{value}");
         let strategy = Given::rolling(json!({ "maxUnavailable": value })).strategy();
-        // Nothing at all would be for ever (Kruise).
+        // Zero would block the rollout forever (Kruise).
         let least = if share.is_zero() {
             IntOrPercent::Number(1)
         } else {
@@ -300,7 +300,7 @@ fn a_selector_is_read_as_kubernetes_writes_it() {
     let not = json!({ "matchExpressions": [{ "key": "pool", "operator": "NotIn", "values": ["canary"] }] });
     assert!(!matches(not.clone(), &canary));
     assert!(matches(not, &[]));
-    // Everybody.
+    // An empty selector matches all nodes.
     assert!(matches(json!({}), &canary));
     assert!(matches(
         json!({ "matchLabels": {}, "matchExpressions": [] }),
@@ -375,7 +375,7 @@ fn what_cannot_be_used_is_refused_under_the_name_of_its_field() {
         let refused = Given::spec(json!({ "lifecycle": value })).refused();
         assert_eq!(refused.key, "spec.lifecycle", "{value}");
     }
-    // A new pod beside the one that is updated in place.
+    // A surge pod contradicts an in-place update.
     let block = json!({ "maxSurge": 1, "rollingUpdateType": "InPlaceIfPossible" });
     let refused = Given::rolling(block).refused();
     assert_eq!(refused.key, path("maxSurge"));
@@ -394,7 +394,7 @@ fn how_pods_are_made_is_no_part_of_the_rollout_and_refused_like_it() {
     ] {
         assert_eq!(burst(value).fields().scaling.burst, share);
     }
-    // None at all would freeze the DaemonSet; the default goes on making pods.
+    // Zero would freeze the DaemonSet. With the default, pods are still created.
     for value in [json!(0), json!("0%"), json!("0")] {
         let given = burst(value);
         assert!(given.refused().why.starts_with("which is zero"));
@@ -409,7 +409,7 @@ fn how_pods_are_made_is_no_part_of_the_rollout_and_refused_like_it() {
         ("spec.revisionHistoryLimit", "-1")
     );
     assert_eq!(limit(-1).fields().scaling, Scaling::default());
-    // The first of both is told.
+    // The first of two problems is reported.
     let both = Given::spec(json!({ "burstReplicas": "x", "revisionHistoryLimit": -1 }));
     assert_eq!(both.refused().key, "spec.burstReplicas");
 }
@@ -442,7 +442,7 @@ fn a_field_decides_before_the_annotation_of_the_same_meaning() {
     let (strategy, mut notes) = given.annotated(&annotations).noted();
     assert_eq!(strategy.max_unavailable, IntOrPercent::Number(2));
     assert_eq!(strategy.pause, None);
-    // Where the field is absent the annotation counts, as on the native DaemonSet that this one was made of.
+    // Without the field the annotation counts, as on the native DaemonSet that was converted.
     assert_eq!(strategy.partition, IntOrPercent::Number(4));
     notes.sort();
     let told = |name: &str, value: &str, key: &str| {
@@ -454,7 +454,7 @@ fn a_field_decides_before_the_annotation_of_the_same_meaning() {
         told("paused", "false", PAUSED),
     ];
     assert_eq!(notes, expected);
-    // An annotation that cannot be used is refused under its own name, unless the field makes it none.
+    // An invalid annotation is reported under its own name, unless a field overrides it.
     let bad = [(PARTITION, "x")];
     let refused = Given::spec(json!({})).annotated(&bad).refused();
     assert_eq!(refused.key, PARTITION);
@@ -530,7 +530,7 @@ fn how_images_are_pulled_ahead_is_read_from_the_annotations_of_kruise_unless_our
             "use a number of nodes such as 3 or a percentage such as 10%",
         );
     }
-    // Nothing is pulled ahead: that it has no effect is told.
+    // Without pre-download the setting has no effect, which is reported.
     for (key, value) in theirs {
         let (_, notes) = Given::spec(json!({})).annotated(&[(key, value)]).noted();
         let [note] = notes.as_slice() else {

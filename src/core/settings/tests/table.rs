@@ -1,4 +1,4 @@
-//! What holds for every setting of the table.
+//! Properties of every setting in the table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::core::settings::waves::WAVES;
 use crate::core::settings::*;
 
-/// What a DaemonSet of that mode says with one more annotation; it has waves, without which some settings mean nothing.
+/// Parses the settings of a DaemonSet in that mode with waves and one more annotation. Some settings need waves.
 fn with(mode: Mode, key: &str, value: &str) -> ParsedSettings {
     let waves = "[{name: a, selector: {}}]".to_owned();
     let all = [
