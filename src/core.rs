@@ -1,35 +1,37 @@
-//! The heart: `decide(&Strategy, &Fleet, now) -> Plan`, pure.
+//! The decision logic: `decide(&Strategy, &Fleet, now) -> Plan`, pure.
 //!
 //! # Expected flow
-//! Whoever knows a DaemonSet reads its settings once ([`settings::read`]), describes its nodes and pods as a [`Fleet`],
-//! and asks [`decide()`]. It carries out the plan's actions, tells people the verdicts, and asks again when something
-//! changed or at [`Plan::next_wake`].
+//! The caller reads the settings of a DaemonSet once ([`settings::read`]), describes its nodes and pods as a [`Fleet`], and calls
+//! [`decide()`]. It carries out the plan's actions and publishes the verdicts. It decides again on every change, and at
+//! [`Plan::next_wake`].
 //!
-//! # Floors
-//! From the ground up; a module reads what stands below it.
+//! # Layers
+//! From top to bottom; a module uses the layers below it.
 //!
 //! ```text
-//! messages, remedy                        sentences: what is told of a plan, and what a person may do
-//! engine                                  the rules: observation, judgement, order, plan
-//! plan (with its parts), verdict          what they answer
-//! fleet (with its parts), action          what is true and known, and what can be written
-//! settings, revision, eligibility         settings, histories of templates, who runs a pod
-//! id, names, kind, labels, shared, lifecycle, selector, window, instant, near, words, foreign
+//! forecast                                a rollout in virtual time
+//! messages, remedy                        sentences: how a plan is reported, and what an operator can do
+//! engine                                  the rules: observation, evaluation, order, plan
+//! plan                                    their result
+//! fleet, rollout_state, action            known facts, persistent state, possible writes
+//! settings, revision, eligibility         settings, histories of templates, which nodes run a pod
+//! id, names, kind, labels, shared, lifecycle, selector, window, images, instant, verdict,
+//! suggest, words, foreign
 //! ```
 //!
 //! # Guarantees
-//! - The same arguments give the same plan. Nothing here reads a clock, rolls dice, waits, or talks to anybody.
-//! - At no moment do more than `max-unavailable` of the targeted nodes that are online lack an available pod because of
-//!   a plan; missing, terminating, young and broken pods all count, offline nodes never do.
-//! - No pod on a node that is offline, paused, or of an unclear revision is touched.
-//! - Every node has a verdict, and carrying out a plan twice changes nothing.
+//! - The same arguments give the same plan. No code here reads a clock, uses randomness, waits, or does I/O.
+//! - A plan never leaves more than `max-unavailable` of the targeted online nodes without an available pod. Missing, terminating,
+//!   young and broken pods all count; offline nodes never do.
+//! - A pod is not touched if its node is offline, its DaemonSet is paused, or its revision is unknown.
+//! - Every node has a verdict, and carrying out a plan twice has no further effect.
 //!
 //! # Assumptions
-//! - The caller lays its own unseen deletions over the fleet ([`Pod::terminating`]).
-//! - Instants in the fleet are comparable with `now`; a node's own clock is not to be trusted.
+//! - The caller overlays its own unseen deletions on the fleet ([`Pod::terminating`]).
+//! - Timestamps in the fleet are comparable with `now`; the clock of a node is not trusted.
 //!
 //! # Caveats
-//! Whether a lost node is the revision's fault is a judgement (`guard`), made from API timestamps alone.
+//! The guard estimates from API timestamps alone whether the revision made a node fail (`guard`).
 
 pub mod action;
 pub mod eligibility;
@@ -108,7 +110,7 @@ pub use window::Windows;
 mod tests {
     use std::path::Path;
 
-    /// Every file below `folder`, with its text.
+    /// Returns every file below `folder`, with its text.
     fn files(folder: &Path) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(folder).unwrap() {

@@ -1,13 +1,15 @@
-//! What the watches have told: nodes, DaemonSets, their revisions and pods, in a form that a [`Fleet`] is made from.
+//! Cache of the watched objects: nodes, DaemonSets, their revisions and pods, in a form that a [`Fleet`] is built from.
 //!
 //! ```text
 //! k8s::{Node, DaemonSet, ControllerRevision, Pod} ──apply──► Index ──view──► ParsedSettings + Fleet ──► core::decide
-//!                            own writes ──Expectations──►
+//!                      own writes ──Expectations──►
 //! ```
 //!
-//! No I/O and no clock: whoever feeds it passes `now`. Changes of readiness that are seen happening get the time of
-//! seeing, so a node whose clock is wrong cannot shorten or lengthen anything; only what was true before the first look
-//! is dated by the object, and even that never before the object's creation nor in the future.
+//! No I/O and no clock: the caller passes `now`.
+//!
+//! A readiness change that the controller observes gets the time of observation, so a node with a wrong clock cannot shorten or
+//! lengthen any wait. A state from before the first observation gets the object's own timestamp, but never one before the
+//! object's creation or in the future.
 
 mod advanced;
 mod crowd_index;
@@ -54,20 +56,20 @@ pub use set::{PodController, RequeueDelay, SetRecord};
 use node::NodeRecord;
 use texts::Texts;
 
-/// Everything the engine remembers.
+/// State of all watched objects.
 #[derive(Debug, Default)]
 pub struct Index {
     nodes: BTreeMap<NodeName, NodeRecord>,
     sets: BTreeMap<SetKey, Box<SetRecord>>,
-    /// The same by UID.
+    /// Keys of `sets` by UID.
     uids: BTreeMap<Arc<str>, SetKey>,
     revisions: BTreeMap<Arc<str>, BTreeMap<Arc<str>, OwnedRevision>>,
-    /// ControllerRevisions that cannot be read, by the UID of their owner and their name, with the reason.
+    /// Unreadable ControllerRevisions with the error, by the UID of their owner and their name.
     unreadable_revisions: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<str>>>,
     texts: Texts,
     /// DaemonSets that are not rolled out although their owners may expect it.
     unmanaged: BTreeMap<SetKey, Unmanaged>,
-    /// Images of which it matters whether nodes have them: those of every revision of a DaemonSet that pulls ahead.
+    /// Images whose presence on nodes matters: those of every revision of a DaemonSet that pre-pulls images.
     wanted: BTreeSet<ImageKey>,
     /// See [`Fleet::in_order`].
     in_order: bool,
@@ -79,20 +81,21 @@ struct OwnedRevision {
     facts: RevisionFacts,
 }
 
-/// A DaemonSet that is not rolled out although its owner may expect it: its annotations only look as if it were ours, or it is being
-/// deleted and does not go.
+/// A DaemonSet that is not rolled out although its owner may expect it.
+///
+/// Its annotations only resemble those of a managed DaemonSet, or its deletion does not finish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmanaged {
     /// Its UID.
     pub uid: Arc<str>,
-    /// The reason of the Event that tells of it.
+    /// Reason of the Event about it.
     pub reason: &'static str,
-    /// What is said of it: one sentence.
+    /// Message of the Event: one sentence.
     pub text: Arc<str>,
 }
 
 impl Unmanaged {
-    /// What makes the Event about it the same whoever says it.
+    /// Returns the key that identifies the Event about it, whichever replica sends it.
     pub fn mark(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.text.hash(&mut hasher);
@@ -100,22 +103,24 @@ impl Unmanaged {
     }
 }
 
-/// What a change of a DaemonSet means for whoever watches its pods.
+/// Effect of a change of a DaemonSet on the watch of its pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetChange {
-    /// Nothing of interest.
+    /// No effect.
     Ignored,
-    /// Known already; decide again.
+    /// The DaemonSet is known already: decide again.
     Updated,
-    /// Its pods have to be watched from now on, with this label selector.
+    /// Start a watch of its pods, with this label selector.
     Watch(String),
-    /// Its pods need not be watched any more.
+    /// Stop the watch of its pods.
     Unwatch,
 }
 
 impl Index {
-    /// Takes in whether the native controller learns of changes in their order ([`Fleet::in_order`]); until then it is
-    /// taken for one that does not. Says which DaemonSets may be decided differently now.
+    /// Records whether the native controller sees changes in order ([`Fleet::in_order`]); until then it counts as one that does
+    /// not.
+    ///
+    /// Returns the DaemonSets whose decision may change.
     pub fn know_order(&mut self, in_order: bool) -> Vec<SetKey> {
         if std::mem::replace(&mut self.in_order, in_order) == in_order {
             Vec::new()
@@ -124,7 +129,7 @@ impl Index {
         }
     }
 
-    /// Takes in a Node; says which DaemonSets may be decided differently now.
+    /// Stores a Node. Returns the DaemonSets whose decision may change.
     pub fn apply_node(&mut self, node: &k8s::Node, now: Timestamp) -> Vec<SetKey> {
         let Some(name) = node.metadata.name.as_deref() else {
             return Vec::new();
@@ -145,14 +150,14 @@ impl Index {
         self.sets_concerned(&name, before.as_ref(), after)
     }
 
-    /// Takes in that a Node cannot be read; says which DaemonSets may be decided differently now.
+    /// Records that a Node is unreadable. Returns the DaemonSets whose decision may change.
     pub fn note_unreadable_node(&mut self, name: &str) -> Vec<SetKey> {
         let name = NodeName::from(self.texts.share(name));
         let record = NodeRecord::unreadable(self.nodes.get(&name));
         self.take_node(name, record)
     }
 
-    /// Forgets a Node; says which DaemonSets may be decided differently now.
+    /// Removes a Node. Returns the DaemonSets whose decision may change.
     pub fn delete_node(&mut self, name: &str) -> Vec<SetKey> {
         let name = NodeName::from(name);
         let before = self.nodes.remove(&name);
@@ -163,7 +168,7 @@ impl Index {
         self.sets_concerned(&name, before.as_ref(), None)
     }
 
-    /// Forgets the Nodes that a complete list did not contain.
+    /// Removes the Nodes that a complete list did not contain.
     pub fn retain_nodes(&mut self, seen: &BTreeSet<String>) -> Vec<SetKey> {
         let gone: Vec<NodeName> = self
             .nodes
@@ -202,7 +207,7 @@ impl Index {
             .collect()
     }
 
-    /// Takes in a Node, readable or not; says which DaemonSets may be decided differently now.
+    /// Stores a Node, readable or not. Returns the DaemonSets whose decision may change.
     pub fn take_listed_node(&mut self, node: &Item<k8s::Node>, now: Timestamp) -> Vec<SetKey> {
         match node {
             Ok(node) => self.apply_node(node, now),
@@ -213,7 +218,7 @@ impl Index {
         }
     }
 
-    /// Takes in a ControllerRevision, readable or not, of a DaemonSet that is known; names that DaemonSet.
+    /// Stores a ControllerRevision, readable or not, of a known DaemonSet. Returns that DaemonSet.
     pub fn take_listed_revision(
         &mut self,
         revision: &Item<k8s::ControllerRevision>,
@@ -234,7 +239,7 @@ impl Index {
         }
     }
 
-    /// Takes in a DaemonSet.
+    /// Stores a DaemonSet.
     pub fn apply_set(&mut self, set: &k8s::DaemonSet) -> SetChange {
         let change = self.take_set(set);
         if change != SetChange::Ignored {
@@ -283,13 +288,13 @@ impl Index {
         }
     }
 
-    /// Forgets a DaemonSet; true when its pods were watched.
+    /// Removes a DaemonSet. Returns true if its pods were watched.
     pub fn delete_set(&mut self, key: &SetKey) -> bool {
         self.unmanaged.remove(key);
         self.remove_set(key)
     }
 
-    /// Forgets a DaemonSet and its revisions: whoever watches it again lists them anew.
+    /// Removes a DaemonSet and its revisions. If it is watched again, they are listed again.
     fn remove_set(&mut self, key: &SetKey) -> bool {
         let removed = self.sets.remove(key);
         if let Some(set) = &removed {
@@ -300,12 +305,12 @@ impl Index {
         removed.is_some()
     }
 
-    /// The DaemonSet of that UID, if it is known.
+    /// Returns the DaemonSet with this UID, if it is known.
     pub fn key_of(&self, uid: &str) -> Option<&SetKey> {
         self.uids.get(uid)
     }
 
-    /// Takes in a ControllerRevision; names the DaemonSet that it belongs to.
+    /// Stores a ControllerRevision. Returns the DaemonSet that it belongs to.
     pub fn apply_revision(&mut self, revision: &k8s::ControllerRevision) -> Option<SetKey> {
         let meta = &revision.metadata;
         let owner = meta
@@ -345,7 +350,7 @@ impl Index {
         Some(daemonset)
     }
 
-    /// Takes in that a ControllerRevision of this owner cannot be read, and why; its DaemonSet is left alone meanwhile.
+    /// Records that a ControllerRevision of this owner is unreadable, and why; its DaemonSet is left alone until it is readable.
     pub fn note_unreadable_revision(&mut self, owner: &str, name: &str, why: &Arc<str>) {
         let owned = self.unreadable_revisions.entry(owner.into()).or_default();
         owned.insert(name.into(), why.clone());
@@ -364,8 +369,9 @@ impl Index {
         self.sets.get(key).is_some_and(|set| set.pulls_ahead())
     }
 
-    /// From now on it is remembered of Nodes whether they have the images of these revisions. What a Node listed before is
-    /// known when its kubelet reports next, five minutes later at most.
+    /// Updates the images whose presence is recorded for each Node.
+    ///
+    /// A Node is recorded again when its kubelet next reports, after five minutes at most.
     fn look_for_images(&mut self) {
         let sets = self.sets.values().filter(|set| set.pulls_ahead());
         let owned = sets.filter_map(|set| self.revisions.get(&set.uid));
@@ -375,7 +381,7 @@ impl Index {
         self.wanted = fixed.map(|image| image.key).collect();
     }
 
-    /// Forgets the ControllerRevision with this metadata, readable or not; names the DaemonSet that it belonged to.
+    /// Removes the ControllerRevision with this metadata, readable or not. Returns the DaemonSet that it belonged to.
     pub fn delete_revision(&mut self, meta: &ObjectMeta) -> Option<SetKey> {
         let owner = &*meta.owner_references.iter().flatten().next()?.uid;
         let name = meta.name.as_deref()?;
@@ -398,7 +404,8 @@ impl Index {
         Some(daemonset)
     }
 
-    /// Forgets the ControllerRevisions of these DaemonSets that a complete list did not contain; an entry is (owner UID, name).
+    /// Removes the ControllerRevisions of these DaemonSets that a complete list did not contain; an entry of `seen` is (owner
+    /// UID, name).
     pub fn retain_revisions(
         &mut self,
         of: impl Fn(&SetKey) -> bool,
@@ -430,32 +437,32 @@ impl Index {
         concerned.into_iter().collect()
     }
 
-    /// DaemonSets that are not rolled out although their owners may expect it.
+    /// Returns the DaemonSets that are not rolled out although their owners may expect it.
     pub fn unmanaged(&self) -> impl Iterator<Item = (&SetKey, &Unmanaged)> {
         self.unmanaged.iter()
     }
 
-    /// Whether that is one of them.
+    /// Returns true if the DaemonSet is one of [`unmanaged`](Self::unmanaged).
     pub fn is_stray(&self, key: &SetKey) -> bool {
         self.unmanaged.contains_key(key)
     }
 
-    /// Forgets those of them that a complete list did not contain.
+    /// Removes the unmanaged DaemonSets that a complete list did not contain.
     pub fn retain_strays(&mut self, seen: &BTreeSet<SetKey>) {
         self.unmanaged.retain(|key, _| seen.contains(key));
     }
 
-    /// The record of a DaemonSet.
+    /// Returns the record of a DaemonSet.
     pub fn set(&self, key: &SetKey) -> Option<&SetRecord> {
         self.sets.get(key).map(|set| &**set)
     }
 
-    /// The record of a DaemonSet, to feed own writes into.
+    /// Returns the record of a DaemonSet, to record the controller's own writes.
     pub fn set_mut(&mut self, key: &SetKey) -> Option<&mut SetRecord> {
         self.sets.get_mut(key).map(|set| &mut **set)
     }
 
-    /// Takes in a pod that may be one of a DaemonSet, from its point of view; `None`: there is no such DaemonSet.
+    /// Stores a pod that may belong to the DaemonSet. Returns the requeue delay; `None` if there is no such DaemonSet.
     pub fn apply_pod(
         &mut self,
         key: &SetKey,
@@ -466,7 +473,9 @@ impl Index {
         Some(set.apply_pod(pod, &mut self.texts, now))
     }
 
-    /// Takes in that a pod of a DaemonSet cannot be read, and why; the DaemonSet, or only the node of the pod, is left alone.
+    /// Records that a pod of a DaemonSet is unreadable, and why.
+    ///
+    /// The node of the pod is left alone, or the whole DaemonSet if the node is unknown.
     pub fn note_unreadable_pod(&mut self, key: &SetKey, unreadable: &Unreadable) {
         let node = unreadable
             .node
@@ -477,17 +486,17 @@ impl Index {
         }
     }
 
-    /// Of every DaemonSet counts again what the guard told there: another replica may have told something else.
+    /// Resets the reported state of every DaemonSet to its status, because another replica may have reported something else.
     pub fn forget_reported(&mut self) {
         self.sets.values_mut().for_each(|set| set.forget_reported());
     }
 
-    /// Every DaemonSet that is ours, or was and has something left to clean up.
+    /// Returns every DaemonSet that is managed, or was managed and has conditions to clean up.
     pub fn keys(&self) -> impl Iterator<Item = &SetKey> {
         self.sets.keys()
     }
 
-    /// The revisions of a DaemonSet.
+    /// Returns the revisions of a DaemonSet.
     pub fn revisions_of(&self, uid: &str) -> Vec<RevisionFacts> {
         self.revisions
             .get(uid)
@@ -497,12 +506,12 @@ impl Index {
             .collect()
     }
 
-    /// How many there are.
+    /// Returns the number of revisions of a DaemonSet.
     pub fn count_revisions(&self, uid: &str) -> usize {
         self.revisions.get(uid).map_or(0, BTreeMap::len)
     }
 
-    /// The same with the name of each ControllerRevision.
+    /// Returns the revisions of a DaemonSet, each with the name of its ControllerRevision.
     pub fn named_revisions_of(&self, uid: &str) -> Vec<(Arc<str>, RevisionFacts)> {
         let owned = self.revisions.get(uid).into_iter().flatten();
         owned
@@ -510,15 +519,16 @@ impl Index {
             .collect()
     }
 
-    /// Forgets the ControllerRevision of this name: it is gone.
+    /// Removes the ControllerRevision with this name, because it was deleted.
     pub fn forget_revision(&mut self, uid: &str, name: &str) {
         if let Some(owned) = self.revisions.get_mut(uid) {
             owned.remove(name);
         }
     }
 
-    /// What the status of an Advanced DaemonSet should say beside conditions; `None`: it is not known, or a native one.
-    /// `handled`: its present generation was taken care of.
+    /// Returns the numbers for the status of an Advanced DaemonSet; `None` if it is unknown or a native one.
+    ///
+    /// `handled`: true if its present generation was handled.
     pub fn numbers(
         &self,
         key: &SetKey,
@@ -536,25 +546,28 @@ impl Index {
         Some(set.numbers(counts, state, handled))
     }
 
-    /// The name of the ControllerRevision of this hash: one that was adopted keeps what another DaemonSet called it.
+    /// Returns the name of the ControllerRevision with this hash.
+    ///
+    /// An adopted revision keeps the name that another DaemonSet gave it.
     pub fn revision_name(&self, uid: &str, hash: &Revision) -> Option<&str> {
         let mut owned = self.revisions.get(uid)?.iter();
         let found = owned.find(|(_, owned)| owned.facts.hash == *hash);
         found.map(|(name, _)| &**name)
     }
 
-    /// Names of all nodes, in order.
+    /// Returns the names of all nodes, in order.
     pub fn node_names(&self) -> impl Iterator<Item = &NodeName> {
         self.nodes.keys()
     }
 
-    /// The fleet of a DaemonSet as it is now, with what we wrote laid over what we see.
+    /// Returns the fleet of a DaemonSet at `now`: the cache, overlaid with the controller's own writes.
     pub fn fleet(&mut self, key: &SetKey, now: Timestamp) -> Option<Arc<Fleet>> {
         self.joined(key, None, now)
     }
 
-    /// The same as far as a decision by `strategy` has to see it: the other nodes are counted in it, and whether that was enough
-    /// is to be told to [`widen`](Self::widen).
+    /// Returns the part of the fleet that a decision by `strategy` needs.
+    ///
+    /// The other nodes are in the fleet as counts. Pass the `InView` of the decision to [`widen`](Self::widen).
     pub fn view(
         &mut self,
         key: &SetKey,
@@ -564,7 +577,9 @@ impl Index {
         self.joined(key, Some(strategy), now)
     }
 
-    /// Takes in what a decision at `now` said of its [view](Self::view); true: it is to be made again, from another one.
+    /// Records what a decision at `now` found about its [view](Self::view).
+    ///
+    /// Returns true if the decision has to be repeated with another view.
     pub fn widen(&mut self, key: &SetKey, view: InView, now: Timestamp) -> bool {
         let set = self.sets.get_mut(key);
         set.is_some_and(|set| set.cache.widen(view, now))
@@ -585,14 +600,14 @@ impl Index {
             nodes: &self.nodes,
             revisions: &revisions,
             basis: &set.basis(&revisions),
-            // What this controller does itself it learns in order.
+            // The controller sees its own changes in order.
             in_order: self.in_order || key.is_advanced(),
             now,
         };
         Some(joined::fleet(set, &around, strategy))
     }
 
-    /// What the settings of a DaemonSet say. A DaemonSet of which something cannot be read counts as one with invalid settings.
+    /// Returns the settings of a DaemonSet. A DaemonSet with an unreadable part counts as one with invalid settings.
     pub fn reading(&self, key: &SetKey) -> Option<Cow<'_, ParsedSettings>> {
         let set = self.sets.get(key)?;
         let unreadable = match set.reading {
@@ -605,7 +620,7 @@ impl Index {
         })
     }
 
-    /// The first object that belongs to a DaemonSet, cannot be read, and concerns more than one node.
+    /// Returns the first unreadable object of a DaemonSet that affects more than one node.
     fn unreadable_part(&self, set: &SetRecord) -> Option<Invalid> {
         let revisions = self.unreadable_revisions.get(&set.uid);
         let revision = revisions.and_then(BTreeMap::first_key_value);
@@ -618,13 +633,13 @@ impl Index {
         Some(Invalid::unreadable(&what, why))
     }
 
-    /// What keeps the pod of a DaemonSet off a node; `None` when it belongs there or one of the two is not known.
+    /// Returns the reason why the pod of a DaemonSet does not belong on a node; `None` if it does, or if either is unknown.
     pub fn obstacle(&self, key: &SetKey, node: &NodeName) -> Option<Obstacle> {
         let facts = self.nodes.get(node)?.facts(node);
         self.sets.get(key)?.scheduling.obstacle(&facts)
     }
 
-    /// The hashes of pods of this DaemonSet whose revision nobody has seen.
+    /// Returns the hashes of this DaemonSet's pods that match no known revision.
     pub fn unknown_hashes(&self, key: &SetKey) -> Vec<Revision> {
         let Some(set) = self.sets.get(key) else {
             return Vec::new();
@@ -634,10 +649,10 @@ impl Index {
     }
 }
 
-/// The finalizers that the garbage collector sets, and takes away when what the DaemonSet owns is gone or let go.
+/// Finalizers of the garbage collector, which removes them when the dependents of the DaemonSet are deleted or orphaned.
 const OF_DELETION: [&str; 2] = ["foregroundDeletion", "orphan"];
 
-/// What to say of one that is being deleted, and that finalizers of others keep.
+/// Returns the report on a DaemonSet whose deletion is blocked by the finalizers of other programs.
 fn undeletable(set: &k8s::DaemonSet) -> Option<Unmanaged> {
     let meta = &set.metadata;
     meta.deletion_timestamp.as_ref()?;
@@ -652,7 +667,7 @@ fn undeletable(set: &k8s::DaemonSet) -> Option<Unmanaged> {
     })
 }
 
-/// What to say of one that is not ours, and has settings of ours.
+/// Returns the report on an unmanaged DaemonSet with settings of yurt-ds.
 fn unmanaged(set: &k8s::DaemonSet) -> Option<Unmanaged> {
     let meta = &set.metadata;
     let source = set.settings();

@@ -1,4 +1,4 @@
-//! What is written: one action per write to one pod, and the pulls that are asked for.
+//! Writes: one action per write to one pod, and the image pulls that are requested.
 
 use super::fleet::in_place::InPlacePatch;
 use super::id::{NodeName, PodName, PodUid, ResourceVersion, Revision};
@@ -7,46 +7,47 @@ use super::lifecycle::GateWrite;
 /// One write to one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Delete the pod, if it still is the one that was judged.
+    /// Delete the pod, if its UID and version still match.
     Delete(PodRef),
-    /// The same, if its disruption budget allows that too (`disruption: evict`).
+    /// Delete the pod through the eviction API, so that its disruption budget can refuse (`disruption: evict`).
     Evict(PodRef),
-    /// Update the running pod in place, if it still is the one that was judged.
+    /// Update the running pod in place, if its UID and version still match.
     UpdateInPlace {
         /// The pod.
         pod: PodRef,
-        /// What to write.
+        /// The change to write.
         patch: InPlacePatch,
     },
-    /// Change how the pod is marked for its way out.
+    /// Change the marks that announce the deletion of the pod.
     Mark {
         /// The pod.
         pod: PodRef,
-        /// Whether it is to be marked `PreparingDelete`, or that mark to be removed; `None`: neither.
+        /// True to mark the pod `PreparingDelete`, false to remove that mark; `None` to leave it.
         preparing: Option<bool>,
-        /// What to write into its readiness gate `KruisePodReady`, before the mark.
+        /// Write to its readiness gate `KruisePodReady`, sent before the mark.
         gate: Option<GateWrite>,
     },
-    /// Make a pod of `revision` on `node`, beside the one that is there (`max-surge`). It is found again by the name that
-    /// follows from the two: made twice, it is refused the second time.
+    /// Create a pod of `revision` on `node`, next to the existing one (`max-surge`).
+    ///
+    /// Node and revision determine its name, so the API server refuses a second creation.
     Surge {
         /// The node.
         node: NodeName,
-        /// The pod that is there.
+        /// The existing pod.
         beside: PodRef,
-        /// What the new one runs.
+        /// Revision of the new pod.
         revision: Revision,
     },
-    /// Delete (or evict) the pod, then hand its successor over to the DaemonSet.
+    /// Delete (or evict) the pod, then make the DaemonSet the owner of its successor.
     DeleteAfterSurge {
         /// The old pod.
         pod: PodRef,
-        /// The one that was made beside it.
+        /// The surge pod that replaces it.
         successor: PodRef,
-        /// Whether it goes only if its disruption budget allows that.
+        /// True if the disruption budget of the pod can refuse the deletion.
         evict: bool,
     },
-    /// Make the DaemonSet the controller of this pod, which was made beside another one.
+    /// Make the DaemonSet the controller of this surge pod.
     TransferOwnership(PodRef),
     /// Set the pod condition `PodNeedUpgrade`.
     SetNeedUpgrade {
@@ -56,24 +57,23 @@ pub enum Action {
         needed: bool,
         /// The target revision, for the message.
         revision: Revision,
-        /// Whether the status differs from the present one (then `lastTransitionTime` is set).
+        /// True if the status differs from the present one; then `lastTransitionTime` is set.
         flips: bool,
-        /// Whether no other pod would come to this node if this one went; the reason says so.
+        /// True if no new pod would be created on this node if this one were deleted; the reason says so.
         repelled: bool,
-        /// What happens in the same write to a `PodImageReady` that is about another revision.
+        /// Change to a `PodImageReady` for another revision, in the same write.
         stale_image: Option<StaleImage>,
     },
-    /// Let the pod condition `PodImageReady` ask for the images of this revision.
+    /// Set the pod condition `PodImageReady` to request the images of this revision.
     AskForImages {
         /// The pod.
         pod: PodRef,
         /// The target revision, for the message.
         revision: Revision,
-        /// Whether this revision is asked for the first time: then `lastTransitionTime` is set, and what failed before
-        /// is forgotten.
+        /// True if this is the first request for this revision: `lastTransitionTime` is set, and earlier failures are cleared.
         anew: bool,
     },
-    /// Remove these of the two OTA conditions from the pod.
+    /// Remove the listed OTA conditions from the pod.
     RemoveConditions {
         /// The pod.
         pod: PodRef,
@@ -83,7 +83,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// The pod that it is about; for a pod that is to be made, the one beside it.
+    /// Returns the pod of the action; for a surge pod that is to be created, the existing pod next to it.
     pub fn pod(&self) -> &PodRef {
         match self {
             Self::Delete(pod)
@@ -99,7 +99,7 @@ impl Action {
         }
     }
 
-    /// Returns the same action, which replaces the pod whatever its version is.
+    /// Returns this action without the version precondition: it applies to any version of the pod.
     pub fn by_uid(mut self) -> Self {
         if let Self::Delete(pod)
         | Self::Evict(pod)
@@ -111,7 +111,7 @@ impl Action {
         self
     }
 
-    /// Whether it is a step of the replacement of a pod.
+    /// Returns true if it is a step of the replacement of a pod.
     pub fn begins(&self) -> bool {
         match self {
             Self::Delete(_)
@@ -125,7 +125,7 @@ impl Action {
         }
     }
 
-    /// The same for a pod whose successor stands beside it.
+    /// Returns this action for a pod with a surge pod next to it.
     pub(super) fn before(self, successor: PodRef) -> Self {
         match self {
             Self::Delete(pod) => Self::DeleteAfterSurge {
@@ -142,7 +142,7 @@ impl Action {
         }
     }
 
-    /// Whether the pod goes because of it.
+    /// Returns true if it deletes the pod.
     pub fn ends(&self) -> bool {
         matches!(
             self,
@@ -150,12 +150,12 @@ impl Action {
         )
     }
 
-    /// Whether a pod that serves may stop doing so because of it.
+    /// Returns true if a serving pod may stop serving because of it.
     pub(super) fn takes_down(&self) -> bool {
         self.ends() || matches!(self, Self::UpdateInPlace { .. })
     }
 
-    /// Whether both would have the same effect, whatever version of the pod they were decided upon.
+    /// Returns true if both have the same effect, regardless of the version of the pod.
     pub fn says_the_same(&self, other: &Self) -> bool {
         let uid = |action: &Self| action.pod().uid.clone();
         uid(self) == uid(other)
@@ -212,56 +212,58 @@ impl Action {
     }
 }
 
-/// What becomes of a `PodImageReady` that is about another revision than the target.
+/// Change to a `PodImageReady` for a revision other than the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaleImage {
-    /// It says how an old pull ended, or nobody needs it any more: it goes.
+    /// It holds the result of an old pull, or its images are no longer needed: it is removed.
     Drop,
-    /// It asked for a pull and had no answer yet: it asks for the target now.
+    /// It requested a pull and got no answer yet: it now requests the images of the target revision.
     AskAgain,
 }
 
-/// A wish: the images of `revision` on the node of this pod.
+/// A request for the images of `revision` on the node of this pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pull {
-    /// The pod whose condition asks.
+    /// The pod whose condition holds the request.
     pub pod: PodRef,
     /// Its node.
     pub node: NodeName,
     /// The target revision.
     pub revision: Revision,
-    /// Who wants that.
+    /// Initiator of the pull.
     pub initiator: PullInitiator,
-    /// Whether it may begin now. On a node that is not Ready, or while all is paused, nothing begins; what is under way
-    /// there goes on.
+    /// True if the pull may begin now. No pull begins on a node that is not Ready or during a pause; running ones continue.
     pub begins: bool,
-    /// Whether the result may be written now.
+    /// True if the result may be written now.
     pub tells: bool,
 }
 
-/// Who wants images on a node.
+/// Initiator of an image pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullInitiator {
-    /// The owner of the node, before saying "upgrade" (OTA).
+    /// The node owner, before approving the update (OTA).
     Owner,
-    /// The rollout, which asks no more nodes at once than it may.
+    /// The rollout, which limits the number of nodes that pull at once.
     Rollout,
 }
 
-/// A pod as it was judged.
+/// A pod at the version for which an action was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRef {
     /// Its name.
     pub name: PodName,
     /// Its UID.
     pub uid: PodUid,
-    /// Its version; [`ResourceVersion::any`] where that does not matter.
+    /// Its version; [`ResourceVersion::any`] where it does not matter.
     pub resource_version: ResourceVersion,
 }
 
-/// Deletions per plan, and (about) pods whose conditions are written: the native controller's limit, kept for the same
-/// reason, no avalanche of writes (Kubernetes, `BurstReplicas`).
+/// Limit of deletions per plan, and roughly of pods whose conditions are written.
+///
+/// It is the native controller's `BurstReplicas`, kept for the same reason: to avoid bursts of writes.
 pub(crate) const BATCH: usize = 250;
 
-/// Pulls that run at once in the cluster. Each adds a Job and a pod to the load of the API server, and most share one registry.
+/// Limit of concurrent pulls in the cluster.
+///
+/// Each pull adds a Job and a pod to the load of the API server, and most pulls share one registry.
 pub(crate) const PULLS_AT_ONCE: usize = 50;

@@ -1,13 +1,13 @@
-//! Where the pods of a DaemonSet belong: the native controller's rules, with one difference.
+//! Nodes on which the pods of a DaemonSet belong: the native controller's rules, with one difference.
 //!
-//! The difference: being NotReady is no part of it. The node lifecycle controller taints such nodes `not-ready` or
-//! `unreachable`, once with `NoExecute` and once with `NoSchedule`; the native controller tolerates the former only,
-//! so the nodes leave its `desiredNumberScheduled` while they are away (seen on 1.36). Here they stay targeted: a
-//! percentage must not shrink because nodes went offline, and they have to be finished when they return.
+//! The difference: a NotReady node stays targeted. The node lifecycle controller taints such nodes `not-ready` or `unreachable`,
+//! once with `NoExecute` and once with `NoSchedule`. The native controller tolerates only the former, so the nodes are missing
+//! from its `desiredNumberScheduled` while they are offline (seen on 1.36). Here they stay targeted, because a percentage must
+//! not shrink when nodes go offline, and they have to be updated when they return.
 //!
-//! Read once from the template, then asked for every node without allocating. What the API server would have refused cannot be in a template; should it be there, then a node
-//! affinity term with such a part matches nothing (as in Kubernetes), a node selector with such a part matches nothing,
-//! and such a toleration tolerates nothing.
+//! The rules are parsed from the template once, and evaluated for every node without allocation. The API server rejects templates
+//! with invalid parts. If one gets here, an affinity term with such a part matches nothing (as in Kubernetes). So does a node
+//! selector, and an invalid toleration tolerates nothing.
 
 mod obstacle;
 pub mod template;
@@ -22,21 +22,21 @@ use super::selector::{Operators, Requirement, equal_to};
 
 pub use obstacle::Obstacle;
 
-/// What of a pod template decides about nodes.
+/// The scheduling constraints of a pod template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduling {
     node_name: Option<Box<str>>,
     /// `None` matches nothing.
     node_selector: Option<Vec<Requirement>>,
-    /// `None` matches everything; otherwise one of the terms has to match.
+    /// `None` matches everything; otherwise at least one term has to match.
     affinity: Option<Vec<Term>>,
-    /// Those of the template, then those that every daemon pod has.
+    /// Tolerations of the template, followed by those of every daemon pod.
     tolerations: Vec<Toleration>,
-    /// How many of them are the template's.
+    /// Number of tolerations from the template.
     of_template: usize,
 }
 
-/// A node, as far as eligibility looks at it.
+/// The facts of a node that eligibility depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeFacts<'a> {
     /// `metadata.name`.
@@ -54,18 +54,18 @@ pub struct Taint {
     pub key: Arc<str>,
     /// Its value, often empty.
     pub value: Arc<str>,
-    /// What it does.
+    /// Its effect.
     pub effect: Effect,
 }
 
-/// What a taint does to pods that do not tolerate it.
+/// Effect of a taint on pods that don't tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
-    /// New ones are not made.
+    /// New pods are not created.
     NoSchedule,
-    /// Nothing, for daemon pods.
+    /// No effect on daemon pods.
     PreferNoSchedule,
-    /// They are removed.
+    /// Pods are removed.
     NoExecute,
 }
 
@@ -86,28 +86,30 @@ struct Toleration {
     effect: Option<Effect>,
 }
 
-/// The taint of a node that is cut off from the API server while other nodes of its pool send its heartbeats (OpenYurt's pool
-/// coordinator): its Ready condition stays `True`, and no kubelet answers.
+/// Taint of a node that is cut off from the API server while other nodes of its pool send its heartbeats (OpenYurt's pool
+/// coordinator).
+///
+/// Its Ready condition stays `True`, but its kubelet doesn't respond.
 pub const CUT_OFF_TAINT: &str = "node.openyurt.io/unschedulable";
 
-/// Taints that are another spelling of the Ready condition (tolerated whatever their effect, see above).
+/// Taints that are equivalent to the Ready condition (tolerated with any effect, see above).
 const READINESS: [&str; 3] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
     CUT_OFF_TAINT,
 ];
-/// Taints of which the native controller makes every daemon pod tolerate `NoSchedule`, …
+/// Taints whose `NoSchedule` effect the native controller makes every daemon pod tolerate.
 const PRESSURE: [&str; 4] = [
     "node.kubernetes.io/disk-pressure",
     "node.kubernetes.io/memory-pressure",
     "node.kubernetes.io/pid-pressure",
     "node.kubernetes.io/unschedulable",
 ];
-/// … and this one if it is on the host's network.
+/// Taint whose `NoSchedule` effect the native controller makes daemon pods on the host network tolerate.
 const NETWORK: &str = "node.kubernetes.io/network-unavailable";
 
 impl Scheduling {
-    /// Reads `spec.template` of a DaemonSet.
+    /// Parses `spec.template` of a DaemonSet.
     pub fn from_template(template: &Value) -> Self {
         let spec = &template["spec"];
         let (tolerations, of_template) = read_tolerations(spec);
@@ -123,7 +125,7 @@ impl Scheduling {
         }
     }
 
-    /// Number of its parts: terms, requirements with their values, tolerations.
+    /// Returns the number of its parts: terms, requirements with their values, tolerations.
     pub fn size(&self) -> usize {
         let asked = |all: &[Requirement]| all.iter().map(Requirement::size).sum::<usize>();
         let terms = self.affinity.iter().flatten();
@@ -132,13 +134,14 @@ impl Scheduling {
         terms.sum::<usize>() + asked(selector) + self.of_template
     }
 
-    /// Whether the DaemonSet's pod belongs on this node.
+    /// Returns whether the DaemonSet's pod belongs on this node.
     pub fn targeting(&self, node: &NodeFacts<'_>) -> Targeting {
         self.judge(node, |taint| self.tolerates(taint))
     }
 
-    /// The same without our difference: whether the DaemonSet controllers of Kubernetes and Kruise would make a pod on this
-    /// node now, or leave the one that is there.
+    /// Returns whether the controllers of Kubernetes and Kruise would create a pod on this node now, or keep the existing one.
+    ///
+    /// This is [`targeting`](Self::targeting) without the difference.
     pub fn native_targeting(&self, node: &NodeFacts<'_>) -> Targeting {
         self.judge(node, |taint| {
             if is_readiness(taint) {
@@ -189,7 +192,7 @@ impl Scheduling {
         self.tolerations.iter().any(|t| t.tolerates(taint))
     }
 
-    /// Whether the template itself tolerates a taint of which every daemon pod is made to tolerate something.
+    /// Returns true if the template itself tolerates a taint, without the tolerations that every daemon pod gets.
     fn template_tolerates(&self, taint: &Taint) -> bool {
         let mut own = self.tolerations[..self.of_template].iter();
         own.any(|toleration| toleration.tolerates(taint))
@@ -201,7 +204,7 @@ impl NodeFacts<'_> {
         self.labels.get(key)
     }
 
-    /// The one field that node affinity can ask for is the name; another one would be empty.
+    /// Returns a field for node affinity: only the name is supported; any other field is empty.
     fn field(&self, key: &str) -> &str {
         if key == "metadata.name" {
             self.name
@@ -212,7 +215,7 @@ impl NodeFacts<'_> {
 }
 
 impl Term {
-    /// `None` when it can never match: it is empty, or a part of it is not usable.
+    /// Returns `None` if the term can never match: it is empty, or a part of it is invalid.
     fn from_json(term: &Value) -> Option<Self> {
         let read = |key: &str, operators| match &term[key] {
             Value::Null => Some(Vec::new()),
@@ -273,7 +276,7 @@ impl Toleration {
 }
 
 impl Effect {
-    /// The effect of that name; `None` when there is none.
+    /// Returns the effect with that name; `None` if there is none.
     pub fn from_word(word: &str) -> Option<Self> {
         match word {
             "NoSchedule" => Some(Self::NoSchedule),
@@ -300,14 +303,15 @@ fn read_affinity(spec: &Value) -> Option<Vec<Term>> {
     )
 }
 
-/// Returns true for a spelling of the Ready condition that keeps new pods away. Kubernetes lets every daemon pod tolerate `NoExecute` of
-/// its own two.
+/// Returns true if the taint is equivalent to the Ready condition and keeps new pods away.
+///
+/// Kubernetes makes every daemon pod tolerate the `NoExecute` effect of its own two taints.
 fn is_readiness(taint: &Taint) -> bool {
     let keeps_away = taint.effect == Effect::NoSchedule || *taint.key == *CUT_OFF_TAINT;
     keeps_away && READINESS.contains(&&*taint.key)
 }
 
-/// All tolerations, and how many of them the template has itself.
+/// Returns all tolerations, and the number of those from the template.
 fn read_tolerations(spec: &Value) -> (Vec<Toleration>, usize) {
     let own = spec["tolerations"].as_array().into_iter().flatten();
     let own: Vec<Toleration> = own.filter_map(Toleration::from_json).collect();
@@ -450,7 +454,7 @@ mod tests {
         assert_eq!(labelled(field("In", json!(["n2"])), &[]), Targeting::No);
         assert_eq!(labelled(field("NotIn", json!(["n1"])), &[]), Targeting::No);
         assert_eq!(labelled(field("NotIn", json!(["n2"])), &[]), Targeting::Run);
-        // As in Kubernetes, one value and no other operator.
+        // As in Kubernetes: one value, and only this operator.
         assert_eq!(
             labelled(field("In", json!(["n1", "n2"])), &[]),
             Targeting::No
@@ -469,7 +473,7 @@ mod tests {
             affinity(json!([{"matchExpressions": [null]}])),
             affinity(json!([expression("a", "Near", json!(["5"]))])),
             affinity(json!([expression("a", "Gt", json!(["five"]))])),
-            // Smaller, but no label value.
+            // A smaller number, but an invalid label value.
             affinity(json!([expression("a", "Gt", json!(["-1"]))])),
             affinity(json!([expression("a", "In", json!([5]))])),
             affinity(json!([expression("a", "NotIn", json!(["not a value"]))])),

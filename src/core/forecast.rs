@@ -1,4 +1,4 @@
-//! What becomes of a fleet when its plans are carried out: pure, in virtual time.
+//! Forecasts: simulates how a fleet changes as its plans are carried out. Pure, in virtual time.
 //!
 //! ```text
 //! Fleet ──decide──► Plan ──actions──► Fleet
@@ -6,8 +6,8 @@
 //!   └── pods end, start, change ◄───────┘  after the durations of their nodes
 //! ```
 //!
-//! The model has only what the engine does not decide: durations of pods, and answers of disruption budgets. Offline nodes stay
-//! offline, hooks are not answered, and the API server accepts every write.
+//! The model supplies only what the engine does not decide: durations of pods, and answers of disruption budgets. Offline nodes
+//! stay offline, hooks are not answered, and the API server accepts every write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,15 +30,15 @@ use super::plan::{Phase, Plan, Stall};
 use super::settings::{Scaling, Strategy};
 use super::verdict::Verdict;
 
-/// A rollout in which nothing has changed for so long stands still: longer than yurt-ds waits before it says so itself.
+/// Time without a change after which a rollout counts as stuck: longer than yurt-ds waits before it reports a stall.
 const STUCK: Duration = Duration::from_secs(660);
-/// A shorter wait is part of the pace, and not worth a line.
+/// Shortest wait that is reported; shorter ones are part of the pace.
 const WAIT: SignedDuration = SignedDuration::from_secs(60);
-/// Kubernetes calls a node NotReady so long after its kubelet fell silent (`--node-monitor-grace-period`, and a look every 5 s).
+/// Time after which Kubernetes marks a silent node NotReady (`--node-monitor-grace-period`, and a check every 5 s).
 const SILENCE: Duration = Duration::from_secs(45);
-/// Most plans for one instant: each follows from what the one before wrote.
+/// Limit of plans for one instant: each follows from the writes of the one before.
 const ROUNDS: usize = 8;
-/// Per node of the fleet, events within this time are one change: a fleet of ten thousand nodes is looked at once a second.
+/// Time per node within which events count as one change: a fleet of ten thousand nodes is evaluated once a second.
 const TOGETHER: Duration = Duration::from_micros(100);
 
 /// Durations of a pod on a node.
@@ -77,11 +77,11 @@ pub struct ForecastTerms<'a> {
 /// Course and result of a rollout.
 #[derive(Clone, Debug)]
 pub struct Forecast {
-    /// When it begins.
+    /// Start of the rollout.
     pub began: Timestamp,
     /// The nodes that get the new revision, in order.
     pub steps: Vec<Replacement>,
-    /// Times in which nothing is replaced although something is left.
+    /// Periods in which nothing is replaced although outdated nodes are left.
     pub waits: Vec<RolloutWait>,
     /// Nodes that were lost.
     pub broke: Vec<NodeName>,
@@ -91,22 +91,22 @@ pub struct Forecast {
     pub fleet: Fleet,
     /// Plan at the end.
     pub plan: Plan,
-    /// When that is.
+    /// End of the forecast.
     pub ended: Timestamp,
-    /// It was not over at the horizon.
+    /// True if the rollout was not over at the horizon.
     pub cut: bool,
 }
 
-/// A time in which nothing is replaced although something is left.
+/// A period in which nothing is replaced although outdated nodes are left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolloutWait {
-    /// When it begins.
+    /// Start of the wait.
     pub from: Timestamp,
-    /// When something can change by itself; `None`: never.
+    /// Time at which something can change automatically; `None` if never.
     pub until: Option<Timestamp>,
-    /// The phase meanwhile.
+    /// Phase during the wait.
     pub phase: Phase,
-    /// Status sentence of that time.
+    /// Status sentence during the wait.
     pub awaited: StatusSentence,
 }
 
@@ -115,23 +115,23 @@ pub struct RolloutWait {
 pub struct Replacement {
     /// The node.
     pub node: NodeName,
-    /// How.
+    /// Manner of the replacement.
     pub manner: ReplacementManner,
-    /// When the old pod is deleted or changed, or else the new one created.
+    /// Time at which the old pod is deleted or changed, or else the new one is created.
     pub begins: Timestamp,
-    /// When the new pod is Ready; `None`: never.
+    /// Time at which the new pod is Ready; `None` if never.
     pub ready: Option<Timestamp>,
 }
 
-/// How a pod is replaced.
+/// Manner in which a pod is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ReplacementManner {
-    /// The old pod goes first.
+    /// The old pod is deleted first.
     Delete,
-    /// The new pod comes first.
+    /// The new pod is created first.
     Surge,
-    /// The pod stays and its images change.
+    /// The pod stays, and its images change.
     InPlace,
     /// There was no pod.
     Create,
@@ -172,7 +172,7 @@ pub fn forecast(
         }
         world.pass(until);
     };
-    // The end of a wait is unknown after the horizon, unless it is that of a hold.
+    // After the horizon, only the end of a hold is known.
     let cut_off = waits.last_mut().filter(|_| cut);
     if let Some((last, _)) = cut_off.filter(|(last, _)| last.awaited.reason != HELD) {
         last.until = last.until.filter(|until| *until <= terms.horizon);
@@ -190,7 +190,7 @@ pub fn forecast(
     }
 }
 
-/// Notes a wait; what goes on for the same reason without a step is one.
+/// Records a wait. It extends the last one if that has the same reason and no replacement came between.
 fn note(waits: &mut Vec<(RolloutWait, usize)>, wait: RolloutWait, steps: usize) {
     match waits.last_mut() {
         Some((last, before)) if *before == steps && last.awaited.reason == wait.awaited.reason => {
@@ -201,17 +201,17 @@ fn note(waits: &mut Vec<(RolloutWait, usize)>, wait: RolloutWait, steps: usize) 
     }
 }
 
-/// What follows on a plan that is carried out.
+/// Continuation after a plan was carried out.
 enum Next {
-    /// It is over.
+    /// The rollout is over.
     Over,
-    /// Something happens, or may, at that time.
+    /// Something happens, or may happen, at that time.
     Moves(Timestamp),
-    /// Nothing moves before that time; `None`: ever.
+    /// Nothing moves before that time; `None` if nothing ever moves.
     Waits(Option<Timestamp>),
 }
 
-/// What happens to a pod.
+/// Event of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
     Ends,
@@ -226,16 +226,16 @@ struct World<'a> {
     terms: &'a ForecastTerms<'a>,
     fleet: Fleet,
     now: Timestamp,
-    /// What happens next, by time, node and pod.
+    /// Next events, by time, node and pod.
     due: BTreeSet<(Timestamp, usize, PodUid, Happening)>,
     steps: Vec<Replacement>,
     /// The step of each node.
     step_of: BTreeMap<usize, usize>,
-    /// Nodes where a pod was at any time.
+    /// Nodes that had a pod at any time.
     inhabited: BTreeSet<usize>,
     broke: Vec<NodeName>,
     last: Option<Timestamp>,
-    /// When time alone last made something possible: a rollout that waited until then does not stand still.
+    /// Last time at which only the clock made something possible: a rollout that waited until then is not stuck.
     woken: Option<Timestamp>,
     /// The node of each pod.
     home: BTreeMap<PodUid, usize>,
@@ -266,7 +266,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Notes what is under way on a node.
+    /// Schedules the events of the pods that a node has at the start.
     fn begin(&mut self, position: usize) {
         let node = &self.fleet.nodes[position];
         for pod in node.pods.iter() {
@@ -519,7 +519,7 @@ impl<'a> World<'a> {
         found.map_or(self.terms.new_pod.number, |(_, number)| *number)
     }
 
-    /// Whoever pulls ahead begins at once.
+    /// Requests images; the pull begins at once.
     fn ask_for_images(&mut self, pod: &PodRef, revision: Revision) {
         self.change(pod, |pod| {
             pod.image_ready = Some(Box::new(OtaCondition {
@@ -592,7 +592,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Returns true if the node is one of the first, which are lost before their new pods are Ready.
+    /// Returns true if the node is one of the first `breaks` nodes, which are lost before their new pods are Ready.
     fn is_lost(&self, position: usize) -> bool {
         let step = self.step_of.get(&position);
         step.is_some_and(|step| *step < self.terms.breaks)
@@ -615,7 +615,7 @@ impl<'a> World<'a> {
         });
     }
 
-    /// Lets time pass until then, and a moment more for what happens together.
+    /// Advances to that time, and a moment further for events that count as one change.
     fn pass(&mut self, until: Timestamp) {
         let nodes = u32::try_from(self.fleet.nodes.len()).unwrap_or(u32::MAX);
         let together = later(until, TOGETHER.saturating_mul(nodes));
@@ -667,7 +667,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Returns when something happens or may be decided otherwise.
+    /// Returns the time of the next event, or of the next possible change of the plan.
     fn next(&mut self, plan: &Plan) -> Next {
         let happens = self.due.first().map(|(at, ..)| *at);
         let wake = plan.next_wake.filter(|wake| *wake > self.now);
@@ -692,7 +692,7 @@ impl<'a> World<'a> {
             let until = wake.map_or(happens, |wake| wake.min(happens));
             return self.wakes(until, wake);
         }
-        // Windows that never open keep no slot from nodes whose holds end.
+        // If windows never open, nodes still get slots when their holds end.
         let is_held = |verdict: &Verdict| matches!(verdict, Verdict::Held { until: Some(_) });
         let goes_on = match plan.phase {
             Phase::Stalled(Stall::WindowNeverOpens) => plan.verdicts.iter().any(is_held),
@@ -714,7 +714,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// Makes a pod Ready with what it runs now.
+/// Makes a pod Ready with the images that it has now.
 fn become_ready(now: Timestamp) -> impl FnOnce(&mut Pod) {
     move |pod| {
         pod.ready_since = Some(now);

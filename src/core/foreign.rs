@@ -1,35 +1,35 @@
-//! Foreign text: words of kubelets, owners of objects, registries and API servers, made safe to show.
+//! Foreign text: messages of kubelets, object owners, registries and API servers, made safe for display.
 //!
-//! Every channel shows foreign text through this module: terminal, log, condition, Event and node API. Values that are
-//! parsed or compared never pass through it.
+//! Every channel displays foreign text through this module: terminal, log, condition, Event and node API. Values that are parsed
+//! or compared never pass through it.
 //!
 //! # Guarantees
-//! - No character of the result steers a terminal, reorders the text around it, or is invisible. Each of them is shown as an
-//!   escape such as `\u{1b}`.
-//! - White space that breaks a line, and a tab, becomes one space.
-//! - A second pass changes nothing, and clean text is not copied.
+//! - No character of the result controls a terminal, reorders the surrounding text, or is invisible. Each such character is
+//!   replaced by an escape such as `\u{1b}`.
+//! - Tabs and white space that breaks a line become one space.
+//! - A second pass has no effect, and clean text is not copied.
 //!
 //! # Caveats
-//! Letters of all scripts and emoji stay readable. A joiner (U+200C, U+200D) stays between two characters outside of ASCII,
-//! where Persian, Sinhala and composed emoji need it. A variation selector (U+FE0E, U+FE0F) stays behind such a
-//! character. Flags of regions, which consist of invisible tags, are shown as escapes.
+//! Letters of all scripts and emoji stay readable. A joiner (U+200C, U+200D) is kept between two non-ASCII characters, where
+//! Persian, Sinhala and composed emoji need it. A variation selector (U+FE0E, U+FE0F) is kept after such a character. Flags of
+//! regions consist of invisible tags and are shown as escapes.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Longest sentence that contains foreign words, in characters.
+/// Maximum length of a sentence with foreign text, in characters.
 pub const SENTENCE: usize = 1_000;
-/// Longest text that a channel takes at once, such as an answer or a line of the log, in characters.
+/// Maximum length of a text for one output, such as a response or a log line, in characters.
 pub const TEXT: usize = 4_000;
-/// Longest value of a setting that a sentence quotes whole, in characters.
+/// Maximum length of a setting's value that a sentence quotes in full, in characters.
 pub const QUOTED: usize = 64;
-/// Longest word of an API object that is expected to be one word, such as a reason, in characters.
+/// Maximum length of an API object's field that should be one word, such as a reason, in characters.
 pub const WORD: usize = 100;
 
-/// Forbidden characters that may stand between the tokens of JSON, and never in its strings.
+/// Forbidden characters that are allowed between the tokens of JSON, but never in its strings.
 const JSON_LAYOUT: [char; 3] = ['\n', '\r', '\t'];
 
-/// Returns whether a character steers a terminal, reorders text, breaks a line, or cannot be seen.
+/// Returns true if a character controls a terminal, reorders text, breaks a line, or is invisible.
 pub fn is_forbidden(letter: char) -> bool {
     match letter {
         ' '..='~' => false,
@@ -47,7 +47,7 @@ pub fn is_forbidden(letter: char) -> bool {
         | '\u{ffa0}' => true,
         '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' => true,
         '\u{e0000}'..='\u{e0fff}' => true,
-        // Separators of lines and paragraphs, and format characters without a shape.
+        // Line and paragraph separators, and format characters without a glyph.
         '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}' | '\u{13430}'..='\u{1343f}' => true,
         _ => false,
     }
@@ -58,7 +58,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     styled(text, &[])
 }
 
-/// Returns the text as [`shown`] does, but leaves the program's own sequences as they are: line breaks and colors.
+/// Returns the text like [`shown`], but keeps the program's own sequences in `own`: line breaks and colors.
 pub fn styled<'a>(text: &'a str, own: &[&str]) -> Cow<'a, str> {
     rewritten(text, own, |out, letter| {
         if letter.is_whitespace() {
@@ -69,7 +69,7 @@ pub fn styled<'a>(text: &'a str, own: &[&str]) -> Cow<'a, str> {
     })
 }
 
-/// Returns a JSON document, or a part of one, with each forbidden character as a JSON escape: equal values, other bytes.
+/// Returns a JSON document, or a part of one, with each forbidden character as a JSON escape. The values stay equal.
 pub fn json(document: &str) -> Cow<'_, str> {
     escaped(document, &JSON_LAYOUT, |out, letter| {
         for unit in letter.encode_utf16(&mut [0; 2]) {
@@ -79,7 +79,7 @@ pub fn json(document: &str) -> Cow<'_, str> {
     })
 }
 
-/// Returns the number of bytes that [`json`] makes of the document.
+/// Returns the length in bytes of the result of [`json`].
 pub fn json_length(document: &str) -> usize {
     let forbidden = |letter: char| is_forbidden(letter) && !JSON_LAYOUT.contains(&letter);
     let letters = document.chars().filter(|letter| forbidden(*letter));
@@ -87,7 +87,7 @@ pub fn json_length(document: &str) -> usize {
     document.len() + more.sum::<usize>()
 }
 
-/// Returns a YAML document as [`json`] does. Strings with forbidden characters have to be in double quotes.
+/// Returns a YAML document with escapes like [`json`]. Strings with forbidden characters have to be in double quotes.
 pub fn yaml(document: &str) -> Cow<'_, str> {
     escaped(document, &['\n'], |out, letter| {
         // Writing to a String cannot fail.
@@ -98,7 +98,7 @@ pub fn yaml(document: &str) -> Cow<'_, str> {
     })
 }
 
-/// Returns the document with each forbidden character replaced, except those in `layout`. Neighbors change nothing.
+/// Returns the document with each forbidden character replaced, except those in `layout`. Neighboring characters don't matter.
 fn escaped<'a>(
     document: &'a str,
     layout: &[char],
@@ -119,7 +119,7 @@ fn escaped<'a>(
     Cow::Owned(out)
 }
 
-/// Returns at most `limit` characters of the text as [`shown`] does, and an ellipsis for the rest.
+/// Returns at most `limit` characters of the text like [`shown`], followed by an ellipsis if it was truncated.
 pub fn cut(text: &str, limit: usize) -> Cow<'_, str> {
     let end = |text: &str, count| text.char_indices().nth(count).map(|(end, _)| end);
     let start = &text[..end(text, limit + 1).unwrap_or(text.len())];
@@ -130,7 +130,7 @@ pub fn cut(text: &str, limit: usize) -> Cow<'_, str> {
     }
 }
 
-/// Returns at most [`QUOTED`] characters of a value, and an ellipsis for the rest, for a sentence that shows it with `{:?}`.
+/// Returns at most [`QUOTED`] characters of a value, followed by an ellipsis if it was truncated, for display with `{:?}`.
 pub fn quoted(value: &str) -> String {
     match value.char_indices().nth(QUOTED) {
         None => value.to_owned(),
@@ -138,7 +138,7 @@ pub fn quoted(value: &str) -> String {
     }
 }
 
-/// Returns as many whole characters of the text, from its beginning, as fit into so many bytes.
+/// Returns the longest beginning of the text that fits into `bytes` bytes and ends between two characters.
 pub fn beginning(text: &str, bytes: usize) -> &str {
     let mut end = bytes.min(text.len());
     while !text.is_char_boundary(end) {
@@ -147,7 +147,7 @@ pub fn beginning(text: &str, bytes: usize) -> &str {
     &text[..end]
 }
 
-/// Returns the text as [`cut`] does, with single spaces between its words.
+/// Returns the text like [`cut`], with single spaces between its words.
 pub fn one_line(text: &str, limit: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     cut(&words.join(" "), limit).into_owned()
@@ -189,7 +189,7 @@ fn rewritten<'a>(
     out.map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// Returns whether a character that is forbidden elsewhere has a meaning between these neighbors.
+/// Returns true if a character that is otherwise forbidden has a meaning between these neighbors.
 fn joins(before: char, letter: char, after: &str) -> bool {
     let is_joiner = |letter| matches!(letter, '\u{200c}' | '\u{200d}');
     match letter {
@@ -208,7 +208,7 @@ mod tests {
 
     use super::*;
 
-    /// Characters that are near the rules, and some of every kind.
+    /// Returns characters that are close to the rules, and some of every kind.
     fn letters() -> impl Strategy<Value = String> {
         let near = prop::sample::select(
             "ab .\\\n\r\t\0\x07\x1b\x7f\u{85}\u{9b}\u{9d}\u{ad}\u{200b}\u{200c}\u{200d}\u{200e}\u{2028}\u{202e}\u{2066}\u{fe0f}\u{feff}\u{e0041}é中ع😀❤…"
@@ -219,7 +219,7 @@ mod tests {
         prop::collection::vec(letter, 0..60).prop_map(String::from_iter)
     }
 
-    /// Whether a character must not stand where it stands.
+    /// Returns true if a character is forbidden at this position.
     fn is_wrong(text: &str, at: usize) -> bool {
         let letter = text[at..].chars().next().unwrap();
         let before = text[..at].chars().next_back().unwrap_or(' ');

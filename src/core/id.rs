@@ -1,8 +1,8 @@
-//! What things are called: nodes, pods, revisions; and what is known about which revision is the current one.
+//! Identifiers of nodes, pods and revisions, and the state of the current revision.
 
 mod compact;
 
-/// Number of the first ControllerRevision of a DaemonSet. Its pods replaced no others.
+/// Number of the first ControllerRevision of a DaemonSet. Its pods replaced no other pods.
 pub const FIRST_REVISION: i64 = 1;
 
 use std::fmt;
@@ -19,7 +19,7 @@ macro_rules! text {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The text itself.
+            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -64,12 +64,12 @@ text! {
     Revision
 }
 
-/// What is known about the revision that the nodes should run.
+/// The revision that the nodes should run, if it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RevisionState {
     /// The ControllerRevision of the present template is known.
     Current(Revision),
-    /// Nothing may be replaced yet; the sentence says what is awaited.
+    /// The current revision is unknown, and no pod may be replaced yet. Messages name the awaited event.
     Unknown(RevisionUnknown),
 }
 
@@ -83,8 +83,10 @@ impl RevisionState {
     }
 }
 
-/// Why the current revision is not known. It is the newest ControllerRevision whose template is that of the DaemonSet
-/// (Kubernetes, `constructHistory` in `pkg/controller/daemon/update.go`).
+/// Reason why the current revision is unknown.
+///
+/// It is the newest ControllerRevision whose template is that of the DaemonSet (Kubernetes, `constructHistory` in
+/// `pkg/controller/daemon/update.go`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevisionUnknown {
     /// The native controller has not observed this generation of the DaemonSet.
@@ -93,19 +95,19 @@ pub enum RevisionUnknown {
     NoRevision,
     /// Two revisions share the greatest number: the native controller is merging duplicates.
     Tie,
-    /// The newest revision does not hold the present template: one of the two views is old.
+    /// The newest revision does not hold the present template: one of the two cached objects is stale.
     Mismatch,
-    /// A pod carries a revision that is not known: this view may be old.
+    /// A pod has an unknown revision: the cache may be stale.
     UnknownRevision,
 }
 
-/// Which revision a pod runs, by its label `controller-revision-hash`.
+/// The revision of a pod, by its label `controller-revision-hash`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodRevision {
-    /// The current one.
+    /// The current revision.
     Current,
-    /// An older one.
+    /// An older revision.
     Outdated,
-    /// One that is not known; has to be looked up before anything is done.
+    /// An unknown revision; it has to be looked up before any action.
     Unknown,
 }

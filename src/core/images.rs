@@ -1,27 +1,28 @@
-//! Images by their references, as far as it has to be known whether a node has them.
+//! Image references, to find out whether a node has an image.
 //!
-//! A node lists its images in `status.images` (the 50 largest, as kubelets do by default): what stands there is on the
-//! node, what does not may be there all the same. Of thousands of nodes only a number per wanted image is kept.
+//! A node lists its images in `status.images` (by default kubelets list the 50 largest). A listed image is on the node; an image
+//! that is not listed may be there too. For thousands of nodes, only one number per wanted image is stored.
 
 use serde_json::Value;
 
-/// A reference to an image, in whatever spelling: equal keys mean the same reference.
+/// Key of an image reference, independent of its spelling: equal references have equal keys.
 ///
-/// 64 bits of it: two references that share them would make one node pull during its replacement instead of before.
+/// The key has 64 bits. If two references collide, a node pulls during its replacement instead of before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImageKey(u64);
 
 /// An image of a pod template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TemplateImage {
-    /// Which one.
+    /// Key of its reference.
     pub key: ImageKey,
-    /// Whether the registry is asked at every start what the reference means now: then having it proves nothing.
+    /// True if the registry is asked at every start for the image of the reference: then a present image proves nothing.
     pub moves: bool,
 }
 
 impl ImageKey {
-    /// The key of a reference, as a template or a node spells it: `nginx`, `docker.io/library/nginx:latest`, `x@sha256:…`.
+    /// Returns the key of a reference in the form of a template or a node: `nginx`, `docker.io/library/nginx:latest`,
+    /// `x@sha256:…`.
     pub fn from_reference(reference: &str) -> Self {
         let (host, path) = match reference.split_once('/') {
             Some((host, path)) if is_host(host) => (host, path),
@@ -40,7 +41,7 @@ impl ImageKey {
         } else {
             ""
         };
-        // A digest says it all, whatever tag stands beside it.
+        // With a digest, the tag doesn't matter.
         let end = match digest {
             Some(digest) => ["@", digest],
             None => [":", tag],
@@ -54,18 +55,20 @@ impl ImageKey {
     }
 }
 
-/// Whether the first part of a reference names a registry.
+/// Returns true if the first part of a reference is a registry.
 fn is_host(part: &str) -> bool {
     part == "localhost" || part.contains(['.', ':'])
 }
 
-/// Whether a reference means `:latest`, said or not: what the API server looks at when it chooses an `imagePullPolicy`.
+/// Returns true if a reference means `:latest`, explicitly or by default.
+///
+/// The API server uses this to choose an `imagePullPolicy`.
 pub fn names_latest(reference: &str) -> bool {
     let name = reference.rsplit('/').next().unwrap_or_default();
     !name.contains('@') && name.split_once(':').is_none_or(|(_, tag)| tag == "latest")
 }
 
-/// The images that a node needs before a pod of this template can start, init containers included.
+/// Returns the images that a node needs before a pod of this template can start, including those of init containers.
 pub fn of_template(template: &Value) -> Vec<TemplateImage> {
     let lists = ["initContainers", "containers"].into_iter();
     let containers = lists

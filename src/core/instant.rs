@@ -1,36 +1,36 @@
-//! Instants and spans of time: arithmetic that saturates, and how they stand in sentences.
+//! Timestamps and durations: saturating arithmetic, and their form in sentences.
 
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-/// `instant + duration`, saturating.
+/// Returns `instant + duration`, saturating.
 pub(crate) fn later(instant: Timestamp, duration: Duration) -> Timestamp {
     let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
     instant.checked_add(duration).unwrap_or(Timestamp::MAX)
 }
 
-/// `instant - duration`, saturating.
+/// Returns `instant - duration`, saturating.
 pub(crate) fn earlier(instant: Timestamp, duration: Duration) -> Timestamp {
     let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
     instant.checked_sub(duration).unwrap_or(Timestamp::MIN)
 }
 
-/// RFC 3339, whole seconds, UTC: nobody reads nanoseconds, and two replicas that date the same thing by their own clocks
-/// differ in them.
+/// Returns the time in RFC 3339, UTC, in whole seconds: readers don't need nanoseconds, and they would differ between two
+/// replicas.
 pub fn words(at: Timestamp) -> String {
     Timestamp::from_second(at.as_second())
         .unwrap_or(at)
         .to_string()
 }
 
-/// `12s`, `5m`, `3h20m`, `4d`: from one instant to a later one, coarse.
+/// Returns the time between two instants, rounded down: `12s`, `5m`, `3h20m`, `4d`.
 pub fn between(from: Timestamp, to: Timestamp) -> String {
     let span = to.as_second().saturating_sub(from.as_second());
     seconds(u64::try_from(span).unwrap_or_default())
 }
 
-/// The same, of a span in seconds.
+/// Returns a duration in seconds, rounded down like [`between`].
 pub fn seconds(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {

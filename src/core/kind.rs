@@ -1,19 +1,19 @@
-//! The two kinds called DaemonSet, and the words that differ between them.
+//! The two kinds named DaemonSet, and the words that differ between them.
 
 use super::names::{KRUISE_GROUP, KRUISE_VERSION};
 
-/// Which of the two kinds called DaemonSet it is.
+/// Kind of a DaemonSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SetKind {
-    /// Of the group `apps`: Kubernetes' own controller makes its pods.
+    /// Group `apps`: the native controller of Kubernetes creates its pods.
     #[default]
     Native,
-    /// Of the group `apps.kruise.io` (Advanced DaemonSet): this controller makes its pods.
+    /// Group `apps.kruise.io` (Advanced DaemonSet): this controller creates its pods.
     Advanced,
 }
 
 impl SetKind {
-    /// That of a DaemonSet which names this `apiVersion`, whatever version of its group.
+    /// Returns the kind for an `apiVersion`, in any version of its group.
     pub fn of_api_version(api_version: &str) -> Self {
         match api_version.split_once('/') {
             Some((KRUISE_GROUP, _)) => Self::Advanced,
@@ -21,7 +21,7 @@ impl SetKind {
         }
     }
 
-    /// The other one.
+    /// Returns the other kind.
     pub fn other(self) -> Self {
         match self {
             Self::Native => Self::Advanced,
@@ -29,7 +29,7 @@ impl SetKind {
         }
     }
 
-    /// Who makes and removes its pods and its revisions, as sentences call it.
+    /// Returns the controller of its pods and revisions, as sentences call it.
     pub fn controller(self) -> &'static str {
         match self {
             Self::Native => "the native DaemonSet controller",
@@ -37,7 +37,7 @@ impl SetKind {
         }
     }
 
-    /// Of whom somebody sees whether it runs, where that is not done.
+    /// Returns the process to check if that controller does nothing.
     pub fn process(self) -> &'static str {
         match self {
             Self::Native => "kube-controller-manager",
@@ -45,7 +45,7 @@ impl SetKind {
         }
     }
 
-    /// The group of its API.
+    /// Returns its API group.
     pub fn group(self) -> &'static str {
         match self {
             Self::Native => "apps",
@@ -53,7 +53,7 @@ impl SetKind {
         }
     }
 
-    /// Its `apiVersion`.
+    /// Returns its `apiVersion`.
     pub fn api_version(self) -> &'static str {
         match self {
             Self::Native => "apps/v1",
@@ -61,7 +61,7 @@ impl SetKind {
         }
     }
 
-    /// Short name of the resource for kubectl.
+    /// Returns the short name of the resource for kubectl.
     pub fn short_name(self) -> &'static str {
         match self {
             Self::Native => "ds",
@@ -69,7 +69,7 @@ impl SetKind {
         }
     }
 
-    /// How kubectl names the resource so that the other one is not meant.
+    /// Returns the unambiguous name of the resource for kubectl.
     pub fn resource(self) -> &'static str {
         match self {
             Self::Native => "daemonset",

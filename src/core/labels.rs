@@ -1,19 +1,19 @@
-//! The labels of a node or a pod: many of these, few labels each, read often and never changed.
+//! Labels of nodes and pods: many sets of few labels each, often read and never changed.
 
 use std::sync::Arc;
 
-/// Labels in the order of their keys, in one piece: a third of the memory that a map of them takes. Cheap to clone.
+/// Labels sorted by key, in one allocation, which takes a third of the memory of a map. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Labels(Arc<[(Arc<str>, Arc<str>)]>);
 
 impl Labels {
-    /// The value of a label.
+    /// Returns the value of a label.
     pub fn get(&self, key: &str) -> Option<&str> {
         let found = self.0.binary_search_by(|(known, _)| (**known).cmp(key));
         found.ok().map(|position| &*self.0[position].1)
     }
 
-    /// All of them, with their values.
+    /// Returns all labels with their values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }

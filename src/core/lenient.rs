@@ -1,4 +1,4 @@
-//! Deserialization of single fields: a value that cannot be understood is as if it were not there, and spoils nothing else.
+//! Deserialization of single fields: an invalid value counts as absent, and other fields are unaffected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::core::id::NodeName;
 use crate::core::verdict::Stopped;
 
-/// Reads one value, else the default.
+/// Parses one value, or returns the default.
 pub(in crate::core) fn value<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -21,7 +21,7 @@ where
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
-/// Reads the elements of a list that can be read.
+/// Parses a list without its invalid elements.
 pub(in crate::core) fn list<'de, D, T, C>(deserializer: D) -> Result<C, D::Error>
 where
     D: Deserializer<'de>,
@@ -32,7 +32,7 @@ where
     Ok(elements(value).collect())
 }
 
-/// Reads names with instants.
+/// Parses names of nodes with timestamps.
 pub(in crate::core) fn dated<'de, D>(
     deserializer: D,
 ) -> Result<BTreeMap<NodeName, Timestamp>, D::Error>
@@ -47,7 +47,7 @@ where
     Ok(members.filter_map(read).collect())
 }
 
-/// Reads names of nodes by a word.
+/// Parses names of nodes, grouped by a word.
 pub(in crate::core) fn grouped<'de, D>(
     deserializer: D,
 ) -> Result<BTreeMap<Arc<str>, BTreeSet<NodeName>>, D::Error>
@@ -60,7 +60,7 @@ where
         .collect())
 }
 
-/// Reads why a revision was stopped. A reason of a later release is a stop as well.
+/// Parses the reason why a revision was stopped. An unknown reason of a later release also means a stop.
 pub(in crate::core) fn stop<'de, D>(deserializer: D) -> Result<Option<Stopped>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,11 +1,10 @@
-//! The hook before a pod goes: who has to agree, and what a pod says about its way out.
+//! The preDelete hook: the approval that a pod needs before its deletion, and its marks.
 //!
-//! `lifecycle.preDelete` of Kruise's Advanced DaemonSet, as an annotation: a pod that
-//! carries one of the listed labels or finalizers is *hooked*. Before such a pod is replaced it is marked
-//! `PreparingDelete`; it goes when whoever put the label or finalizer there has taken it away. Other than in Kruise there
-//! is a way back: a pod that is wanted again loses the mark.
+//! This is `lifecycle.preDelete` of Kruise's Advanced DaemonSet, as an annotation. A pod with one of the listed labels or
+//! finalizers is *hooked*. Before such a pod is replaced it is marked `PreparingDelete`. It is deleted when the owner of the
+//! label or finalizer has removed it. Unlike in Kruise, a pod that is wanted again loses the mark.
 //!
-//! Pure words and facts; `removal` decides with them.
+//! Pure data; `removal` decides with it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,31 +18,31 @@ use super::labels::Labels;
 use super::names::{IN_PLACE_UPDATE, PRE_DELETE, PRE_NORMAL};
 use super::selector::{is_label_key, is_label_value};
 
-/// What a value of `lifecycle` has to look like.
+/// Expected form of the value of `lifecycle`.
 const EXPECTED: &str =
     r#"use JSON such as {"preDelete": {"labelsHandler": {"example.io/drain": "true"}}}"#;
 
-/// Who has to agree before a pod of the DaemonSet is deleted by a rollout.
+/// Conditions for the deletion of a pod by a rollout.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PreDelete {
     /// A pod with one of these labels, with exactly that value, is hooked.
     pub labels: BTreeMap<String, String>,
     /// A pod with one of these finalizers is hooked.
     pub finalizers: Vec<String>,
-    /// Whether a pod turns not Ready before it waits, if it has the readiness gate for that.
+    /// True if a pod with the readiness gate `KruisePodReady` is made not Ready before it waits.
     pub mark_not_ready: bool,
 }
 
 impl PreDelete {
-    /// Whether a pod can be hooked at all: the hook lists a label or a finalizer.
+    /// Returns true if a pod can be hooked at all: the hook lists a label or a finalizer.
     pub fn asks(&self) -> bool {
         !self.labels.is_empty() || !self.finalizers.is_empty()
     }
 
-    /// Reads the JSON of Kruise's `spec.lifecycle`; `None` when it holds no hook.
+    /// Parses the JSON of Kruise's `spec.lifecycle`; `None` if it contains no hook.
     ///
     /// # Errors
-    /// Continues the sentence "KEY is VALUE, …".
+    /// Returns the end of a sentence that begins with "KEY is VALUE, …".
     pub fn read(text: &str) -> Result<Option<Self>, String> {
         let value: Value = serde_json::from_str(text)
             .map_err(|error| format!("which is no JSON ({error}); {EXPECTED}"))?;
@@ -61,7 +60,7 @@ impl PreDelete {
                          updated in place asks nobody; remove it"
                     ));
                 }
-                // Kruise accepts it and ignores it.
+                // Kruise accepts this field and ignores it.
                 (PRE_NORMAL, _) => {}
                 (other, _) => return Err(unknown(other, "preDelete")),
             }
@@ -92,7 +91,7 @@ impl PreDelete {
                 ("finalizersHandler", value) => {
                     hook.finalizers =
                         serde_json::from_value(value).map_err(|_| wrong("a list of finalizers"))?;
-                    // Their names are built as the keys of labels are.
+                    // Names of finalizers have the syntax of label keys.
                     if !hook.finalizers.iter().all(|name| is_label_key(name)) {
                         return Err(wrong("a list of finalizers that a pod can carry"));
                     }
@@ -112,12 +111,12 @@ impl PreDelete {
         Ok(hook)
     }
 
-    /// Whether a pod has to be asked for.
+    /// Returns true if the pod is hooked.
     pub fn hooks(&self, exit: &Exit) -> bool {
         self.awaited(exit).next().is_some()
     }
 
-    /// What has to be taken off a pod before it goes: `label example.io/drain=true`, `finalizer example.io/lb`.
+    /// Returns the items to remove from a pod before its deletion: `label example.io/drain=true`, `finalizer example.io/lb`.
     pub fn awaited<'a>(&'a self, exit: &'a Exit) -> impl Iterator<Item = String> + 'a {
         let labels = self
             .labels
@@ -140,60 +139,60 @@ fn unknown(field: &str, known: &str) -> String {
     )
 }
 
-/// What a pod says about its way out.
+/// The facts of a pod that matter for its deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Exit {
     /// Its labels.
     pub labels: Labels,
     /// Its finalizers.
     pub finalizers: Vec<Arc<str>>,
-    /// Whether it is marked `PreparingDelete`.
+    /// The mark `PreparingDelete`; `None` if it is not set.
     pub preparing: Option<PreDeleteHook>,
-    /// Its readiness gate `KruisePodReady`; `None` when it has no such gate.
+    /// Its readiness gate `KruisePodReady`; `None` if it has no such gate.
     pub gate: Option<Box<Gate>>,
 }
 
-/// That a pod waits for its hook.
+/// The wait of a pod for its hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PreDeleteHook {
-    /// Since when; `None` when the mark does not say so.
+    /// Start of the wait; `None` if the mark doesn't record it.
     pub since: Option<Timestamp>,
 }
 
 /// The condition of the readiness gate `KruisePodReady`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Gate {
-    /// Whether it is `True`; `None` when nobody has set it.
+    /// True if the status is `True`; `None` if it was never set.
     pub status: Option<bool>,
-    /// Who keeps it `False`; `None` when the message is in a form that is not ours to change.
+    /// Keys that keep it `False`; `None` if the message has another format and must not be changed.
     pub keys: Option<Vec<GateKey>>,
-    /// Since when it is `True`, if it is and says so.
+    /// Time at which the status became `True`; `None` if it isn't `True`, or if the time is unknown.
     pub opened: Option<Timestamp>,
 }
 
-/// One who keeps a pod not Ready, as Kruise writes it into the message.
+/// One reason to keep a pod not Ready, in the format of Kruise's message.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GateKey {
-    /// On whose behalf.
+    /// Program that set the key.
     #[serde(rename = "userAgent")]
     pub user_agent: String,
-    /// Why.
+    /// Its reason.
     pub key: String,
 }
 
-/// What to write into the condition of the gate.
+/// A write to the condition of the gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateWrite {
     /// The new status.
     pub open: bool,
     /// The new message.
     pub message: String,
-    /// Whether the status differs from the present one (then `lastTransitionTime` is set).
+    /// True if the status differs from the present one; then `lastTransitionTime` is set.
     pub flips: bool,
 }
 
 impl Gate {
-    /// Reads the condition; `None`: there is none.
+    /// Parses the condition; `None` if there is none.
     pub fn read(condition: Option<(bool, &str)>) -> Self {
         let Some((open, message)) = condition else {
             return Self {
@@ -212,7 +211,7 @@ impl Gate {
         }
     }
 
-    /// The same, with the time at which its status changed last.
+    /// Returns this gate with the time of the last change of its status.
     pub fn changed_at(self, at: Option<Timestamp>) -> Self {
         Self {
             opened: at.filter(|_| self.status == Some(true)),
@@ -220,12 +219,12 @@ impl Gate {
         }
     }
 
-    /// Whether our key keeps it shut.
+    /// Returns true if the controller's own key keeps the gate shut.
     pub(super) fn is_ours(&self) -> bool {
         self.keys.iter().flatten().any(|key| *key == own_key())
     }
 
-    /// How to shut it with our key; `None` when that is done, or not ours to do.
+    /// Returns the write that shuts the gate with the controller's key; `None` if it is shut already, or has another format.
     pub(super) fn shut(&self) -> Option<GateWrite> {
         let mut keys = self.keys.clone()?;
         if keys.contains(&own_key()) && self.status == Some(false) {
@@ -235,14 +234,14 @@ impl Gate {
         self.write(keys)
     }
 
-    /// How to take our key off it; `None` when it is not there.
+    /// Returns the write that removes the controller's key from the gate; `None` if the gate doesn't have it.
     pub(super) fn open(&self) -> Option<GateWrite> {
         let mut keys = self.keys.clone()?;
         keys.retain(|key| *key != own_key());
         self.is_ours().then(|| self.write(keys)).flatten()
     }
 
-    /// How to open it for the first time; `None` when somebody has.
+    /// Returns the write that opens the gate for the first time; `None` if its status is set already.
     pub(super) fn begin(&self) -> Option<GateWrite> {
         self.status
             .is_none()
@@ -250,7 +249,9 @@ impl Gate {
             .flatten()
     }
 
-    /// Only an empty list opens it. The list is sorted as Kruise sorts it: by user agent, then key.
+    /// Returns the write for these keys.
+    ///
+    /// Only an empty list opens the gate. The list is sorted as in Kruise: by user agent, then key.
     fn write(&self, mut keys: Vec<GateKey>) -> Option<GateWrite> {
         keys.sort();
         keys.dedup();
@@ -268,7 +269,7 @@ impl Gate {
     }
 }
 
-/// Kruise's own, so that one of both can undo what the other did.
+/// Returns Kruise's own key, so that Kruise and yurt-ds can undo each other's changes.
 fn own_key() -> GateKey {
     GateKey {
         user_agent: "Lifecycle".into(),
@@ -288,7 +289,7 @@ mod tests {
         }
     }
 
-    /// As in Kruise's `IsPodHooked`.
+    /// Corresponds to Kruise's `IsPodHooked`.
     #[test]
     fn a_pod_is_hooked_by_any_listed_finalizer_or_label_with_exactly_that_value() {
         let text = r#"{"preDelete": {"labelsHandler": {"a": "1", "b": "2"}, "finalizersHandler": ["x.io/y"]}}"#;
@@ -308,7 +309,7 @@ mod tests {
         assert!(!PreDelete::default().hooks(&exit(&[("a", "1")], &["x.io/y"])));
     }
 
-    /// As Kruise's webhook checks it.
+    /// Corresponds to the checks of Kruise's webhook.
     #[test]
     fn a_lifecycle_is_read_as_kruise_writes_it_and_the_error_names_the_field() {
         let marks = |text: &str| {
@@ -365,7 +366,7 @@ mod tests {
         );
     }
 
-    /// Kruise's `KruisePodReady`, with one message per user.
+    /// Corresponds to Kruise's `KruisePodReady`, with one message per user.
     #[test]
     fn a_gate_is_open_only_while_nobody_keeps_it_shut() {
         const OWN: &str = r#"[{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
@@ -384,7 +385,7 @@ mod tests {
         assert_eq!(written(gate(false, BOTH).open()), says(false, OTHER, false));
         assert_eq!(written(gate(false, OWN).open()), says(true, "", true));
         assert_eq!(written(gate(false, OTHER).open()), None);
-        // What somebody else wrote in a form of its own is left alone.
+        // A message of another program in its own format is left unchanged.
         assert_eq!(written(gate(false, "drained").shut()), None);
         assert_eq!(written(gate(false, "drained").open()), None);
     }

@@ -1,4 +1,4 @@
-//! What to do and why: the answer of [`decide`](crate::core::decide()).
+//! Plans: the actions to take and their reasons, returned by [`decide`](crate::core::decide()).
 
 mod holds;
 mod pause_stand;
@@ -17,57 +17,59 @@ pub use pause_stand::PauseStand;
 pub use pulls_await::PullsAwait;
 pub use reversal::{Reversal, ReversalStage};
 
-/// What to do now, what every node is told, and when to look again.
+/// The actions to take now, the verdict of each node, and when to decide again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What to write, in this order. Carrying it out twice is harmless.
+    /// Writes, in this order. Carrying them out twice is harmless.
     pub actions: Vec<Action>,
     /// One verdict per entry of `Fleet::nodes`, in the same order.
     pub verdicts: Vec<Verdict>,
-    /// Why pods are made anew by this plan although an update in place was asked for, as far as any are.
+    /// Reason why this plan recreates pods although an update in place was requested; `None` if it recreates none.
     pub recreates: Option<Recreate>,
-    /// Images that are asked for ahead of the update, in the order of nodes.
+    /// Image pulls to request ahead of the update, in the order of nodes.
     pub pulls: Vec<Pull>,
-    /// What it takes before more are asked for; `None`: it is there, or nobody is left to be asked.
+    /// Ready pods needed before more pulls are requested; `None` if there are enough, or no node is left to ask.
     pub pulls_await: Option<PullsAwait>,
-    /// Numbers over the verdicts.
+    /// Totals over the verdicts.
     pub counts: Counts,
     /// The state of the rollout as a whole.
     pub phase: Phase,
-    /// Before this instant nothing is replaced, whatever slots are free (`min-interval`).
+    /// Earliest time of the next replacement, even if slots are free (`min-interval`).
     pub opens: Option<Timestamp>,
-    /// Whether conditions tell that: an interval of less than a minute is movement, and to tell each of its ends would take a
-    /// write for every pod.
+    /// True if conditions name `opens`.
+    ///
+    /// An interval of less than a minute counts as movement: reporting each end would cost one write per pod.
     pub tells_opening: bool,
     /// The setting that matches no node (`Phase::Invalid`).
     pub invalid: Option<Invalid>,
-    /// The values of `topology-key` where something is under way or may begin, in order; empty without that setting, and
-    /// while nothing is rolled out.
+    /// Values of `topology-key` in which updates are under way or may begin, in order; empty without that setting, and while
+    /// nothing is rolled out.
     pub domains: Vec<String>,
-    /// Why the guard lets nothing new begin, if it does not.
+    /// Reason why the guard starts no further updates; `None` if it allows them.
     pub guarded: Option<Guarded>,
-    /// What the guard has to remember: what is to stand on the DaemonSet, instead of [`Fleet::record`].
+    /// The guard's record: the value that replaces [`Fleet::record`] on the DaemonSet.
     ///
     /// [`Fleet::record`]: crate::core::Fleet::record
     pub record: Option<FailureRecord>,
-    /// How far the revision that the guard stopped is taken back; `None`: nobody asked for that, or it was not stopped.
+    /// Progress of the rollback of a stopped revision; `None` if none was requested or the revision was not stopped.
     pub reversal: Option<Reversal>,
-    /// The pause that holds, if one does, whether anybody is outdated or not.
+    /// The active pause, if there is one, even if no node is outdated.
     pub pause: Option<PauseStand>,
-    /// How each wave stands, in their order; empty without that setting, and while it is not known what is rolled out.
+    /// State of each wave, in order; empty without that setting, and while the current revision is unknown.
     pub waves: Vec<WaveStand>,
-    /// Nodes that are past their deadline, by position in the fleet, whoever else moves; see [`overdue`](super::engine::overdue).
+    /// Nodes past their deadline, by position in the fleet, even if other nodes make progress; see
+    /// [`overdue`](super::engine::overdue).
     pub overdue: Vec<usize>,
-    /// Whether nothing moves before a disruption budget lets a pod go.
+    /// True if nothing moves until a disruption budget allows an eviction.
     pub blocked: bool,
-    /// What the API server refuses of all that is asked for, tried again by this plan or not.
+    /// Writes that the API server refuses, including writes that this plan retries.
     pub refused: super::fleet::write_failures::WriteFailures,
-    /// The earliest instant at which the same fleet would be judged differently; `None`: only a change can do that.
+    /// Earliest time at which the same fleet leads to another plan; `None` if only a change can do that.
     pub next_wake: Option<Timestamp>,
 }
 
 impl Plan {
-    /// The same plan for data that is too old: nothing is written to pods, and a rollout that would move says why it does not.
+    /// Returns this plan for stale data: without writes to pods, and with the reason why a rollout that would move does not.
     #[must_use]
     pub fn withheld(mut self, stale: StaleData, record: Option<&FailureRecord>) -> Self {
         self.actions.clear();
@@ -92,7 +94,7 @@ impl Plan {
         self
     }
 
-    /// When the next maintenance window opens for a node that waits for it.
+    /// Returns when the next maintenance window opens for a node that waits for one.
     pub fn next_opening(&self) -> Option<Timestamp> {
         let opens = |verdict: &Verdict| match *verdict {
             Verdict::OutOfWindow { opens } => opens,
@@ -107,12 +109,13 @@ impl Plan {
         self.verdicts.iter().filter(waits).count()
     }
 
-    /// Targeted nodes that run the current revision: with an available pod of it, or offline with such a pod.
+    /// Returns the number of targeted nodes that run the current revision: online with an available pod of it, or offline with a
+    /// pod of it.
     pub fn running(&self) -> usize {
         self.counts.updated + self.counts.offline_updated
     }
 
-    /// Whether nothing moves before a node has pulled its images.
+    /// Returns true if nothing moves before a node has pulled its images.
     pub fn is_pull_pending(&self) -> bool {
         let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
         of_word(Verdict::PullPending(PullStage::Queued { failed: false })) > 0
@@ -126,19 +129,19 @@ impl Plan {
         self.verdicts.iter().any(of_hooks)
     }
 
-    /// Whether everybody who is on the way waits for a hook or a disruption budget.
+    /// Returns true if every node in progress waits for a hook or a disruption budget.
     pub(super) fn awaits_hooks_only(&self) -> bool {
         self.awaits_hooks() && !self.verdicts.iter().any(Verdict::is_begun)
     }
 
-    /// Whether a pod waits for its hook for so long that somebody should look.
+    /// Returns true if a pod has waited for its hook for so long that an operator should look.
     pub fn is_hook_overdue(&self) -> bool {
         let is_overdue =
             |verdict: &Verdict| matches!(verdict, Verdict::HookPending { overdue: true, .. });
         self.verdicts.iter().any(is_overdue)
     }
 
-    /// What a wave waits for while nothing else moves; `None`: something does, or no wave waits.
+    /// Returns the reason why a wave is not open while nothing else moves; `None` if something moves or no wave waits.
     pub fn awaited(&self) -> Option<WaveShut> {
         let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
         let moves = of_word(Verdict::InProgress(Progress::Replacing))
@@ -155,7 +158,8 @@ impl Plan {
             .map(|(_, why)| why)
     }
 
-    /// Returns true if nothing moves before a maintenance window opens, aside from image pulls of at most as many nodes.
+    /// Returns true if nothing moves before a maintenance window opens, and at most as many nodes wait for image pulls as for
+    /// windows.
     pub fn is_out_of_window(&self) -> bool {
         let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
         let blocked = |verdict: &Verdict| matches!(verdict, Verdict::BlockedByPdb { .. });
@@ -168,93 +172,94 @@ impl Plan {
     }
 }
 
-/// How one wave stands.
+/// State of one wave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaveStand {
     /// Its name; the last one is called [`REST`](super::settings::REST).
     pub name: String,
-    /// Its targeted nodes that take part.
+    /// Number of its targeted nodes that take part in the rollout.
     pub nodes: usize,
-    /// Those with an available pod of the current revision.
+    /// Number of those with an available pod of the current revision.
     pub done: usize,
-    /// Its nodes on their way, or failed by the revision.
+    /// Number of its nodes that are being updated, or failed because of the revision.
     pub in_flight: usize,
-    /// Slots of [`allowed`](Self::allowed) that are taken, also by nodes whose old pod is broken and by those that begin
-    /// now; as long as it is open.
+    /// Number of used slots of [`allowed`](Self::allowed) while the wave is open, including nodes whose old pod is broken and
+    /// nodes that begin now.
     pub taken: usize,
-    /// How many of its nodes may lack an available pod at once, as far as the wave says that.
+    /// Limit of its nodes without an available pod; a wave without its own limit uses that of the rollout.
     pub allowed: usize,
-    /// What it does.
+    /// Its progress.
     pub state: WaveState,
 }
 
-/// What a wave does.
+/// Progress of a wave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaveState {
-    /// No node that is online is left.
+    /// All of its online nodes are done.
     Complete,
     /// Nodes are being replaced.
     Open,
-    /// It waits.
+    /// The wave waits.
     NotOpen(WaveShut),
 }
 
-/// Numbers of a plan.
+/// Totals of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Nodes where a pod belongs.
+    /// Nodes on which a pod belongs.
     pub targeted: usize,
-    /// Those of them that take part in the rollout: the base of `max-unavailable`.
+    /// Targeted nodes that take part in the rollout: the base of `max-unavailable`.
     pub base: usize,
     /// `max-unavailable`, resolved for `base`.
     pub allowed: usize,
     /// Targeted nodes that occupy budget after this plan.
     pub unavailable: usize,
-    /// Those of them that keep their old pod: it was taken out of service for its hook and does not serve again yet, or it was
-    /// made a moment ago.
+    /// Unavailable nodes that keep their old pod.
+    ///
+    /// Either the pod was taken out of service for its hook and doesn't serve again yet, or it was created recently.
     pub withheld: usize,
-    /// How many nodes may have a second pod at once (`max-surge`), resolved for `base`.
+    /// Limit of nodes with a second pod (`max-surge`), resolved for `base`.
     pub surge_allowed: usize,
-    /// Nodes with two pods, whichever of them goes, after this plan.
+    /// Nodes with two pods after this plan, whichever of the two is deleted.
     pub surging: usize,
-    /// Targeted nodes that are online with an available pod of the current revision, also beside another pod.
+    /// Targeted online nodes with an available pod of the current revision, including those with a second pod.
     pub updated: usize,
-    /// Targeted nodes that are online and lack an available pod because they are being updated, this plan's included.
+    /// Targeted online nodes that lack an available pod because they are being updated, including the updates of this plan.
     pub in_progress: usize,
-    /// Targeted nodes that are charged to the current revision and have not recovered.
+    /// Targeted nodes whose failure is attributed to the current revision and that have not recovered.
     pub failed: usize,
-    /// Those of them that are NotReady.
+    /// Failed nodes that are NotReady.
     pub lost: usize,
-    /// Nodes that were charged because their containers crashed, and run at the moment: not for as long as the failure window yet.
+    /// Nodes that failed because their containers crashed, and have run since, but for less than the failure window.
     pub relapsing: usize,
-    /// Targeted nodes that are online, and outdated with a pod that is not available, without this plan's replacements.
+    /// Targeted online nodes that are outdated with an unavailable pod, excluding the nodes that this plan updates.
     pub broken_before: usize,
-    /// Nodes that failed on the current revision's account, those that are gone or recovering included.
+    /// Nodes that failed because of the current revision, including nodes that are gone or recovering.
     pub failures: usize,
-    /// How many of these there may be before the revision is stopped.
+    /// Limit of `failures` before the revision is stopped.
     pub threshold: usize,
-    /// Targeted nodes that are online and outdated, this plan's replacements included.
+    /// Targeted online nodes that are outdated, including the nodes that this plan updates.
     pub outdated: usize,
-    /// Targeted nodes that are offline with a pod of the current revision.
+    /// Targeted offline nodes with a pod of the current revision.
     pub offline_updated: usize,
-    /// Targeted nodes that are offline (or not back for long enough) and outdated.
+    /// Targeted outdated nodes that are offline or returned too recently.
     pub offline_outdated: usize,
     /// Targeted nodes that keep their old revision (`partition`, `selector`, `hold`).
     pub kept: usize,
-    /// Nodes that keep an outdated pod because of a taint that its template does not tolerate. They are no part of those
-    /// that are targeted: Kubernetes does not count them for its `maxUnavailable` either.
+    /// Nodes that keep an outdated pod because its template does not tolerate a taint.
+    ///
+    /// They don't count as targeted; Kubernetes doesn't count them for its `maxUnavailable` either.
     pub repelled: usize,
     /// Targeted nodes that are offline.
     pub offline: usize,
-    /// Targeted nodes that are online and whose pod was taken back, or is being so, from the revision that the guard
-    /// stopped.
+    /// Targeted online nodes whose pod was rolled back, or is being rolled back, from the revision that the guard stopped.
     pub reverted: usize,
     /// Nodes per word of [`Verdict::WORDS`].
     pub by_word: [usize; Verdict::WORDS.len()],
 }
 
 impl Counts {
-    /// Targeted nodes that lack an available pod, by the reason, each in one place.
+    /// Returns the targeted nodes that lack an available pod, by reason. Each node is counted once.
     pub fn lacking(&self) -> [(&'static str, usize); 4] {
         [
             ("offline", self.offline - self.lost),
@@ -264,7 +269,7 @@ impl Counts {
         ]
     }
 
-    /// Nodes whose turn has not come; see [`Verdict::awaits_turn`].
+    /// Returns the number of nodes that wait for other nodes; see [`Verdict::awaits_turn`].
     fn awaiting_turn(&self) -> usize {
         let words = [Verdict::Budget { broken: false }, Verdict::AwaitingDomain];
         words
@@ -277,37 +282,38 @@ impl Counts {
 /// The state of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Every targeted node runs the current revision, except those that are offline or to be kept, and no more of those that
-    /// were lost with it than `failure-threshold` allows.
+    /// Every targeted node runs the current revision.
+    ///
+    /// Exceptions: nodes that are offline or kept, and as many lost nodes as `failure-threshold` allows.
     Complete {
         /// Targeted nodes that are offline and outdated; they follow when they return.
         offline: usize,
-        /// Nodes that keep their old revision because the settings say so, or because no other pod would come.
+        /// Nodes that keep their old revision because the settings say so, or because no new pod would be created there.
         kept: usize,
     },
-    /// Moving, or about to.
+    /// Moving, or about to move.
     Progressing,
-    /// Waits for the native controller or for a fresher view.
+    /// Waits for the native controller or for fresher data.
     RevisionUnknown(super::id::RevisionUnknown),
-    /// Nothing is written to pods before the controller has fresh data.
+    /// No pod is written until the controller has fresh data.
     Stale(StaleData),
-    /// Nothing moves before a person acts or a node recovers.
+    /// Nothing moves before an operator acts or a node recovers.
     Stalled(Stall),
-    /// Paused, with nodes left.
+    /// Paused, with nodes left to update.
     Paused {
-        /// When it goes on by itself.
+        /// End of the pause; `None` if it has none.
         until: Option<Timestamp>,
     },
     /// OTA: outdated nodes wait for their owners.
     AwaitingOwners,
-    /// `OnDelete`: outdated nodes wait until somebody deletes their pods.
+    /// `OnDelete`: outdated nodes wait until their pods are deleted by an operator.
     AwaitingDeletions,
-    /// A setting matches no node: nothing is touched before it, or the labels of nodes, are corrected.
+    /// A setting matches no node. Nothing is touched until the setting or the node labels are corrected.
     Invalid,
 }
 
 impl Phase {
-    /// Whether it is not known what is rolled out, for a moment or for too long.
+    /// Returns true if the current revision is unknown, for a moment or for too long.
     pub fn is_behind(self) -> bool {
         matches!(
             self,
@@ -316,40 +322,41 @@ impl Phase {
     }
 }
 
-/// Data that is too old to be acted upon.
+/// Data that is too old to act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaleData {
-    /// What it is about: `nodes`, `pods` and the like.
+    /// Resource that is stale, such as `nodes` or `pods`.
     pub resource: &'static str,
-    /// When the API server was last heard about it.
+    /// Time of the last watch event or bookmark from the API server.
     pub heard: Timestamp,
 }
 
-/// Why a rollout stalls, the gravest first.
+/// Reason why a rollout is stalled, the most serious first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stall {
-    /// More nodes failed after they got the current revision than may: the guard stopped it, or nobody is left to be saved.
+    /// More nodes failed after they got the current revision than allowed: the guard stopped it, or no node is left to protect.
     FailedByRevision,
-    /// The guard stopped the revision because replacing does not help: a node was replaced twice and is outdated again.
+    /// The guard stopped the revision because replacing does not help: the pod of a node was replaced twice and is outdated
+    /// again.
     ReplacedTwice,
-    /// The whole budget is held by nodes whose pods do not come up (crashes, image errors).
+    /// Nodes whose pods don't start (crashes, image errors) use the whole budget.
     PodsDoNotStart,
-    /// Every node that is left waits for images that it failed to pull (`predownload: required`).
+    /// Every remaining node waits for images that it failed to pull (`predownload: required`).
     ImagesNotPulled,
-    /// The maintenance window of every node that is left never opens: a Node's own cannot be read.
+    /// The maintenance window of every remaining node never opens, because the Node's own cannot be read.
     WindowNeverOpens,
-    /// The whole budget is held by nodes for which the native controller makes no pod (quota, admission).
+    /// Nodes for which the native controller creates no pod (quota, admission) use the whole budget.
     PodsNotCreated,
-    /// The whole budget is held by nodes whose pod was deleted and whose next one a taint or a label keeps away.
+    /// Nodes whose pod was deleted, and whose new pod a taint or a label keeps away, use the whole budget.
     PodsKeptAway,
-    /// Every node that is left, or the whole budget, waits for something that the API server refuses.
+    /// Every remaining node, or the whole budget, waits for a write that the API server refuses.
     WritesRefused,
-    /// The whole budget is held by nodes that do not become available in time.
+    /// Nodes that don't become available in time use the whole budget.
     NoProgress,
-    /// The whole budget is held by pods whose preDelete hooks take too long.
+    /// Pods whose preDelete hooks take too long use the whole budget.
     HookPending,
-    /// Every node that is left waits for a disruption budget, for too long.
+    /// Every remaining node has waited too long for a disruption budget.
     BlockedByPdb,
-    /// The native controller has not handled the latest change for too long: nothing else is known.
+    /// The native controller has not handled the latest change for too long, so the current revision is unknown.
     NativeControllerBehind,
 }

@@ -1,4 +1,4 @@
-//! What a person can do about a revision that fails, the best first. Condition, Event and `ctl` take the words from here.
+//! Remedies for a revision that fails, the best first. Conditions, Events and `ctl` use these sentences.
 
 use std::fmt::Display;
 
@@ -6,19 +6,19 @@ use super::fleet::Fleet;
 use super::fleet::record::FailureRecord;
 use super::id::{Revision, RevisionState};
 
-/// How a person finds out whether a controller is at work.
+/// Instructions for checking whether a controller is running.
 pub const LOOK_FOR_IT: &str = "kubectl get leases -A --field-selector metadata.name=yurt-ds-controller -o yaml shows which one is and when it last said \
     so (without leader election there is no Lease), and its log names a right that it lacks";
 
-/// What is said of Advanced DaemonSets while the manager of OpenKruise is at work.
+/// Message about Advanced DaemonSets while the manager of OpenKruise is running.
 pub const KRUISE_RUNS: &str = "Kruise's manager runs (its Lease kruise-system/kruise-manager is renewed), and two controllers would fight over the \
     pods of Advanced DaemonSets, so yurt-ds leaves them alone; stop one of them: kubectl -n kruise-system scale deployment \
     kruise-controller-manager --replicas=0, or run yurt-ds controller with --controllers native";
 
-/// The ways on from a revision that fails, as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
+/// Returns the remedies for a revision that fails, as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
 ///
-/// After somebody went back to the oldest revision that is kept, going back once more would bring the one that failed
-/// again; then it is not advised.
+/// After a rollback to the oldest revision that is kept, another rollback would return to the failed revision; then it is not
+/// recommended.
 pub fn way_on(fleet: &Fleet, set: &dyn Display) -> String {
     match back(fleet, set) {
         Some(back) => format!("{back}; or roll out another template"),
@@ -35,8 +35,10 @@ pub fn way_on(fleet: &Fleet, set: &dyn Display) -> String {
     }
 }
 
-/// What helps pods for which the scheduler finds no place on `nodes`, as the end of a sentence. `set` is the DaemonSet, as
-/// `NAMESPACE/NAME`. The revision before needs as much room, unless the template asks for more now.
+/// Returns the remedies for pods that the scheduler cannot place on `nodes`, as the end of a sentence.
+///
+/// `set` is the DaemonSet, as `NAMESPACE/NAME`. A rollback helps only if the template now requests more than the previous
+/// revision.
 pub fn make_room(nodes: &str, fleet: &Fleet, set: &dyn Display) -> String {
     let room = format!(
         "make room on {nodes} (kubectl get pods -A -o wide --field-selector spec.nodeName=NODE shows the pods there), or set a \
@@ -48,7 +50,9 @@ pub fn make_room(nodes: &str, fleet: &Fleet, set: &dyn Display) -> String {
     }
 }
 
-/// Returns what helps `nodes` whose kubelets reject each pod, as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
+/// Returns the remedies for `nodes` whose kubelets reject each pod, as the end of a sentence.
+///
+/// `set` is the DaemonSet, as `NAMESPACE/NAME`.
 pub fn mend_nodes(nodes: &str, fleet: &Fleet, set: &dyn Display) -> String {
     format!(
         "mend {nodes} (kubectl describe node NODE shows what it lacks); then the rollout goes on by itself. If this revision uses more of \
@@ -57,7 +61,7 @@ pub fn mend_nodes(nodes: &str, fleet: &Fleet, set: &dyn Display) -> String {
     )
 }
 
-/// The revisions that are kept and were made before this one, the newest first, without those that the guard stopped.
+/// Returns the revisions from before the current one that the guard did not stop, the newest first.
 fn unstopped(fleet: &Fleet) -> Vec<&(Revision, i64)> {
     let stopped = match &fleet.revision {
         RevisionState::Current(current) => {
@@ -70,26 +74,28 @@ fn unstopped(fleet: &Fleet) -> Vec<&(Revision, i64)> {
     good.collect()
 }
 
-/// A way back to an earlier revision.
+/// A rollback to an earlier revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WayBack<'a> {
     /// The revision.
     pub revision: &'a Revision,
-    /// Its number, where `undo` has to be given it because it is not the one before.
+    /// Its number, if `undo` needs it because the revision is not the previous one.
     pub number: Option<i64>,
-    /// Nodes that have it are away, and no node serves with any.
+    /// True if only offline nodes have the revision, and no node serves with any earlier one.
     is_away: bool,
 }
 
-/// Returns the way back, if a revision is kept that was made before this one and that the guard did not stop: to the newest of
-/// those with which pods serve now, for the one before may be as bad; to that one where there is no such pod. It is never one that
-/// was made later: after a rollback it leads further back.
+/// Returns the recommended rollback; `None` if the guard stopped all earlier revisions that are kept, or if there are none.
+///
+/// The target is the newest earlier revision with serving pods, because the previous one may be as bad. Without serving pods it
+/// is the previous one. A later revision is never the target: after a rollback, the next one goes further back.
 pub fn way_back(fleet: &Fleet) -> Option<WayBack<'_>> {
     let earlier = unstopped(fleet);
     let (before, _) = *earlier.first()?;
     let mut all = earlier.iter().copied();
     let serving = all.find(|(revision, _)| serves(fleet, revision));
-    // While all nodes are away none serves: then to what most of them have, for the one before may never have been there.
+    // While all nodes are offline, no pod serves. Then the target is the most common revision, because the previous one may never
+    // have run.
     let most = || {
         let has = |revision: &Revision| {
             let pods = fleet.nodes.iter().filter(|node| !node.is_ready());
@@ -113,7 +119,7 @@ pub fn way_back(fleet: &Fleet) -> Option<WayBack<'_>> {
     })
 }
 
-/// Returns the way back as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
+/// Returns the recommended rollback as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
 pub fn back(fleet: &Fleet, set: &dyn Display) -> Option<String> {
     let WayBack {
         revision,
@@ -131,7 +137,7 @@ pub fn back(fleet: &Fleet, set: &dyn Display) -> Option<String> {
     ))
 }
 
-/// Whether a pod of that revision is Ready and stays.
+/// Returns true if a pod of that revision is Ready and stays.
 fn serves(fleet: &Fleet, revision: &Revision) -> bool {
     let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
     pods.any(|pod| {
@@ -142,7 +148,7 @@ fn serves(fleet: &Fleet, revision: &Revision) -> bool {
     })
 }
 
-/// What lets the revision go on that the guard stopped: the last of the remedies.
+/// Returns the command that continues a stopped revision: the last of the remedies.
 pub fn nevertheless(set: &dyn Display) -> String {
     format!("to go on with this revision nevertheless: yurt-ds ctl resume {set}")
 }
@@ -214,7 +220,7 @@ mod tests {
             stopped: Some(Stopped::FailedByRevision),
             ..FailureRecord::new(revision.into())
         };
-        // As it stands when the next revision has just come, and later.
+        // The record before and after it moves on to the next revision.
         fleet.record = Some(stop("bad"));
         let at_once = back(&fleet, &"edge/web").expect("a way back");
         fleet.record = Some(FailureRecord::begun(Some(&stop("bad")), &"new".into()));

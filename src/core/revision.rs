@@ -1,8 +1,8 @@
-//! Which revision is current and which one a pod runs, without re-computing anybody's hash.
+//! The current revision, and the revision of a pod, determined without computing hashes again.
 //!
-//! The identity of a revision is its ControllerRevision object: the current one has the greatest number and holds the
-//! present template (spec: the upgrade model's "which pods are up to date"). Templates are compared as raw JSON, so that
-//! a field which no library here knows still counts.
+//! A revision is identified by its ControllerRevision object: the current one has the greatest number and holds the present
+//! template (spec: the upgrade model's "which pods are up to date"). Templates are compared as raw JSON, so that fields unknown
+//! to the libraries count too.
 
 mod data;
 pub(in crate::core) mod defaults;
@@ -30,20 +30,20 @@ pub struct RevisionFacts {
     pub number: i64,
     /// Its hash, see [`hash_of`].
     pub hash: Revision,
-    /// When it was made: unlike the number, that does not change when somebody goes back to it.
+    /// Time of its creation. Unlike the number, it does not change on a rollback to the revision.
     pub made: Option<Timestamp>,
-    /// When it last became the newest: it was made, or somebody went back to it and the native controller gave it a greater number.
+    /// Time at which it last became the newest: it was created, or a rollback to it made the native controller raise its number.
     pub adopted: Option<Timestamp>,
-    /// Its `data.spec.template`.
+    /// Fingerprint of its `data.spec.template`.
     pub template: TemplateFingerprint,
-    /// The same, as far as updates in place are concerned.
+    /// The parts of the template that updates in place depend on.
     pub shape: Arc<Shape>,
-    /// The images in that.
+    /// The images of the template.
     pub images: Arc<[TemplateImage]>,
 }
 
-/// When a ControllerRevision last became the newest, as its `metadata` tells: the native controller writes to it at that, and
-/// otherwise hardly ever.
+/// Returns when a ControllerRevision last became the newest, according to its `metadata`: the native controller writes to it
+/// then, and hardly ever otherwise.
 pub fn adopted(meta: &ObjectMeta) -> Option<Timestamp> {
     let written = meta.managed_fields.iter().flatten();
     let written = written.filter_map(|entry| entry.time.as_ref());
@@ -51,11 +51,11 @@ pub fn adopted(meta: &ObjectMeta) -> Option<Timestamp> {
     times.map(|time| time.0).max()
 }
 
-/// The current revision, or why it is not known.
+/// Returns the current revision, or the reason why it is unknown.
 ///
-/// `observed`: the native controller has seen this generation of the DaemonSet (`status.observedGeneration`).
-/// `trust_greatest`: a live look confirmed that the newest revision does not hold the template as we read it, so its
-/// encoding is one that we do not know; then the greatest number decides alone.
+/// `observed`: true if the native controller has observed this generation of the DaemonSet (`status.observedGeneration`).
+/// `trust_greatest`: true if a live read confirmed that the newest revision does not hold the template as parsed here. Its
+/// encoding is then unknown, and the greatest number alone decides.
 pub fn current(
     revisions: &[RevisionFacts],
     template: &TemplateFingerprint,
@@ -68,7 +68,8 @@ pub fn current(
     let Some(newest) = revisions.iter().max_by_key(|revision| revision.number) else {
         return RevisionState::Unknown(RevisionUnknown::NoRevision);
     };
-    // Of twins the native controller keeps the newest and relabels the pods of the others: until then theirs look old.
+    // Of duplicates the native controller keeps the newest and relabels the pods of the others. Until then those pods look
+    // outdated.
     let tied = |revision: &&RevisionFacts| {
         revision.number == newest.number
             || revision.hash != newest.hash && revision.template.is_twin(&newest.template)
@@ -82,8 +83,10 @@ pub fn current(
     }
 }
 
-/// Returns the revisions before `current`, the newest first, in the order of their numbers. Kubernetes gives a revision that
-/// becomes current again the greatest number, so the first of them is the one that `current` replaced (as `kubectl rollout undo`).
+/// Returns the revisions before `current`, sorted by number, the newest first.
+///
+/// Kubernetes gives a revision that becomes current again the greatest number. So the first one is the revision that `current`
+/// replaced, as in `kubectl rollout undo`.
 pub fn earlier<'a>(revisions: &'a [RevisionFacts], current: &Revision) -> Vec<&'a RevisionFacts> {
     let Some(current) = revisions.iter().find(|known| known.hash == *current) else {
         return Vec::new();
@@ -94,9 +97,9 @@ pub fn earlier<'a>(revisions: &'a [RevisionFacts], current: &Revision) -> Vec<&'
     found
 }
 
-/// The number of the revision that somebody went back from to `current`; `None`: a new template was the last change.
+/// Returns the number of the revision that `current` was rolled back from; `None` if the last change was a new template.
 ///
-/// It has the next lower number, and was made later.
+/// It has the next lower number, and was created later than `current`.
 pub fn undone(revisions: &[RevisionFacts], current: &Revision) -> Option<i64> {
     let current = revisions.iter().find(|known| known.hash == *current)?;
     let lower = revisions
@@ -106,7 +109,7 @@ pub fn undone(revisions: &[RevisionFacts], current: &Revision) -> Option<i64> {
     (next.made > current.made).then_some(next.number)
 }
 
-/// The hash of a ControllerRevision: its label, else the part of its name after the DaemonSet's.
+/// Returns the hash of a ControllerRevision: its label, or else the part of its name after that of the DaemonSet.
 pub fn hash_of(label: Option<&str>, revision_name: &str, daemonset_name: &str) -> Revision {
     let from_name = || {
         revision_name
@@ -117,9 +120,9 @@ pub fn hash_of(label: Option<&str>, revision_name: &str, daemonset_name: &str) -
     non_empty(label).unwrap_or_else(from_name).into()
 }
 
-/// Which revision a pod runs: its hash decides; only without one, the generation does.
+/// Returns the revision state of a pod. Its hash decides, or its generation if it has no hash.
 ///
-/// `hash_label` and `generation_label` are the pod's, `template_generation` is the DaemonSet's annotation.
+/// `hash_label` and `generation_label` are labels of the pod, `template_generation` is the DaemonSet's annotation.
 pub fn judge(
     hash_label: Option<&str>,
     generation_label: Option<&str>,
@@ -144,7 +147,7 @@ pub fn judge(
     }
 }
 
-/// The number of the revision that a pod with this hash label runs; 0 when it is not known.
+/// Returns the number of the revision with this hash label; 0 if it is unknown.
 pub fn number_of(hash_label: Option<&Revision>, revisions: &[RevisionFacts]) -> i64 {
     let of_pod = |known: &&RevisionFacts| Some(&known.hash) == hash_label;
     revisions
@@ -287,7 +290,7 @@ mod tests {
             number,
             ..known.clone()
         };
-        // a, bad, a, b, c, and bad again.
+        // Order: a, bad, a, b, c, and bad again.
         let [a, bad] = [again(&a, 3), again(&bad, 6)];
         let (b, c) = (again(&b, 4), again(&c, 5));
         case(&[a, bad, b, c], "bad", &["c", "b", "a"]);
@@ -307,10 +310,10 @@ mod tests {
         assert_eq!(undone(&[a.clone(), b.clone()], &"b".into()), None);
         let back = [again(&a, 3), b.clone()];
         assert_eq!(undone(&back, &"a".into()), Some(2));
-        // From the third to the second, and on to the first.
+        // From the third to the second, and then to the first.
         let twice = [again(&a, 5), again(&b, 4), c.clone()];
         assert_eq!(undone(&twice, &"a".into()), Some(4));
-        // Forth again: the second was made later than the first.
+        // A rollback forward: the second was created later than the first.
         assert_eq!(undone(&[again(&a, 3), again(&b, 4)], &"b".into()), None);
         assert_eq!(undone(&[a, b], &"gone".into()), None);
         assert_eq!(undone(&[c], &"c".into()), None);

@@ -1,14 +1,14 @@
-//! The memory of a rollout: one versioned value, written as JSON into the condition `RolloutState` of the DaemonSet.
+//! State of a rollout: one versioned value, written as JSON into the condition `RolloutState` of the DaemonSet.
 //!
-//! It holds all that a restarted controller cannot find out from nodes, pods and revisions. It stands in the status, because
-//! the right to write a status grants nothing else, and because one request writes it together with the conditions for people.
+//! It holds everything that a restarted controller cannot derive from nodes, pods and revisions. It is part of the status,
+//! because the right to write a status grants nothing else. One request writes it together with the human-readable conditions.
 //!
 //! # Versions
-//! A field that a later release adds is kept as it is ([`RolloutState::unknown`]). A field whose meaning changes needs a new
-//! [`VERSION`]. A state of a newer version is read as far as it is understood, and never overwritten.
+//! A field that a later release adds is preserved ([`RolloutState::unknown`]). A field whose meaning changes needs a new
+//! [`VERSION`]. A state of a newer version is read as far as possible, and never overwritten.
 //!
 //! # Size
-//! The JSON has at most [`LIMIT`] bytes, however many nodes there are. [`RolloutState::to_json`] cuts lists of names; what is cut
+//! The JSON has at most [`LIMIT`] bytes for any number of nodes. [`RolloutState::to_json`] truncates lists of names. Truncation
 //! makes the rollout more careful, never less.
 
 mod bounded;
@@ -29,42 +29,42 @@ use super::lenient::{list, value};
 /// Version of the state that this program writes.
 pub const VERSION: u32 = 1;
 
-/// Groups of refused writes that are kept, and nodes that are named in each.
+/// Limits of the groups of refused writes, and of the nodes named in each group.
 const GROUPS: usize = 20;
 const NAMED: usize = 50;
 
-/// Longest JSON, in bytes.
+/// Maximum size of the JSON, in bytes.
 pub const LIMIT: usize = 16 * 1024;
 
-/// What a restarted controller has to know of a rollout.
+/// The state of a rollout that a restarted controller needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RolloutState {
     /// [`VERSION`] of the program that wrote it.
     #[serde(deserialize_with = "value")]
     pub version: u32,
-    /// What the conditions for people say.
+    /// Content of the human-readable conditions.
     #[serde(deserialize_with = "value")]
     pub reported: Reported,
-    /// What the guard remembers of a revision.
+    /// The guard's record about a revision.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub guard: Option<FailureRecord>,
-    /// The pause that holds.
+    /// The active pause.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub pause: Option<ReportedPause>,
     /// Writes that the API server refuses.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub refused: Option<ReportedFailures>,
-    /// Why pods, or the ControllerRevision, cannot be created.
+    /// Reason why pods, or the ControllerRevision, cannot be created.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub not_created: Option<Arc<str>>,
-    /// Why pods do not become available.
+    /// Reasons why pods do not become available.
     #[serde(deserialize_with = "value", skip_serializing_if = "BTreeMap::is_empty")]
     pub not_ready: BTreeMap<PodName, Arc<str>>,
     /// Nodes on which one pod after another ends, by cause.
     #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub failing: Vec<FailingPods>,
-    /// The setting that cannot be used, as its Event named it.
+    /// The invalid setting, as its Event named it.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub invalid: Option<Arc<str>>,
     /// Fields that a later release wrote.
@@ -72,50 +72,50 @@ pub struct RolloutState {
     pub unknown: Map<String, Value>,
 }
 
-/// What the conditions for people say.
+/// Content of the human-readable conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reported {
-    /// The revision that they are about; while the current one is not known, the one before.
+    /// The reported revision; while the current one is unknown, the previous one.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub revision: Option<Revision>,
-    /// The rollout of it is complete.
+    /// True if the rollout of that revision is complete.
     #[serde(deserialize_with = "value")]
     pub complete: bool,
     /// Reason of `RolloutComplete`, from a closed list; empty before the first report.
     #[serde(deserialize_with = "value")]
     pub reason: Arc<str>,
-    /// What an Event of that reason was about, where one reason has several: the wave that is awaited.
+    /// Subject of the last Event, for a reason that has several: the wave that is awaited.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub subject: Option<Arc<str>>,
-    /// When the rollout stalled, if it did. Another reason does not change that.
+    /// Time at which the rollout stalled, if it did. A change of the reason does not change it.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub stalled_since: Option<Timestamp>,
-    /// Since when the current revision is not known, if that was reported.
+    /// Time at which the current revision became unknown, if that was reported.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub behind_since: Option<Timestamp>,
-    /// Number of the revision that a stalled rollout advises to go back to, where that is not the one before.
+    /// Number of the revision that a stalled rollout recommends to roll back to, if it is not the previous one.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub advised: Option<i64>,
-    /// How far a stopped revision is taken back in place, as the last Event said.
+    /// Stage of the rollback in place from a stopped revision, according to the last Event.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub reversal: Option<Arc<str>>,
 }
 
-/// A pause that holds.
+/// An active pause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportedPause {
-    /// When it began, and when it was reported last.
+    /// Times of its start and of its last report.
     #[serde(flatten)]
     pub record: PauseRecord,
-    /// Nodes that got the current revision meanwhile, the first of them.
+    /// The first nodes that got the current revision during the pause.
     #[serde(
         default,
         deserialize_with = "list",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub newcomers: Vec<NodeName>,
-    /// Further nodes got it.
+    /// True if further nodes got it.
     #[serde(
         default,
         deserialize_with = "value",
@@ -127,7 +127,7 @@ pub struct ReportedPause {
 /// Writes that the API server refuses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportedFailures {
-    /// The revision that they are for.
+    /// The revision that the writes belong to.
     #[serde(
         default,
         deserialize_with = "value",
@@ -136,7 +136,7 @@ pub struct ReportedFailures {
     pub revision: Option<Revision>,
     /// Time of the first refusal that still holds.
     pub since: Timestamp,
-    /// By what was asked for and what the API server said.
+    /// Refused writes, by requested change and answer of the API server.
     #[serde(
         default,
         deserialize_with = "list",
@@ -145,17 +145,17 @@ pub struct ReportedFailures {
     pub writes: Vec<FailureGroup>,
 }
 
-/// A write that is refused on several nodes in the same words.
+/// A write that the API server refuses on several nodes with the same message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureGroup {
-    /// What was asked for.
+    /// Requested change.
     pub write: WriteVerb,
-    /// What the API server said.
+    /// Message of the API server.
     pub said: Arc<str>,
     /// The first of the nodes, by name.
     #[serde(default, deserialize_with = "list")]
     pub nodes: Vec<NodeName>,
-    /// Further nodes are refused it.
+    /// True if the write is refused on further nodes.
     #[serde(
         default,
         deserialize_with = "value",
@@ -167,9 +167,9 @@ pub struct FailureGroup {
 /// Nodes on which one pod after another ends for the same cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailingPods {
-    /// One word: the kubelet's reason.
+    /// Reason that the kubelet reports: one word.
     pub reason: Arc<str>,
-    /// What the kubelet said.
+    /// Message of the kubelet.
     #[serde(default, deserialize_with = "value")]
     pub said: Arc<str>,
     /// The first of the nodes, by name.
@@ -195,9 +195,9 @@ impl Default for RolloutState {
 }
 
 impl RolloutState {
-    /// Reads what was written by [`Self::to_json`], by this release or another one.
+    /// Parses the output of [`Self::to_json`] of this release or another one.
     ///
-    /// A field that cannot be understood is left out; the others count.
+    /// A field that cannot be parsed gets its default; the others are kept.
     ///
     /// # Errors
     /// If the text is not a JSON object.
@@ -205,7 +205,7 @@ impl RolloutState {
         serde_json::from_str(json)
     }
 
-    /// Returns true if a later release wrote it in a form that this program may misunderstand: then it must not be overwritten.
+    /// Returns true if a later release wrote it in a form that this program may misunderstand. Then it must not be overwritten.
     pub fn is_newer(&self) -> bool {
         self.version > VERSION
     }
@@ -221,7 +221,7 @@ impl RolloutState {
         current.is_some() && self.reported.revision.as_ref() == current
     }
 
-    /// Returns the time since when the rollout is stalled for this reason.
+    /// Returns since when the rollout is stalled for this reason.
     pub fn stalled_since(&self, reason: &str) -> Option<Timestamp> {
         let since = self.reported.stalled_since?;
         (*self.reported.reason == *reason).then_some(since)
@@ -238,8 +238,10 @@ impl RolloutState {
         Some(WriteFailures::remember(revision, refused, reported.since))
     }
 
-    /// Returns `known` refusals with those whose nodes are not named: who is to be replaced although the controller says that
-    /// nothing moves but what is refused. `None`: all are named.
+    /// Returns the `known` refusals together with those of nodes that the state does not name; `None` if it names all.
+    ///
+    /// These are the nodes of `begun`: their replacement is due although the controller reported that only refused writes are
+    /// left.
     pub fn with_unnamed<'a>(
         &self,
         known: &WriteFailures,
@@ -264,7 +266,7 @@ impl RolloutState {
             .then(|| WriteFailures::remember(revision, known_ones.chain(begun), reported.since))
     }
 
-    /// Returns the cause for which pods keep ending on `node`.
+    /// Returns the cause for which one pod after another ends on `node`.
     pub fn failing_on(&self, node: &NodeName) -> Option<&FailingPods> {
         let mut failing = self.failing.iter();
         failing.find(|failing| failing.nodes.contains(node))
@@ -283,7 +285,7 @@ impl ReportedPause {
 }
 
 impl ReportedFailures {
-    /// Takes what is refused; `before` is what was reported last. `None`: nothing is.
+    /// Converts the current refusals; `before` is the last report. `None` if no write is refused.
     pub fn new(write_failures: &WriteFailures, before: Option<&Self>) -> Option<Self> {
         let first = write_failures
             .failures()
@@ -305,7 +307,7 @@ impl ReportedFailures {
         })
     }
 
-    /// Returns true if one of the writes was refused in these words.
+    /// Returns true if one of the writes was refused with this message.
     pub fn says(&self, sentence: &str) -> bool {
         self.writes.iter().any(|group| *group.said == *sentence)
     }

@@ -1,6 +1,6 @@
-//! Label selectors: from JSON to a test, and to the query of a list or watch request.
+//! Label selectors: parsed from JSON, evaluated, and converted to the query of a list or watch request.
 //!
-//! A part that Kubernetes would not accept makes the whole selector unusable; guessing would select the wrong objects.
+//! A part that Kubernetes would reject makes the whole selector invalid, because a guess would select the wrong objects.
 
 mod query;
 
@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 pub use query::is_label_key;
 
-/// A label selector: all of its requirements have to hold; the default selects everything.
+/// A label selector: all of its requirements have to match; the default selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector(Vec<Requirement>);
 
-/// What is asked of one label.
+/// A requirement for one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     key: Box<str>,
@@ -32,23 +32,23 @@ enum Test {
     Lt(i64),
 }
 
-/// Which operators a requirement may use.
+/// Operators that a requirement may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operators {
-    /// Those of a LabelSelector.
+    /// Operators of a LabelSelector.
     Labels,
-    /// These and `Gt`, `Lt`, as in node affinity.
+    /// Operators of a LabelSelector, `Gt` and `Lt`, as in node affinity.
     NodeAffinity,
     /// `In` and `NotIn` with one value, as for fields in node affinity.
     Fields,
 }
 
-/// A part of a selector that Kubernetes would not accept.
+/// A part of a selector that Kubernetes would reject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidSelector {
     /// The part, as JSON.
     pub part: String,
-    /// What was expected.
+    /// Expected form of the part.
     pub expected: &'static str,
 }
 
@@ -61,10 +61,10 @@ impl fmt::Display for InvalidSelector {
 impl std::error::Error for InvalidSelector {}
 
 impl Selector {
-    /// Reads a LabelSelector (`matchLabels`, `matchExpressions`). `{}` selects everything.
+    /// Parses a LabelSelector (`matchLabels`, `matchExpressions`). `{}` selects everything.
     ///
     /// # Errors
-    /// The first part that Kubernetes would not accept; `null` is one, as it selects nothing there.
+    /// Returns the first part that Kubernetes would reject; `null` is one, because it selects nothing there.
     pub fn from_json(selector: &Value) -> Result<Self, InvalidSelector> {
         let Some(selector) = selector.as_object() else {
             return Err(unusable(selector, "a LabelSelector"));
@@ -85,11 +85,12 @@ impl Selector {
         Ok(Self(requirements))
     }
 
-    /// Reads a LabelSelector that somebody wrote by hand: what Kubernetes would ignore or refuse is refused, as a slip
-    /// (`matchlabels`) would select everything.
+    /// Parses a hand-written LabelSelector.
+    ///
+    /// Fields that Kubernetes would ignore are rejected too, because a typo (`matchlabels`) would select everything.
     ///
     /// # Errors
-    /// The first part that is not known or that Kubernetes would not accept.
+    /// Returns the first part that is unknown or that Kubernetes would reject.
     pub fn from_written_json(selector: &Value) -> Result<Self, InvalidSelector> {
         let fields = "a LabelSelector with matchLabels and matchExpressions only";
         only_fields(selector, &["matchLabels", "matchExpressions"], fields)?;
@@ -117,25 +118,25 @@ impl Selector {
         Self::from_json(selector)
     }
 
-    /// Reads the form that `kubectl -l` takes: `pool=canary,tier!=x,zone in (a,b),gpu,!old`.
+    /// Parses the syntax of `kubectl -l`: `pool=canary,tier!=x,zone in (a,b),gpu,!old`.
     ///
     /// # Errors
-    /// The first part that Kubernetes would not accept.
+    /// Returns the first part that Kubernetes would reject.
     pub fn from_query(query: &str) -> Result<Self, InvalidSelector> {
         query::read(query).map(Self)
     }
 
-    /// Whether an object with these labels is selected; `label` looks one up.
+    /// Returns true if an object with these labels is selected; `label` returns the value of a label.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|r| r.matches(label(&r.key)))
     }
 
-    /// Whether it selects everything.
+    /// Returns true if it selects everything.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The labels of which it asks for values; `None` when it asks for anything else, or twice for one label.
+    /// Returns its labels if it requires one of some values for each label, and names each label once; otherwise `None`.
     pub fn labels_with_values(&self) -> Option<BTreeSet<Box<str>>> {
         let has_values = |asked: &Requirement| !asked.values().is_empty();
         let labels: BTreeSet<Box<str>> = self.0.iter().map(|asked| asked.key.clone()).collect();
@@ -143,8 +144,10 @@ impl Selector {
         (is_plain && self.0.iter().all(has_values)).then_some(labels)
     }
 
-    /// A selector of everything that one of these selects. Of those that ask for values of the same labels it is one that
-    /// asks for any of them; of one alone that one.
+    /// Returns a selector that selects everything that one of these selects.
+    ///
+    /// Selectors that require values of the same labels are combined into one that accepts any of the values. A single selector
+    /// is returned unchanged.
     pub fn any_of<'a>(selectors: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut selectors = selectors.into_iter();
         let Some(first) = selectors.next() else {
@@ -175,18 +178,18 @@ impl Selector {
         Self(values.into_iter().map(asked).collect())
     }
 
-    /// What it asks for, part by part.
+    /// Returns its requirements.
     pub(super) fn requirements(&self) -> &[Requirement] {
         &self.0
     }
 
-    /// The LabelSelector that says the same, for a field; what only node affinity knows (`Gt`, `Lt`) is in none.
+    /// Returns an equivalent LabelSelector for a field; it must not contain `Gt` or `Lt`, which only node affinity supports.
     pub fn to_json(&self) -> Value {
         let expressions: Vec<Value> = self.0.iter().map(Requirement::to_json).collect();
         json!({ "matchExpressions": expressions })
     }
 
-    /// The value of `labelSelector` in a list or watch request, before it is percent-encoded.
+    /// Returns the value of `labelSelector` for a list or watch request, before percent-encoding.
     pub fn to_query(&self) -> String {
         self.to_string()
     }
@@ -205,7 +208,7 @@ impl fmt::Display for Selector {
 }
 
 impl Requirement {
-    /// Number of its parts: itself, and the values that it names.
+    /// Returns the number of its parts: the requirement and its values.
     pub fn size(&self) -> usize {
         1 + match &self.test {
             Test::In(values) | Test::NotIn(values) => values.len(),
@@ -213,10 +216,10 @@ impl Requirement {
         }
     }
 
-    /// Reads `{key, operator, values}`.
+    /// Parses `{key, operator, values}`.
     ///
     /// # Errors
-    /// What Kubernetes would not accept.
+    /// Returns the part that Kubernetes would reject.
     pub fn from_json(expression: &Value, operators: Operators) -> Result<Self, InvalidSelector> {
         let Some(key) = expression["key"].as_str().filter(|key| !key.is_empty()) else {
             return Err(unusable(expression, "an expression with a key"));
@@ -249,7 +252,7 @@ impl Requirement {
         Ok(Self { key, test })
     }
 
-    /// `{key, operator, values}`, as [`Requirement::from_json`] reads it.
+    /// Returns `{key, operator, values}`, in the format of [`Requirement::from_json`].
     fn to_json(&self) -> Value {
         let (operator, values) = match &self.test {
             Test::In(values) => ("In", values.clone()),
@@ -262,12 +265,12 @@ impl Requirement {
         json!({ "key": self.key, "operator": operator, "values": values })
     }
 
-    /// The label that it is about.
+    /// Returns its label.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// The values of which the label is to have one, where it asks for some.
+    /// Returns the accepted values of the label, if the operator is `In`.
     pub(super) fn values(&self) -> &[Box<str>] {
         match &self.test {
             Test::In(values) => values,
@@ -275,7 +278,7 @@ impl Requirement {
         }
     }
 
-    /// Whether the label's value (`None`: no such label) satisfies it.
+    /// Returns true if the value of the label (`None` if it is absent) matches.
     pub fn matches(&self, value: Option<&str>) -> bool {
         let among = |values: &[Box<str>]| value.is_some_and(|v| values.iter().any(|x| **x == *v));
         let number = || value.and_then(|v| v.parse::<i64>().ok());
@@ -305,10 +308,10 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// One requirement per entry of a map from label to value.
+/// Returns one requirement per entry of a map from label to value.
 ///
 /// # Errors
-/// When it is no such map.
+/// If it is not such a map.
 pub fn equal_to(labels: &Value) -> Result<Vec<Requirement>, InvalidSelector> {
     let Some(labels) = labels.as_object() else {
         return Err(unusable(labels, "a map from label to value"));
@@ -342,7 +345,7 @@ fn text(value: &Value) -> Result<Box<str>, InvalidSelector> {
         .ok_or_else(|| unusable(value, "a text"))
 }
 
-/// At most 63 letters, digits, `-`, `_` and `.`, a letter or digit at both ends; or nothing.
+/// Returns true for at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends; or for an empty string.
 pub fn is_label_value(value: &str) -> bool {
     let ends = [value.chars().next(), value.chars().next_back()];
     value.len() <= 63
@@ -384,7 +387,7 @@ mod tests {
         );
     }
 
-    /// Looks labels up in pairs.
+    /// Returns a lookup of labels in pairs.
     fn labels<'a>(pairs: &'a [(&str, &'a str)]) -> impl Fn(&str) -> Option<&'a str> {
         |key| pairs.iter().find(|(k, _)| *k == key).map(|(_, v)| *v)
     }
@@ -403,7 +406,7 @@ mod tests {
 
     #[test]
     fn every_operator_treats_an_absent_label_as_kubernetes_does() {
-        // Operator and values, with k=1, with k=2, without k.
+        // Operator and values; result for k=1, for k=2, without k.
         let cases = [
             ("In", json!(["1"]), [true, false, false]),
             ("NotIn", json!(["1"]), [false, true, true]),

@@ -1,10 +1,10 @@
-//! A value that many hold and few change.
+//! A shared value that is rarely changed.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// A value that is kept once for all who hold it. Whoever changes it changes a copy of its own.
+/// A value with one copy for all its owners. A change applies to a copy of its own.
 #[derive(Default)]
 pub struct Shared<T>(Arc<T>);
 

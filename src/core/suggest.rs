@@ -1,6 +1,7 @@
-//! How far apart two names are, to tell a slip from another name.
+//! Distance between two names, to recognize typos.
 
-/// Insertions, deletions, replacements and swaps of neighbours that turn one into the other (optimal string alignment).
+/// Number of insertions, deletions, replacements and swaps of neighbors that turn one name into the other (optimal string
+/// alignment).
 pub use strsim::osa_distance as distance;
 
 #[cfg(test)]

@@ -1,167 +1,167 @@
-//! Why each node is where it is. `ctl`, Events, metrics, the simulator's report and the tests all speak these words.
+//! Verdicts: the state of each node and its reason. `ctl`, Events, metrics, the simulator's report and the tests use these words.
 
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
-/// What the engine thinks of one node, from the closed list of words in [`Verdict::WORDS`].
+/// State of one node, from the closed list of words in [`Verdict::WORDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Runs an available pod of the current revision.
     Done,
-    /// On its way: occupies budget until its pod is available.
+    /// Being updated: occupies budget until its pod is available.
     InProgress(Progress),
-    /// Its pod is to be deleted, and whoever has to agree to that has not (`lifecycle`): occupies budget.
+    /// Its pod is to be deleted and waits for its preDelete hook (`lifecycle`): occupies budget.
     HookPending {
-        /// Since when, as far as the pod says so.
+        /// Start of the wait; `None` if the pod doesn't record it.
         since: Option<Timestamp>,
-        /// Whether that is for so long that somebody should look.
+        /// True if the wait is so long that an operator should look.
         overdue: bool,
     },
-    /// Its pod has its turn, and a PodDisruptionBudget does not let it go (`disruption: evict`): spends nothing.
+    /// Its pod is next, but a PodDisruptionBudget refuses the eviction (`disruption: evict`): uses no budget.
     BlockedByPdb {
-        /// Since when it is refused.
+        /// Time of the first refusal.
         since: Timestamp,
-        /// In which way.
+        /// Reason of the refusal.
         obstruction: Obstruction,
     },
-    /// Has its turn, and the API server refuses what is asked for: spends nothing that it did not hold before.
+    /// Next, but the API server refuses the write: uses only the budget that it already held.
     Refused {
-        /// Since when.
+        /// Time of the first refusal.
         since: Timestamp,
     },
-    /// Outdated; its turn comes when a slot is free.
+    /// Outdated; waits for a free slot.
     Budget {
-        /// Its present pod is not available anyway.
+        /// True if its present pod is already unavailable.
         broken: bool,
     },
-    /// Outdated; another failure domain has its turn (`topology-key`).
+    /// Outdated; another failure domain is updated first (`topology-key`).
     AwaitingDomain,
-    /// Cannot be reached, or has not been back for long enough; does not hold up others.
+    /// Unreachable, or returned too recently; does not block other nodes.
     Offline(Offline),
     /// Failed soon after the rollout touched it: keeps its slot while it is Ready.
     FailedByRevision {
-        /// Since when.
+        /// Time of the failure.
         since: Timestamp,
-        /// In which way.
+        /// Kind of failure.
         cause: Cause,
     },
     /// The rollout is paused.
     Paused {
-        /// When it goes on by itself; `None` when a person has to resume it.
+        /// End of the pause; `None` if an operator has to resume the rollout.
         until: Option<Timestamp>,
     },
-    /// Keeps its outdated pod: it is one of those that `partition` holds back.
+    /// Keeps its outdated pod: `partition` holds it back.
     Partition,
-    /// Keeps its outdated pod: its labels do not match `selector`.
+    /// Keeps its outdated pod: its labels don't match `selector`.
     NotSelected,
     /// Keeps its outdated pod: the annotation `hold` on the Node asks for that.
     Held {
-        /// When that ends by itself.
+        /// End of the hold; `None` if it has none.
         until: Option<Timestamp>,
     },
-    /// Outdated, and the guard lets nothing new begin.
+    /// Outdated, and the guard starts no further updates.
     Guarded(Guarded),
-    /// Its pod is taken back to the revision before the one that the guard stopped (`on-failure: RevertInPlace`).
+    /// Its pod is rolled back from the revision that the guard stopped (`on-failure: RevertInPlace`).
     Revert(Revert),
     /// Outdated, and its wave is not open.
     WaveNotOpen {
-        /// The position of its wave.
+        /// Position of its wave.
         wave: usize,
-        /// What is awaited.
+        /// Reason why the wave is not open.
         why: WaveShut,
     },
     /// Outdated, and no maintenance window is open.
     OutOfWindow {
-        /// When the next one opens; `None`: never, because the Node's own cannot be read.
+        /// Next opening; `None` if there is none, because the Node's own window cannot be read.
         opens: Option<Timestamp>,
     },
     /// Outdated, and its images are not on the node yet (`predownload: required`).
     PullPending(PullStage),
-    /// OTA: a newer revision is there; the owner of the node decides when.
+    /// OTA: a newer revision exists; the node owner decides when to update.
     AwaitingOwner,
-    /// `OnDelete`: outdated until somebody deletes its pod.
+    /// `OnDelete`: outdated until its pod is deleted by an operator.
     AwaitingDeletion,
-    /// The native DaemonSet controller has not caught up with the DaemonSet; nothing may be touched.
+    /// The native DaemonSet controller has not handled the latest change of the DaemonSet; no pod may be touched.
     NativeControllerBehind,
-    /// The DaemonSet's settings cannot be used.
+    /// The settings of the DaemonSet are invalid.
     Invalid,
-    /// No pod belongs here (any more); what is left is the native controller's to remove or to keep.
+    /// No pod belongs on this node. The native controller removes or keeps a remaining pod.
     NotTargeted,
-    /// Keeps its outdated pod: a taint of effect `NoSchedule` on the node would keep the next one away.
+    /// Keeps its outdated pod: a `NoSchedule` taint on the node would keep a new pod away.
     UntoleratedTaint,
 }
 
-/// What a node in progress is doing.
+/// Stage of a node in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Its pod is being replaced by this very plan.
+    /// This plan replaces its pod.
     Replacing,
     /// Its pod is terminating.
     Terminating,
-    /// It has no pod; the native controller makes one.
+    /// It has no pod; the native controller creates one.
     Missing {
-        /// Since when, as far as known.
+        /// Start of the time without a pod; `None` if unknown.
         since: Option<Timestamp>,
     },
     /// Its pod is being updated in place: the kubelet has not started the new containers yet.
     UpdatingInPlace {
-        /// Since when.
+        /// Start of the update.
         since: Timestamp,
     },
-    /// Its pod is taken back in place to the revision before the one that the guard stopped, and is not available yet.
+    /// Its pod is being rolled back in place from the revision that the guard stopped, and is not available yet.
     Reverting {
-        /// Since when.
+        /// Start of the rollback.
         since: Timestamp,
     },
     /// Its new pod is not Ready.
     Starting,
     /// Its new pod is Ready, but not yet for `minReadySeconds`.
     NotYetAvailable {
-        /// When it will be available.
+        /// Time at which it becomes available.
         available_at: Timestamp,
     },
     /// It has more than one pod; the native controller removes the surplus.
     Surplus,
-    /// The pod before the one that serves is still terminating beside it.
+    /// The previous pod is still terminating next to the one that serves.
     OldTerminating,
-    /// A new pod was made beside the old one (`max-surge`), and is not Ready.
+    /// A surge pod was created next to the old one (`max-surge`), and is not Ready.
     SurgeStarting,
-    /// The new pod beside the old one is Ready, but not yet for `minReadySeconds`.
+    /// The surge pod is Ready, but not yet for `minReadySeconds`.
     SurgeYoung {
-        /// When it will be available: the old one goes then.
+        /// Time at which it becomes available and the old pod is deleted.
         available_at: Timestamp,
     },
-    /// The new pod beside the old one is available: the old one goes, and the DaemonSet takes the new one over.
+    /// The surge pod is available: the old pod is deleted, and the DaemonSet adopts the new one.
     SurgeTakingOver,
-    /// The pod that was made beside the old one is not wanted any more, and goes.
+    /// The surge pod is no longer wanted, and is deleted.
     SurgeLeaving,
 }
 
-/// How far the images of a node are that waits for them.
+/// Progress of an image pre-pull on a node that waits for its images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullStage {
-    /// As many nodes pull as may (`image-predownload-parallelism`); its turn comes.
+    /// The maximum number of nodes is pulling (`image-predownload-parallelism`); this node follows.
     Queued {
-        /// Whether an earlier attempt failed.
+        /// True if an earlier attempt failed.
         failed: bool,
     },
-    /// It is asked to pull them.
+    /// The node was asked to pull the images.
     UnderWay {
-        /// Whether an earlier attempt failed.
+        /// True if an earlier attempt failed.
         again: bool,
     },
     /// The last attempt failed.
     Failed {
-        /// When the next one may begin.
+        /// Earliest time of the next attempt.
         retry: Timestamp,
     },
-    /// Nobody is asked before more pods of the current revision are Ready (`image-predownload-min-updated-ready-pods`), and enough
-    /// nodes are on their way without.
+    /// No node is asked before more pods of the current revision are Ready (`image-predownload-min-updated-ready-pods`), and
+    /// enough nodes are already being updated without a pre-pull.
     AwaitingReady,
 }
 
 impl PullStage {
-    /// Whether an attempt has failed, whatever happens now.
+    /// Returns true if an attempt has failed, at any stage.
     pub fn has_failed(self) -> bool {
         match self {
             Self::Queued { failed: tried } | Self::UnderWay { again: tried } => tried,
@@ -171,22 +171,21 @@ impl PullStage {
     }
 }
 
-/// In which way an eviction was refused.
+/// Reason why an eviction was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Obstruction {
-    /// The disruption budget has none to give now.
+    /// The disruption budget allows no further disruption now.
     Exhausted,
-    /// Kubernetes has not looked at the disruption budget (as it is now) yet.
+    /// Kubernetes has not processed the current version of the disruption budget yet.
     NotProcessed,
-    /// Kubernetes cannot work out how many pods it lets go: for the pods of a DaemonSet it can do that only with a
-    /// `minAvailable` that is a number.
+    /// Kubernetes cannot compute how many disruptions are allowed. For pods of a DaemonSet that needs an absolute `minAvailable`.
     NotComputed,
     /// More than one disruption budget selects the pod.
     Several,
 }
 
 impl Obstruction {
-    /// What it means when it is said again after ten seconds: Kubernetes looks at a budget within one.
+    /// Returns the meaning of the same refusal after ten seconds: Kubernetes processes a budget within one second.
     pub(super) fn after_a_while(self) -> Self {
         match self {
             Self::NotProcessed => Self::NotComputed,
@@ -194,16 +193,16 @@ impl Obstruction {
         }
     }
 
-    /// Whether somebody has to correct the disruption budgets.
+    /// Returns true if an operator has to correct the disruption budgets.
     pub fn is_mistake(self) -> bool {
         matches!(self, Self::NotComputed | Self::Several)
     }
 }
 
-/// In which way a node failed after it got the current revision.
+/// Kind of failure on a node that got the current revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It turned NotReady.
+    /// The node became NotReady.
     NodeLost,
     /// Its new pod crashes.
     Crashing,
@@ -212,7 +211,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Whether the node is Ready and has a pod that fails: it keeps its slot. Who was lost holds up nobody.
+    /// Returns true if the node is Ready and has a failing pod, so it keeps its slot. A lost node does not block other nodes.
     pub fn holds_slot(self) -> bool {
         match self {
             Self::NodeLost => false,
@@ -221,20 +220,20 @@ impl Cause {
     }
 }
 
-/// Why the guard lets nothing new begin.
+/// Reason why the guard starts no further updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guarded {
-    /// The revision was stopped: another one, or a person, has to release it.
+    /// The revision was stopped: a new revision or an operator has to release the rollout.
     Stopped(Stopped),
-    /// Nodes were lost, and it is open whether the revision or the network took them away.
+    /// Nodes were lost, and the cause may be the revision or the network.
     Inconclusive {
-        /// When that ends by itself.
+        /// Time at which this state ends automatically.
         until: Timestamp,
     },
 }
 
 impl Guarded {
-    /// Its word, the reason of conditions.
+    /// Returns its word, the reason of conditions.
     pub fn word(self) -> &'static str {
         match self {
             Self::Stopped(stopped) => stopped.word(),
@@ -243,20 +242,20 @@ impl Guarded {
     }
 }
 
-/// Why a revision was stopped.
+/// Reason why a revision was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Stopped {
-    /// More nodes failed after they got it than `failure-threshold` allows.
+    /// More nodes failed after they got the revision than `failure-threshold` allows.
     FailedByRevision,
-    /// A node's pod was replaced twice for it and is outdated again: replacing does not help.
+    /// The pod of a node was replaced twice and is outdated again: replacing it does not help.
     ReplacedTwice,
 }
 
 impl Stopped {
-    /// Every reason.
+    /// All reasons.
     pub const ALL: [Self; 2] = [Self::FailedByRevision, Self::ReplacedTwice];
 
-    /// Its word, the reason of conditions.
+    /// Returns its word, the reason of conditions.
     pub fn word(self) -> &'static str {
         match self {
             Self::FailedByRevision => "FailedByRevision",
@@ -264,42 +263,42 @@ impl Stopped {
         }
     }
 
-    /// The reason of that word.
+    /// Returns the reason with that word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|stopped| stopped.word() == word)
     }
 }
 
-/// How far a pod is taken back that had the revision which the guard stopped.
+/// Progress of the rollback of a pod from the revision that the guard stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revert {
-    /// It has that revision and is available: its turn comes when a slot is free.
+    /// The pod is available and still has the stopped revision: it waits for a free slot.
     Pending,
-    /// It has the revision before again, and keeps it.
+    /// The pod is back on the previous revision, and keeps it.
     Done,
 }
 
-/// Why a wave is not open. Waves are told by their position in the list.
+/// Reason why a wave is not open. Waves are identified by their position in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaveShut {
-    /// A node of that earlier wave failed after it got the current revision.
+    /// A node of an earlier wave failed after it got the current revision.
     Charged {
-        /// The earlier wave; `None`: it is not in the list any more, or not known.
+        /// The earlier wave; `None` if it is unknown or no longer in the list.
         wave: Option<usize>,
     },
-    /// Not all nodes of that earlier wave that are online are done.
+    /// Some online nodes of an earlier wave are not done.
     Unfinished {
         /// The earlier wave.
         wave: usize,
     },
-    /// That earlier wave is done, and has to stay well until then.
+    /// An earlier wave is done, and its soak time has not ended.
     Soaking {
         /// The earlier wave.
         wave: usize,
-        /// When it is complete.
+        /// End of the soak time.
         until: Timestamp,
     },
-    /// Nobody approved that wave (itself, or an earlier one) for the current revision.
+    /// This wave or an earlier one is not approved for the current revision.
     Approval {
         /// The wave to approve.
         wave: usize,
@@ -307,7 +306,7 @@ pub enum WaveShut {
 }
 
 impl WaveShut {
-    /// Whether a time or an approval is awaited, and not what other nodes do.
+    /// Returns true if the wave waits for a time or an approval, and not for other nodes.
     pub(super) fn is_named(self) -> bool {
         match self {
             Self::Soaking { .. } | Self::Approval { .. } => true,
@@ -316,35 +315,35 @@ impl WaveShut {
     }
 }
 
-/// Why a node counts as offline.
+/// Reason why a node counts as offline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offline {
     /// Its Ready condition is not `True`.
     NotReady {
-        /// Since when; `None` when it never reported.
+        /// Time at which it became NotReady; `None` if it never reported.
         since: Option<Timestamp>,
     },
-    /// As [`Offline::NotReady`], with a pod that cannot finish terminating before the node returns.
+    /// Like [`Offline::NotReady`], with a pod that cannot finish terminating before the node returns.
     Terminating {
-        /// Since when the node is NotReady.
+        /// Time at which the node became NotReady; `None` if it never reported.
         since: Option<Timestamp>,
     },
     /// Its Node object does not exist.
     NoNode,
-    /// It returned a moment ago and may go again.
+    /// It returned recently and may be lost again.
     Settling {
-        /// When it counts as back.
+        /// Time from which it counts as online.
         until: Timestamp,
     },
-    /// It is NotReady, and runs the current revision already.
+    /// It is NotReady and already runs the current revision.
     Updated {
-        /// Since when the node is NotReady.
+        /// Time at which the node became NotReady; `None` if it never reported.
         since: Option<Timestamp>,
     },
 }
 
 impl Verdict {
-    /// Every word, in the order of tables.
+    /// All words, in the order of tables.
     pub const WORDS: [&'static str; 24] = [
         "Done",
         "InProgress",
@@ -372,7 +371,7 @@ impl Verdict {
         "UntoleratedTaint",
     ];
 
-    /// Position of its word in [`Verdict::WORDS`].
+    /// Returns the position of its word in [`Verdict::WORDS`].
     pub fn index(&self) -> usize {
         match self {
             Self::Done => 0,
@@ -402,7 +401,8 @@ impl Verdict {
         }
     }
 
-    /// Whether the node is on its way, or Ready with a pod that fails on the revision's account: others wait for its slot.
+    /// Returns true if the node is being updated, or is Ready with a pod that fails because of the revision: other nodes wait
+    /// for its slot.
     pub fn is_in_flight(&self) -> bool {
         match self {
             Self::InProgress(_) | Self::HookPending { .. } => true,
@@ -416,12 +416,12 @@ impl Verdict {
         matches!(self, Self::InProgress(_) | Self::FailedByRevision { .. })
     }
 
-    /// Whether nothing keeps the node back but that others go first: in its queue, or in its order of failure domains.
+    /// Returns true if the node only waits for other nodes: for a slot, or for an earlier failure domain.
     pub fn awaits_turn(&self) -> bool {
         matches!(self, Self::Budget { .. } | Self::AwaitingDomain)
     }
 
-    /// Whether the node keeps its outdated pod because the settings say so.
+    /// Returns true if the node keeps its outdated pod because the settings say so.
     pub(super) fn is_kept(&self) -> bool {
         matches!(
             self,
@@ -429,7 +429,7 @@ impl Verdict {
         )
     }
 
-    /// Its word: a label for metrics, a cell of a table.
+    /// Returns its word: a label for metrics, a cell of a table.
     pub fn word(&self) -> &'static str {
         Self::WORDS[self.index()]
     }

@@ -1,8 +1,8 @@
-//! Maintenance windows: when replacements may begin (rancher/system-upgrade-controller#63).
+//! Maintenance windows: times at which replacements may begin (rancher/system-upgrade-controller#63).
 //!
-//! `Mon-Fri 22:00-05:00 Europe/Berlin; Sun 00:00-24:00 UTC`: days, times of the day, and a time zone. A window that ends
-//! before it begins goes on into the next day. Where clocks are put forward, the times that are skipped do not open; where
-//! they are put back, a repeated time opens once. The zones are those of the IANA database, which is part of this program.
+//! Format: `Mon-Fri 22:00-05:00 Europe/Berlin; Sun 00:00-24:00 UTC`, with days, times of the day, and a time zone. A window whose
+//! end is before its beginning ends on the next day. When clocks go forward, skipped times do not open a window. When they go
+//! back, a repeated time opens once. The time zones are those of the IANA database, which is embedded in this program.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 use crate::core::foreign::quoted;
 use crate::core::instant;
 
-/// Minutes of a day.
+/// Minutes per day.
 const DAY: u16 = 24 * 60;
-/// Most windows of one annotation.
+/// Maximum number of windows in one annotation.
 const LIMIT: usize = 32;
-/// How many days are looked ahead: every day of the week comes, and once more when one is swallowed by a clock change.
+/// Number of days to look ahead: every day of the week occurs, and once more if a clock change skips one.
 const AHEAD: i8 = 15;
 
-/// Windows; replacements may begin while one of them is open.
+/// Maintenance windows; replacements may begin while one of them is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Windows {
     text: Arc<str>,
@@ -30,25 +30,25 @@ pub struct Windows {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Window {
-    /// By days since Monday.
+    /// Days of the week, from Monday.
     days: [bool; 7],
     /// Minutes since midnight.
     from: u16,
-    /// Minutes since midnight of the same day, or of the next one.
+    /// Minutes since midnight of the same day, or of the next day.
     to: u16,
     zone: TimeZone,
 }
 
-/// Whether a window is open, and until when that holds.
+/// State of the windows at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowState {
-    /// Whether replacements may begin.
+    /// True if replacements may begin.
     pub is_open: bool,
-    /// When that changes; `None`: never, as far as one can see.
+    /// Time of the next change; `None` if there is none in the foreseeable future.
     pub changes: Option<Timestamp>,
 }
 
-/// The part of an annotation that cannot be read.
+/// Error of an annotation that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable(String);
 
@@ -59,10 +59,10 @@ impl fmt::Display for Unreadable {
 }
 
 impl Windows {
-    /// Reads windows that are separated by `;`.
+    /// Parses windows that are separated by `;`.
     ///
     /// # Errors
-    /// The first part that cannot be read, with what was expected.
+    /// Returns the first invalid part, with the expected format.
     pub fn read(text: &str) -> Result<Self, Unreadable> {
         let parts: Vec<&str> = text.split(';').map(str::trim).collect();
         if parts.len() > LIMIT {
@@ -75,7 +75,7 @@ impl Windows {
         })
     }
 
-    /// Returns an instant at which one of them opens in the time zone of that window, such as `Mon 2026-11-30 02:00 Europe/Berlin`.
+    /// Returns the time at which a window opens, in the time zone of that window, such as `Mon 2026-11-30 02:00 Europe/Berlin`.
     pub fn words(&self, at: Timestamp) -> String {
         let opens = |window: &&Window| {
             let mut spans = Vec::new();
@@ -94,12 +94,12 @@ impl Windows {
         )
     }
 
-    /// The annotation's value.
+    /// Returns the value of the annotation.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether one of them is open at `now`.
+    /// Returns the state of the windows at `now`.
     pub fn at(&self, now: Timestamp) -> WindowState {
         let mut spans: Vec<(Timestamp, Timestamp)> = Vec::new();
         for window in &self.windows {
@@ -109,7 +109,7 @@ impl Windows {
         let mut open_until = None;
         for (start, end) in spans {
             match open_until {
-                // Windows that touch or overlap are one.
+                // Adjacent and overlapping windows count as one.
                 Some(until) if start <= until => open_until = Some(until.max(end)),
                 Some(_) => break,
                 None if end <= now => {}
@@ -136,7 +136,7 @@ impl fmt::Display for Windows {
 }
 
 impl Window {
-    /// The times of this window from yesterday on.
+    /// Collects the times of this window from two days ago on.
     fn spans_around(&self, now: Timestamp, spans: &mut Vec<(Timestamp, Timestamp)>) {
         let today = now.to_zoned(self.zone.clone()).date();
         for ahead in -2..=AHEAD {
@@ -157,7 +157,9 @@ impl Window {
         }
     }
 
-    /// When that time of that day is. A time that is skipped is the moment of skipping, one that is repeated the first.
+    /// Returns the timestamp of that time on that day.
+    ///
+    /// A skipped time is the moment of the change; a repeated time is its first occurrence.
     fn instant(&self, date: Date, minutes: u16) -> Option<Timestamp> {
         let (date, minutes) = match minutes {
             DAY => (date.tomorrow().ok()?, 0),
@@ -210,7 +212,7 @@ fn window(part: &str) -> Result<Window, Unreadable> {
     })
 }
 
-/// `HH:MM`, up to `24:00`.
+/// Parses `HH:MM`, up to `24:00`.
 fn minutes(text: &str) -> Option<u16> {
     let (hour, minute) = text.split_once(':')?;
     let number = |text: &str| {
@@ -222,7 +224,7 @@ fn minutes(text: &str) -> Option<u16> {
     (minute < 60 && minutes <= DAY).then_some(minutes)
 }
 
-/// `Mon`, `Mon-Fri`, `Sat,Sun`, `Fri-Mon`, any letter case.
+/// Parses `Mon`, `Mon-Fri`, `Sat,Sun`, `Fri-Mon`, in any letter case.
 fn days(text: &str) -> Option<[bool; 7]> {
     let mut days = [false; 7];
     for part in text.split(',') {
@@ -295,7 +297,7 @@ mod tests {
             "2026-01-18T00:00:00Z",
         );
         case(nights, "2026-01-18T12:00:00Z", true, "2026-01-19T00:00:00Z");
-        // Windows that touch are one.
+        // Adjacent windows count as one.
         case(
             "Mon 08:00-12:00 UTC; Mon 12:00-13:00 UTC",
             "2026-01-19T09:00:00Z",
@@ -306,7 +308,7 @@ mod tests {
 
     #[test]
     fn skipped_times_do_not_open_and_repeated_ones_open_once() {
-        // Berlin skips from 02:00 to 03:00 on 2026-03-29, and repeats 02:00 to 03:00 on 2026-10-25.
+        // In Berlin 02:00 to 03:00 is skipped on 2026-03-29, and repeated on 2026-10-25.
         let skipped = "Sun 02:15-02:45 Europe/Berlin";
         case(
             skipped,

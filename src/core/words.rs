@@ -1,11 +1,11 @@
-//! Parts of sentences that are the same wherever they are said.
+//! Parts of sentences that several messages share.
 
 use super::foreign::one_line;
 
-/// Names in one sentence.
+/// Maximum number of names in one sentence.
 pub const NAMED: usize = 10;
 
-/// The first [`NAMED`] names, and how many follow, beside `more` that have no name here: `a, b and 3 more`.
+/// Returns the first [`NAMED`] names and the number of further ones, including `more` unnamed ones: `a, b and 3 more`.
 pub fn named<'a>(names: impl IntoIterator<Item = &'a str>, more: usize) -> String {
     let mut names = names.into_iter();
     let first: Vec<&str> = names.by_ref().take(NAMED).collect();
@@ -16,20 +16,20 @@ pub fn named<'a>(names: impl IntoIterator<Item = &'a str>, more: usize) -> Strin
     }
 }
 
-/// `one` of a single thing, else `many`.
+/// Returns `one` for a count of one, else `many`.
 pub fn plural<'a>(count: usize, one: &'a str, many: &'a str) -> &'a str {
     if count == 1 { one } else { many }
 }
 
-/// The longest that is kept of what others say, in characters: registries say much.
+/// Maximum length of a foreign message, in characters: registries send long ones.
 const LONGEST: usize = 240;
 
-/// Returns the message of an Event without the words that client-go puts before the last of many similar ones.
+/// Returns the message of an Event without the prefix that client-go adds to the last of many similar ones.
 pub fn of_event(message: &str) -> &str {
     message.trim_start_matches("(combined from similar events): ")
 }
 
-/// Returns foreign words as part of a sentence: on one line, without the last full stop, and cut.
+/// Returns a foreign message as part of a sentence: on one line, without the final full stop, and truncated.
 pub fn line(text: &str) -> String {
     one_line(text.trim_end().trim_end_matches('.'), LONGEST)
 }

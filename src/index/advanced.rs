@@ -1,5 +1,4 @@
-//! What is remembered of an Advanced DaemonSet beyond a native one: how its pods are made, which were asked for, which have
-//! lost their owner, and its numbers.
+//! Additional state of an Advanced DaemonSet: settings for creating pods, requested pods, orphans, and its status numbers.
 
 #[cfg(test)]
 mod tests;
@@ -17,11 +16,12 @@ use crate::core::{
 use crate::k8s;
 use crate::k8s::AdvancedStatus;
 
-/// The least time between two writes of numbers alone; with those of conditions, which come at once, a rollout writes no more than
-/// once a second.
+/// Minimum interval between two writes that only change numbers.
+///
+/// Writes of conditions are immediate. Together a rollout writes at most about once a second.
 const BETWEEN_COUNTS: SignedDuration = SignedDuration::from_millis(1250);
 
-/// Where pods were refused on so many nodes in turn, the next node is no other.
+/// Number of nodes with refused pods after which no other node is tried, because the result would be the same.
 const REFUSED_NODES: usize = 10;
 
 /// A pod to adopt.
@@ -29,51 +29,51 @@ const REFUSED_NODES: usize = 10;
 pub struct Orphan {
     /// The pod.
     pub pod: PodRef,
-    /// UID of the ControllerRevision that controls it and gives it up: a native DaemonSet made the pod for `max-surge`.
+    /// UID of the ControllerRevision that controls the pod and releases it: a native DaemonSet created the pod for `max-surge`.
     pub revision: Option<String>,
 }
 
-/// What an Advanced DaemonSet has beyond a native one.
+/// Additional state of an Advanced DaemonSet.
 #[derive(Debug)]
 pub struct AdvancedRecord {
-    /// How its pods are made.
+    /// Settings for creating its pods.
     pub scaling: Scaling,
-    /// Whether they can be made and found; otherwise nothing is done.
+    /// True if its pods can be created and found; otherwise nothing is done.
     pub is_workable: bool,
-    /// Its status as it stands on it, without conditions.
+    /// Current status of the object, without conditions.
     pub stands: AdvancedStatus,
-    /// Nodes for which a pod was asked, and when that was answered, until it shows or nobody expects it any more.
+    /// Nodes for which a pod was requested, with the time of the answer, until the pod shows or is no longer expected.
     creating: BTreeMap<NodeName, Timestamp>,
-    /// Those of them that nobody has answered for yet: no list can tell what becomes of them.
+    /// Nodes of `creating` whose request is unanswered: a list of pods does not settle these.
     asked: BTreeSet<NodeName>,
-    /// When pods that are over may go.
+    /// Backoff for the deletion of failed pods.
     backoff: FailedPodsBackoff,
-    /// Pods to adopt: its selector matches them, and nothing controls them, or a ControllerRevision of a native DaemonSet does.
+    /// Pods to adopt: the selector matches them, and they have no controller, or the ControllerRevision of a native DaemonSet.
     orphans: BTreeMap<PodUid, Orphan>,
-    /// All of them, with their nodes: until one is adopted, or gone, no other is made beside it.
+    /// All orphans with their nodes: no pod is created on such a node until the orphan is adopted or gone.
     free: BTreeMap<PodUid, NodeName>,
-    /// Pods that go whatever the rollout says: nobody replaces them by that.
+    /// Pods that are deleted regardless of the rollout: their deletion is not a replacement.
     leaving: BTreeSet<PodUid>,
-    /// How often a revision had to get another name because its own was taken.
+    /// Number of hash collisions that forced another name for a revision.
     pub collisions: i64,
-    /// Nodes of which a pod is gone; no more than there are nodes.
+    /// Nodes that had a pod that is gone now; at most one entry per node.
     held: BTreeSet<NodeName>,
-    /// Nodes for which the API server refused a pod, and how often in a row.
+    /// Nodes for which the API server refused a pod, with the number of consecutive refusals.
     refused: BTreeMap<NodeName, u32>,
-    /// The numbers that were sent last, and when.
+    /// Last numbers that were sent, and when.
     sent: Option<(StatusNumbers, Timestamp)>,
 }
 
-/// What the status says beside conditions.
+/// Status fields other than conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusNumbers {
-    /// How many nodes there are of each kind.
+    /// Numbers of nodes.
     pub counts: DaemonSetCounts,
-    /// The current revision; `None`: it is not known yet.
+    /// The current revision; `None` if it is unknown.
     pub revision: Option<Revision>,
     /// The generation that was handled.
     pub observed: i64,
-    /// How often a revision had to get another name because its own was taken.
+    /// Number of hash collisions that forced another name for a revision.
     pub collisions: i64,
 }
 
@@ -87,14 +87,14 @@ fn uid_of(pod: &k8s::Pod) -> PodUid {
     pod.metadata.uid.as_deref().unwrap_or_default().into()
 }
 
-/// Whether numbers are to be written.
+/// Decision about a write of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumbersDue {
-    /// They stand there already, or were sent.
+    /// No write: the status has these numbers, or they were sent.
     No,
-    /// Now.
+    /// Write now.
     Now,
-    /// Then, if they are the same.
+    /// Write at that time, if the numbers still differ.
     At(Timestamp),
 }
 
@@ -123,8 +123,9 @@ impl AdvancedRecord {
         }))
     }
 
-    /// Takes over a newer version of the object. Returns whether its pods are created differently now, or its status has other
-    /// numbers than were written.
+    /// Takes over a newer version of the object.
+    ///
+    /// Returns true if its pods are now created differently, or if its status has other numbers than were sent.
     pub(super) fn update(&mut self, newer: Self) -> bool {
         let changed = (self.scaling, self.is_workable) != (newer.scaling, newer.is_workable);
         (self.scaling, self.is_workable) = (newer.scaling, newer.is_workable);
@@ -133,13 +134,13 @@ impl AdvancedRecord {
         changed || differs && self.numbers_that_stand().as_ref() != self.sent_numbers()
     }
 
-    /// The object was changed by its owner: pods that are over go at once again.
+    /// Resets the backoffs after a change by the owner: failed pods are deleted at once again.
     pub(super) fn forget_failures(&mut self) {
         self.backoff.reset();
         self.refused.clear();
     }
 
-    /// Remembers whether a pod for `node` was refused.
+    /// Records whether a pod for `node` was refused.
     pub fn note_creation(&mut self, node: &NodeName, refused: bool) {
         if refused {
             *self.refused.entry(node.clone()).or_default() += 1;
@@ -148,8 +149,9 @@ impl AdvancedRecord {
         }
     }
 
-    /// Of these nodes those that may be tried while refusals are waited for: none was refused there. Where many were in turn it is
-    /// the DaemonSet that is refused (a quota), and nobody is tried.
+    /// Returns the nodes that may be tried while the backoff of refusals runs: no pod was refused there.
+    ///
+    /// If many nodes were refused, the API server refuses the whole DaemonSet (a quota), and no node is tried.
     pub fn untried(&self, mut nodes: Vec<NodeName>) -> Vec<NodeName> {
         if self.refused.len() < REFUSED_NODES {
             nodes.retain(|node| !self.refused.contains_key(node))
@@ -159,7 +161,7 @@ impl AdvancedRecord {
         nodes
     }
 
-    /// What the choice of pods depends on.
+    /// Returns the input for the choice of pods to create and delete.
     pub fn terms<'a>(&'a self, reading: &'a ParsedSettings, now: Timestamp) -> ManageTerms<'a> {
         ManageTerms {
             strategy: reading.usable(),
@@ -173,7 +175,7 @@ impl AdvancedRecord {
         }
     }
 
-    /// Pods are asked for on these nodes.
+    /// Records that pods on these nodes are requested.
     pub fn begin_creation<'a>(
         &mut self,
         nodes: impl Iterator<Item = &'a NodeName>,
@@ -185,7 +187,7 @@ impl AdvancedRecord {
         }
     }
 
-    /// The API server, or nobody within the deadline, has answered for that one at `now`: from then on it has to show.
+    /// Records that the request for `node` was answered, or timed out, at `now`: from then on the pod should show.
     pub fn answer_creation(&mut self, node: &NodeName, now: Timestamp) {
         self.asked.remove(node);
         if let Some(at) = self.creating.get_mut(node) {
@@ -193,26 +195,26 @@ impl AdvancedRecord {
         }
     }
 
-    /// Nobody will answer for those that were asked for.
+    /// Records that the open requests will remain unanswered.
     pub(super) fn lose_answers(&mut self, now: Timestamp) {
         for node in std::mem::take(&mut self.asked) {
             self.answer_creation(&node, now);
         }
     }
 
-    /// That one shows, or it was not made.
+    /// Records that the pod of `node` shows, or was not created.
     pub fn end_creation(&mut self, node: &NodeName) {
         self.creating.remove(node);
     }
 
-    /// When the pods have to be listed anew because nobody knows whether one was made.
+    /// Returns when the pods have to be listed again because it is unknown whether one was created.
     pub(super) fn creation_due(&self) -> Option<Timestamp> {
         let answered = self.creating.iter();
         let answered = answered.filter(|(node, _)| !self.asked.contains(*node));
         answered.map(|(_, at)| later(*at, UNANSWERED)).min()
     }
 
-    /// A complete list of the pods began then.
+    /// Drops the requests that a complete list of pods settles; `began` is the start of the list.
     pub(super) fn retain_creations(&mut self, began: Option<Timestamp>) {
         let Some(began) = began else { return };
         let asked = &self.asked;
@@ -220,12 +222,12 @@ impl AdvancedRecord {
             .retain(|node, at| asked.contains(node) || later(*at, UNANSWERED) > began);
     }
 
-    /// A pod that is over went.
+    /// Records that a failed pod of `node` was deleted.
     pub fn note_over(&mut self, node: &NodeName, now: Timestamp) {
         self.backoff.note(node, now);
     }
 
-    /// Takes in a pod that is not this DaemonSet's; whether it is news that it could be.
+    /// Records a pod that the DaemonSet does not own. Returns true if it is a new orphan, or no longer one.
     pub(super) fn note_orphan(&mut self, pod: &k8s::Pod) -> bool {
         let mut owners = pod.metadata.owner_references.iter().flatten();
         if owners.any(|owner| owner.controller == Some(true)) {
@@ -235,7 +237,9 @@ impl AdvancedRecord {
         }
     }
 
-    /// Takes in a pod that a native DaemonSet made for `max-surge`: a ControllerRevision controls it. Returns whether that is news.
+    /// Records a pod that a native DaemonSet created for `max-surge`, so that a ControllerRevision controls it.
+    ///
+    /// Returns true if it is new.
     pub(super) fn note_made_beside(&mut self, pod: &k8s::Pod) -> bool {
         let mut owners = pod.metadata.owner_references.iter().flatten();
         let revision = owners.find(|owner| owner.controller == Some(true));
@@ -259,18 +263,18 @@ impl AdvancedRecord {
         self.orphans.insert(uid, orphan).is_none()
     }
 
-    /// Forgets an orphan; whether a pod can be made in its place now.
+    /// Forgets an orphan. Returns true if a pod can now be created in its place.
     pub(super) fn forget_orphan(&mut self, uid: &PodUid) -> bool {
         self.orphans.remove(uid);
         self.free.remove(uid).is_some()
     }
 
-    /// The orphans, each told once: whoever adopts one hears of it again only when it changes.
+    /// Takes the orphans. Each is returned once, and again only after it changed.
     pub fn take_orphans(&mut self) -> Vec<Orphan> {
         std::mem::take(&mut self.orphans).into_values().collect()
     }
 
-    /// This one could not be adopted; it is told once more, unless it is another one by now.
+    /// Returns an orphan that could not be adopted to the queue, unless it is gone or has changed.
     pub fn return_orphan(&mut self, orphan: Orphan) {
         let uid = &orphan.pod.uid;
         if self.free.contains_key(uid) {
@@ -278,35 +282,36 @@ impl AdvancedRecord {
         }
     }
 
-    /// A pod of that node is gone.
+    /// Records that a pod of `node` is gone.
     pub(super) fn note_held(&mut self, node: &NodeName) {
         if !self.held.contains(node) {
             self.held.insert(node.clone());
         }
     }
 
-    /// Whether a pod of that node is.
+    /// Returns true if a pod of `node` is gone.
     pub(super) fn had_pod(&self, node: &NodeName) -> bool {
         self.held.contains(node)
     }
 
-    /// Of the other nodes it is forgotten: they are gone.
+    /// Forgets nodes that no longer exist.
     pub(super) fn keep_held(&mut self, is_there: impl FnMut(&NodeName) -> bool) {
         self.held.retain(is_there);
     }
 
-    /// From now on these pods go whatever the rollout says.
+    /// Sets the pods that are deleted regardless of the rollout.
     pub fn set_leaving(&mut self, leaving: BTreeSet<PodUid>) {
         self.leaving = leaving;
     }
 
-    /// Whether this pod does.
+    /// Returns true if the pod is deleted regardless of the rollout.
     pub(super) fn is_leaving(&self, uid: &PodUid) -> bool {
         self.leaving.contains(uid)
     }
 
-    /// Says when to write these numbers. They are compared with the ones that were sent while these are `unseen`, and with the status
-    /// otherwise.
+    /// Decides when to write these numbers.
+    ///
+    /// They are compared with the numbers last sent while those are `unseen`, and with the status otherwise.
     pub fn numbers_due(&self, numbers: &StatusNumbers, unseen: bool, now: Timestamp) -> NumbersDue {
         let stands = self.numbers_that_stand();
         let known = if unseen {
@@ -316,7 +321,7 @@ impl AdvancedRecord {
         };
         match &self.sent {
             _ if known == Some(numbers) => NumbersDue::No,
-            // What changed more than how many: at once.
+            // More than the counts changed: write at once.
             Some((sent, _))
                 if (&sent.revision, sent.observed) != (&numbers.revision, numbers.observed) =>
             {
@@ -330,14 +335,14 @@ impl AdvancedRecord {
         }
     }
 
-    /// Until when numbers of this generation are not written again, if that is after `now`.
+    /// Returns until when numbers of this generation are not written again, if that is after `now`.
     pub fn counted_until(&self, generation: i64, now: Timestamp) -> Option<Timestamp> {
         let (sent, at) = self.sent.as_ref()?;
         let until = at.checked_add(BETWEEN_COUNTS).ok()?;
         (sent.observed == generation && until > now).then_some(until)
     }
 
-    /// The numbers that were sent last.
+    /// Returns the numbers that were sent last.
     pub fn sent_numbers(&self) -> Option<&StatusNumbers> {
         self.sent.as_ref().map(|(sent, _)| sent)
     }
@@ -353,12 +358,12 @@ impl AdvancedRecord {
         })
     }
 
-    /// These numbers are sent at `now`.
+    /// Records that these numbers are sent at `now`.
     pub fn begin_numbers(&mut self, numbers: StatusNumbers, now: Timestamp) {
         self.sent = Some((numbers, now));
     }
 
-    /// They were not written.
+    /// Records that the numbers were not written.
     pub(super) fn lose_numbers(&mut self) {
         self.sent = None;
     }

@@ -1,5 +1,4 @@
-//! Which nodes of a fleet are counted instead of being looked at, from one pass to the next (see
-//! [`crowd`](crate::core::engine::crowd)).
+//! Nodes of a fleet that are counted instead of listed, kept between passes (see [`crowd`](crate::core::engine::crowd)).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +8,7 @@ use crate::core::action::BATCH;
 use crate::core::engine::crowd::{Bystander, Standing, named};
 use crate::core::{Crowd, FailureRecord, Node, NodeName, NodeOrder, Strategy};
 
-/// So many of those that wait are in the list: as many as have their turn by one pass in the middle of a rollout.
+/// Number of waiting nodes in the list: as many as one pass updates in the middle of a rollout.
 const FEW: usize = 16;
 
 /// The bystanders of a fleet.
@@ -19,23 +18,23 @@ pub(super) struct CrowdIndex {
     /// `in_order` and `is_proven` of the fleet.
     judged_by: [bool; 2],
     done: BTreeSet<NodeName>,
-    /// Those that wait and are counted; in the order of names, which is that of their turns or its reverse.
+    /// Waiting nodes that are counted, in the order of names, which is their update order or its reverse.
     waiting: BTreeSet<NodeName>,
-    /// Those that wait and are in the list: each has its turn before all of `waiting`.
+    /// Waiting nodes that are listed: each comes before all of `waiting` in the update order.
     shown: BTreeSet<NodeName>,
-    /// How many of them are to be in the list.
+    /// Target size of `shown`.
     window: usize,
-    /// Those that are offline or being updated, and until when.
+    /// Nodes that are offline or being updated, with the end of that state.
     others: BTreeMap<NodeName, (Standing, Option<Timestamp>)>,
-    /// When those that are being updated have to be looked at.
+    /// Times at which nodes in progress have to be evaluated.
     deadlines: BTreeSet<(Timestamp, NodeName)>,
-    /// Those that the guard remembers.
+    /// Nodes in the guard's record.
     named: BTreeSet<NodeName>,
     numbers: Crowd,
 }
 
 impl CrowdIndex {
-    /// Nobody so far, under these settings.
+    /// Returns an empty index for these settings.
     pub(super) fn new(
         strategy: &Strategy,
         record: Option<&FailureRecord>,
@@ -55,12 +54,12 @@ impl CrowdIndex {
         }
     }
 
-    /// Whether it was made for these settings.
+    /// Returns true if the index was built for these settings.
     pub(super) fn is_of(&self, strategy: &Strategy, judged_by: [bool; 2]) -> bool {
         self.judged_by == judged_by && self.strategy == *strategy
     }
 
-    /// In numbers.
+    /// Returns the counts.
     pub(super) fn numbers(&self) -> Crowd {
         Crowd {
             next: self.next_waiting().cloned(),
@@ -69,7 +68,7 @@ impl CrowdIndex {
         }
     }
 
-    /// The nodes that have to be looked at anew at `now`: their time has come, or the guard remembers them from now on, or no more.
+    /// Returns the nodes to evaluate again at `now`: their time has come, or the guard's record gained or lost them.
     pub(super) fn due(&mut self, record: Option<&FailureRecord>, now: Timestamp) -> Vec<NodeName> {
         let deadlines = self.deadlines.iter();
         let late = deadlines.take_while(|(at, _)| *at <= now);
@@ -83,7 +82,7 @@ impl CrowdIndex {
         due
     }
 
-    /// Takes in how a node is at `now`; whether it is counted, and does not belong into the list.
+    /// Records the state of a node at `now`. Returns true if the node is counted, and must not be listed.
     pub(super) fn take(&mut self, node: &Node, now: Timestamp) -> bool {
         self.forget(&node.name);
         let bystander = Bystander::new(&self.strategy, node, self.judged_by, now);
@@ -108,7 +107,7 @@ impl CrowdIndex {
         true
     }
 
-    /// Forgets what was known of a node.
+    /// Removes a node.
     pub(super) fn forget(&mut self, name: &NodeName) {
         if self.shown.remove(name) {
             return;
@@ -128,12 +127,12 @@ impl CrowdIndex {
         self.numbers.remove(standing);
     }
 
-    /// Whether that node is counted.
+    /// Returns true if the node is counted.
     pub(super) fn counts(&self, name: &NodeName) -> bool {
         self.standing(name).is_some()
     }
 
-    /// Whether it is counted as what it is at `now`, or not at all if it is nothing.
+    /// Returns true if the node is counted as what it is at `now`, or not counted if it is no bystander.
     pub(super) fn agrees(&self, name: &NodeName, node: Option<&Node>, now: Timestamp) -> bool {
         let is = node.and_then(|node| Bystander::new(&self.strategy, node, self.judged_by, now));
         let is = is.map(|bystander| bystander.standing);
@@ -147,7 +146,7 @@ impl CrowdIndex {
         done.or_else(waiting).or_else(other)
     }
 
-    /// Of those that wait and are counted the one that has its turn first.
+    /// Returns the counted waiting node that is updated first.
     fn next_waiting(&self) -> Option<&NodeName> {
         match self.strategy.order {
             NodeOrder::Ascending => self.waiting.first(),
@@ -155,7 +154,7 @@ impl CrowdIndex {
         }
     }
 
-    /// Whether a node that waits is in the list, by its place among the others.
+    /// Returns true if a waiting node belongs in the list, by its place in the update order.
     fn is_shown(&self, name: &NodeName) -> bool {
         let order = self.strategy.order;
         let is_before = |other: &NodeName| order.is_before(name, other);
@@ -167,13 +166,15 @@ impl CrowdIndex {
         last.is_some_and(is_before) || has_room && self.next_waiting().is_none_or(is_before)
     }
 
-    /// The next node that has to come into the list so that enough of those that wait are there.
+    /// Returns the next waiting node to move into the list, if the list has too few.
     pub(super) fn next_to_show(&self) -> Option<NodeName> {
         let has_room = self.shown.len() < self.window;
         self.next_waiting().filter(|_| has_room).cloned()
     }
 
-    /// The last node of those that wait in the list, if there are too many; it is not counted before it is [taken](Self::take) again.
+    /// Removes and returns the last waiting node of the list, if the list has too many.
+    ///
+    /// It is not counted before it is [taken](Self::take) again.
     pub(super) fn next_to_hide(&mut self) -> Option<NodeName> {
         let is_crowded = self.shown.len() > 2 * self.window;
         let pop = |shown: &mut BTreeSet<NodeName>| match self.strategy.order {
@@ -183,12 +184,12 @@ impl CrowdIndex {
         is_crowded.then(|| pop(&mut self.shown)).flatten()
     }
 
-    /// From now on the list holds more of those that wait; false: it cannot hold more than it does.
+    /// Makes the list hold more waiting nodes. Returns false if it already holds the maximum.
     pub(super) fn show_more(&mut self) -> bool {
         std::mem::replace(&mut self.window, BATCH) < BATCH
     }
 
-    /// From now on it holds few of them.
+    /// Makes the list hold few waiting nodes again.
     pub(super) fn show_few(&mut self) {
         self.window = FEW;
     }

@@ -1,7 +1,7 @@
-//! When pods were last seen to leave their nodes, until a successor was Ready there.
+//! Times at which pods were last removed from their nodes, kept until a successor is Ready there.
 //!
-//! The removal of a pod can take its node down (CNI, VPN, tunnel). Then the pod may be gone, or its successor made, before
-//! anybody hears of the loss: nothing on the API server tells any more what was done to that node, and how long before.
+//! The removal of a pod can take its node down (CNI, VPN, tunnel). The loss may be noticed only after the pod is gone or its
+//! successor is created. Then the API server no longer shows what was done to that node, and when.
 
 use std::collections::BTreeMap;
 
@@ -10,35 +10,35 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::pod::PodRecord;
 use crate::core::{Leaving, NodeName, Pod, PodUid, Revision, RevisionState};
 
-/// Beyond so many, those are forgotten that are older than any failure window.
+/// Limit of entries; at the limit, entries older than any failure window are dropped.
 const KEPT: usize = 1024;
 
 /// The longest failure window.
 const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 
-/// By node when its last pod began to leave.
+/// The start of the last pod removal, by node.
 #[derive(Debug, Default)]
 pub(super) struct Disruptions {
     begun: BTreeMap<NodeName, Disruption>,
-    /// Our deletions that are not answered yet, and when they were sent: a node can be lost before the answer arrives.
+    /// Unanswered deletions by the controller, with the time of the request: a node can be lost before the answer arrives.
     sent: BTreeMap<NodeName, (PodUid, Timestamp)>,
 }
 
 #[derive(Debug)]
 struct Disruption {
-    /// The pod that left.
+    /// The pod that was removed.
     pod: PodUid,
     at: Timestamp,
-    /// The hash of the pod that left; `None`: it was outdated.
+    /// The revision hash of that pod; `None` if it was outdated.
     hash: Option<Revision>,
-    /// Whether we deleted it, or the one before it.
+    /// True if the controller deleted that pod, or the one before it.
     is_ours: bool,
-    /// Whether we read that in the pod, and did not see it happen: then `at` is by the API server's clock.
+    /// True if the removal was read from the pod and not observed: then `at` is by the API server's clock.
     is_read: bool,
 }
 
 impl Disruptions {
-    /// Takes in what became of a pod on `node`.
+    /// Records a change of a pod on `node`.
     pub(super) fn note(
         &mut self,
         node: &NodeName,
@@ -73,13 +73,15 @@ impl Disruptions {
         }
     }
 
-    /// We are about to delete the outdated `pod` of `node`.
+    /// Records that the controller is about to delete the outdated `pod` of `node`.
     pub(super) fn send(&mut self, node: NodeName, pod: PodUid, now: Timestamp) {
         self.sent.insert(node, (pod, now));
     }
 
-    /// The deletion of `pod` was answered. If it was carried out, the pod left when the request was sent: the node may be lost
-    /// before the answer arrives.
+    /// Records the answer to the deletion of `pod`.
+    ///
+    /// If it was carried out, the removal began when the request was sent, because the node may be lost before the answer
+    /// arrives.
     pub(super) fn answer(&mut self, pod: &PodUid, carried_out: bool) {
         let mut sent = self.sent.iter();
         let found = sent.find(|(_, (sent, _))| sent == pod);
@@ -98,17 +100,17 @@ impl Disruptions {
         }
     }
 
-    /// Nobody will hear the answers that are outstanding.
+    /// Drops the unanswered deletions, whose answers are lost.
     pub(super) fn lose_answers(&mut self) {
         self.sent.clear();
     }
 
-    /// Whether we deleted a pod of `node`, and no successor was Ready since.
+    /// Returns true if the controller deleted a pod of `node` and no successor has been Ready since.
     pub(super) fn is_ours(&self, node: &NodeName) -> bool {
         self.begun.get(node).is_some_and(|left| left.is_ours)
     }
 
-    /// When we sent the deletion of that pod, if we did.
+    /// Returns when the controller requested the deletion of that pod, if it did.
     fn asked_by_us(&self, node: &NodeName, pod: &PodUid) -> Option<Timestamp> {
         let sent = self.sent.get(node).map(|(sent, at)| (sent, *at));
         let begun = self.begun.get(node).map(|left| (&left.pod, left.at));
@@ -116,7 +118,7 @@ impl Disruptions {
         known.find_map(|(asked, at)| (asked == pod).then_some(at))
     }
 
-    /// A pod begins to leave `node`.
+    /// Records that a pod begins to leave `node`.
     fn begin(&mut self, node: NodeName, disruption: Disruption) {
         let at = disruption.at;
         if self.begun.len() >= KEPT {
@@ -126,8 +128,10 @@ impl Disruptions {
         self.begun.insert(node, disruption);
     }
 
-    /// When the last pod of another revision than `current` began to leave `node`. What was read in a pod and happened before
-    /// that revision was `adopted` was done for another one; what was seen is forgotten with the template.
+    /// Returns when the last pod of a revision other than `current` began to leave `node`.
+    ///
+    /// A removal that was read from a pod belongs to another revision if it happened before `current` was `adopted`. Observed
+    /// removals are dropped with the template.
     pub(super) fn at(
         &self,
         node: &NodeName,
@@ -147,7 +151,7 @@ impl Disruptions {
     }
 }
 
-/// When its deletion was asked for, by the API server's clock.
+/// Returns when the deletion was requested, by the API server's clock.
 fn asked_at(pod: &Pod) -> Option<Timestamp> {
     let Leaving { ends, grace, .. } = **pod.leaving.as_ref()?;
     ends.checked_sub(grace).ok()

@@ -1,8 +1,8 @@
-//! Pods that ended for good (`Succeeded`, or `Failed`: evicted, or turned away by their kubelet), node by node.
+//! Pods that ended permanently (`Succeeded`, or `Failed`: evicted, or rejected by their kubelet), by node.
 //!
-//! The native controller deletes each of them and makes the next one, so that no pod which is there tells that it goes on
-//! like this. Whoever comes after such a pod has its trouble until it is Ready, and after several of them the node has it until one
-//! has been Ready for a while. Who looks for the first time reads in the condition that the rollout is stalled by it.
+//! The native controller deletes each of them and creates the next one, so the pods that exist don't show the series. The
+//! successor of such a pod inherits its problem until it is Ready. After several such pods, the node has the problem until a pod
+//! has been Ready for a while. After a restart, the condition shows which nodes stall the rollout with such a series.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,14 +17,15 @@ use crate::core::words::line;
 use crate::core::{NodeName, PodProblem, PodUid, Revision, RolloutState};
 use crate::k8s;
 
-/// Pods that end further apart have nothing to do with each other; the native controller waits a quarter of an hour at most before
-/// it makes the next one (`FailedPodsBackoff`).
+/// Maximum time between two pods of a series.
+///
+/// The native controller waits at most 15 minutes before it creates the next pod (`FailedPodsBackoff`).
 const TOGETHER: SignedDuration = SignedDuration::from_hours(1);
 
-/// Beyond so many nodes, those are forgotten on which nothing ended for so long.
+/// Limit of nodes; at the limit, nodes on which no pod ended within [`TOGETHER`] are dropped.
 const KEPT: usize = 1024;
 
-/// Pods that ended before this process looked.
+/// Pods that ended before this process started.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RecalledProblem {
     /// Their revision.
@@ -44,7 +45,7 @@ impl RecalledProblem {
         })
     }
 
-    /// The series of which it tells.
+    /// Returns the series that it continues.
     fn begin(self, now: Timestamp) -> Series {
         Series {
             hash: Some(self.hash),
@@ -58,7 +59,7 @@ impl RecalledProblem {
     }
 }
 
-/// By node the pods of one revision that ended.
+/// The pods of one revision that ended, by node.
 #[derive(Debug, Default)]
 pub(super) struct Ended(BTreeMap<NodeName, Series>);
 
@@ -66,11 +67,13 @@ pub(super) struct Ended(BTreeMap<NodeName, Series>);
 struct Series {
     /// Their revision.
     hash: Option<Revision>,
-    /// How many were seen.
+    /// Number of observed pods.
     times: u32,
-    /// Whether it stalled the rollout before anything was seen of it. How many ended then is not known, so nobody is charged for that.
+    /// True if the series stalled the rollout before this process observed it.
+    ///
+    /// The number of pods that ended by then is unknown, so no failure is attributed for them.
     is_recalled: bool,
-    /// The last of them, when that was seen to have ended, and why.
+    /// The last of them, with the observed time of its end, and the reason.
     last: Option<PodUid>,
     at: Timestamp,
     reason: Arc<str>,
@@ -78,7 +81,7 @@ struct Series {
 }
 
 impl Ended {
-    /// Takes in what became of a pod on `node`, and tells its record what those before it tell.
+    /// Records a change of a pod on `node`. Adds the problem of the series to the record of the pod.
     pub(super) fn note(
         &mut self,
         node: &NodeName,
@@ -105,7 +108,7 @@ impl Ended {
         }
     }
 
-    /// What those pods of revision `hash` ended of that followed each other on `node`; `None`: not that many did.
+    /// Returns the problem of the pods of revision `hash` that ended one after another on `node`; `None` if too few did.
     pub(super) fn trouble(
         &mut self,
         node: &NodeName,
@@ -119,7 +122,7 @@ impl Ended {
         (lasts && series.hash.as_ref() == Some(hash)).then(|| series.problem())
     }
 
-    /// Takes over what the DaemonSet says of a node on which no pod was seen to end.
+    /// Restores the series that the DaemonSet reports for a node on which no pod was observed to end.
     fn recall(
         &mut self,
         node: &NodeName,
@@ -133,8 +136,9 @@ impl Ended {
         }
     }
 
-    /// One that has been Ready for a while ends it: what becomes of that one later is something else. Returns whether there was a
-    /// series.
+    /// Ends the series if its pod had been Ready for a while: a later end of that pod is a new problem.
+    ///
+    /// Returns true if there was a series.
     pub(super) fn end(
         &mut self,
         node: &NodeName,
@@ -188,7 +192,7 @@ impl Series {
     }
 }
 
-/// Why a pod ended, in one word: as its kubelet says of the pod, or of its container.
+/// Returns why a pod ended, in one word: the reason that its kubelet reports for the pod, or for its container.
 fn reason(pod: &k8s::Pod) -> &str {
     let statuses = &pod.status.container_statuses;
     let mut ended = statuses

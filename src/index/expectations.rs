@@ -1,16 +1,17 @@
-//! Writes of ours that the watches do not show yet: a view that is a moment old must not have them sent again, nor counted as
-//! undone.
+//! Expectations: the controller's writes that the watches do not show yet.
+//!
+//! With them, a stale cache causes no duplicate write and hides no completed one.
 //!
 //! ```text
-//!                  ┌── refused ─────────────────────────────────────────────► forgotten: it did not happen
-//! begun ─► sent ───┤                            ┌── shown by the watch ─────► forgotten: it is known
+//!                  ┌── refused ─────────────────────────────────────────────► dropped: it did not happen
+//! begun ─► sent ───┤                            ┌── shown by the watch ─────► dropped: it is known
 //!                  └── accepted, or no answer ──┤
-//!                                               └── not shown in time ──────► the pods are listed anew: what the list
-//!                                                                             does not show did not happen
+//!                                               └── not shown in time ──────► the pods are listed again: a write that
+//!                                                                             the list does not show did not happen
 //! ```
 //!
-//! That is the one rule of expiry (the report on a DaemonSet differs, and says why). Nothing is written twice because a watch is
-//! late, and nothing is held back for ever because an answer was lost.
+//! This is the only expiry rule, except for the report on a DaemonSet ([`Expectations::begin_report`] explains why). A late watch
+//! causes no duplicate write, and a lost answer blocks nothing forever.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,94 +27,94 @@ use crate::core::{
 };
 use crate::k8s::Condition;
 
-/// How long a write may stay unseen before somebody has to look: events are lost.
+/// Time after which an accepted write that the watch does not show counts as a lost event.
 pub const UNSEEN: Duration = Duration::from_secs(30);
 
-/// The same for a request that was not answered, which a server that was frozen may still carry out until then.
+/// Time after which an unanswered request counts as lost. Until then, a server that was frozen may still carry it out.
 pub(super) const UNANSWERED: Duration = Duration::from_secs(15);
 
-/// A write to a pod that does not show yet.
+/// A write to a pod that the watch does not show yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PendingWrite {
-    /// When it was asked for, or answered.
+    /// Time of the request or of its answer.
     at: Timestamp,
-    /// What was asked for.
+    /// Requested change.
     write: PodWrite,
-    /// What the API server said.
+    /// Answer of the API server so far.
     uncertainty: ExpectationState,
 }
 
-/// What is asked for of a pod.
+/// Change to a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodWrite {
-    /// That it goes.
+    /// Deletion of the pod.
     Deletion,
-    /// The same, if its disruption budget allows that.
+    /// Deletion of the pod, if its disruption budget allows it.
     Eviction,
-    /// That it waits for its hook.
+    /// Start of the wait for its preDelete hook.
     PreDeleteHook,
-    /// That it becomes one of this revision in place.
+    /// Update in place to a revision.
     InPlacePatch {
         /// The revision.
         to: Revision,
-        /// The stopped revision that it is taken back from; `None`: the new one is the current one.
+        /// Stopped revision that the pod is rolled back from; `None` if the new revision is the current one.
         from: Option<Revision>,
     },
-    /// That its node pulls the images of this revision.
+    /// Request to pull the images of this revision on the node of the pod.
     ImageRequest(Revision),
-    /// Something else, which leaves it as it serves: conditions, who owns it, a pod beside it.
+    /// Any other change, which leaves the pod serving as before: conditions, owner, a surge pod next to it.
     Other(Action),
 }
 
-/// How sure we are of a write of ours.
+/// Certainty that a write has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ExpectationState {
-    /// Under way: it may be carried out at any moment, and will be answered.
+    /// In flight: the API server may carry it out at any moment, and will answer.
     UnderWay,
-    /// Accepted: it shows in the watch before long.
+    /// Accepted: the watch shows it soon.
     Accepted,
-    /// Refused because our view of the pod was old: judge again when the view has moved past this version.
+    /// Rejected because the cached pod was stale: decided again when the cache has a version other than this one.
     Conflict(ResourceVersion),
-    /// No answer: it may have happened. Asking again is harmless.
+    /// Unanswered: it may have happened. Repeating it is harmless.
     Unanswered,
 }
 
-/// How a write was answered.
+/// Answer to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteAnswer {
-    /// It is carried out.
+    /// The API server carried it out.
     Accepted,
-    /// It is not.
+    /// The API server refused it.
     Refused,
-    /// Nor because the view of the pod was old.
+    /// The API server rejected it because the cached pod was stale.
     Conflict,
-    /// There is no such pod; the watch is about to say so.
+    /// The pod does not exist; the watch is about to show that.
     Gone,
-    /// Nobody knows.
+    /// No answer arrived.
     Unanswered,
 }
 
-/// What a write is about: of each, the last write to a pod counts.
+/// Part of a pod that a write changes. Of each part, only the last write to a pod counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Aspect {
-    /// Whether the pod stays as it is.
+    /// The pod itself: its deletion or update.
     Replacement,
-    /// What its node is to pull.
+    /// Image pulls requested of its node.
     Images,
-    /// Conditions that say something.
+    /// Conditions that are set.
     Conditions,
-    /// Conditions that are taken away.
+    /// Conditions that are removed.
     RemovedConditions,
-    /// What it says about its way out.
+    /// Marks that announce its deletion.
     Exit,
-    /// Who owns it.
+    /// Owner of the pod.
     Owner,
-    /// The pod that is made beside it.
+    /// Surge pod next to it.
     Beside,
 }
 
 impl PodWrite {
-    /// What `action` asks for.
+    /// Returns the change that `action` requests.
     pub fn from_action(action: &Action) -> Self {
         match action {
             Action::Evict(_) | Action::DeleteAfterSurge { evict: true, .. } => Self::Eviction,
@@ -135,7 +136,8 @@ impl PodWrite {
         }
     }
 
-    /// Whether the pod has its successor by it, or makes room for one: not that it waits, nor that it is taken back.
+    /// Returns true if the write updates the pod or makes room for its successor, and not if the pod only waits or is rolled
+    /// back.
     pub fn replaces(&self) -> bool {
         matches!(
             self,
@@ -157,8 +159,9 @@ impl PodWrite {
         }
     }
 
-    /// Whether it counts as happening while nobody knows whether it does: it takes a slot or makes a pod. Anything else is asked
-    /// for again at once, which does no harm.
+    /// Returns true if the write counts as happening while its outcome is unknown, because it uses a slot or creates a pod.
+    ///
+    /// Any other write is repeated at once, which is harmless.
     fn counts_in_doubt(&self) -> bool {
         match self {
             Self::Other(action) => matches!(action, Action::Surge { .. }),
@@ -169,25 +172,25 @@ impl PodWrite {
         }
     }
 
-    /// Whether `seen` shows that it was carried out.
+    /// Returns true if `seen` shows that the write was carried out.
     fn shows_in(&self, seen: &PodRecord) -> bool {
         match self {
             Self::Deletion | Self::Eviction => seen.pod.terminating,
             Self::PreDeleteHook => seen.pod.terminating || seen.pod.exit.preparing.is_some(),
             Self::InPlacePatch { to, .. } => seen.pod.terminating || seen.hash() == Some(to),
-            // A second attempt shows when it waits, the first one as soon as it is there at all.
+            // A second attempt shows when its condition waits; a first attempt as soon as the condition exists.
             Self::ImageRequest(revision) => {
                 let image = seen.pod.image_ready.as_ref();
                 image.is_some_and(|image| {
                     image.revision.as_ref() == Some(revision) && (image.waits || image.status)
                 })
             }
-            // The decision tells: it does not ask for what shows.
+            // The next plan settles it: a plan doesn't ask for a change that the cache shows.
             Self::Other(_) => false,
         }
     }
 
-    /// Shows `pod` as it is once this has happened; it was asked for, or last uncertain, at `at`.
+    /// Changes `pod` to its state after this write, which was requested, or last uncertain, at `at`.
     fn show(&self, pod: &mut Pod, at: Timestamp) {
         match self {
             Self::Deletion | Self::Eviction => pod.terminating = true,
@@ -207,7 +210,7 @@ impl PodWrite {
                     at,
                     is_carried_out: false,
                 });
-                // What kept the old containers from running says nothing of the new ones.
+                // The problem of the old containers says nothing about the new ones.
                 pod.problem = None;
             }
             Self::ImageRequest(revision) => {
@@ -224,21 +227,21 @@ impl PodWrite {
                     .into(),
                 );
             }
-            // It is left out of what the decision asks for.
+            // `without_pending` handles it.
             Self::Other(_) => {}
         }
     }
 }
 
 impl ExpectationState {
-    /// Whether it is expected to happen.
+    /// Returns true if the write is expected to happen.
     fn is_sure(&self) -> bool {
         matches!(self, Self::UnderWay | Self::Accepted)
     }
 }
 
 impl PendingWrite {
-    /// Whether `seen` shows that it happened, or that it did not.
+    /// Returns true if `seen` shows that the write happened, or that it did not.
     fn is_settled_by(&self, seen: &PodRecord) -> bool {
         match &self.uncertainty {
             ExpectationState::UnderWay
@@ -248,7 +251,7 @@ impl PendingWrite {
         }
     }
 
-    /// Shows `pod` as it is once this has happened.
+    /// Changes `pod` to its state after this write.
     fn show(&self, pod: &mut Pod) {
         if let PodWrite::Deletion | PodWrite::Eviction = self.write {
             pod.in_doubt = !pod.terminating && !self.uncertainty.is_sure();
@@ -256,7 +259,7 @@ impl PendingWrite {
         self.write.show(pod, self.at);
     }
 
-    /// When somebody has to look; `None`: not before it is answered.
+    /// Returns the time at which the pods have to be listed again; `None` before the write is answered.
     fn due(&self) -> Option<Timestamp> {
         match self.uncertainty {
             ExpectationState::UnderWay => None,
@@ -267,7 +270,7 @@ impl PendingWrite {
         }
     }
 
-    /// Whether a complete list that began then says nothing of it, because it may be carried out later.
+    /// Returns true if a complete list that began at `began` does not settle this write, because it may be carried out later.
     fn outlasts(&self, began: Timestamp) -> bool {
         match self.uncertainty {
             ExpectationState::UnderWay => true,
@@ -282,20 +285,20 @@ impl PendingWrite {
 struct SentReport {
     conditions: Vec<Condition>,
     at: Timestamp,
-    /// The version of the DaemonSet that the write made; `None`: not known.
+    /// Version of the DaemonSet that the write created; `None` if unknown.
     version: Option<u64>,
 }
 
-/// The writes of ours to one DaemonSet and its pods that do not show yet.
+/// The controller's writes to one DaemonSet and its pods that the watches do not show yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Expectations {
-    /// At most one of each aspect.
+    /// Pending writes of each pod, at most one per aspect.
     pods: BTreeMap<PodUid, Vec<PendingWrite>>,
     report: Option<SentReport>,
 }
 
 impl Expectations {
-    /// `action` is sent at `now`; `known` is what is known of its pod.
+    /// Records that `action` is sent at `now`; `known` is the cached pod.
     pub(super) fn begin(&mut self, action: &Action, known: Option<&PodRecord>, now: Timestamp) {
         let uid = &action.pod().uid;
         if let Action::RemoveConditions { .. } = action {
@@ -309,7 +312,7 @@ impl Expectations {
         self.insert(uid.clone(), pending, known);
     }
 
-    /// Remembers a write, unless what is `known` of the pod settles it already, or no such pod is.
+    /// Records a write, unless the `known` pod settles it already, or there is no such pod.
     fn insert(&mut self, uid: PodUid, pending: PendingWrite, known: Option<&PodRecord>) {
         self.retract(&uid, &pending.write);
         if known.is_some_and(|known| !pending.is_settled_by(known)) {
@@ -317,7 +320,7 @@ impl Expectations {
         }
     }
 
-    /// Takes in how `action` was answered at `now`; `known` is what is known of its pod.
+    /// Records the answer to `action` at `now`; `known` is the cached pod.
     pub(super) fn answer(
         &mut self,
         action: &Action,
@@ -328,7 +331,7 @@ impl Expectations {
         let (pod, write) = (action.pod(), PodWrite::from_action(action));
         let uncertainty = match answer {
             WriteAnswer::Accepted | WriteAnswer::Gone => {
-                // What shows already is not remembered again.
+                // A write that the watch showed already is not recorded again.
                 let writes = self.pods.get_mut(&pod.uid).into_iter().flatten();
                 for pending in writes.filter(|pending| pending.write == write) {
                     (pending.at, pending.uncertainty) = (now, ExpectationState::Accepted);
@@ -351,7 +354,7 @@ impl Expectations {
         self.insert(pod.uid.clone(), pending, known);
     }
 
-    /// Leaves out of `actions` what was sent already. What was sent and is not among them shows: it is forgotten.
+    /// Returns `actions` without those sent already. A sent write that is not in `actions` shows in the cache, and is dropped.
     pub(super) fn without_pending(&mut self, actions: Vec<Action>) -> Vec<Action> {
         if self.pods.is_empty() {
             return actions;
@@ -378,7 +381,7 @@ impl Expectations {
         fresh
     }
 
-    /// Whoever sent some of them failed: of none that is under way an answer is sure to come.
+    /// Records that the sender of some writes failed: any write in flight may remain unanswered.
     pub(super) fn lose_answers(&mut self, now: Timestamp) {
         let writes = self.pods.values_mut().flatten();
         for pending in writes.filter(|pending| pending.uncertainty == ExpectationState::UnderWay) {
@@ -387,17 +390,17 @@ impl Expectations {
         self.report = None;
     }
 
-    /// Forgets `write`, or whatever was last in its place: it certainly did not happen.
+    /// Drops `write`, or the last write to the same part of the pod: it certainly did not happen.
     fn retract(&mut self, uid: &PodUid, write: &PodWrite) {
         self.keep(uid, |pending| pending.write.aspect() != write.aspect());
     }
 
-    /// The pod is gone.
+    /// Drops the writes to a pod that is gone.
     pub(super) fn forget(&mut self, uid: &PodUid) {
         self.pods.remove(uid);
     }
 
-    /// Forgets what the watch shows by now, or shows not to have happened; whether a replacement was among that.
+    /// Drops the writes that the watch settles. Returns true if a replacement was among them.
     pub(super) fn settle(&mut self, seen: &PodRecord) -> bool {
         let mut settled = false;
         self.keep(seen.uid(), |pending| {
@@ -408,7 +411,7 @@ impl Expectations {
         settled
     }
 
-    /// Forgets what a complete list that began then would have shown; `is_there` tells which pods it did.
+    /// Drops the writes that a complete list begun at `began` would have shown; `is_there` returns true for the listed pods.
     pub(super) fn retain_since(
         &mut self,
         began: Option<Timestamp>,
@@ -420,7 +423,7 @@ impl Expectations {
         });
     }
 
-    /// Shows `pod` as it is once everything that is pending has happened.
+    /// Returns `pod` in its state after all pending writes.
     pub(super) fn shown(&self, pod: &Arc<Pod>) -> Arc<Pod> {
         let mut shown = pod.clone();
         for pending in self.pods.get(&pod.uid).into_iter().flatten() {
@@ -429,20 +432,22 @@ impl Expectations {
         shown
     }
 
-    /// Whether one of them was refused or never answered, and what became of its pod is not known yet.
+    /// Returns true if a write was rejected or never answered, and its outcome is unknown.
     pub(super) fn is_uncertain(&self) -> bool {
         let mut writes = self.pods.values().flatten();
         writes.any(|pending| !pending.uncertainty.is_sure())
     }
 
-    /// When the pods have to be listed anew, because one of them should have shown by then.
+    /// Returns the time at which the pods have to be listed again, because a write should have shown by then.
     pub(super) fn due(&self) -> Option<Timestamp> {
         let writes = self.pods.values().flatten();
         writes.filter_map(PendingWrite::due).min()
     }
 
-    /// These conditions are sent. A report that stays unseen is sent again: a list of DaemonSets is one of the whole cluster, and
-    /// repeating a report changes at most since when it holds.
+    /// Records that a report with these conditions is sent.
+    ///
+    /// A report that stays unseen is sent again. Checking it instead would take a list of all DaemonSets of the cluster.
+    /// Repeating a report changes at most its timestamp.
     pub(super) fn begin_report(&mut self, conditions: Vec<Condition>, now: Timestamp) {
         self.report = Some(SentReport {
             conditions,
@@ -451,7 +456,7 @@ impl Expectations {
         });
     }
 
-    /// The report was written as this version of the DaemonSet.
+    /// Records the version of the DaemonSet that the report created.
     pub(super) fn answer_report(&mut self, version: Option<u64>) {
         if let Some(sent) = &mut self.report {
             sent.version = version;
@@ -472,7 +477,7 @@ impl Expectations {
         })
     }
 
-    /// The report was not written.
+    /// Records that the report was not written.
     pub(super) fn lose_report(&mut self) {
         self.report = None;
     }

@@ -1,4 +1,4 @@
-//! The fleet as it was made last, and which nodes have to be made anew since.
+//! The last fleet that was built, and the nodes that have to be built again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,76 +11,77 @@ use crate::core::images::TemplateImage;
 use crate::core::instant::later;
 use crate::core::{Fleet, InView, NodeName, Revision, RevisionState};
 
-/// So long everybody is in the list after that was needed: to leave nodes out again means to look at all of them once.
+/// Time for which all nodes stay in the list after a decision needed them: leaving nodes out again costs an evaluation of every
+/// node.
 const WIDE: Duration = Duration::from_secs(10);
 
-/// The fleet as it was made last, and what happened since.
+/// The last fleet that was built, and the changes since.
 #[derive(Debug, Default)]
 pub(super) struct FleetCache {
     pub(super) fleet: Option<Arc<Fleet>>,
-    /// Who is counted instead of being in its list; `None`: everybody is in the list.
+    /// Nodes that are counted instead of listed; `None` if all nodes are listed.
     pub(super) crowd: Option<CrowdIndex>,
-    /// Until when everybody has to be.
+    /// Time until which all nodes have to be listed.
     wide_until: Option<Timestamp>,
     pub(super) basis: Option<Basis>,
     pub(super) dirty: BTreeSet<NodeName>,
-    /// Whether a fleet was made before.
+    /// True if a fleet was built before.
     pub(super) looked: bool,
-    /// The nodes of which the guard remembers that their pod was removed, and they were lost.
+    /// Nodes in the guard's record whose pod was removed and that were then lost.
     remembered: BTreeSet<NodeName>,
     /// The revision that a decision found proven.
     proven: Option<Revision>,
 }
 
-/// What the judgement of every pod rests on; when it changes, all are judged anew.
+/// Facts that the evaluation of every pod depends on; a change causes a new evaluation of all pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Basis {
     pub(super) state: RevisionState,
-    /// The images of the current revision, where it matters who has them.
+    /// The images of the current revision, if their presence on nodes matters.
     pub(super) images: Option<Arc<[TemplateImage]>>,
     pub(super) known: Vec<(Revision, i64)>,
     pub(super) absent: BTreeSet<Revision>,
     pub(super) template_generation: Option<String>,
-    /// When the current revision last became that.
+    /// Time at which the current revision last became current.
     pub(super) adopted: Option<Timestamp>,
 }
 
 impl FleetCache {
-    /// Something happened to a node or to a pod on it.
+    /// Records a change of a node or of a pod on it.
     pub(super) fn mark_dirty(&mut self, node: &NodeName) {
         if self.fleet.is_some() {
             self.dirty.insert(node.clone());
         }
     }
 
-    /// The current revision, as it was when the fleet was made last.
+    /// Returns the current revision at the time when the fleet was last built.
     pub(super) fn revision(&self) -> Option<&Revision> {
         self.basis.as_ref()?.state.current()
     }
 
-    /// Whether the first fleet is being made.
+    /// Returns true while the first fleet is being built.
     pub(super) fn is_first_look(&self) -> bool {
         !self.looked
     }
 
-    /// Whether the guard remembers that the pod of `node` was removed, and the node was lost.
+    /// Returns true if the guard's record contains `node` as lost after the removal of its pod.
     pub(super) fn remembers(&self, node: &NodeName) -> bool {
         self.remembered.contains(node)
     }
 
-    /// Of these nodes it remembers that now.
+    /// Sets the nodes that the guard's record contains as lost after the removal of their pod.
     pub(super) fn remember(&mut self, nodes: BTreeSet<NodeName>) {
         let changed = self.remembered.symmetric_difference(&nodes);
         self.dirty.extend(changed.cloned());
         self.remembered = nodes;
     }
 
-    /// Whether everybody has to be in the list at `now`.
+    /// Returns true if all nodes have to be listed at `now`.
     pub(super) fn is_wide(&self, now: Timestamp) -> bool {
         self.wide_until.is_some_and(|until| now < until)
     }
 
-    /// Takes in what a decision at `now` said of the list; whether the next one sees more.
+    /// Records what a decision at `now` found about the list. Returns true if the next one sees more nodes.
     pub(super) fn widen(&mut self, view: InView, now: Timestamp) -> bool {
         match view {
             InView::Enough => {
@@ -103,12 +104,12 @@ impl FleetCache {
         }
     }
 
-    /// Whether a decision found that revision proven.
+    /// Returns true if a decision found that revision proven.
     pub(super) fn is_proven(&self, revision: &Revision) -> bool {
         self.proven.as_ref() == Some(revision)
     }
 
-    /// Something happened to all of them.
+    /// Invalidates the whole fleet.
     pub(super) fn forget(&mut self) {
         self.fleet = None;
     }

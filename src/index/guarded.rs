@@ -1,22 +1,24 @@
-//! What the guard told, whether it shows on the DaemonSet yet or not, and which nodes we replaced for a revision.
+//! The guard's record, whether or not the DaemonSet shows it yet, and the nodes whose pods were replaced for a revision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::last_reported::LastReported;
 use crate::core::{FailureRecord, NodeName, PodUid, Revision, RevisionState, RolloutState};
 
-/// What is known beside the condition on the DaemonSet.
+/// State of the guard in addition to its record in the status.
 #[derive(Debug, Default)]
 pub(super) struct GuardedRevision {
     reported: LastReported<FailureRecord>,
     replaced: Replaced,
 }
 
-/// Deletions that were carried out. The first one per node is only known here, and forgotten with the process; from the
-/// second on the node is in the [`FailureRecord`].
+/// Completed deletions.
+///
+/// The first one per node is only known here, and lost on a restart. From the second one on, the node is in the
+/// [`FailureRecord`].
 #[derive(Debug, Default)]
 struct Replaced {
-    /// For which revision.
+    /// The revision for which the pods were deleted.
     revision: Option<Revision>,
     once: BTreeSet<NodeName>,
     twice: BTreeSet<NodeName>,
@@ -25,7 +27,7 @@ struct Replaced {
 }
 
 impl GuardedRevision {
-    /// What has to be remembered now.
+    /// Returns the record to remember now.
     pub(super) fn record(
         &self,
         reported: &RolloutState,
@@ -45,12 +47,12 @@ impl GuardedRevision {
         record
     }
 
-    /// What was reported last.
+    /// Returns the record that was reported last.
     pub(super) fn known(&self, reported: &RolloutState) -> Option<FailureRecord> {
         self.reported.or(|| reported.guard.clone())
     }
 
-    /// Whether it stands on the DaemonSet that the revision was stopped, and what it is taken back to.
+    /// Returns true if the status of the DaemonSet shows the stopped revision and the revision to roll back to.
     pub(super) fn stands(&self, reported: &RolloutState) -> bool {
         let stop = |record: FailureRecord| (record.revision, record.stopped, record.before);
         let seen = reported.guard.clone().map(stop);
@@ -65,7 +67,7 @@ impl GuardedRevision {
         self.reported = LastReported::Nothing;
     }
 
-    /// A pod of this node is about to be deleted for `revision`.
+    /// Records that a pod of this node is about to be deleted for `revision`.
     pub(super) fn begin(&mut self, uid: PodUid, node: NodeName, revision: Option<&Revision>) {
         if self.replaced.revision.as_ref() != revision {
             self.replaced = Replaced {
@@ -76,7 +78,7 @@ impl GuardedRevision {
         self.replaced.pending.insert(uid, node);
     }
 
-    /// That deletion was answered: carried out, or not. Returns its node.
+    /// Records the answer to the deletion: whether it was carried out. Returns the node.
     pub(super) fn end(&mut self, uid: &PodUid, carried_out: bool) -> Option<NodeName> {
         let node = self.replaced.pending.remove(uid)?;
         if carried_out && !self.replaced.once.insert(node.clone()) {
@@ -85,7 +87,7 @@ impl GuardedRevision {
         Some(node)
     }
 
-    /// The template is another one: a revision that comes back begins anew.
+    /// Forgets the deletions after the template changed, so that a revision that becomes current again starts at zero.
     pub(super) fn forget_replaced(&mut self) {
         self.replaced = Replaced::default();
     }

@@ -1,7 +1,7 @@
-//! The fleet of a DaemonSet, kept from one pass to the next: only nodes to which something happened are made anew.
+//! Builds the fleet of a DaemonSet, and keeps it between passes: only changed nodes are built again.
 //!
-//! A rollout is thousands of small events; making a fleet of a thousand nodes for each burst of them would cost more than
-//! everything else together. For decisions, nodes to which nothing happens are not even kept, but counted.
+//! A rollout consists of thousands of small events. Building a fleet of a thousand nodes for each burst of events would cost more
+//! than everything else together. For decisions, unchanged nodes are not even kept in the list, but counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::core::{
     RevisionUnknown, RollbackTargets, Strategy, Targeting, WriteFailures,
 };
 
-/// What a fleet is made from, beside the record of its DaemonSet.
+/// Inputs of a fleet in addition to the record of its DaemonSet.
 pub(super) struct Surroundings<'a> {
     pub(super) key: &'a SetKey,
     pub(super) nodes: &'a BTreeMap<NodeName, NodeRecord>,
@@ -34,8 +34,10 @@ pub(super) struct Surroundings<'a> {
     pub(super) now: Timestamp,
 }
 
-/// The fleet of `set` as it is now. With a strategy it is the one that a decision by that needs to see: nodes to which
-/// nothing happens are counted in it ([`crowd`](crate::core::engine::crowd)).
+/// Returns the fleet of `set` at the time of `around`.
+///
+/// With a strategy, it is the part that a decision by that strategy needs: nodes on which nothing happens are counted
+/// ([`crowd`](crate::core::engine::crowd)).
 pub(super) fn fleet(
     set: &mut SetRecord,
     around: &Surroundings<'_>,
@@ -96,11 +98,12 @@ pub(super) fn fleet(
     fleet
 }
 
-/// The clocks of the API server that tell when a revision was made, and when it became the current one, count whole seconds, and
-/// the native controller may write to a new one once more.
+/// Tolerance between the creation and the adoption of a revision.
+///
+/// The API server records both in whole seconds, and the native controller may write to a new revision once more.
 const ADOPTED_LATER: Duration = Duration::from_secs(2);
 
-/// Whether the current revision needs no proof: it ran before, or a decision found it proven.
+/// Returns true if the current revision needs no proof: it ran before, or a decision found it proven.
 fn is_proven(set: &SetRecord, around: &Surroundings<'_>) -> bool {
     let Some(current) = around.basis.state.current() else {
         return false;
@@ -113,8 +116,9 @@ fn is_proven(set: &SetRecord, around: &Surroundings<'_>) -> bool {
     ran_before || set.cache.is_proven(current)
 }
 
-/// A node that is not in the fleet as it should be, if there is one: whoever keeps things from one pass to the next can forget to
-/// look. Never one in a correct program.
+/// Returns a node for which the kept fleet is wrong, if there is one.
+///
+/// In a correct program there is none; an incremental update can miss a change.
 fn forgotten(set: &mut SetRecord, around: &Surroundings<'_>, fleet: &Fleet) -> Option<NodeName> {
     let crowd = set.cache.crowd.take();
     let is_right = |name: &NodeName, node: Option<Node>| {
@@ -134,7 +138,7 @@ fn forgotten(set: &mut SetRecord, around: &Surroundings<'_>, fleet: &Fleet) -> O
     wrong
 }
 
-/// A fleet of which nothing is known but its nodes.
+/// Returns a fleet in which only the nodes are known.
 fn unjudged(nodes: Vec<Node>) -> Fleet {
     Fleet {
         revision: RevisionState::Unknown(RevisionUnknown::NotObserved),
@@ -160,7 +164,7 @@ fn unjudged(nodes: Vec<Node>) -> Fleet {
     }
 }
 
-/// Takes in what is known of the fleet as a whole.
+/// Updates the facts about the fleet as a whole.
 fn judge(
     set: &mut SetRecord,
     around: &Surroundings<'_>,
@@ -176,7 +180,7 @@ fn judge(
     let target = basis.state.current();
     let known = target.and_then(|target| revisions.iter().find(|known| known.hash == *target));
     (kept.made, kept.adopted) = (known.and_then(|known| known.made), basis.adopted);
-    // Without any other revision that is kept, pods and the guard still tell that this one replaces another.
+    // If no other revision is kept, the pods and the guard's record still show that this one replaces another.
     let has = |nodes: &[Node], revision: PodRevision| {
         let mut pods = nodes.iter().flat_map(|node| &node.pods);
         pods.any(|pod| pod.revision == revision)
@@ -211,15 +215,15 @@ fn judge(
     kept.in_order = around.in_order;
 }
 
-/// The nodes of a fleet in the making: those that have to be looked at, and those that are counted.
+/// Nodes of a fleet that is being built: listed nodes and counted nodes.
 struct List {
-    /// In the order of names.
+    /// Sorted by name.
     nodes: Vec<Node>,
     crowd: Option<CrowdIndex>,
 }
 
 impl List {
-    /// Every node that should run a pod or holds one.
+    /// Returns a list of every node that should run a pod or has one.
     fn of_all(set: &mut SetRecord, around: &Surroundings<'_>, crowd: Option<CrowdIndex>) -> Self {
         set.keep_held(|name| around.nodes.contains_key(name));
         let names = names(set, around);
@@ -236,14 +240,14 @@ impl List {
         list
     }
 
-    /// Looks at that node anew.
+    /// Builds a node again.
     fn renew(&mut self, set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) {
         let node = node(set, around, name);
         let looked_at = self.looked_at(name, node, around.now);
         place(&mut self.nodes, name, looked_at);
     }
 
-    /// Leaves out the node if it is counted.
+    /// Returns the node unless it is counted.
     fn looked_at(&mut self, name: &NodeName, node: Option<Node>, now: Timestamp) -> Option<Node> {
         let Some(crowd) = &mut self.crowd else {
             return node;
@@ -257,7 +261,7 @@ impl List {
         }
     }
 
-    /// Has as many of those that wait in the list as there should be.
+    /// Lists as many waiting nodes as the crowd index asks for.
     fn balance(&mut self, set: &mut SetRecord, around: &Surroundings<'_>) {
         let next = |crowd: &mut CrowdIndex| crowd.next_to_show().or_else(|| crowd.next_to_hide());
         while let Some(name) = self.crowd.as_mut().and_then(next) {
@@ -266,7 +270,7 @@ impl List {
     }
 }
 
-/// The names of all nodes that may belong to the fleet, in order.
+/// Returns the names of all nodes that may belong to the fleet, in order.
 fn names(set: &SetRecord, around: &Surroundings<'_>) -> Vec<NodeName> {
     let nodes = around.nodes;
     let lost = set
@@ -277,7 +281,7 @@ fn names(set: &SetRecord, around: &Surroundings<'_>) -> Vec<NodeName> {
     names
 }
 
-/// One node and its pods; `None` when no pod belongs there and there is none.
+/// Returns a node and its pods; `None` if no pod belongs there and there is none.
 fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Option<Node> {
     let Surroundings {
         key,
@@ -356,7 +360,7 @@ fn node(set: &mut SetRecord, around: &Surroundings<'_>, name: &NodeName) -> Opti
     })
 }
 
-/// The nodes that were lost after their pod was removed for the current revision, as far as the guard remembers.
+/// Returns the nodes that were lost after their pod was removed for the current revision, according to the guard's record.
 fn lost_while_touched(record: Option<&FailureRecord>, state: &RevisionState) -> BTreeSet<NodeName> {
     let is_about =
         |record: &&FailureRecord| *state == RevisionState::Current(record.revision.clone());
@@ -366,7 +370,7 @@ fn lost_while_touched(record: Option<&FailureRecord>, state: &RevisionState) -> 
     touched.unwrap_or_default()
 }
 
-/// Puts `node` where it belongs in the order of names, or takes it out.
+/// Inserts, replaces or removes the node `name` in the list, which is sorted by name.
 fn place(nodes: &mut Vec<Node>, name: &NodeName, node: Option<Node>) {
     match (position_of(nodes, name), node) {
         (Ok(position), Some(node)) => nodes[position] = node,

@@ -1,4 +1,4 @@
-//! The name of a DaemonSet.
+//! Keys of DaemonSets.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::k8s::DaemonSet;
 /// Namespace and name of a DaemonSet, written `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SetKey {
-    /// Its kind: one of each may have the same name.
+    /// Its kind: a native and an Advanced DaemonSet may have the same name.
     pub kind: SetKind,
     /// Its namespace.
     pub namespace: Arc<str>,
@@ -21,12 +21,12 @@ pub struct SetKey {
 }
 
 impl SetKey {
-    /// The key of a native DaemonSet from its parts.
+    /// Returns the key of a native DaemonSet from its parts.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self::of_kind(SetKind::Native, namespace, name)
     }
 
-    /// A key from its parts.
+    /// Returns a key from its parts.
     pub fn of_kind(kind: SetKind, namespace: &str, name: &str) -> Self {
         Self {
             kind,
@@ -35,12 +35,12 @@ impl SetKey {
         }
     }
 
-    /// The key of a native DaemonSet; `None` when it lacks a namespace or a name.
+    /// Returns the key of a native DaemonSet; `None` if it lacks a namespace or a name.
     pub fn from_meta(meta: &ObjectMeta) -> Option<Self> {
         Some(Self::new(meta.namespace.as_deref()?, meta.name.as_deref()?))
     }
 
-    /// The key of a DaemonSet of either kind; `None` when it lacks a namespace or a name.
+    /// Returns the key of a DaemonSet of either kind; `None` if it lacks a namespace or a name.
     pub fn of_set(set: &DaemonSet) -> Option<Self> {
         let kind = if set.is_advanced() {
             SetKind::Advanced
@@ -53,7 +53,7 @@ impl SetKey {
         })
     }
 
-    /// The DaemonSet of that kind with the same name.
+    /// Returns the key of the DaemonSet of another kind with the same name.
     pub fn as_kind(&self, kind: SetKind) -> Self {
         Self {
             kind,
@@ -61,7 +61,7 @@ impl SetKey {
         }
     }
 
-    /// Whether it is an Advanced DaemonSet.
+    /// Returns true if it is an Advanced DaemonSet.
     pub fn is_advanced(&self) -> bool {
         self.kind == SetKind::Advanced
     }

@@ -1,17 +1,19 @@
-//! What was reported in conditions last: what is written takes a moment to show.
+//! The last report: a write takes a moment to show in the status.
 
-/// What was reported last. Not a pending write: it counts for as long as this replica leads, because nobody else reports.
+/// The last reported value.
+///
+/// Unlike a pending write it counts as long as this replica is the leader, because no other replica reports.
 #[derive(Debug, Default)]
 pub(super) enum LastReported<T> {
-    /// Nothing by us: what stands on the DaemonSet counts.
+    /// This replica reported nothing: the status of the DaemonSet counts.
     #[default]
     Nothing,
-    /// This, also where the DaemonSet says something else so far.
+    /// The reported value, even if the status of the DaemonSet still differs.
     Reported(Option<T>),
 }
 
 impl<T: Clone> LastReported<T> {
-    /// What was reported last, or else what `stands` on the DaemonSet.
+    /// Returns the last reported value, or else the value `stands` from the status.
     pub(super) fn or(&self, stands: impl FnOnce() -> Option<T>) -> Option<T> {
         match self {
             Self::Reported(record) => record.clone(),

@@ -1,7 +1,9 @@
-//! Conditions of releases before 0.2, which kept the memory of a rollout in sentences: read once, where there is no condition
-//! `RolloutState` yet. The first report of this release writes that. Remove this module after the release 0.2 (2027-06).
+//! Conditions of releases before 0.2, which stored the state of a rollout in sentences.
 //!
-//! The texts here are those of f471909 and its successors. They never change.
+//! They are parsed only while the condition `RolloutState` does not exist; the first report of this release writes it. Remove
+//! this module after the release 0.2 (2027-06).
+//!
+//! The texts in this module are those of commit f471909 and its successors. They never change.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -22,23 +24,23 @@ use crate::core::{
 };
 use crate::k8s::Condition;
 
-/// Reason while the current revision was not known.
+/// Reason while the current revision was unknown.
 const NATIVE_BEHIND: &str = "NativeControllerBehind";
-/// Before the revision that was current when it was known last.
+/// Prefix of the revision that was current before it became unknown.
 const AFTER: &str = "after ";
-/// After the names of nodes, when there were more.
+/// Suffix of a truncated list of node names.
 const OTHERS: &str = " and others";
 
-/// Returns what the conditions remember; `None` if they are none of ours.
+/// Returns the state of the rollout in these conditions; `None` if none of them belongs to yurt-ds.
 pub(super) fn read(conditions: &[Condition]) -> Option<RolloutState> {
     let find = |kind: &str| conditions.iter().find(|told| told.kind == kind);
     let holding = |kind: &str| find(kind).filter(|told| told.status == "True");
     let said = |kind: &str| find(kind).map_or("", |told| told.message.as_str());
     let complete = find(ROLLOUT_COMPLETE);
     let stalled = holding(STALLED);
-    // Both have the same.
+    // Both conditions have the same reason.
     let reason = complete.or(stalled).map_or("", |told| told.reason.as_str());
-    // Nothing of ours, or nothing yet.
+    // No condition of yurt-ds, or none yet.
     find(GUARD)
         .or(complete)
         .or(stalled)
@@ -78,27 +80,27 @@ pub(super) fn read(conditions: &[Condition]) -> Option<RolloutState> {
     })
 }
 
-/// The revision that a message is about.
+/// Returns the revision that a message is about.
 fn about(message: &str) -> Option<Revision> {
     let (head, _) = message.split_once(':')?;
     let head = head.strip_prefix(AFTER).unwrap_or(head);
     head.strip_prefix("revision ").map(Revision::from)
 }
 
-/// Since when the revision is not known.
+/// Returns since when the revision is unknown.
 fn behind_since(message: &str) -> Option<Timestamp> {
     let (_, since) = message.split_once(" since ")?;
     since.split_once(": ")?.0.parse().ok()
 }
 
-/// The number of the revision that a stalled rollout advises to go back to.
+/// Returns the number of the revision that a stalled rollout recommends to roll back to.
 fn advised(message: &str) -> Option<i64> {
     let (_, number) = message.split_once(" --to-revision ")?;
     let end = number.find(|c: char| !c.is_ascii_digit());
     number[..end.unwrap_or(number.len())].parse().ok()
 }
 
-/// The pause that holds since then.
+/// Parses the pause that began at `since`.
 fn pause(since: Timestamp, message: &str) -> ReportedPause {
     let days = message.split_once(", reminded after ");
     let days = days.and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
@@ -115,7 +117,7 @@ fn pause(since: Timestamp, message: &str) -> ReportedPause {
     }
 }
 
-/// The writes that are refused since then, one a line.
+/// Parses the writes that are refused since `since`, one per line.
 fn refusals(message: &str, since: Timestamp) -> Option<ReportedFailures> {
     let (revision, rest) = message.strip_prefix("revision ")?.split_once(": ")?;
     let group = |line: &str| {
@@ -154,7 +156,7 @@ const REFUSED_WRITES: [(WriteVerb, &str); 9] = [
     (WriteVerb::Tell, "patch the conditions of pods"),
 ];
 
-/// Why pods, or the ControllerRevision, could not be made.
+/// Returns the error with which pods, or the ControllerRevision, could not be created.
 fn not_created(message: &str) -> Option<&str> {
     if let Some((_, rest)) = message.split_once(" (the API server refuses it: ") {
         return rest.rsplit_once("; it is tried again)").map(|(why, _)| why);
@@ -165,7 +167,7 @@ fn not_created(message: &str) -> Option<&str> {
         .map(|(why, _)| why)
 }
 
-/// Why pods do not become available.
+/// Returns the reasons why pods do not become available.
 fn not_ready(message: &str) -> BTreeMap<PodName, Arc<str>> {
     const SAYS: &str = " (says ";
     let mut found = BTreeMap::new();
@@ -183,7 +185,7 @@ fn not_ready(message: &str) -> BTreeMap<PodName, Arc<str>> {
     found
 }
 
-/// On which nodes new pods end or do not start, and why.
+/// Returns the nodes on which new pods end or don't start, with the cause.
 fn failing(message: &str) -> Option<FailingPods> {
     let before_nodes = [" may): ", " may by now): ", "the new pods do not start on "];
     let mut rest = before_nodes
@@ -215,7 +217,7 @@ const SINCE: &str = " since ";
 const STOPPED: &str = "stopped before: ";
 const WAVE: &str = "in wave ";
 
-/// What the guard remembers: by status `True`, reason and message of its condition.
+/// Returns the guard's record, from status `True`, reason and message of its condition.
 fn record(status: bool, reason: &str, message: &str) -> Option<FailureRecord> {
     let (revision, parts) = message.strip_prefix("revision ")?.split_once(": ")?;
     let mut record = FailureRecord::new(revision.into());
@@ -255,7 +257,7 @@ fn record(status: bool, reason: &str, message: &str) -> Option<FailureRecord> {
     Some(record)
 }
 
-/// Names of nodes have neither spaces nor commas in them.
+/// Parses names of nodes, which contain neither spaces nor commas.
 fn read_names(text: &str) -> (BTreeSet<NodeName>, usize) {
     let (names, more) = match text.rsplit_once(" and ") {
         Some((names, more)) => (names, more.strip_suffix(" more")),
@@ -269,7 +271,7 @@ fn read_names(text: &str) -> (BTreeSet<NodeName>, usize) {
     (names.map(NodeName::from).collect(), more)
 }
 
-/// Names with instants; what has none is left out.
+/// Parses names with timestamps; a name without one is left out.
 fn read_dated(text: &str) -> BTreeMap<NodeName, Timestamp> {
     let dated = |part: &str| {
         let (name, since) = part.split_once(SINCE)?;

@@ -1,4 +1,4 @@
-//! What is remembered of a Node.
+//! State of a Node.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
 use crate::core::{Holds, Labels, NodeName, NodeWindow, Readiness, Windows};
 use crate::k8s;
 
-/// A Node, as far as anything depends on it.
+/// The fields of a Node that decisions depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeRecord {
     labels: Labels,
@@ -24,22 +24,25 @@ pub(super) struct NodeRecord {
     pub(super) readiness: Readiness,
     /// See [`Node::losses`](crate::core::Node::losses).
     pub(super) losses: Option<Arc<[Timestamp]>>,
-    /// Which DaemonSets leave it on its version.
+    /// DaemonSets that keep their version on the node.
     pub(super) holds: Holds,
-    /// When replacements may begin on it.
+    /// Maintenance windows of the node.
     pub(super) window: Option<NodeWindow>,
-    /// Those of the wanted images that it lists, in order.
+    /// Wanted images that the Node lists, in order.
     images: Box<[ImageKey]>,
-    /// The condition's own `lastTransitionTime`: tells a change that was missed while a watch was away.
+    /// `lastTransitionTime` of the Ready condition: shows a change that was missed while the watch was interrupted.
     stamped: Option<Timestamp>,
 }
 
-/// A clock that is further ahead says nothing of when a node turned Ready; less is made up for by being careful.
+/// Tolerance for a clock that is ahead.
+///
+/// Beyond it, the time at which a node became Ready is ignored. Smaller differences only make the controller more careful.
 const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 impl NodeRecord {
-    /// Reads a Node; `before` is what was known of it, `texts` holds label texts that nodes share, `wanted`
-    /// the images of which it matters whether the node has them.
+    /// Reads a Node.
+    ///
+    /// `before` is the previous record, `texts` holds label texts that nodes share, `wanted` the images whose presence matters.
     pub(super) fn read(
         node: &k8s::Node,
         before: Option<&Self>,
@@ -61,7 +64,7 @@ impl NodeRecord {
             })
         });
         let taints: Vec<Taint> = taints.collect();
-        // The condition does not tell since when it is cut off.
+        // The condition doesn't show since when the node is cut off.
         let ready = ready.filter(|_| !is_cut_off(&taints));
         let stamped = ready
             .and_then(|condition| condition.last_transition.as_ref())
@@ -89,7 +92,7 @@ impl NodeRecord {
         }
     }
 
-    /// The record of a Node that cannot be read: what was known of it before, if anything.
+    /// Returns the record of an unreadable Node: the previous one, if any.
     pub(super) fn unreadable(before: Option<&Self>) -> Self {
         let unknown = Self {
             labels: Labels::default(),
@@ -112,17 +115,17 @@ impl NodeRecord {
         is_cut_off(&self.taints)
     }
 
-    /// Its labels.
+    /// Returns its labels.
     pub(super) fn labels(&self) -> Labels {
         self.labels.clone()
     }
 
-    /// Whether it lists this image. One that it does not list may be there all the same.
+    /// Returns true if the Node lists this image. An image that is not listed may still be present.
     pub(super) fn lists(&self, image: ImageKey) -> bool {
         self.images.binary_search(&image).is_ok()
     }
 
-    /// The node as eligibility looks at it.
+    /// Returns the facts that eligibility needs.
     pub(super) fn facts<'a>(&'a self, name: &'a NodeName) -> NodeFacts<'a> {
         NodeFacts {
             name: name.as_str(),
@@ -132,7 +135,7 @@ impl NodeRecord {
     }
 }
 
-/// Reads the windows, unless the text is the one that was read before: a node is told of often and changes rarely.
+/// Parses the windows, unless the text is unchanged: Nodes are updated often, but their windows change rarely.
 fn window(before: Option<&NodeRecord>, text: &str) -> NodeWindow {
     match before.and_then(|before| before.window.as_ref()) {
         Some(NodeWindow::Windows(known)) if known.text() == text => {
@@ -152,14 +155,14 @@ fn readiness(
     now: Timestamp,
 ) -> Readiness {
     match before {
-        // Nothing happened.
+        // No change.
         Some(before)
             if before.stamped == stamped
                 && matches!(before.readiness, Readiness::Ready { .. }) == ready =>
         {
             before.readiness
         }
-        // It happened before our eyes: our clock, not the node's.
+        // The controller observed the change: use its clock, not the node's.
         Some(_) if ready => Readiness::Ready { since: now },
         Some(_) => Readiness::NotReady { since: Some(now) },
         None if ready => Readiness::Ready {
@@ -177,13 +180,15 @@ fn is_cut_off(taints: &[Taint]) -> bool {
     taints.iter().any(|taint| *taint.key == *CUT_OFF_TAINT)
 }
 
-/// Losses of one node that are remembered. With [`SPACING`] between them they tell of the last half minute, however often it flaps.
+/// Limit of recorded losses of one node.
+///
+/// With [`SPACING`] between them they cover the last half minute, however often the node flaps.
 const LOSSES: usize = 4;
 
-/// Time between two losses that are remembered.
+/// Minimum time between two recorded losses.
 const SPACING: Duration = Duration::from_secs(10);
 
-/// Returns when a node of that readiness was lost lately.
+/// Returns the recent losses of a node with this readiness.
 fn losses(before: Option<&NodeRecord>, readiness: Readiness) -> Option<Arc<[Timestamp]>> {
     let known = before.and_then(|before| before.losses.clone());
     let Readiness::NotReady { since: Some(since) } = readiness else {

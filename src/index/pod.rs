@@ -1,4 +1,4 @@
-//! What is remembered of a Pod.
+//! State of a Pod.
 
 use std::collections::BTreeSet;
 use std::num::NonZero;
@@ -25,17 +25,16 @@ use crate::core::{
 };
 use crate::k8s;
 
-/// A pod of a DaemonSet; everything but its revision is settled here.
+/// A pod of a DaemonSet; everything except its revision is evaluated here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodRecord {
-    /// The pod as core sees it, shared with the fleet. Its revision is as it was judged when a fleet was made last.
+    /// The pod as core sees it, shared with the fleet. Its revision was evaluated when the last fleet was built.
     pub(super) pod: Arc<Pod>,
-    /// When its Ready condition became `True`, by the clock of its node: in seconds, as it is written.
+    /// Time at which its Ready condition became `True`, by the clock of its node, in whole seconds.
     stamped: Option<NonZero<i64>>,
 }
 
-/// What pods of a DaemonSet have in common, kept once: the pods of a revision mostly carry the same labels and run the same
-/// images.
+/// Parts that pods of a DaemonSet share: the pods of a revision mostly have the same labels and run the same images.
 #[derive(Debug, Default)]
 pub(super) struct SharedParts {
     exits: BTreeSet<Shared<Exit>>,
@@ -44,10 +43,10 @@ pub(super) struct SharedParts {
     containers: BTreeSet<Arc<[RunningContainer]>>,
 }
 
-/// More differ only where every pod has parts of its own; then there is nothing to share.
+/// Limit of shared parts. There are more only if every pod has parts of its own, and then sharing saves nothing.
 const MOST_SHARED: usize = 64;
 
-/// The one that is equal to `part` among those that are known, from now on itself.
+/// Returns the known part that equals `part`, or stores `part` as a new one.
 fn share<T: Ord + Clone>(known: &mut BTreeSet<T>, part: T) -> T {
     if let Some(known) = known.get(&part) {
         return known.clone();
@@ -60,8 +59,7 @@ fn share<T: Ord + Clone>(known: &mut BTreeSet<T>, part: T) -> T {
 }
 
 impl PodRecord {
-    /// Reads a pod that the DaemonSet controls, or that we made beside such a one (`surge`); `before` is what was known of
-    /// it.
+    /// Reads a pod that the DaemonSet controls, or its surge pod (`surge`); `before` is the previous record.
     pub(super) fn read(
         pod: &k8s::Pod,
         surge: bool,
@@ -78,7 +76,7 @@ impl PodRecord {
                 .find(|condition| condition.kind == kind)
         };
         let created = meta.creation_timestamp.as_ref().map_or(now, |time| time.0);
-        // Whoever writes that a pod is over may leave the condition as it was; it serves nobody all the same.
+        // A writer that sets the phase of a finished pod may leave its Ready condition `True`, but the pod serves nothing.
         let ready =
             condition("Ready").filter(|condition| condition.status == "True" && !pod.is_over());
         let stamped = ready
@@ -125,44 +123,45 @@ impl PodRecord {
         })
     }
 
-    /// Whether nothing but the version differs.
+    /// Returns true if only the version differs.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         let mut pod = Pod::clone(&self.pod);
         pod.resource_version = other.pod.resource_version.clone();
         pod == *other.pod
     }
 
-    /// Its revision: the label `controller-revision-hash`.
+    /// Returns its revision: the label `controller-revision-hash`.
     pub(super) fn hash(&self) -> Option<&Revision> {
         self.pod.in_place.revision.as_ref()
     }
 
-    /// The label `pod-template-generation`.
+    /// Returns the label `pod-template-generation`.
     pub(super) fn generation(&self) -> Option<&str> {
         self.pod.exit.labels.get(TEMPLATE_GENERATION_LABEL)
     }
 
-    /// Since when it is Ready.
+    /// Returns since when it is Ready.
     pub(super) fn ready_since(&self) -> Option<Timestamp> {
         self.pod.ready_since
     }
 
-    /// Its name.
+    /// Returns its name.
     pub(super) fn name(&self) -> &PodName {
         &self.pod.name
     }
 
-    /// Its UID.
+    /// Returns its UID.
     pub(super) fn uid(&self) -> &PodUid {
         &self.pod.uid
     }
 }
 
-/// An update in place that has brought its containers their images. The kubelet may have left the pod Ready all the while;
-/// how long it has been so says nothing of what runs now.
+/// A completed update in place: its containers run the new images.
+///
+/// The kubelet may have left the pod Ready throughout, so the age of that condition says nothing about the new containers.
 struct Restarted {
     update: InPlaceUpdate,
-    /// When the last of those containers started, by its node's clock.
+    /// Time at which the last of those containers started, by the clock of its node.
     at: Timestamp,
 }
 
@@ -186,7 +185,7 @@ impl Restarted {
         })
     }
 
-    /// Whether that has happened since the pod was seen last.
+    /// Returns true if that happened after the previous record.
     fn is_news(&self, before: &PodRecord) -> bool {
         before.pod.in_place.update != Some(self.update)
     }
@@ -196,7 +195,7 @@ fn seconds(at: Option<Timestamp>) -> Option<NonZero<i64>> {
     NonZero::new(at?.as_second())
 }
 
-/// Since when a pod that is Ready is so, with what it runs now. Never before the API server made it, never in the future.
+/// Returns since when a Ready pod is Ready with its present containers: never before its creation, never in the future.
 fn ready_since(
     before: Option<&PodRecord>,
     stamped: Option<Timestamp>,
@@ -217,8 +216,9 @@ fn ready_since(
     }
 }
 
-/// How long a pod that is being deleted may take: as long as its grace period, from when that was seen to begin, or from the
-/// time that the API server gave it at the first look.
+/// Returns the deadline of a pod that is being deleted: the grace period after the observed start of the deletion.
+///
+/// At the first observation the API server's time of the deletion counts instead.
 fn leaving(before: Option<&PodRecord>, meta: &ObjectMeta, now: Timestamp) -> Option<Leaving> {
     let stamped = meta.deletion_timestamp.as_ref()?.0;
     let grace = meta.deletion_grace_period_seconds.unwrap_or_default();
@@ -238,7 +238,7 @@ fn leaving(before: Option<&PodRecord>, meta: &ObjectMeta, now: Timestamp) -> Opt
     })
 }
 
-/// When its kubelet took it up, dated as [`ready_since`] is.
+/// Returns the time at which its kubelet accepted it, dated like [`ready_since`].
 fn started(
     before: Option<&PodRecord>,
     pod: &k8s::Pod,
@@ -252,8 +252,9 @@ fn started(
     })
 }
 
-/// Returns when the present time without being Ready began, or the last one; `None`: it is the first since the pod was made. Dated as
-/// [`ready_since`] is.
+/// Returns the start of the present or last period in which the pod was not Ready; `None` if it is the first since its creation.
+///
+/// Dated like [`ready_since`].
 fn unready_since(
     before: Option<&PodRecord>,
     is_ready: bool,
@@ -278,7 +279,7 @@ fn unready_since(
     })
 }
 
-/// What it says about its way out.
+/// Returns the facts of the pod that matter for its deletion.
 fn exit(pod: &k8s::Pod, before: Option<&Shared<Exit>>, shared: &mut SharedParts) -> Shared<Exit> {
     let meta = &pod.metadata;
     let labels = meta.labels.iter().flatten();
@@ -332,8 +333,9 @@ fn ota_condition(condition: &k8s::Condition) -> OtaCondition {
     }
 }
 
-/// What is written down of attempts that failed: when the first was asked for stands in the time of the transition, when
-/// the last ended in the time of the probe.
+/// Returns the record of failed attempts.
+///
+/// The transition time holds the first request, the probe time the end of the last attempt.
 fn failure(condition: &k8s::Condition) -> Option<PullFailure> {
     let failed = condition.last_probe.as_ref()?.0;
     let said = condition.message.split_once(PULL_FAILED);
@@ -350,12 +352,12 @@ fn failure(condition: &k8s::Condition) -> Option<PullFailure> {
     })
 }
 
-/// What an update in place wrote into the pod; what cannot be read is no such thing.
+/// Returns the state that an update in place wrote into the pod; unreadable state counts as none.
 fn state(pod: &k8s::Pod) -> Option<InPlaceState> {
     InPlaceState::from_annotations(pod.metadata.annotations.as_ref()?)
 }
 
-/// The readiness gate for updates in place, if the pod has it: whether it is open.
+/// Returns true if the readiness gate for updates in place is open; `None` if the pod has no such gate.
 fn in_place_gate(pod: &k8s::Pod) -> Option<bool> {
     let mut conditions = pod.status.conditions.iter();
     let told = conditions.find(|condition| condition.kind == IN_PLACE_UPDATE_READY);
@@ -398,7 +400,7 @@ fn in_place(
     }
 }
 
-/// A container of a pod, as its text says it: most that are read are as before.
+/// Raw fields of a container: most containers that are read have not changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ToldContainer<'a> {
     name: &'a str,

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use super::pod::PodRecord;
 use crate::core::{NodeName, PodUid};
 
-/// What is known of every pod.
+/// The records of all pods.
 #[derive(Debug, Default)]
 pub(super) struct PodIndex {
     nodes: BTreeMap<NodeName, Records>,
     places: BTreeMap<PodUid, NodeName>,
 }
 
-/// The pods of a node, the oldest first. Nearly every node has one.
+/// The pods of a node, the oldest first. Nearly every node has one pod.
 #[derive(Debug)]
 enum Records {
     One(PodRecord),
@@ -34,7 +34,7 @@ impl Records {
         }
     }
 
-    /// Those records; `None`: there are none.
+    /// Returns these records; `None` if there are none.
     fn from_records(mut records: Vec<PodRecord>) -> Option<Self> {
         records.sort_by(|a, b| (a.pod.created, &a.pod.name).cmp(&(b.pod.created, &b.pod.name)));
         match records.len() {
@@ -52,50 +52,50 @@ impl Records {
 }
 
 impl PodIndex {
-    /// What is known of a pod.
+    /// Returns the record of a pod.
     pub(super) fn get(&self, uid: &PodUid) -> Option<&PodRecord> {
         let pods = self.on(self.places.get(uid)?);
         pods.iter().find(|known| known.uid() == uid)
     }
 
-    /// The node of a pod.
+    /// Returns the node of a pod.
     pub(super) fn place_of(&self, uid: &PodUid) -> Option<&NodeName> {
         self.places.get(uid)
     }
 
-    /// The pods on a node, the oldest first.
+    /// Returns the pods on a node, the oldest first.
     pub(super) fn on(&self, node: &NodeName) -> &[PodRecord] {
         self.nodes.get(node).map_or(&[], Records::slice)
     }
 
-    /// The same to change them.
+    /// Returns the pods on a node for changes.
     pub(super) fn on_mut(&mut self, node: &NodeName) -> &mut [PodRecord] {
         self.nodes.get_mut(node).map_or(&mut [], Records::slice_mut)
     }
 
-    /// All of them, with the node of each.
+    /// Returns all pods, each with its node.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&NodeName, &PodRecord)> {
         let nodes = self.nodes.iter();
         nodes.flat_map(|(node, records)| records.slice().iter().map(move |record| (node, record)))
     }
 
-    /// Names of the nodes that hold pods, in order.
+    /// Returns the names of the nodes that have pods, in order.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &NodeName> {
         self.nodes.keys()
     }
 
-    /// Their UIDs.
+    /// Returns the UIDs of all pods.
     pub(super) fn uids(&self) -> impl Iterator<Item = &PodUid> {
         self.places.keys()
     }
 
-    /// From now on that is what is known of a pod, and it is on that node.
+    /// Stores the record of a pod on a node.
     pub(super) fn insert(&mut self, node: &NodeName, record: PodRecord) {
         let uid = record.uid().clone();
         if self.places.get(&uid) == Some(node) {
             let mut known = self.on_mut(node).iter_mut();
             if let Some(known) = known.find(|known| known.uid() == record.uid()) {
-                *known = record; // neither its name nor when it was made ever changes
+                *known = record; // name and creation time never change, so the order stays
                 return;
             }
         }
@@ -109,7 +109,7 @@ impl PodIndex {
         self.keep(node, records);
     }
 
-    /// Forgets a pod; says where it was.
+    /// Removes a pod. Returns its node.
     pub(super) fn remove(&mut self, uid: &PodUid) -> Option<NodeName> {
         let node = self.places.remove(uid)?;
         let records = self.nodes.remove(&node);

@@ -1,4 +1,4 @@
-//! Why a pod does not come up, in the words of its kubelet or of the scheduler.
+//! Problems that keep a pod from starting, as its kubelet or the scheduler reports them.
 
 use std::sync::Arc;
 
@@ -10,17 +10,18 @@ use crate::core::names::UNSCHEDULABLE;
 use crate::core::words::line;
 use crate::k8s;
 
-/// With these a kubelet tells in turn that it cannot pull, and that it waits before it tries again.
+/// Reasons that a kubelet alternates between while it cannot pull an image: the failed attempt, and the wait before the next one.
 const PULLS: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
-/// What containerd puts before the error of a pull, with the name of the image in quotes.
+/// Prefixes that containerd adds to the error of a pull, followed by the name of the image in quotes.
 const WRAPPERS: [&str; 2] = [
     "failed to pull and unpack image \"",
     "failed to resolve reference \"",
 ];
 
-/// What keeps a container from coming up: a reason to wait, or that it ended. How the container ended that ran before an
-/// update in place is none.
+/// Returns the problem of the first container that doesn't start: a waiting reason, or its termination.
+///
+/// A termination from before an update in place is no problem.
 pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<PodProblem> {
     let status = &pod.status;
     let seen = is_seen(pod);
@@ -33,8 +34,8 @@ pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<Po
         .find_map(|container| {
             let count = u32::try_from(container.restart_count).unwrap_or_default();
             let name = container.name.as_str();
-            // What is said of a container that has not got its new image may be about the old one: surely so while its
-            // kubelet has not looked, and a back-off after crashes is always about a container that ran.
+            // A status of a container without its new image may be about the old image. It certainly is while the kubelet has not
+            // observed the change; and a back-off after crashes is always about a container that ran.
             let is_as_before =
                 state.is_some_and(|state| state.is_unchanged(name, &container.image_id, count));
             let backs_off = container.state.waiting.as_ref();
@@ -43,7 +44,7 @@ pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<Po
                 return None;
             }
             let waiting = container.state.waiting.as_ref();
-            // Its kubelet may have looked, and still repeat what an image did that is not asked for any more.
+            // The kubelet may have observed the change, and still report an error of an image that is no longer requested.
             let is_superseded = |state: &InPlaceState| {
                 let message = waiting.map_or("", |waiting| waiting.message.as_str());
                 state.is_about_superseded(name, image_of(pod, name), message)
@@ -81,30 +82,32 @@ pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<Po
         })
 }
 
-/// Whether a container that never ran is told of with another image than the one that it is to have: its kubelet has not looked
-/// since that changed. Of such a container a kubelet repeats the image as it was asked for.
+/// Returns true if a container that never ran is reported with an image other than the requested one: its kubelet has not
+/// observed the change.
+///
+/// For such a container a kubelet reports the image as requested.
 fn is_of_former(container: &k8s::ContainerStatus, image: &str) -> bool {
     let never_ran = container.image_id.is_empty() && container.restart_count == 0;
     never_ran && !container.image.is_empty() && container.image != image
 }
 
-/// Whether its kubelet has seen the pod as it is; `None`: it does not say.
+/// Returns true if the kubelet has observed the present version of the pod; `None` if it doesn't report that.
 pub(super) fn is_seen(pod: &k8s::Pod) -> Option<bool> {
     let observed = pod.status.observed_generation?;
     Some(observed >= pod.metadata.generation?)
 }
 
-/// The image that is asked for.
+/// Returns the requested image of a container.
 fn image_of<'a>(pod: &'a k8s::Pod, name: &str) -> &'a str {
     let mut containers = pod.spec.containers.iter();
     let container = containers.find(|container| container.name == name);
     container.map_or("", |container| container.image.as_str())
 }
 
-/// Why no node takes it.
+/// Returns the reason why the pod cannot be scheduled.
 pub(super) fn unscheduled(condition: &k8s::Condition) -> Option<PodProblem> {
     let waits = condition.status == "False" && condition.reason == UNSCHEDULABLE;
-    // What follows is about pods of lower priority, and the cause stands before it.
+    // The rest is about pods of lower priority; the cause comes first.
     let cause = condition.message.split(" preemption:").next();
     waits.then(|| PodProblem {
         reason: UNSCHEDULABLE.into(),
@@ -114,7 +117,7 @@ pub(super) fn unscheduled(condition: &k8s::Condition) -> Option<PodProblem> {
     })
 }
 
-/// The problem of a pod that had another one `before`: what was said of a pull stands while its kubelet waits to pull again.
+/// Returns the problem of a pod that had the problem `before`: the error of a pull remains while its kubelet waits to pull again.
 pub(super) fn as_before(problem: PodProblem, before: Option<&PodProblem>) -> PodProblem {
     let pulls = |problem: &PodProblem| PULLS.contains(&&*problem.reason);
     match before.filter(|known| pulls(known) && pulls(&problem) && problem.said.is_empty()) {
@@ -126,7 +129,7 @@ pub(super) fn as_before(problem: PodProblem, before: Option<&PodProblem>) -> Pod
     }
 }
 
-/// Returns the error of a pull with the name of the image once, without the words that gRPC and containerd put before it.
+/// Returns the error of a pull with the name of the image once, without the prefixes of gRPC and containerd.
 fn pull_error(message: &str) -> String {
     let is_grpc = message.starts_with("rpc error: code = ");
     let grpc = message.split_once(" desc = ").filter(|_| is_grpc);
@@ -150,12 +153,12 @@ fn pull_error(message: &str) -> String {
     }
 }
 
-/// What a kubelet says of a container that waits, without what changes from one try to the next.
+/// Returns the message of a kubelet about a waiting container, without the parts that change between attempts.
 fn said(detail: &k8s::StateDetail) -> Arc<str> {
     let message = detail.message.as_str();
     match detail.reason.as_str() {
         "CrashLoopBackOff" => Arc::default(),
-        // Since Kubernetes 1.31 the error follows.
+        // Since Kubernetes 1.31 the message contains the error.
         "ImagePullBackOff" => {
             let why = message.split_once("ErrImagePull: ");
             line(&pull_error(why.map_or("", |(_, why)| why))).into()

@@ -1,4 +1,4 @@
-//! What is remembered of a DaemonSet that is ours: its settings, its pods, and what we wrote and do not see yet.
+//! State of a managed DaemonSet: its settings, its pods, and the controller's writes that the watches do not show yet.
 
 mod pods;
 mod revisions;
@@ -36,20 +36,20 @@ use crate::core::{
 };
 use crate::k8s;
 
-/// That a node has no pod.
+/// A node without a pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Podless {
     since: Timestamp,
-    /// Whether one belongs there. When that changes, the wait begins anew.
+    /// True if a pod belongs on the node. A change restarts the wait.
     is_targeted: bool,
 }
 
-/// A DaemonSet.
+/// State of a DaemonSet.
 #[derive(Debug)]
 pub struct SetRecord {
     /// Its name.
     pub name: Arc<str>,
-    /// Where it is.
+    /// Its namespace.
     pub namespace: Arc<str>,
     /// Its UID.
     pub uid: Arc<str>,
@@ -57,78 +57,78 @@ pub struct SetRecord {
     pub generation: i64,
     /// `status.observedGeneration`.
     pub observed: i64,
-    /// What its annotations say.
+    /// Its settings.
     pub reading: ParsedSettings,
-    /// Its template.
+    /// Fingerprint of its template.
     pub template: TemplateFingerprint,
     /// Marks of its last rollback.
     pub rollback_mark: RollbackMark,
-    /// Our conditions as they stand on it.
+    /// The controller's conditions in its status.
     pub conditions: Vec<k8s::Condition>,
-    /// What they remember of the rollout.
+    /// State of the rollout from these conditions.
     pub state: Arc<RolloutState>,
-    /// Why that cannot be read; the rollout goes on as if nothing were remembered.
+    /// Error of parsing the state; the rollout then continues without one.
     pub state_error: Option<Arc<str>>,
-    /// The label selector of its pods, as a query.
+    /// Label selector of its pods, as a query.
     pub selector: String,
-    /// Whether the pods are known completely.
+    /// True if all its pods are known.
     pub synced: bool,
-    /// How long its pods have to be Ready to be available.
+    /// Time that its pods have to be Ready to be available.
     pub min_ready: Duration,
-    /// What it has beyond a native one; `None`: it is one.
+    /// Additional state of an Advanced DaemonSet; `None` for a native one.
     pub advanced: Option<Box<AdvancedRecord>>,
     pub(super) scheduling: Scheduling,
     pub(super) podless: BTreeMap<NodeName, Podless>,
-    /// Pods that we have to let go if they are still there: the selector does not match them any more.
+    /// Pods that the selector no longer matches; the controller has to release them if they still exist.
     unmanaged: BTreeSet<(PodUid, String)>,
     disruptions: Disruptions,
-    /// Why the native controller could not make a pod.
+    /// Error with which the native controller failed to create a pod.
     not_created: LastReported<Arc<str>>,
-    /// Why pods do not become available.
+    /// Reasons why pods do not become available.
     not_ready: LastReported<BTreeMap<PodName, Arc<str>>>,
     ended: Ended,
-    /// Since when it is not known what is rolled out.
+    /// Time at which the current revision became unknown.
     behind_since: Option<Timestamp>,
     template_generation: Option<String>,
     pods: PodIndex,
     shared: SharedParts,
-    /// Writes of ours to it and its pods that do not show yet.
+    /// Writes to the DaemonSet and its pods that the watches do not show yet.
     expectations: Expectations,
-    /// How evictions were answered.
+    /// Answers to evictions.
     pub(super) evictions: Evictions,
-    /// How other writes were refused.
+    /// Other refused writes.
     write_failures: LastReported<WriteFailures>,
     absent: BTreeSet<Revision>,
     trusted: Option<i64>,
-    /// The template for which the newest revision was found last.
+    /// Template that the newest revision held at the last check.
     confirmed: Option<TemplateFingerprint>,
     version: Option<u64>,
-    /// Its pods that cannot be read.
+    /// Its unreadable pods.
     unreadable: BTreeMap<PodUid, UnreadablePod>,
     pub(super) cache: FleetCache,
     pub(super) guard: GuardedRevision,
     pause: LastReported<PauseRecord>,
 }
 
-/// A pod that cannot be read.
+/// A pod that cannot be parsed.
 #[derive(Debug)]
 struct UnreadablePod {
     name: PodName,
-    /// Its node, as far as that could be read.
+    /// Its node, if that could be parsed.
     node: Option<NodeName>,
     why: Arc<str>,
 }
 
-/// How soon a DaemonSet is decided again after a change.
+/// Delay until a DaemonSet is decided again after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequeueDelay {
-    /// Not because of it.
+    /// No new decision.
     Never,
-    /// Before long: it frees no slot, only words and numbers follow it.
+    /// After a long delay: the change frees no slot and only affects reports.
     Long,
-    /// After the burst it is part of: it may let the rollout go on.
+    /// After the current burst of changes: the rollout may be able to continue.
     Short,
-    /// At once: the owner of the DaemonSet asked for something else.
+    /// At once: the owner of the DaemonSet changed it.
     Zero,
 }
 
@@ -137,7 +137,7 @@ pub enum RequeueDelay {
 pub enum PodController {
     /// The DaemonSet itself.
     DaemonSet,
-    /// A ControllerRevision of the DaemonSet: the pod was made beside an old one (`max-surge` of a native DaemonSet).
+    /// A ControllerRevision of the DaemonSet: it is a surge pod (`max-surge` of a native DaemonSet).
     Revision,
 }
 
@@ -157,7 +157,7 @@ impl PodController {
         let was_own = || {
             let hash = label(REVISION_HASH_LABEL).unwrap_or_default();
             let others = owners().any(|owner| owner.kind == "DaemonSet");
-            // One that was adopted keeps the name that another DaemonSet gave it.
+            // An adopted revision keeps the name that another DaemonSet gave it.
             let names = !hash.is_empty() && controller.name.ends_with(&format!("-{hash}"));
             !others && names
         };
@@ -234,7 +234,7 @@ impl SetRecord {
         }
     }
 
-    /// Namespace and name.
+    /// Returns its namespace and name.
     pub fn key(&self) -> SetKey {
         let kind = if self.is_advanced() {
             SetKind::Advanced
@@ -248,7 +248,7 @@ impl SetRecord {
         }
     }
 
-    /// Its numbers at `now`, over these nodes with whether a pod belongs there.
+    /// Returns the numbers of the DaemonSet at `now`, over these nodes with their native targeting.
     pub(super) fn counts<'a>(
         &self,
         nodes: impl Iterator<Item = (&'a NodeName, Targeting)>,
@@ -264,7 +264,7 @@ impl SetRecord {
         counts
     }
 
-    /// What stands in the status beside conditions, as it should be.
+    /// Returns the numbers for its status.
     pub(super) fn numbers(
         &self,
         counts: DaemonSetCounts,
@@ -291,20 +291,20 @@ impl SetRecord {
         }
     }
 
-    /// Whether it is an Advanced DaemonSet.
+    /// Returns true if it is an Advanced DaemonSet.
     pub fn is_advanced(&self) -> bool {
         self.advanced.is_some()
     }
 
-    /// Whether there is nothing (left) for us to do: not ours, and no condition of ours on it.
+    /// Returns true if nothing is left to do: the DaemonSet is not managed, and has no conditions of the controller.
     pub(super) fn is_finished(&self) -> bool {
         self.reading == ParsedSettings::NotOurs && self.conditions.is_empty()
     }
 
-    /// Takes over what a newer version of the same object says; false when that is nothing new.
+    /// Takes over a newer version of the object. Returns false if nothing relevant changed.
     ///
-    /// An older version is ignored: a live read may have been faster than the watch. Versions are compared as numbers
-    /// where they are numbers (KEP-5504).
+    /// An older version is ignored, because a live read may have been faster than the watch. Resource versions are compared as
+    /// numbers if they are numbers (KEP-5504).
     pub(super) fn update(&mut self, newer: Self) -> bool {
         if newer
             .version
@@ -358,7 +358,7 @@ impl SetRecord {
     }
 }
 
-/// Returns what these conditions remember of a rollout.
+/// Returns the state of the rollout that these conditions contain.
 fn reported_state(conditions: &[k8s::Condition]) -> serde_json::Result<RolloutState> {
     let mut told = conditions.iter();
     match told.find(|told| told.kind == ROLLOUT_STATE) {

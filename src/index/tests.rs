@@ -1,4 +1,4 @@
-//! The index, told by objects as they come over the wire.
+//! Tests of the index with objects as they arrive from the API server.
 
 mod crowd;
 mod ended;
@@ -24,7 +24,7 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn parsed<T: serde::de::DeserializeOwned>(object: Value) -> T {
-    // From text, as the watch does it.
+    // From text, as in a watch.
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
@@ -94,7 +94,7 @@ fn key() -> SetKey {
     SetKey::new("edge", "agent")
 }
 
-/// Two Ready nodes with a Ready pod of the current revision each.
+/// Returns an index with two Ready nodes, each with a Ready pod of the current revision.
 fn index() -> Index {
     let mut index = Index::default();
     index.apply_node(&node("n1", "True", 0), at(100));
@@ -114,7 +114,7 @@ fn feed(index: &mut Index, pod: &PodWords, now: i64) -> RequeueDelay {
     index.apply_pod(&key(), &pod.object(), at(now)).unwrap()
 }
 
-/// What is asked of the pod on a node.
+/// Returns the deletion of the pod on a node.
 fn deletion(on: &str) -> Action {
     Action::Delete(PodRef {
         name: format!("agent-{on}").as_str().into(),
@@ -123,19 +123,19 @@ fn deletion(on: &str) -> Action {
     })
 }
 
-/// Sends a write at 500 s, which is answered at once.
+/// Sends a write at 500 s and answers it at once.
 fn send(index: &mut Index, action: &Action, answer: WriteAnswer) {
     let set = index.set_mut(&key()).unwrap();
     set.begin_write(action, at(500));
     set.end_write(action, answer, at(500));
 }
 
-/// When somebody has to look for what does not show.
+/// Returns when an unseen write has to be checked.
 fn due(index: &Index) -> Option<Timestamp> {
     index.set(&key()).unwrap().pending_due()
 }
 
-/// The fleet, which has to be the same whether it is kept up to date or made anew.
+/// Returns the fleet, and checks that the kept one equals one that is built from scratch.
 fn fleet(index: &mut Index) -> Arc<Fleet> {
     let kept = index.fleet(&key(), at(1000)).unwrap();
     index.set_mut(&key()).unwrap().cache.forget();
@@ -199,7 +199,7 @@ fn the_condition_tells_since_when_pods_were_missing_before_the_first_look() {
     case("NoProgress", 1000);
 }
 
-/// A few thousand changes in an order that only the seed decides.
+/// Applies a few thousand changes in an order that depends only on the seed.
 #[test]
 fn a_fleet_kept_up_to_date_equals_one_made_anew() {
     let mut index = index();
@@ -256,8 +256,8 @@ fn a_fleet_kept_up_to_date_equals_one_made_anew() {
 fn a_change_seen_happening_is_dated_by_our_clock() {
     let mut index = index();
     feed(&mut index, &pod("n1", "aaa").version("2"), 200);
-    feed(&mut index, &pod("n1", "aaa").ready(-9999).version("3"), 300); // its node's clock is hours late
-    index.apply_node(&node("n2", "Unknown", 99_999), at(300)); // and this one's is a day early
+    feed(&mut index, &pod("n1", "aaa").ready(-9999).version("3"), 300); // the clock of this node is hours late
+    index.apply_node(&node("n2", "Unknown", 99_999), at(300)); // and the clock of this one is a day early
     let fleet = fleet(&mut index);
     assert_eq!(fleet.nodes[0].pods[0].ready_since, Some(at(300)));
     assert_eq!(
@@ -309,8 +309,9 @@ fn a_removal_that_is_read_in_a_pod_counts_only_for_the_revision_that_was_adopted
     }
 }
 
-/// Found on a real API server: the removal took the node down, which was heard of before the answer. So the loss was called one of
-/// a node that the rollout had not touched, and the next node was begun at once.
+/// Found on a real API server: the removal took the node down, and that was observed before the answer.
+///
+/// So the loss was attributed to a node that the rollout had not touched, and the next node was updated at once.
 #[test]
 fn a_removal_counts_from_the_moment_in_which_it_is_sent() {
     let told = |index: &mut Index| fleet(index).nodes[0].disrupted_at;
@@ -389,7 +390,7 @@ fn some_losses_of_a_node_that_flaps_are_remembered() {
     };
     assert!(seen("True", 10).is_empty());
     assert_eq!(seen("False", 20), [20]);
-    // Another kind of loss is one more.
+    // Another kind of loss counts again.
     assert_eq!(seen("Unknown", 31), [20, 31]);
     assert_eq!(seen("True", 35), [20, 31]);
     assert_eq!(seen("False", 40), [20, 31], "a moment after the last one");
@@ -504,7 +505,7 @@ fn how_soon_a_change_is_looked_at_follows_from_what_it_frees() {
     case(&pod("n3", "aaa").ready(10), RequeueDelay::Short);
 }
 
-/// With a native controller that learns late, ours waits for that to be handed over; until then both start.
+/// With a native controller that sees changes late, a surge pod waits for its pod before the takeover. Until then both start.
 #[test]
 fn a_pod_that_the_native_controller_makes_beside_one_of_ours_is_looked_at_soon() {
     let mut index = index();
@@ -566,7 +567,7 @@ fn an_unknown_revision_holds_everything_until_it_is_looked_up() {
     let judged = fleet(&mut index);
     assert_eq!(judged.revision, RevisionState::Current("aaa".into()));
     assert_eq!(judged.nodes[0].pods[0].revision, PodRevision::Outdated);
-    index.apply_revision(&revision("bbb", 2, "v2")); // it exists after all, and is newer than our DaemonSet
+    index.apply_revision(&revision("bbb", 2, "v2")); // it exists after all, and is newer than the cached DaemonSet
     assert_eq!(
         fleet(&mut index).revision,
         RevisionState::Unknown(RevisionUnknown::Mismatch)
@@ -584,7 +585,7 @@ fn a_template_counts_as_current_until_it_differs_from_the_newest_revision() {
         phase(&mut index),
         (RevisionState::Current("aaa".into()), true)
     );
-    index.apply_set(&set("v1", 2, 1)); // minReadySeconds, say
+    index.apply_set(&set("v1", 2, 1)); // a change of minReadySeconds, for example
     assert_eq!(
         phase(&mut index),
         (RevisionState::Unknown(RevisionUnknown::NotObserved), true)
@@ -663,7 +664,7 @@ fn a_daemonset_that_is_being_deleted_is_told_of_where_finalizers_of_others_keep_
     case(&["orphan", "example.com/keep"], Some("(example.com/keep)"));
 }
 
-/// Pod GC and evictions leave the conditions of a pod that they end as they were.
+/// Pod GC and evictions leave the conditions of the pods that they end unchanged.
 #[test]
 fn a_pod_that_is_over_is_not_ready_whatever_its_condition_says() {
     let mut index = index();
@@ -721,7 +722,7 @@ fn the_state_on_the_daemonset_tells_a_new_process_what_it_does_not_see() {
     assert_eq!(known.not_ready, state.not_ready);
     let set = index.set(&key()).unwrap();
     assert_eq!(*set.state, state);
-    // What this process reported counts before that.
+    // A value that this process reported takes precedence.
     let set = index.set_mut(&key()).unwrap();
     set.set_last_pause(None);
     set.set_not_created(None);
@@ -795,13 +796,13 @@ fn a_node_is_known_to_have_images_that_it_lists_or_that_its_ready_pod_runs() {
     index.apply_set(&ahead("app:2", 2));
     index.apply_revision(&revision("bbb", 2, "app:2"));
     assert_eq!(has(&mut index), [false, false, false]);
-    // Nobody asks for what is not wanted.
+    // Images that are not wanted are ignored.
     let listed = ["docker.io/library/app:2", "docker.io/library/other:1"];
     index.apply_node(&lists("n2", &listed), at(101));
     assert_eq!(has(&mut index), [false, true, false]);
     feed(&mut index, &pod("n3", "bbb").ready(102), 102);
     assert_eq!(has(&mut index), [false, true, true]);
-    // The next revision changes something else; n1's pod is of a third one.
+    // The next revision changes another field; the pod on n1 has a third revision.
     index.apply_set(&ahead("app:2", 3));
     let mut same = revision("ccc", 3, "app:2");
     let other = TemplateFingerprint::from_template(&json!({ "other": 1 }));
@@ -809,7 +810,7 @@ fn a_node_is_known_to_have_images_that_it_lists_or_that_its_ready_pod_runs() {
     index.apply_revision(&same);
     index.set_mut(&key()).unwrap().template = other;
     assert_eq!(has(&mut index), [false, true, true]);
-    // Without the setting nobody needs to know.
+    // Without the setting the images don't matter.
     index.apply_set(&set("app:2", 4, 4));
     index.set_mut(&key()).unwrap().template = other;
     assert_eq!(has(&mut index), [false, false, false]);
@@ -855,7 +856,7 @@ fn a_request_for_images_counts_from_the_moment_in_which_it_is_written() {
     assert_eq!(asked(&mut index), waits);
     feed(&mut index, &shows("WaitPullImage").version("3"), 202);
     assert_eq!(due(&index), None);
-    // A second attempt does not show while the end of the first one does.
+    // A second attempt doesn't show while the result of the first one shows.
     feed(&mut index, &shows("PullImageFail").version("4"), 203);
     assert_eq!(asked(&mut index), Some((false, "bbb".into())));
     set(&mut index, 300);

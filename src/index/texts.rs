@@ -1,21 +1,21 @@
-//! Texts that many hold: names of nodes, and the labels and taints of which thousands of nodes have the same.
+//! Shared texts: names of nodes, and labels and taints, which thousands of nodes have in common.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// So few are never looked through for those that nobody holds any more.
+/// Number of texts below which unused texts are not removed.
 const FEW: usize = 1024;
 
-/// One copy of each text that somebody holds.
+/// One copy of each text in use.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     known: BTreeSet<Arc<str>>,
-    /// How many were held when that was looked at last.
+    /// Number of texts in use after the last removal.
     held: usize,
 }
 
 impl Texts {
-    /// The one copy of `text`.
+    /// Returns the shared copy of `text`.
     pub(super) fn share(&mut self, text: &str) -> Arc<str> {
         if let Some(known) = self.known.get(text) {
             return known.clone();

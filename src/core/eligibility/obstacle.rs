@@ -1,16 +1,16 @@
-//! What keeps a DaemonSet's pod off a node, in words for whoever expected one there.
+//! Reasons why a DaemonSet's pod does not belong on a node, for users who expect one there.
 
 use std::fmt;
 
 use super::{Effect, NodeFacts, Scheduling, Taint};
 use crate::core::fleet::Targeting;
 
-/// The first thing that keeps a pod off a node.
+/// The first reason why a pod does not belong on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     /// The template names another node.
     NodeName(String),
-    /// The template's node selector asks for labels that the node lacks; empty when it matches nothing at all.
+    /// The node lacks labels of the template's node selector; empty if the selector matches nothing.
     NodeSelector(Vec<String>),
     /// No term of the template's required node affinity matches.
     NodeAffinity,
@@ -19,7 +19,7 @@ pub enum Obstacle {
 }
 
 impl Scheduling {
-    /// What keeps the pod off this node; `None` when it belongs there.
+    /// Returns the reason why the pod does not belong on this node; `None` if it does.
     pub fn obstacle(&self, node: &NodeFacts<'_>) -> Option<Obstacle> {
         if self.targeting(node) == Targeting::Run {
             return None;
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// What `spec` of a template says about node `n1` with the label `role=edge` and the taint `site=a:NoSchedule`.
+    /// Checks the obstacle of `spec` on node `n1` with the label `role=edge` and the taint `site=a:NoSchedule`.
     #[track_caller]
     fn case(spec: Value, expected: Option<&str>) {
         let labels = [("role", "edge")].into_iter().collect();

@@ -1,19 +1,21 @@
-//! What a template says of nodes, checked as the API server checks it in a pod: the definition of the Advanced DaemonSet keeps a
-//! template as it is written, and what cannot be read must neither take pods away nor be left out of them.
+//! Validates the scheduling constraints of a template as the API server validates those of a pod.
+//!
+//! The CRD of the Advanced DaemonSet stores a template without validation. An invalid constraint must neither remove pods nor be
+//! ignored in them.
 
 use serde_json::Value;
 
 use super::{Effect, Operators, Requirement};
 use crate::core::selector::{is_label_key, is_label_value};
 
-/// A part of a template that Kubernetes would refuse in a pod.
+/// A part of a template that Kubernetes would reject in a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateFlaw<'a> {
-    /// Where it stands, from the template on.
+    /// Its path, relative to the template.
     pub path: &'static str,
-    /// What is written there.
+    /// Its value.
     pub value: &'a Value,
-    /// What was expected.
+    /// Expected form of the value.
     pub expected: &'static str,
 }
 
@@ -23,10 +25,10 @@ const NODE_AFFINITY: &str = "spec.affinity.nodeAffinity";
 const REQUIRED: &str = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
 const TOLERATIONS: &str = "spec.tolerations";
 
-/// Checks what decides on which nodes the pods of `template` belong.
+/// Validates the constraints that decide on which nodes the pods of `template` belong.
 ///
 /// # Errors
-/// The first part that cannot be meant.
+/// Returns the first invalid part.
 pub fn check(template: &Value) -> Result<(), TemplateFlaw<'_>> {
     let spec = &template["spec"];
     let node_name = &spec["nodeName"];
@@ -164,7 +166,7 @@ mod tests {
         }
     }
 
-    /// Found on a real cluster: `nodeSelector: {edge: true}` without quotes took every pod away.
+    /// Found on a real cluster: `nodeSelector: {edge: true}` without quotes removed every pod.
     #[test]
     fn what_kubernetes_refuses_in_a_pod_is_refused() {
         let terms = |operator: &str, values: Value| {

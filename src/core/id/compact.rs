@@ -1,9 +1,9 @@
-//! Texts of which there is one for every pod, in the form that takes the least memory.
+//! Compact forms of texts that exist once per pod.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// UID of a Pod. Those of Kubernetes are UUIDs, and kept as the number that is written out.
+/// UID of a Pod. UIDs of Kubernetes are UUIDs, and are stored as 16 bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodUid(Uid);
 
@@ -13,7 +13,7 @@ enum Uid {
     Text(Arc<str>),
 }
 
-/// `metadata.resourceVersion` of a Pod: nothing but equality is asked of it. It is a number wherever etcd is.
+/// `metadata.resourceVersion` of a Pod, which is only compared for equality. With etcd it is a number.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ResourceVersion(Version);
 
@@ -23,7 +23,7 @@ enum Version {
     Text(Arc<str>),
 }
 
-/// Where hyphens stand in a UUID as Kubernetes writes it.
+/// Positions of the hyphens in a UUID.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
 impl From<&str> for PodUid {
@@ -38,7 +38,7 @@ impl From<String> for PodUid {
     }
 }
 
-/// The number in a UUID in small letters; `None`: it is written otherwise, and would be another text when it is written again.
+/// Returns the bytes of a UUID in lower case; `None` for any other form, which would not be restored exactly.
 fn uuid(text: &str) -> Option<[u8; 16]> {
     let mut uuid = [0; 16];
     let mut digits = 0;
@@ -84,12 +84,12 @@ impl fmt::Debug for PodUid {
 }
 
 impl ResourceVersion {
-    /// Stands for every version.
+    /// Returns a value that stands for any version.
     pub fn any() -> Self {
         "".into()
     }
 
-    /// Returns the version as a precondition of a write; `None`: there is none.
+    /// Returns the version as a precondition of a write; `None` if any version is accepted.
     pub fn precondition(&self) -> Option<String> {
         (*self != Self::any()).then(|| self.to_string())
     }

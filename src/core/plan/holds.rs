@@ -1,4 +1,4 @@
-//! Annotations `hold` of Nodes that keep the rollout waiting by mistake.
+//! Unreadable `hold` annotations of Nodes, which keep the rollout waiting by mistake.
 
 use super::Plan;
 use crate::core::fleet::{Fleet, Node};
@@ -7,10 +7,10 @@ use crate::core::verdict::Verdict;
 use crate::core::words::named;
 
 impl Plan {
-    /// The nodes that are kept because their annotation cannot be read.
+    /// Returns the nodes that are kept because their annotation cannot be read.
     pub(in crate::core) fn unreadable_holds<'a>(&self, fleet: &'a Fleet) -> Vec<&'a Node> {
         if self.counts.by_word[Verdict::Held { until: None }.index()] == 0 {
-            return Vec::new(); // looking at every node takes longer than all the rest
+            return Vec::new(); // skips a pass over all nodes, which takes longer than the rest
         }
         let nodes = fleet.nodes.iter().zip(&self.verdicts);
         let held = nodes.filter(|(_, told)| matches!(told, Verdict::Held { .. }));
@@ -18,7 +18,7 @@ impl Plan {
         held.map(|(node, _)| node).filter(is_unreadable).collect()
     }
 
-    /// What the owner of a DaemonSet should know about annotations of Nodes.
+    /// Returns a note about unreadable annotations of Nodes, for the owner of a DaemonSet.
     pub fn notes_on_nodes(&self, fleet: &Fleet) -> Option<Note> {
         let nodes = self.unreadable_holds(fleet);
         let (first, others) = nodes.split_first()?;
@@ -78,7 +78,7 @@ mod tests {
             note.ends_with("because it is no JSON list; correct or remove it (and that of c)"),
             "{note}"
         );
-        // Nothing is held up.
+        // No outdated pod is held.
         let done = Node {
             pods: [current(2)].into(),
             ..held("b", "x")

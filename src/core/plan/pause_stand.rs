@@ -1,21 +1,22 @@
-//! A pause that holds, as a plan tells it.
+//! The active pause, as part of a plan.
 
 use k8s_openapi::jiff::Timestamp;
 
 use crate::core::fleet::PauseRecord;
 use crate::core::id::NodeName;
 
-/// A pause that holds.
+/// An active pause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PauseStand {
-    /// What is to be remembered of it from now on.
+    /// State to remember from now on.
     pub record: PauseRecord,
-    /// When it ends by itself; `None`: somebody has to end it.
+    /// End of the pause; `None` if an operator has to end it.
     pub until: Option<Timestamp>,
-    /// Whether somebody is to be reminded now.
+    /// True if a reminder is due now.
     pub reminds: bool,
-    /// Targeted nodes that got the current revision since then, by name: the native controller makes every new pod of it.
+    /// Targeted nodes that got the current revision during the pause, by name: the native controller creates every new pod from
+    /// it.
     pub newcomers: Vec<NodeName>,
-    /// Whether pods are taken back from the revision that the guard stopped when it ends.
+    /// True if pods are rolled back from the revision that the guard stopped when the pause ends.
     pub reverts: bool,
 }

@@ -1,11 +1,11 @@
-//! Ready pods that pulling ahead waits for, as a plan tells it.
+//! Ready pods that image pre-pulls wait for, as part of a plan.
 
-/// So many pods of the current revision have to be Ready before images are pulled ahead
+/// Number of pods of the current revision that have to be Ready before images are pre-pulled
 /// (`image-predownload-min-updated-ready-pods`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PullsAwait {
-    /// How many are; fewer than `needed`.
+    /// Number of Ready pods; less than `needed`.
     pub ready: usize,
-    /// How many have to be.
+    /// Number of Ready pods that are needed.
     pub needed: usize,
 }

@@ -1,23 +1,23 @@
-//! How far a stopped revision is taken back.
+//! Progress of the rollback of a stopped revision, as part of a plan.
 
 use crate::core::fleet::in_place::Recreate;
 use crate::core::id::{NodeName, Revision};
 
-/// What there is to say of a reversal.
+/// Stage of a rollback in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReversalStage {
-    /// Pods are taken back, or have their turn.
+    /// Pods are being rolled back, or are next.
     UnderWay,
-    /// Nodes keep the stopped revision.
+    /// Some nodes keep the stopped revision.
     Stuck,
-    /// All nodes that have it are away.
+    /// All nodes that have the stopped revision are offline.
     Away,
-    /// No node that answers has it any more.
+    /// No online node has the stopped revision any more.
     Done,
 }
 
 impl ReversalStage {
-    /// Its word.
+    /// Returns its word.
     pub fn word(self) -> &'static str {
         match self {
             Self::UnderWay => "UnderWay",
@@ -28,20 +28,20 @@ impl ReversalStage {
     }
 }
 
-/// How far a stopped revision is taken back.
+/// Progress of the rollback of a stopped revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reversal {
-    /// The revision that pods are taken back to; `None`: no older one is known.
+    /// The revision that pods are rolled back to; `None` if no older one is known.
     pub to: Option<Revision>,
-    /// Nodes whose pod has its turn, or is not available yet.
+    /// Nodes whose pod is next, or is not available yet.
     pub under_way: Vec<NodeName>,
-    /// Nodes whose pod was taken back.
+    /// Nodes whose pod was rolled back.
     pub done: Vec<NodeName>,
-    /// Nodes that keep the stopped revision, because it cannot be taken back in place there.
+    /// Nodes that keep the stopped revision, because it cannot be rolled back in place there.
     pub stuck: Vec<NodeName>,
-    /// Why, the first of the reasons.
+    /// Reason why these nodes are stuck; the first, if there are several.
     pub why: Option<Recreate>,
-    /// Nodes that are away and whose pod is taken back when they return.
+    /// Offline nodes whose pod is rolled back when they return.
     pub away: Vec<NodeName>,
 }
 

@@ -1,18 +1,18 @@
-//! What a ControllerRevision of a DaemonSet holds: its template, in the words of a patch (Kubernetes, `getPatch` in
+//! The data of a DaemonSet's ControllerRevision: its template in the form of a patch (Kubernetes, `getPatch` in
 //! `pkg/controller/daemon/update.go`).
 
 use serde_json::{Value, json};
 
-/// Tells whoever applies it that the template takes the place of the present one. No part of the template.
+/// Directive of the patch: the template replaces the present one. It is not a part of the template.
 const DIRECTIVE: &str = "$patch";
 
-/// The `data` of a revision that holds this template.
+/// Returns the `data` of a revision that holds this template.
 pub fn data_of(mut template: Value) -> Value {
     template[DIRECTIVE] = json!("replace");
     json!({ "spec": { "template": template } })
 }
 
-/// The template in the `data` of a revision, as a DaemonSet has it; `None`: it holds none.
+/// Returns the template in the `data` of a revision, in the form of a DaemonSet; `None` if it holds none.
 pub fn template_in(data: &Value) -> Option<Value> {
     let mut template = data.pointer("/spec/template")?.clone();
     template.as_object_mut()?.remove(DIRECTIVE);

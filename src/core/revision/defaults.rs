@@ -1,15 +1,18 @@
-//! What an API server fills into a pod template that does not say it, left out again.
+//! Removes the defaults that an API server adds to a pod template.
 //!
-//! The same holds for what it never keeps (empty lists, `readOnly: false`), and for the many spellings of a quantity (`0.5` is `500m`).
-//! A native DaemonSet is stored with these defaults, an Advanced one as it was written, and either controller puts what is stored
-//! into its revisions. Two templates that differ in nothing but defaults make the same pods: whoever turns one kind into the other
-//! restarts nobody. (Kubernetes, `SetDefaults_PodSpec`, `SetDefaults_Container` and the like in `pkg/apis/core/v1/defaults.go`.)
+//! It also removes values that the API server never stores (empty lists, `readOnly: false`), and normalizes quantities (`0.5` is
+//! `500m`).
+//!
+//! A native DaemonSet is stored with these defaults, an Advanced one as it was written. Either controller copies the stored form
+//! into its revisions. Two templates that differ only in defaults create the same pods, so a conversion from one kind to the
+//! other restarts no pod. (Kubernetes: `SetDefaults_PodSpec`, `SetDefaults_Container` and similar functions in
+//! `pkg/apis/core/v1/defaults.go`.)
 
 use serde_json::{Map, Value, json};
 
 type Fields = Map<String, Value>;
 
-/// Takes out of a template what an API server would fill in.
+/// Removes the values from a template that an API server would add.
 pub(in crate::core) fn leave_out(template: &mut Value) {
     drop_empty(template);
     let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else {
@@ -28,7 +31,7 @@ pub(in crate::core) fn leave_out(template: &mut Value) {
     ] {
         drop_if(spec, key, &value);
     }
-    // Two names of one field.
+    // Two names of the same field.
     let account = spec.get("serviceAccountName").cloned();
     match account {
         Some(_) => drop(spec.remove("serviceAccount")),
@@ -114,7 +117,7 @@ fn volume(fields: &mut Fields) {
             quantities(resources);
         }
     }
-    // One that says nothing is an `emptyDir`.
+    // A volume without a source is an `emptyDir`.
     if fields.get("emptyDir") == Some(&json!({})) {
         fields.remove("emptyDir");
     }
@@ -139,7 +142,7 @@ fn volume(fields: &mut Fields) {
     }
 }
 
-/// What names a field of the pod, or a resource of a container.
+/// Removes the defaults of a reference to a field of the pod, or to a resource of a container.
 fn item(fields: &mut Fields) {
     if let Some(reference) = at(fields, &["fieldRef"]) {
         drop_if(reference, "apiVersion", &json!("v1"));
@@ -150,7 +153,7 @@ fn item(fields: &mut Fields) {
     }
 }
 
-/// Writes the amounts of `requests` and `limits` in one spelling.
+/// Normalizes the quantities of `requests` and `limits`.
 fn quantities(resources: &mut Fields) {
     for kind in ["requests", "limits"] {
         let amounts = at(resources, &[kind])
@@ -160,7 +163,7 @@ fn quantities(resources: &mut Fields) {
     }
 }
 
-/// Writes an amount in billionths, whatever its unit (Kubernetes, `resource.Quantity`); what is none stays.
+/// Converts a quantity to billionths, whatever its unit (Kubernetes, `resource.Quantity`); other values are unchanged.
 fn quantity(amount: &mut Value) {
     let text = match amount {
         Value::String(text) => text.clone(),
@@ -215,7 +218,7 @@ fn billionths(text: &str) -> Option<i128> {
     (scaled % tenths == 0).then_some(scaled / tenths)
 }
 
-/// Maps of texts and quantities in a pod template.
+/// Maps of strings and quantities in a pod template.
 const MAPS: [&str; 9] = [
     "annotations",
     "labels",
@@ -228,7 +231,7 @@ const MAPS: [&str; 9] = [
     "volumeAttributes",
 ];
 
-/// Takes out empty lists, which mean nothing in a pod, and empty maps, which Kubernetes does not store.
+/// Removes empty lists, which have no meaning in a pod, and empty maps, which Kubernetes does not store.
 fn drop_empty(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -244,7 +247,7 @@ fn drop_empty(value: &mut Value) {
     }
 }
 
-/// What holds where a container does not say when its image is pulled: `latest` always, any other tag when it is missing.
+/// Returns the default pull policy of a container: `Always` for `latest`, `IfNotPresent` for any other tag.
 fn pull_policy(image: &str) -> &'static str {
     let last = image.rsplit('/').next().unwrap_or(image);
     let is_latest = !image.contains('@') && (!last.contains(':') || last.ends_with(":latest"));
@@ -320,7 +323,7 @@ mod tests {
             }],
         } });
         assert_eq!(left(written), left(kept));
-        // These say something.
+        // These values have a meaning.
         for spec in [
             json!({ "enableServiceLinks": false }),
             json!({ "containers": [{ "securityContext": { "runAsUser": 0 } }] }),

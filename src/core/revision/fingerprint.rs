@@ -1,8 +1,8 @@
-//! One fingerprint for all spellings of the same pod template.
+//! One fingerprint for all encodings of the same pod template.
 //!
-//! The API server and the native controller write the same template with different nothings: `null`, an empty
-//! `metadata`, an empty `resources`, empty maps of texts, `$patch` in it. Those count as absent, and so does what an API server would fill in
-//! ([`defaults`]). Everything else counts: order in lists, `{}` elsewhere, fields that are new to us.
+//! The API server and the native controller encode empty values of the same template differently: `null`, an empty `metadata`, an
+//! empty `resources`, empty maps of strings, a `$patch`. Those count as absent, and so do the defaults of the API server
+//! ([`defaults`]). Everything else counts: order in lists, `{}` in other fields, unknown fields.
 
 use std::{fmt, io};
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value};
 
 use super::defaults;
 
-/// What a pod template says, independent of its spelling. Equal fingerprints: equal templates.
+/// Meaning of a pod template, independent of its encoding. Equal fingerprints mean equal templates.
 #[derive(Clone, Copy)]
 pub struct TemplateFingerprint {
     meaning: u128,
@@ -32,16 +32,16 @@ impl fmt::Debug for TemplateFingerprint {
 }
 
 impl TemplateFingerprint {
-    /// The fingerprint of a DaemonSet's `spec.template` or a ControllerRevision's `data.spec.template`.
+    /// Returns the fingerprint of a DaemonSet's `spec.template` or a ControllerRevision's `data.spec.template`.
     pub fn from_template(template: &Value) -> Self {
         Self::of_whole(template.clone())
     }
 
-    /// Returns the fingerprint of a template that nothing else needs, without a copy of it: templates can have a megabyte.
+    /// Returns the fingerprint of a template without copying it: templates can have a megabyte.
     pub fn of_whole(mut template: Value) -> Self {
         let (mut meaning, mut spelling) =
             (FingerprintHasher::default(), FingerprintHasher::default());
-        // A hasher takes everything.
+        // Writing to the hasher cannot fail.
         let _ = serde_json::to_writer(&mut spelling, &template);
         defaults::leave_out(&mut template);
         match &template {
@@ -54,13 +54,13 @@ impl TemplateFingerprint {
         }
     }
 
-    /// Whether the other one is also spelled the same: the native controller merges revisions that are.
+    /// Returns true if the encoding is equal too: the native controller merges such revisions.
     pub fn is_twin(&self, other: &Self) -> bool {
         (self.meaning, self.spelling) == (other.meaning, other.spelling)
     }
 }
 
-/// Where in the template a value stands, as far as it matters for `{}`.
+/// Position of a value in the template, as far as it matters for `{}`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TemplateField {
     /// The template itself.
@@ -84,14 +84,14 @@ impl TemplateField {
         }
     }
 
-    /// Whether `{}` under this key is written by some and left out by others.
+    /// Returns true if some writers include `{}` for this key and others omit it.
     fn may_leave_out_empty(self, key: &str) -> bool {
-        // `metadata` also stands in the claim templates of volumes; a map of texts cannot hold an object.
+        // `metadata` also occurs in the claim templates of volumes; a map of strings cannot hold an object.
         key == "metadata" || (self == Self::Containers && key == "resources")
     }
 }
 
-/// FNV-1a with 128 bits over an unambiguous encoding: every text is preceded by its length, every value its kind.
+/// FNV-1a with 128 bits over an unambiguous encoding: each string is preceded by its length, each value by its kind.
 struct FingerprintHasher(u128);
 
 impl Default for FingerprintHasher {
@@ -142,7 +142,7 @@ impl FingerprintHasher {
             .iter()
             .filter(|(key, value)| counts(key, value, place))
             .collect();
-        // Sorted here, whatever order the map keeps.
+        // The order of the map must not matter.
         fields.sort_by_key(|(key, _)| *key);
         self.bytes(b"{");
         for (key, value) in fields {
@@ -158,7 +158,7 @@ impl FingerprintHasher {
         self.bytes(text.as_bytes());
     }
 
-    /// By value: `1`, `1.0` and `1e0` are the same number.
+    /// Hashes a number by value: `1`, `1.0` and `1e0` are the same number.
     fn number(&mut self, number: &Number) {
         if let Some(integer) = integer(number) {
             self.bytes(b"i");
@@ -170,21 +170,21 @@ impl FingerprintHasher {
     }
 }
 
-/// Whether a field says anything.
+/// Returns true if a field has a meaning.
 fn counts(key: &str, value: &Value, place: TemplateField) -> bool {
     let is_directive = place == TemplateField::Template && key == "$patch";
     let is_nothing = value.is_null() || (place.may_leave_out_empty(key) && says_nothing(value));
     !is_directive && !is_nothing
 }
 
-/// `{}`, or an object of nulls.
+/// Returns true for `{}`, or an object of nulls.
 fn says_nothing(value: &Value) -> bool {
     value
         .as_object()
         .is_some_and(|map| map.values().all(Value::is_null))
 }
 
-/// The integer that a number is, when it is one. Beyond 53 bits a floating point number has no exact integer meaning.
+/// Returns the value of an integer number; `None` for others. Beyond 53 bits a floating point number has no exact integer value.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the bounds are checked before"
@@ -214,7 +214,7 @@ mod tests {
         TemplateFingerprint::from_template(&template)
     }
 
-    /// A template with one container of these fields.
+    /// Returns a template with one container.
     fn container(container: Value) -> Value {
         json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}})
     }

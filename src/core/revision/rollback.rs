@@ -1,4 +1,4 @@
-//! Signs that the current template is the result of a rollback.
+//! Evidence that the current template is the result of a rollback.
 
 use std::fmt;
 
@@ -17,9 +17,9 @@ const KUBECTL_ROLLOUT: &str = "kubectl-rollout";
 /// Marks of the last rollback on a DaemonSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RollbackMark {
-    /// The revision that `ctl undo` left ([`ROLLED_BACK_FROM`]).
+    /// The revision that `ctl undo` rolled back from ([`ROLLED_BACK_FROM`]).
     from: Option<Revision>,
-    /// `kubectl rollout` wrote the template last.
+    /// True if `kubectl rollout` wrote the template last.
     by_kubectl: bool,
 }
 
@@ -35,7 +35,7 @@ impl RollbackMark {
         }
     }
 
-    /// Returns true if `current` was rolled back to from `left`, the revision with the next lower number.
+    /// Returns true if the mark shows a rollback to `current` from `left`, the revision with the next lower number.
     fn fits(&self, left: &RevisionFacts, current: &RevisionFacts) -> bool {
         self.from.as_ref() == Some(&left.hash) || self.by_kubectl && left.made > current.made
     }
@@ -44,15 +44,16 @@ impl RollbackMark {
 /// Revisions before the current one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RollbackCandidates<'a> {
-    /// The revisions that a rollback considers, the nearest first.
+    /// The revisions that a rollback can go to, the nearest first.
     pub revisions: Vec<&'a RevisionFacts>,
-    /// The current revision is itself the result of a rollback.
+    /// True if the current revision is itself the result of a rollback.
     pub is_rolled_back: bool,
 }
 
 impl<'a> RollbackCandidates<'a> {
-    /// Returns those before `current`. After a rollback the next one goes further back, not forward to the revision that the first one
-    /// left.
+    /// Returns the candidates before `current`.
+    ///
+    /// After a rollback the next one goes further back, not forward to the revision that the first one rolled back from.
     pub fn new(revisions: &'a [RevisionFacts], current: &Revision, mark: &RollbackMark) -> Self {
         let mut candidates = earlier(revisions, current);
         let known = revisions.iter().find(|known| known.hash == *current);
@@ -75,8 +76,10 @@ impl<'a> RollbackCandidates<'a> {
     }
 }
 
-/// Last writer of the template of a DaemonSet, from `metadata.managedFields`. Kubernetes notes the time of a manager's last write of
-/// any field, so this is the last writer only right after a change of the template.
+/// Last writer of the template of a DaemonSet, from `metadata.managedFields`.
+///
+/// Kubernetes records the time of a manager's last write of any field. So this is the last writer only directly after a change of
+/// the template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateWriter {
     /// Its field manager.
@@ -120,7 +123,7 @@ mod tests {
     use crate::core::fleet::in_place::Shape;
     use crate::core::revision::TemplateFingerprint;
 
-    /// Revisions by hash, with number and time of creation.
+    /// Returns revisions from hash, number and time of creation.
     fn revisions(all: &[(&str, i64, i64)]) -> Vec<RevisionFacts> {
         let facts = |(hash, number, made): &(&str, i64, i64)| RevisionFacts {
             number: *number,
@@ -157,20 +160,20 @@ mod tests {
             by_kubectl: true,
             ..RollbackMark::default()
         };
-        // From c to b.
+        // A rollback from c to b.
         let back = [("a", 1, 1), ("c", 3, 3), ("b", 4, 2)];
         case(&back, "b", &mark("c"), &["a"]);
         case(&back, "b", &by_kubectl, &["a"]);
-        // The template of b was applied again, or a mark is left from another time.
+        // The template of b was applied again, or the mark is from an earlier rollback.
         case(&back, "b", &RollbackMark::default(), &["c", "a"]);
         case(&back, "b", &mark("a"), &["c", "a"]);
-        // From b, applied again, to the newer c.
+        // A rollback from b, applied again, to the newer c.
         let forth = [("a", 1, 1), ("b", 4, 2), ("c", 5, 3)];
         case(&forth, "c", &mark("b"), &["a"]);
-        // Another template came after the rollback.
+        // A new template after the rollback.
         let on = [("a", 1, 1), ("c", 3, 3), ("b", 4, 2), ("d", 5, 4)];
         case(&on, "d", &mark("c"), &["b", "c", "a"]);
-        // `kubectl rollout restart` makes a new template.
+        // `kubectl rollout restart` creates a new template.
         case(&on, "d", &by_kubectl, &["b", "c", "a"]);
         case(&on, "gone", &mark("c"), &[]);
     }

@@ -1,4 +1,4 @@
-//! The JSON of a state, cut until it fits.
+//! The JSON of a state, truncated to its maximum size.
 
 use std::collections::BTreeSet;
 
@@ -7,18 +7,18 @@ use crate::core::fleet::record::FailureRecord;
 use crate::core::foreign::cut;
 use crate::core::id::NodeName;
 
-/// What is kept of a state that is too large.
+/// Limits for the content of a state that is too large.
 #[derive(Clone, Copy)]
 struct Room {
-    /// Names in a list whose loss only makes the guard more careful.
+    /// Names in lists whose truncation only makes the guard more careful.
     spared: usize,
     /// Names in every other list.
     names: usize,
-    /// Characters of a foreign sentence.
+    /// Characters of a foreign message.
     letters: usize,
 }
 
-/// From the most to the least.
+/// Limits to try, from the widest to the narrowest.
 const ROOM: [Room; 7] = [
     Room::new(200, 200, 240),
     Room::new(50, 200, 240),
@@ -40,22 +40,22 @@ impl Room {
 }
 
 impl RolloutState {
-    /// Returns it as compact JSON of at most [`LIMIT`] bytes.
+    /// Returns the state as compact JSON of at most [`LIMIT`] bytes.
     ///
-    /// Names that do not fit are left out, and a number or a mark says so. Nodes whose loss is not judged yet count as failed then,
-    /// and nodes that were found broken before are judged like all others.
+    /// Names that do not fit are left out, and a count or a flag records that. Nodes whose loss is still being evaluated then
+    /// count as failed. Nodes that were broken before the update are then evaluated like all others.
     pub fn to_json(&self) -> String {
         self.to_json_within(LIMIT)
     }
 
-    /// Returns it as JSON of at most so many bytes, as far as that is possible.
+    /// Returns the state as JSON of at most `limit` bytes, as far as possible.
     pub(in crate::core) fn to_json_within(&self, limit: usize) -> String {
         let whole = self.encode();
         if whole.len() <= limit {
             return whole;
         }
         let cut = ROOM.iter().map(|room| self.cut(*room));
-        // Hashes of any length, which another writer of the status may have put there.
+        // Another writer of the status may have put hashes of any length there.
         let stop = self.guard.as_ref().map(|record| FailureRecord {
             stopped: record.stopped,
             ..FailureRecord::new(record.revision.clone())
@@ -83,7 +83,7 @@ impl RolloutState {
             pause.newcomers.truncate(names);
         }
         if let Some(refused) = &mut state.refused {
-            // A group without a name says nothing.
+            // A group without nodes has no meaning.
             refused.writes.truncate(names);
             for group in &mut refused.writes {
                 group.more |= group.nodes.len() > names;
@@ -108,8 +108,9 @@ impl RolloutState {
 }
 
 impl FailureRecord {
-    /// Keeps at most so many names in each list. The rest makes the guard more careful: nodes that failed or were lost are
-    /// counted as failed. Where names in waves are left out, one failed node that does not exist keeps the later waves shut.
+    /// Truncates each list of names. The result makes the guard more careful: failed and lost nodes are counted as failed.
+    ///
+    /// If names in a wave are left out, a failed node that does not exist keeps the later waves from opening.
     fn cut(self, room: Room) -> Self {
         let lost = self.judged.keys().chain(&self.updated_before_loss);
         let lost: BTreeSet<NodeName> = lost.cloned().collect();
@@ -148,7 +149,7 @@ impl FailureRecord {
     }
 }
 
-/// Returns the JSON with escapes for all that is not ASCII: what others say may steer terminals.
+/// Returns the JSON with escapes for non-ASCII characters, because foreign text may contain terminal control characters.
 fn ascii(json: String) -> String {
     if json.is_ascii() {
         return json;

@@ -1,10 +1,10 @@
-//! The string form of a label selector, as `kubectl -l` takes it.
+//! The string form of a label selector, in the syntax of `kubectl -l`.
 
 use serde_json::Value;
 
 use super::{InvalidSelector, Requirement, Test, is_label_value, unusable};
 
-/// Reads requirements that are separated by commas outside of parentheses.
+/// Parses requirements that are separated by commas outside of parentheses.
 pub(super) fn read(query: &str) -> Result<Vec<Requirement>, InvalidSelector> {
     split(query)
         .map(|part| {
@@ -17,7 +17,7 @@ pub(super) fn read(query: &str) -> Result<Vec<Requirement>, InvalidSelector> {
         .collect()
 }
 
-/// The parts between commas outside of parentheses.
+/// Returns the parts between commas outside of parentheses.
 fn split(query: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_usize;
     query.split(move |c| {
@@ -67,7 +67,7 @@ fn requirement(part: &str) -> Option<Requirement> {
     })
 }
 
-/// Whether Kubernetes accepts it as the key of a label: a name of at most 63 characters, possibly with a DNS name before a slash.
+/// Returns true if Kubernetes accepts the label key: a name of at most 63 characters, with an optional DNS name before a slash.
 pub fn is_label_key(key: &str) -> bool {
     let (prefix, name) = key
         .split_once('/')

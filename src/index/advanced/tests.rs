@@ -8,7 +8,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// What is remembered of an Advanced DaemonSet with this status.
+/// Returns the record of an Advanced DaemonSet with this status.
 fn record(status: Value) -> AdvancedRecord {
     let set = json!({
         "apiVersion": "apps.kruise.io/v1beta1",
@@ -21,7 +21,7 @@ fn record(status: Value) -> AdvancedRecord {
     *AdvancedRecord::read(&set.into()).expect("an Advanced one")
 }
 
-/// A status in which everything is done.
+/// Returns the status of a completed rollout.
 fn done() -> Value {
     json!({
         "observedGeneration": 2, "desiredNumberScheduled": 3, "currentNumberScheduled": 3, "numberMisscheduled": 0,
@@ -30,7 +30,7 @@ fn done() -> Value {
     })
 }
 
-/// The same in numbers.
+/// Returns the numbers of that status.
 fn numbers() -> StatusNumbers {
     StatusNumbers {
         counts: DaemonSetCounts {
@@ -73,9 +73,9 @@ fn numbers_that_stand_there_are_not_written() {
         assert_eq!(record(status).numbers_due(&numbers(), false, at(0)), due);
     }
     case(json!({}), NumbersDue::No);
-    // What Kruise leaves out when it is zero.
+    // Kruise omits this field if it is zero.
     case(json!({ "numberUnavailable": null }), NumbersDue::No);
-    // Conditions are no numbers.
+    // A change of conditions is no change of numbers.
     case(
         json!({ "conditions": [{ "type": "Stalled", "status": "True" }] }),
         NumbersDue::No,
@@ -100,7 +100,7 @@ fn numbers_that_stand_there_are_not_written() {
         NumbersDue::Now,
     );
     case(json!({ "daemonSetHash": null }), NumbersDue::Now);
-    // A status that was never written, or only in part.
+    // The status was never written, or only in part.
     case(json!({ "desiredNumberScheduled": null }), NumbersDue::Now);
     case(json!({ "observedGeneration": null }), NumbersDue::Now);
     let never = record(Value::Null);
@@ -115,7 +115,7 @@ fn counts_are_written_once_a_second_and_what_is_more_than_a_count_at_once() {
         record.numbers_due(&with_ready(2), true, at(100)),
         NumbersDue::No
     );
-    // Also while the watch has not shown it.
+    // Also while the watch does not show the write yet.
     assert_eq!(
         record.numbers_due(&with_ready(2), true, at(500)),
         NumbersDue::No
@@ -128,7 +128,7 @@ fn counts_are_written_once_a_second_and_what_is_more_than_a_count_at_once() {
         record.numbers_due(&with_ready(1), true, at(102)),
         NumbersDue::Now
     );
-    // What stood there before what was sent is not there any more.
+    // Numbers from before the last write are outdated.
     assert_eq!(
         record.numbers_due(&numbers(), true, at(102)),
         NumbersDue::Now
@@ -146,7 +146,7 @@ fn counts_are_written_once_a_second_and_what_is_more_than_a_count_at_once() {
     for change in changes {
         assert_eq!(record.numbers_due(&change, true, at(100)), NumbersDue::Now);
     }
-    // What was not written is compared with what stands there.
+    // After a failed write the status counts again.
     record.lose_numbers();
     assert_eq!(
         record.numbers_due(&numbers(), false, at(100)),
@@ -175,7 +175,7 @@ fn numbers_that_another_writer_changes_are_written_again() {
         record.numbers_due(&numbers(), false, at(102)),
         NumbersDue::Now
     );
-    // The write shows.
+    // The watch shows the write.
     let is_news = record.update(self::record(done()));
     assert!(!is_news);
     assert_eq!(
@@ -184,7 +184,7 @@ fn numbers_that_another_writer_changes_are_written_again() {
     );
 }
 
-/// A pod of nobody, with what is changed in its metadata.
+/// Returns a pod without a controller, with changed metadata.
 fn pod(name: &str, node: &str, change: Value) -> k8s::Pod {
     let mut meta =
         json!({ "name": name, "namespace": "default", "uid": name, "resourceVersion": "1" });
@@ -199,7 +199,7 @@ fn names(orphans: Vec<Orphan>) -> Vec<String> {
     orphans.into_iter().map(name).collect()
 }
 
-/// For which of these nodes, all without a pod, one is made now.
+/// Returns the nodes, all without a pod, for which a pod is created now.
 fn created(record: &AdvancedRecord, nodes: &[&str]) -> Vec<String> {
     let empty = |name: &&str| Node {
         pods: [].into(),
@@ -218,14 +218,14 @@ fn no_pod_is_made_where_one_is_about_to_be_adopted() {
     assert!(record.note_orphan(&orphan), "it is news");
     assert!(!record.note_orphan(&orphan), "it is none any more");
     assert_eq!(free(&record), ["n2"]);
-    // Each is told once, and its node is taken until it is adopted or gone.
+    // Each orphan is returned once, and blocks its node until it is adopted or gone.
     assert_eq!(names(record.take_orphans()), ["p"]);
     assert!(record.orphans.is_empty());
     assert_eq!(free(&record), ["n2"]);
     assert!(record.forget_orphan(&"p".into()));
     assert_eq!(free(&record), ["n1", "n2"]);
     assert!(!record.forget_orphan(&"p".into()));
-    // Somebody else's, and one that goes, take nobody's place.
+    // A pod of another controller and a terminating pod block no node.
     let controlled = json!({ "ownerReferences": [{
         "apiVersion": "v1", "kind": "X", "name": "x", "uid": "x", "controller": true,
     }] });
@@ -248,7 +248,7 @@ fn who_could_not_be_adopted_is_told_once_more() {
     let told = record.take_orphans().remove(0);
     record.return_orphan(told.clone());
     assert_eq!(names(record.take_orphans()), ["p"]);
-    // What was seen of it meanwhile counts.
+    // A newer version that was observed meanwhile is kept.
     record.note_orphan(&pod("p", "n1", json!({ "resourceVersion": "2" })));
     record.return_orphan(told.clone());
     assert_eq!(
@@ -272,7 +272,7 @@ fn who_was_refused_comes_after_all_others() {
     assert_eq!(turn(&record), ["n3", "n1", "n2"]);
     record.note_creation(&"n1".into(), false);
     assert_eq!(turn(&record), ["n1", "n3", "n2"]);
-    // Also where only one is made at once: nobody waits for who is refused.
+    // With one creation at a time, other nodes don't wait for the refused one.
     record.scaling.burst = IntOrPercent::Number(1);
     assert_eq!(turn(&record), ["n1"]);
     record.note_creation(&"n1".into(), true);
@@ -288,7 +288,7 @@ fn what_was_asked_for_is_expected_until_a_list_that_began_late_enough_does_not_h
     let asked: [NodeName; 2] = ["n1".into(), "n2".into()];
     record.begin_creation(asked[..1].iter(), at(100));
     record.begin_creation(asked[1..].iter(), at(110));
-    // However long the answers take: until then no list can have the pods.
+    // However long the answers take, no list can contain the pods until then.
     assert_eq!(record.creation_due(), None);
     record.retain_creations(Some(at(130)));
     record.answer_creation(&asked[0], at(100));
@@ -317,7 +317,7 @@ fn what_had_its_turn_late_is_waited_for_since_then() {
     let mut record = record(done());
     let asked: [NodeName; 2] = ["n1".into(), "n2".into()];
     record.begin_creation(asked.iter(), at(100));
-    // One shows before its answer comes, the other one is not answered.
+    // One pod shows before its answer arrives; the other request is not answered.
     record.end_creation(&asked[0]);
     asked
         .iter()

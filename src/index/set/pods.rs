@@ -1,4 +1,4 @@
-//! The pods of a DaemonSet: those that are there, those that cannot be read, and nodes without one.
+//! The pods of a DaemonSet: readable and unreadable pods, and nodes without a pod.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::index::texts::Texts;
 use crate::k8s;
 
 impl SetRecord {
-    /// The pods on a node.
+    /// Returns the pods on a node.
     pub(in crate::index) fn pods_on(&self, node: &NodeName) -> impl Iterator<Item = &Pod> {
         self.pods.on(node).iter().map(|record| &*record.pod)
     }
 
-    /// Takes in a pod; one that is neither this DaemonSet's nor made by us beside one of it is forgotten.
+    /// Stores a pod. A pod that is neither controlled by this DaemonSet nor its surge pod is removed.
     pub(in crate::index) fn apply_pod(
         &mut self,
         pod: &k8s::Pod,
@@ -54,7 +54,7 @@ impl SetRecord {
                 }
             });
         let before = self.pods.get(&uid).cloned();
-        // Of an Advanced DaemonSet it depends on the pods beside it.
+        // In an Advanced DaemonSet, whether a pod is a surge pod depends on the other pods of the node.
         let paired = || before.as_ref().is_some_and(|before| before.pod.surge);
         let surge = by_revision || self.is_advanced() && paired();
         let record = PodRecord::read(
@@ -87,7 +87,7 @@ impl SetRecord {
             advanced.end_creation(&node);
         }
         let is_spare = |known: &PodRecord| known.pod.surge;
-        // The native controller's next pod, which a pod of ours may wait for to be handed over.
+        // The native controller's next pod: a surge pod may wait for it before the DaemonSet adopts it.
         let is_third = before.is_none() && !surge && self.pods.on(&node).iter().any(is_spare);
         let delay = match before.as_ref() {
             _ if settled || is_third || is_to_adopt => RequeueDelay::Short,
@@ -111,7 +111,7 @@ impl SetRecord {
         delay
     }
 
-    /// Remembers that a pod cannot be read: its node is left alone, or the whole DaemonSet if that is not known either.
+    /// Records that a pod is unreadable: its node is left alone, or the whole DaemonSet if the node is unknown.
     pub(in crate::index) fn note_unreadable_pod(
         &mut self,
         unreadable: &k8s::Unreadable,
@@ -143,20 +143,20 @@ impl SetRecord {
         }
     }
 
-    /// Whether a pod on `node` cannot be read.
+    /// Returns true if a pod on `node` is unreadable.
     pub(in crate::index) fn has_unreadable_pod_on(&self, node: &NodeName) -> bool {
         let mut pods = self.unreadable.values();
         pods.any(|pod| pod.node.as_ref() == Some(node))
     }
 
-    /// A pod that cannot be read and of which not even the node is known, and why.
+    /// Returns an unreadable pod whose node is unknown, with the error.
     pub(in crate::index) fn unreadable_pod_somewhere(&self) -> Option<(&PodName, &str)> {
         let mut pods = self.unreadable.values();
         let pod = pods.find(|pod| pod.node.is_none())?;
         Some((&pod.name, &pod.why))
     }
 
-    /// Forgets a pod that is gone.
+    /// Removes a pod that is gone.
     pub fn delete_pod(&mut self, uid: &str) -> RequeueDelay {
         let uid = PodUid::from(uid);
         self.forget_unreadable(&uid);
@@ -176,17 +176,18 @@ impl SetRecord {
         }
     }
 
-    /// Whether there are such pods.
+    /// Returns true if there are pods to release.
     pub fn has_strays(&self) -> bool {
         !self.unmanaged.is_empty()
     }
 
-    /// Takes the pods, by UID and name, that we have to let go if they are still there.
+    /// Takes the pods to release if they still exist, by UID and name.
     pub fn take_strays(&mut self) -> BTreeSet<(PodUid, String)> {
         std::mem::take(&mut self.unmanaged)
     }
 
-    /// How soon it is decided again when a pod is gone: the native controller makes the next one, or we do.
+    /// Returns the delay until the next decision after a pod is gone: short if this controller creates the next pod, long if the
+    /// native one does.
     pub(super) fn of_loss(&self) -> RequeueDelay {
         if self.is_advanced() {
             RequeueDelay::Short
@@ -195,8 +196,9 @@ impl SetRecord {
         }
     }
 
-    /// Forgets the pods that a complete list did not contain, and the writes that were asked for before it began: what it
-    /// shows is true, whatever a lost event or an answer that never came left open.
+    /// Removes the pods that a complete list did not contain, and the expectations from before it began.
+    ///
+    /// The list is authoritative, even if events or answers were lost.
     pub fn retain_pods(&mut self, seen: &BTreeSet<PodUid>, began: Option<Timestamp>) {
         let gone: Vec<PodUid> = self
             .pods
@@ -234,24 +236,24 @@ impl SetRecord {
         node.is_some()
     }
 
-    /// The node of a pod.
+    /// Returns the node of a pod.
     pub fn place_of(&self, uid: &PodUid) -> Option<&NodeName> {
         self.pods.place_of(uid)
     }
 
-    /// The hashes that its pods carry.
+    /// Returns the revision hashes of its pods.
     pub fn hashes(&self) -> impl Iterator<Item = &Revision> {
         self.pods.iter().filter_map(|(_, record)| record.hash())
     }
 
-    /// Its pods that carry a hash, each with that.
+    /// Returns its pods that have a revision hash, each with the hash.
     pub fn hashed_pods(&self) -> impl Iterator<Item = (Revision, PodRef)> {
         self.pods
             .iter()
             .filter_map(|(_, record)| Some((record.hash()?.clone(), record.pod.reference())))
     }
 
-    /// The name of a pod with that hash.
+    /// Returns the name of a pod with that hash.
     pub fn pod_with(&self, hash: &Revision) -> Option<&PodName> {
         let mut pods = self.pods.iter().map(|(_, record)| record);
         let found = pods.find(|record| record.hash() == Some(hash));
@@ -262,30 +264,30 @@ impl SetRecord {
         !self.pods.on(node).is_empty()
     }
 
-    /// Names and uids of its pods, with the node of each.
+    /// Returns its pods, each with its node.
     pub fn pods(&self) -> impl Iterator<Item = (&NodeName, &Pod)> {
         self.pods.iter().map(|(node, record)| (node, &*record.pod))
     }
 
-    /// One of them, and its node.
+    /// Returns a pod and its node.
     pub fn pod(&self, uid: &PodUid) -> Option<(&NodeName, &Pod)> {
         let record = self.pods.get(uid)?;
         Some((self.pods.place_of(uid)?, &*record.pod))
     }
 
-    /// Names of the nodes that hold pods, in order.
+    /// Returns the names of the nodes that have pods, in order.
     pub(in crate::index) fn places_of_pods(&self) -> impl Iterator<Item = &NodeName> {
         self.pods.nodes()
     }
 
-    /// The pods on a node with their revisions judged, and what we wrote laid over them.
+    /// Returns the pods on a node with their revisions evaluated, overlaid with the controller's own writes.
     pub(in crate::index) fn judged_pods(
         &mut self,
         node: &NodeName,
         state: &RevisionState,
         revisions: &[RevisionFacts],
     ) -> Pods {
-        let mut known = std::mem::take(&mut self.pods); // only while they are judged
+        let mut known = std::mem::take(&mut self.pods); // restored below
         let judge = |record: &mut PodRecord| {
             let revision = match state {
                 RevisionState::Current(target) => self.revision_of(record, target, revisions),
@@ -327,15 +329,16 @@ impl SetRecord {
         pods
     }
 
-    /// Whether a pod was made for the template as it is now; true where nothing tells. One that was taken back from a newer
-    /// one was not, and carries no generation.
+    /// Returns true if the pod was created from the current template, or if that is unknown.
+    ///
+    /// A pod that was rolled back from a newer template does not count as created from it, and has no generation.
     pub(super) fn is_of_template(&self, record: &PodRecord) -> bool {
         let told = record.generation().zip(self.template_generation.as_deref());
         let is_taken_back = record.pod.in_place.reverted_from.is_some();
         !is_taken_back && told.is_none_or(|(pod, template)| pod == template)
     }
 
-    /// Notes whether `node` has no pod, and then whether one belongs there; returns since when that is so.
+    /// Records whether `node` lacks a pod, and if so, whether one belongs there. Returns the start of that state.
     pub(in crate::index) fn note_podless(
         &mut self,
         node: &NodeName,
@@ -361,7 +364,7 @@ impl SetRecord {
         Some(known.since)
     }
 
-    /// A pod was made there and does not show yet: what is waited for from now on is that, not that one is made.
+    /// Records that a pod was created on `node` and does not show yet: the wait for the pod to show starts now.
     pub fn note_made(&mut self, node: &NodeName, now: Timestamp) {
         if let Some(known) = self.podless.get_mut(node) {
             known.since = now;
@@ -369,7 +372,9 @@ impl SetRecord {
         }
     }
 
-    /// Since when pods are missing at the least, as far as it stands on the DaemonSet: at a first look that is not known.
+    /// Returns a time at which pods were already missing; `None` if the state doesn't record one.
+    ///
+    /// After a restart the exact time is unknown.
     pub(super) fn missing_since(&self) -> Option<Timestamp> {
         let stalls = [Stall::PodsNotCreated, Stall::PodsKeptAway].into_iter();
         let since = stalls.filter_map(|stall| self.state.stalled_since(stall.reason()));

@@ -1,4 +1,4 @@
-//! The revisions of a DaemonSet: which one is current, what pods become in place, and which images they need.
+//! The revisions of a DaemonSet: the current one, the transitions in place, and their images.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,46 +20,46 @@ use crate::index::node::NodeRecord;
 use crate::index::pod::PodRecord;
 
 impl SetRecord {
-    /// What is known of its current revision.
+    /// Returns the current revision, if it is known.
     pub fn revision_state(&self, revisions: &[RevisionFacts]) -> RevisionState {
         self.current_revision(revisions)
     }
 
-    /// Remembers that no revision of that hash exists: its pods are outdated.
+    /// Records that no revision with this hash exists: its pods are outdated.
     pub fn note_absent(&mut self, hash: Revision) {
         self.absent.insert(hash);
     }
 
-    /// From now on the greatest revision of this generation is trusted, whatever template it seems to hold.
+    /// Trusts the newest revision for this generation, whatever template it seems to hold.
     ///
-    /// Of an Advanced DaemonSet revisions are compared always: this controller writes them.
+    /// In an Advanced DaemonSet revisions are always compared, because this controller writes them.
     pub fn trust_greatest(&mut self, generation: i64) {
         self.trusted = Some(generation).filter(|_| !self.is_advanced());
     }
 
-    /// Whether the greatest revision of the present generation is trusted without comparing templates.
+    /// Returns true if the newest revision of the present generation is trusted without comparing templates.
     pub fn trusts_greatest(&self) -> bool {
         self.trusted == Some(self.generation)
     }
 
-    /// The value of the label `pod-template-generation` of a pod that is made now.
+    /// Returns the value of the label `pod-template-generation` for new pods.
     pub fn template_generation(&self) -> Option<&str> {
         self.template_generation.as_deref()
     }
 
-    /// Whether the native controller has handled the present generation.
+    /// Returns true if the DaemonSet controller has handled the present generation.
     ///
-    /// Of an Advanced DaemonSet that is this one.
+    /// For an Advanced DaemonSet that is this controller, so the result is always true.
     pub fn is_observed(&self) -> bool {
         self.is_advanced() || self.observed >= self.generation
     }
 
-    /// Whether the template was that of the newest revision when a fleet was made last.
+    /// Returns true if the template equaled that of the newest revision when the fleet was last built.
     pub fn is_template_current(&self) -> bool {
         self.confirmed == Some(self.template)
     }
 
-    /// How long one of its nodes may pull images.
+    /// Returns the timeout of an image pull on one of its nodes.
     pub fn pull_timeout(&self) -> Duration {
         match &self.reading {
             ParsedSettings::Strategy { strategy, .. } => strategy.image_predownload_timeout,
@@ -69,7 +69,7 @@ impl SetRecord {
         }
     }
 
-    /// Whether its nodes pull images ahead of their replacement.
+    /// Returns true if its nodes pre-pull images.
     pub(in crate::index) fn pulls_ahead(&self) -> bool {
         match &self.reading {
             ParsedSettings::Strategy { strategy, .. } => {
@@ -79,7 +79,8 @@ impl SetRecord {
         }
     }
 
-    /// Whether the node `name` has all of `images`: it lists them, or its pod is Ready and of a revision that has them too.
+    /// Returns true if the node `name` has all of `images`: the Node lists them, or its Ready pod runs a revision with the same
+    /// images.
     pub(in crate::index) fn has_images(
         &self,
         name: &NodeName,
@@ -100,7 +101,7 @@ impl SetRecord {
         })
     }
 
-    /// Remembers which template was found in the newest revision.
+    /// Records the template if the newest revision holds it.
     pub(in crate::index) fn confirm(&mut self, revisions: &[RevisionFacts]) {
         let newest = revisions.iter().max_by_key(|revision| revision.number);
         let found = newest.filter(|newest| newest.template == self.template);
@@ -150,7 +151,7 @@ impl SetRecord {
         }
     }
 
-    /// How pods of old revisions become those of the current one, where that is to happen in place.
+    /// Returns the transitions in place from old revisions to the current one, if updates in place are requested.
     pub(in crate::index) fn transitions(
         &self,
         state: &RevisionState,
@@ -174,7 +175,7 @@ impl SetRecord {
         old.map(|old| (old.hash.clone(), between(old))).collect()
     }
 
-    /// How pods of the current revision get back to older ones, where somebody asked for that.
+    /// Returns the transitions in place from the current revision back to older ones, if rollbacks in place are requested.
     pub(in crate::index) fn rollback_targets(
         &self,
         state: &RevisionState,
@@ -194,7 +195,7 @@ impl SetRecord {
             return RollbackTargets::default();
         };
         let older = earlier(revisions, &current.hash).into_iter();
-        // Nobody knows the generation of an older template any more, and the present one would be a lie.
+        // The generation of an older template is unknown, and the present one would be wrong.
         let past = |old: &RevisionFacts| RollbackTarget {
             number: old.number,
             transition: InPlaceTransition::between(&current.shape, &old.shape, None),
@@ -205,7 +206,7 @@ impl SetRecord {
         }
     }
 
-    /// Whether the guard stopped the revision, and that does not stand on the DaemonSet.
+    /// Returns true if the guard stopped the revision and the status of the DaemonSet does not show it yet.
     pub fn is_stopped_unseen(&self) -> bool {
         let stopped = self
             .last_record()
@@ -213,7 +214,7 @@ impl SetRecord {
         stopped && !self.guard.stands(&self.state)
     }
 
-    /// The images of the current revision, where it matters who has them.
+    /// Returns the images of the current revision, if their presence on nodes matters.
     pub(super) fn wanted_images(
         &self,
         revisions: &[RevisionFacts],
@@ -226,7 +227,7 @@ impl SetRecord {
         current.map(|current| current.images.clone())
     }
 
-    /// What the judgement of every pod rests on.
+    /// Returns the facts that the evaluation of every pod depends on.
     pub(in crate::index) fn basis(&self, revisions: &[RevisionFacts]) -> Basis {
         let state = self.current_revision(revisions);
         let is_current =
@@ -248,7 +249,7 @@ impl SetRecord {
         }
     }
 
-    /// Notes whether it is known what is rolled out; since when it is not.
+    /// Records whether the current revision is known. Returns since when it is unknown.
     pub(in crate::index) fn note_behind(
         &mut self,
         state: &RevisionState,

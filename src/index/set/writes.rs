@@ -1,4 +1,4 @@
-//! What we wrote for a DaemonSet and do not see yet, and what the API server answered.
+//! The controller's writes for a DaemonSet that the watches do not show yet, and the answers of the API server.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -13,7 +13,7 @@ use crate::index::last_reported::LastReported;
 use crate::k8s;
 
 impl SetRecord {
-    /// A write is sent: until the watch shows it, its pod counts as it is once that has happened.
+    /// Records that a write is sent: until the watch shows it, its pod counts as if the write had happened.
     pub fn begin_write(&mut self, action: &Action, now: Timestamp) {
         let uid = &action.pod().uid;
         self.touch_place_of(uid);
@@ -27,7 +27,7 @@ impl SetRecord {
         self.expectations.begin(action, known, now);
     }
 
-    /// That write was answered.
+    /// Records the answer to a write.
     pub fn end_write(&mut self, action: &Action, answer: WriteAnswer, now: Timestamp) {
         let uid = &action.pod().uid;
         self.touch_place_of(uid);
@@ -38,7 +38,7 @@ impl SetRecord {
         self.expectations.answer(action, answer, known, now);
     }
 
-    /// Whoever sent writes failed, and will not tell how they were answered.
+    /// Records that the sender of writes failed: answers in flight are lost.
     pub fn lose_answers(&mut self, now: Timestamp) {
         self.cache.forget();
         self.expectations.lose_answers(now);
@@ -48,17 +48,17 @@ impl SetRecord {
         }
     }
 
-    /// Leaves out of `actions` what was sent already and does not show yet.
+    /// Returns `actions` without the actions that were sent and do not show yet.
     pub fn without_pending(&mut self, actions: Vec<Action>) -> Vec<Action> {
         self.expectations.without_pending(actions)
     }
 
-    /// These conditions are sent to be ours on the DaemonSet.
+    /// Records that a report with these conditions is sent.
     pub fn begin_report(&mut self, conditions: Vec<k8s::Condition>, now: Timestamp) {
         self.expectations.begin_report(conditions, now);
     }
 
-    /// The report was written as this version of the DaemonSet; `None`: not known.
+    /// Records the version of the DaemonSet that the report created; `None` if unknown.
     pub fn answer_report(&mut self, version: Option<u64>) {
         self.expectations.answer_report(version);
     }
@@ -68,12 +68,14 @@ impl SetRecord {
         self.expectations.is_sent(conditions)
     }
 
-    /// Returns true if a report was sent that the watch may not have shown yet. Once it has, another writer made every difference.
+    /// Returns true if a report was sent that the watch may not have shown yet.
+    ///
+    /// After the watch has shown it, any difference comes from another writer.
     pub fn is_report_unseen(&self, now: Timestamp) -> bool {
         self.expectations.is_report_unseen(self.version, now)
     }
 
-    /// The report was not written.
+    /// Records that the report was not written.
     pub fn lose_report(&mut self) {
         self.expectations.lose_report();
         if let Some(advanced) = &mut self.advanced {
@@ -81,7 +83,7 @@ impl SetRecord {
         }
     }
 
-    /// Remembers how the eviction of a pod was answered; `None`: it goes.
+    /// Records the answer to the eviction of a pod; `None` if it was accepted.
     pub fn note_eviction(&mut self, uid: &PodUid, refusal: Option<Refusal>, now: Timestamp) {
         let mut evictions = std::mem::take(&mut self.evictions);
         let pods = || self.pods().map(|(_, pod)| pod);
@@ -96,12 +98,12 @@ impl SetRecord {
         self.evictions = evictions;
     }
 
-    /// From now on that is how evictions were answered.
+    /// Sets the answers to evictions.
     pub fn set_evictions(&mut self, evictions: Evictions) {
         self.evictions = evictions;
     }
 
-    /// Which other writes were refused, for `revision` if that is known; what is about pods that are gone is forgotten.
+    /// Returns the other refused writes, for `revision` if that is known. Entries for pods that are gone are dropped.
     pub(in crate::index) fn refusals(
         &mut self,
         revision: Option<&Revision>,
@@ -118,12 +120,12 @@ impl SetRecord {
         write_failures
     }
 
-    /// Whether a write to a pod was refused, as far as that is remembered.
+    /// Returns true if a refused eviction or other write to a pod is recorded.
     pub(in crate::index) fn has_write_failures(&self) -> bool {
         !(self.evictions.is_empty() && self.known_write_failures().is_empty())
     }
 
-    /// Whether this pod changes too often for a write that rests on its version.
+    /// Returns true if this pod changes too often for a write with a version precondition.
     pub fn is_contended(&self, pod: &PodUid) -> bool {
         match &self.write_failures {
             LastReported::Reported(Some(write_failures)) => write_failures.is_contended(pod),
@@ -136,14 +138,14 @@ impl SetRecord {
         self.write_failures.or(stands).unwrap_or_default()
     }
 
-    /// Remembers what became of a write to a pod that is there.
+    /// Records the result of a write to an existing pod.
     pub fn note_write(&mut self, uid: &PodUid, note: impl FnOnce(&mut WriteFailures, &NodeName)) {
         if let Some(node) = self.pods.place_of(uid).cloned() {
             self.note_write_on(&node, note);
         }
     }
 
-    /// The same of one to a node.
+    /// Records the result of a write for a node.
     pub fn note_write_on(
         &mut self,
         node: &NodeName,
@@ -160,8 +162,9 @@ impl SetRecord {
         }
     }
 
-    /// This pod is about to be deleted for the current revision. One that was made beside another is not replaced by that, nor is
-    /// one that goes whatever its revision.
+    /// Records that this pod is about to be deleted for the current revision.
+    ///
+    /// The deletion is no replacement if it is a surge pod, or a pod that is deleted regardless of its revision.
     pub(super) fn begin_replacement(&mut self, uid: &PodUid, now: Timestamp) {
         let advanced = self.advanced.as_ref();
         if advanced.is_some_and(|advanced| advanced.is_leaving(uid)) {
@@ -177,7 +180,7 @@ impl SetRecord {
         }
     }
 
-    /// That deletion was answered: carried out, or not (as far as known).
+    /// Records the answer to the deletion: whether it is known to have been carried out.
     pub(super) fn end_replacement(&mut self, uid: &PodUid, carried_out: bool) {
         self.disruptions.answer(uid, carried_out);
         if let Some(node) = self.guard.end(uid, carried_out) {
@@ -185,8 +188,9 @@ impl SetRecord {
         }
     }
 
-    /// Returns when the last pod of another revision than `current` left a node, if that is not over.
-    /// `adopted`: when `current` became the current one.
+    /// Returns when the last pod of a revision other than `current` left a node; `None` after a successor is Ready.
+    ///
+    /// `adopted`: the time at which `current` became the current revision.
     pub(in crate::index) fn disrupted_at(
         &self,
         node: &NodeName,
@@ -196,7 +200,7 @@ impl SetRecord {
         self.disruptions.at(node, current, adopted)
     }
 
-    /// What the pods of `current` ended of that followed each other on a node.
+    /// Returns the problem of a node on which one pod of `current` after another ended.
     pub(in crate::index) fn trouble(
         &mut self,
         node: &NodeName,
@@ -211,30 +215,31 @@ impl SetRecord {
         self.ended.trouble(node, current, now, recalled)
     }
 
-    /// Whether we deleted the last pod of a node for the present template, and no successor was Ready since.
+    /// Returns true if the controller deleted the last pod of a node for the present template, and no successor has been Ready
+    /// since.
     pub(in crate::index) fn is_emptied(&self, node: &NodeName) -> bool {
         self.disruptions.is_ours(node) || self.cache.remembers(node)
     }
 
-    /// Whether a pod was on a node of an Advanced DaemonSet and is gone.
+    /// Returns true if a node of an Advanced DaemonSet had a pod that is gone now.
     pub(in crate::index) fn had_pod(&self, node: &NodeName) -> bool {
         let advanced = self.advanced.as_ref();
         advanced.is_some_and(|advanced| advanced.had_pod(node))
     }
 
-    /// Of the other nodes it is forgotten: they are gone.
+    /// Forgets the other nodes, which no longer exist.
     pub(in crate::index) fn keep_held(&mut self, is_there: impl FnMut(&NodeName) -> bool) {
         if let Some(advanced) = &mut self.advanced {
             advanced.keep_held(is_there);
         }
     }
 
-    /// Whether a write of ours was refused or never answered, and what became of its pod is not known yet.
+    /// Returns true if a write was rejected or never answered, and its outcome is unknown.
     pub fn has_uncertain_writes(&self) -> bool {
         self.expectations.is_uncertain()
     }
 
-    /// When the pods have to be listed anew, because a write of ours should have shown by then.
+    /// Returns when the pods have to be listed again, because a write should have shown by then.
     pub fn pending_due(&self) -> Option<Timestamp> {
         let advanced = self.advanced.as_ref();
         let created = advanced.and_then(|advanced| advanced.creation_due());

@@ -1,9 +1,9 @@
-//! Who is counted and who stands in the list of a decision.
+//! Tests of the nodes that are counted and the nodes that are listed for a decision.
 
 use super::*;
 use crate::core::{InView, Plan, Refusal, Strategy, decide, decide_in_view};
 
-/// So many Ready nodes with a pod of an old revision each, `n000` and so on; a tenth may be replaced at once.
+/// Returns an index of Ready nodes `n000` and so on, each with a pod of an old revision; a tenth may be replaced at once.
 fn outdated(nodes: usize) -> Index {
     let mut index = Index::default();
     for i in 0..nodes {
@@ -30,7 +30,7 @@ fn strategy(index: &Index) -> Strategy {
     }
 }
 
-/// The list of one decision, what it said of it, and the plan.
+/// Returns the fleet of one decision, its plan, and its result about the view.
 fn one_look(index: &mut Index, now: i64) -> (Arc<Fleet>, Plan, InView) {
     let strategy = strategy(index);
     let fleet = index.view(&key(), &strategy, at(now)).unwrap();
@@ -38,7 +38,7 @@ fn one_look(index: &mut Index, now: i64) -> (Arc<Fleet>, Plan, InView) {
     (fleet, plan, view)
 }
 
-/// What the controller decides, held against the decision over everybody; and how many nodes it looked at.
+/// Returns the controller's plan, checked against the plan for all nodes, and the number of nodes that it evaluated.
 fn decided(index: &mut Index, now: i64) -> (Plan, usize) {
     loop {
         let (fleet, plan, view) = one_look(index, now);
@@ -62,7 +62,7 @@ fn carry_out(index: &mut Index, plan: &Plan, now: i64) {
     }
 }
 
-/// The new pod of a node.
+/// Returns the new pod of a node.
 fn new_pod(i: usize) -> PodWords {
     let mut pod = pod(&name(i), "bbb");
     pod.0["metadata"]["uid"] = json!(format!("new-{i}"));
@@ -111,7 +111,7 @@ fn a_node_comes_into_the_list_when_something_happens_to_it_or_its_time_comes() {
     held.metadata.annotations = Some([("apps.openyurt.io/hold".into(), hold.into())].into());
     index.apply_node(&held, at(1002));
     assert!(looked_at(&mut index, 90, 1002));
-    // A pod that is late is looked at when that has to be asked about, and not before.
+    // A late pod is evaluated when its deadline passes, and not before.
     index
         .set_mut(&key())
         .unwrap()

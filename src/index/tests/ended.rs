@@ -1,9 +1,9 @@
-//! Pods that the native controller replaces because they ended for good.
+//! Tests of pods that ended permanently and that the native controller replaces.
 
 use super::*;
 
 impl PodWords {
-    /// One of several that follow each other on a node.
+    /// Returns the pod as number `number` of a series on its node.
     fn next(mut self, number: usize) -> Self {
         self.0["metadata"]["uid"] = json!(format!("uid-{number}"));
         self
@@ -58,7 +58,7 @@ fn who_comes_after_pods_that_ended_has_their_trouble_until_it_is_ready() {
     assert_eq!(problem(&mut index), told(2));
     feed(&mut index, &next(3).ready(240), 240);
     assert_eq!(problem(&mut index), None);
-    // Another revision, or an hour later: that is something else.
+    // Another revision, or a gap of an hour, starts a new series.
     replace(&mut index, &pod("n1", "bbb").next(4), 250);
     assert_eq!(problem(&mut index), None);
     replace(&mut index, &evicted(5), 5_000);
@@ -79,7 +79,7 @@ fn a_pod_that_succeeds_is_no_less_in_trouble() {
     assert_eq!(problem(&mut index), Some(("Completed".to_owned(), 2)));
 }
 
-/// Who looks for the first time sees but the next pod, and what stands on the DaemonSet.
+/// After a restart, only the next pod and the condition of the DaemonSet are visible.
 #[test]
 fn the_condition_tells_of_pods_that_ended_before_the_first_look() {
     #[track_caller]
@@ -119,7 +119,7 @@ fn the_condition_tells_of_pods_that_ended_before_the_first_look() {
     );
 }
 
-/// Between two of them no pod is there, and the one that stays on the node says nothing of it.
+/// Between two of them there is no pod, and the pod that stays on the node doesn't show the series.
 #[test]
 fn a_node_where_pods_end_one_after_another_is_in_trouble_until_one_was_ready_for_a_while() {
     let trouble = |index: &mut Index| {
@@ -145,12 +145,12 @@ fn a_node_where_pods_end_one_after_another_is_in_trouble_until_one_was_ready_for
     assert_eq!(trouble(&mut index), told(2));
     feed(&mut index, &next.version("2"), 300);
     assert_eq!(trouble(&mut index), None);
-    // What becomes of that one is something else.
+    // A later end of that pod is a new problem.
     replace(&mut index, &evicted(4), 400);
     assert_eq!(trouble(&mut index), None);
 }
 
-/// The one that is there has ended, or none is there at all.
+/// The existing pod has ended, or there is no pod at all.
 #[test]
 fn the_condition_tells_of_a_node_whatever_is_there_at_the_first_look() {
     for pod in [

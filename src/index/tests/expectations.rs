@@ -1,41 +1,41 @@
-//! Writes that do not show yet, in every order of what may happen to them and to the watch.
+//! Tests of writes that do not show yet, in every order of events for them and the watch.
 
 use super::*;
 use crate::core::{InPlacePatch, Pod};
 use crate::index::expectations::Expectations;
 use crate::index::pod::{PodRecord, SharedParts};
 
-/// So many events in a row; then nothing goes wrong any more.
+/// Number of events in a row; after them no further error occurs.
 const LONGEST: usize = 7;
 
-/// What may happen, a second each.
+/// Event that takes one second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Event {
-    /// The controller decides, and sends what it lacks.
+    /// The controller decides, and sends the missing write.
     Pass,
-    /// The API server carries out what was sent.
+    /// The API server carries out the write.
     Execute,
-    /// It says yes, as it has.
+    /// The API server accepts the write, after it carried it out.
     Accept,
-    /// It says no.
+    /// The API server refuses the write.
     Refuse,
-    /// It says no, because the pod has changed.
+    /// The API server rejects the write because the pod has changed.
     Conflict,
-    /// Its answer is lost.
+    /// The answer of the API server is lost.
     Lose,
-    /// Whoever waits for the answer fails.
+    /// The task that waits for the answer fails.
     Fail,
-    /// Somebody else changes the pod.
+    /// Another writer changes the pod.
     Touch,
     /// The watch shows the next change.
     Show,
-    /// The watch loses what it has not shown.
+    /// The watch loses the changes that it has not shown.
     Miss,
-    /// The watch begins anew with a list.
+    /// The watch restarts with a list.
     Restart,
-    /// That list is complete.
+    /// The list of the watch is complete.
     Listed,
-    /// Half a minute passes.
+    /// 30 seconds pass.
     Wait,
 }
 
@@ -55,22 +55,22 @@ const EVENTS: [Event; 13] = [
     Event::Wait,
 ];
 
-/// A pod as the API server has it.
+/// A pod in the API server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct State {
     version: u32,
-    /// Whether the write was carried out.
+    /// True if the write was carried out.
     is_done: bool,
 }
 
-/// A write of one kind.
+/// A kind of write.
 struct Kind {
     action: fn(PodRef) -> Action,
-    /// Makes a pod one to which it was done.
+    /// Applies the write to a pod.
     perform: fn(&mut Value),
-    /// Whether a pod is such a one, as the decision sees it.
+    /// Returns true if the decision sees the write in the pod.
     is_done: fn(&Pod) -> bool,
-    /// Whether it rests on the version of the pod, and counts while nobody knows what became of it.
+    /// True if the write has a version precondition, and counts while its outcome is unknown.
     is_careful: bool,
 }
 
@@ -145,11 +145,11 @@ const KINDS: [Kind; 6] = [
     },
 ];
 
-/// A write under way.
+/// A write in flight.
 #[derive(Clone, Debug)]
 struct Request {
     action: Action,
-    /// The version that it rests on.
+    /// Version of its precondition.
     version: u32,
     is_executed: bool,
 }
@@ -158,20 +158,20 @@ struct Request {
 #[derive(Clone)]
 struct World<'a> {
     kind: &'a Kind,
-    /// The pod of each kind before and after.
+    /// The pod before and after the write.
     pods: &'a [k8s::Pod; 2],
     now: i64,
     state: State,
     request: Option<Request>,
-    /// A request that nobody waits for any more, and until when it may be carried out.
+    /// A request without a waiting client, with the time until which it may be carried out.
     late: Option<(Request, i64)>,
     unshown: Vec<State>,
-    /// When the list under way began, and what it shows.
+    /// Start of the list in flight, and the state that it shows.
     list: Option<(i64, State)>,
     seen: PodRecord,
     seen_version: u32,
     expectations: Expectations,
-    /// Whether it may be done already although nobody could know.
+    /// True if the write may have happened without any way to know.
     is_lost: bool,
     history: Vec<Event>,
 }
@@ -203,7 +203,7 @@ impl<'a> World<'a> {
         at(self.now)
     }
 
-    /// Lets that happen; false where it cannot.
+    /// Applies an event; returns false if it is impossible.
     fn happens(&mut self, event: Event) -> bool {
         self.history.push(event);
         self.now += 1;
@@ -241,7 +241,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// As the engine: looks for what should have shown, or sends what is not known to be done.
+    /// Makes a pass like the engine: lists the pods if a write should have shown, or sends writes that are not known to be done.
     fn pass(&mut self) -> bool {
         if self.expectations.due().is_some_and(|due| due <= self.now()) {
             return self.begin_list();
@@ -333,7 +333,7 @@ impl<'a> World<'a> {
         true
     }
 
-    /// Nobody waits for the request any more.
+    /// Drops the request: no client waits for it any more.
     fn lose(&mut self) -> bool {
         let open = self.request.clone();
         self.late = open
@@ -371,7 +371,7 @@ impl<'a> World<'a> {
         true
     }
 
-    /// From now on nothing goes wrong: in the end it is done, and nothing is left to look for.
+    /// Checks that without further errors the write is done and nothing is left to check.
     fn settles(mut self) {
         let history = self.history.clone();
         self.late = None;
@@ -404,7 +404,7 @@ impl<'a> World<'a> {
         );
     }
 
-    /// Everything that may follow, `events` in a row.
+    /// Tries every sequence of `events` events. Returns their number.
     fn explore(self, events: usize) -> usize {
         if events == 0 {
             self.settles();
@@ -440,7 +440,7 @@ fn record(
     read.expect("a pod")
 }
 
-/// Nothing is written twice because a watch is late, and nothing is held back for ever because an answer was lost.
+/// A late watch causes no duplicate write, and a lost answer blocks nothing forever.
 #[test]
 fn in_every_order_a_write_is_sent_once_and_happens_in_the_end() {
     for kind in &KINDS {

@@ -1,4 +1,4 @@
-//! Objects of a hostile tenant and a hostile kubelet: whatever they hold, the rollout of another tenant completes.
+//! Tests with objects of a hostile tenant and a hostile kubelet: the rollout of another tenant completes with any content.
 
 use proptest::prelude::*;
 use proptest::sample::Index as Choice;
@@ -34,7 +34,7 @@ fn web_pod(on: &str, hash: &str, since: i64) -> Value {
     })
 }
 
-/// Six nodes with an old pod of `shop/web` each, which is to be rolled out, and `edge/agent` of the hostile tenant.
+/// Returns six nodes, each with an old pod of `shop/web`, which is to be rolled out, and `edge/agent` of the hostile tenant.
 fn fleets() -> Index {
     let mut index = Index::default();
     for name in NODES {
@@ -73,7 +73,7 @@ fn fleets() -> Index {
     index
 }
 
-/// The objects that the tenant and the kubelet of `n1` write.
+/// Returns the objects that the tenant and the kubelet of `n1` write.
 fn hostile_objects() -> [Value; 4] {
     let times = json!([{ "type": "Ready", "status": "True", "reason": "x", "message": "y",
         "lastTransitionTime": CREATED, "lastHeartbeatTime": CREATED, "lastProbeTime": CREATED }]);
@@ -110,7 +110,7 @@ fn hostile_objects() -> [Value; 4] {
     ]
 }
 
-/// Every place in an object, but what the API server itself says of its identity.
+/// Collects the paths of an object, except the identity that the API server sets.
 fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     if ["/metadata/name", "/metadata/namespace", "/metadata/uid"].contains(&at) {
         return;
@@ -132,7 +132,7 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Stands in an object for what `serde_json` cannot write: nesting of 200 levels.
+/// Placeholder for content that `serde_json` cannot write: nesting of 200 levels.
 const DEEP: &str = "<deep>";
 
 fn hostile_value() -> impl proptest::strategy::Strategy<Value = Value> {
@@ -160,7 +160,7 @@ fn written(object: &Value) -> String {
     object.to_string().replace(&format!("\"{DEEP}\""), &deep)
 }
 
-/// The object as it comes out of a list of three that arrives in pieces of that size: its neighbours come out whole.
+/// Returns the object from a list of three that arrives in pieces of that size, and checks that its neighbors are intact.
 fn listed(json: &str, piece: usize) -> Vec<u8> {
     const NEIGHBOUR: &str = r#"{"metadata":{"name":"a\\\"],}"}}"#;
     let list = format!(
@@ -183,7 +183,7 @@ fn listed(json: &str, piece: usize) -> Vec<u8> {
     item
 }
 
-/// Takes in one object as lists and watches do.
+/// Stores an object as lists and watches do.
 fn take(index: &mut Index, (kind, piece): (usize, usize), object: &Value, now: Timestamp) {
     let json = listed(&written(object), piece);
     let json = json.as_slice();
@@ -202,7 +202,7 @@ fn take(index: &mut Index, (kind, piece): (usize, usize), object: &Value, now: T
     }
 }
 
-/// Decides on a DaemonSet, if its settings can be used.
+/// Decides on a DaemonSet, if its settings are valid.
 fn decided(index: &mut Index, key: &SetKey, now: Timestamp) -> Vec<Action> {
     let reading = index.reading(key).map(Cow::into_owned);
     let fleet = index.fleet(key, now);

@@ -1,10 +1,10 @@
-//! Pods that are updated in place, from the wire to the fleet.
+//! Tests of pods that are updated in place, from JSON to the fleet.
 
 use super::*;
 use crate::core::InPlacePatch;
 use crate::core::fleet::in_place::Recreate;
 
-/// The usual index, of which the template has changed from `v1` to `v2` and is to go in place.
+/// Returns the usual index after a change of the template from `v1` to `v2`, with updates in place.
 fn index_in_place() -> Index {
     let mut index = index();
     let mut set = set("v2", 2, 2);
@@ -16,7 +16,7 @@ fn index_in_place() -> Index {
     index
 }
 
-/// The pod on n1 after an update in place at 200; so often its container was started again, and this it runs.
+/// Returns the pod on n1 after an update in place at 200, with these restarts of its container and this image.
 fn updated(restarts: i64, image: &str, state: Value) -> PodWords {
     let memory = json!({
         "revision": "bbb",
@@ -54,7 +54,7 @@ fn an_update_in_place_is_under_way_until_the_kubelet_has_carried_it_out() {
     assert_eq!(told.nodes[0].pods[0].problem, None);
 }
 
-/// Kruise names the new revision before it writes the images of containers whose launch priority is lower.
+/// Kruise sets the new revision before it writes the images of containers with a lower launch priority.
 #[test]
 fn a_pod_that_kruise_left_between_two_batches_is_outdated() {
     #[track_caller]
@@ -94,11 +94,11 @@ fn what_is_said_of_the_old_container_is_no_trouble_of_the_new_one() {
     }
     let ended = json!({ "terminated": { "exitCode": 1, "reason": "Error" } });
     let waiting = |reason: &str| json!({ "waiting": { "reason": reason } });
-    // Ended by us; crashed by itself, and again.
+    // Stopped by the update; crashed once; crashed again.
     case(&updated(4, "v1", ended.clone()), None);
     case(&updated(5, "v2", ended.clone()), Some(("Error", 0)));
     case(&updated(7, "v2", ended), Some(("Error", 2)));
-    // The old one could not be started; the new one cannot be pulled.
+    // The old container could not be started; the image of the new one cannot be pulled.
     case(&updated(4, "v1", waiting("CrashLoopBackOff")), None);
     case(
         &updated(4, "v1", waiting("ErrImagePull")),
@@ -109,7 +109,7 @@ fn what_is_said_of_the_old_container_is_no_trouble_of_the_new_one() {
     case(&unseen, None);
 }
 
-/// An undo while the bad image cannot be pulled: until its kubelet takes that up it repeats what the bad image did.
+/// An undo while the bad image cannot be pulled: until the kubelet observes it, it reports the error of the bad image.
 #[test]
 fn what_is_said_of_an_image_that_was_overtaken_is_no_trouble_of_the_next_one() {
     let case = |message: &str, expected: Option<&str>| {
@@ -161,7 +161,8 @@ fn an_unseen_update_in_place_is_laid_over_until_it_shows() {
     assert!(!fleet(&mut index).nodes[0].pods[0].in_place.is_under_way());
 }
 
-/// Without `status.observedGeneration` (before Kubernetes 1.34) only the image that a kubelet repeats tells that it has not looked.
+/// Without `status.observedGeneration` (before Kubernetes 1.34), only the reported image shows that the kubelet has not observed
+/// the change.
 #[test]
 fn what_is_said_of_a_container_that_never_ran_with_a_former_image_is_no_trouble() {
     let case = |image: &str, expected: Option<&str>| {
@@ -199,7 +200,7 @@ fn an_unseen_way_back_is_laid_over_as_one_of_the_old_revision() {
     assert!(pod.in_place.is_under_way());
 }
 
-/// The pod on n1 is to become one of revision `to`; `from`: the one that it is taken back from.
+/// Returns an update of the pod on n1 to revision `to`; `from` is the revision that it is rolled back from.
 fn patch(to: &str, from: Option<&str>) -> Action {
     Action::UpdateInPlace {
         pod: deletion("n1").pod().clone(),
@@ -213,7 +214,7 @@ fn patch(to: &str, from: Option<&str>) -> Action {
     }
 }
 
-/// The pod on n1 as it was before the update, in an event that was under way.
+/// Returns the pod on n1 before the update, from a late event.
 fn pod_of_old_event() -> PodWords {
     pod("n1", "aaa").ready(11).version("3")
 }
@@ -240,13 +241,13 @@ fn what_an_update_in_place_brought_counts_from_its_start_though_the_pod_stayed_r
     let ready_since = |index: &mut Index| fleet(index).nodes[0].pods[0].ready_since;
     let mut index = index_in_place();
     feed(&mut index, &updated(4, "v1", running(5)), 201);
-    // Seen happening: by our clock, whatever that of the node says.
+    // Observed: dated by the controller's clock, regardless of the node's.
     let done = |version: &str| updated(5, "v2", running(99_999)).version(version);
     feed(&mut index, &done("3"), 230);
     assert_eq!(ready_since(&mut index), Some(at(230)));
     feed(&mut index, &done("4"), 240);
     assert_eq!(ready_since(&mut index), Some(at(230)));
-    // Seen for the first time: by the node's, between the update and now.
+    // First observation: dated by the node's clock, between the update and now.
     let first_seen = |since: i64| {
         let mut index = index_in_place();
         index.set_mut(&key()).unwrap().delete_pod("uid-n1");
@@ -278,17 +279,17 @@ fn a_moment_of_being_ready_does_not_end_the_time_without() {
     assert_eq!(unready_since(&mut index), Some(made));
     feed(&mut index, &unready(290).version("5"), 290);
     assert_eq!(unready_since(&mut index), Some(at(290)));
-    // Seen for the first time: as its condition says.
+    // First observation: dated by its condition.
     index.set_mut(&key()).unwrap().delete_pod("uid-n1");
     feed(&mut index, &unready(290).version("6"), 400);
     assert_eq!(unready_since(&mut index), Some(at(290)));
 }
 
-/// Found on a real cluster: after `undo` the good revision was charged with nodes that were lost before it.
+/// Found on a real cluster: after `undo`, nodes that were lost before it were attributed to the good revision.
 #[test]
 fn a_pod_that_was_taken_back_was_not_made_for_the_template_that_names_its_revision_again() {
     let mut index = index();
-    // Back to v1 by a new template, under which the native controller gives its old revision a new number.
+    // A rollback to v1 by a new template, under which the native controller gives the old revision a new number.
     let set = set("v1", 3, 3);
     index.apply_revision(&revision("bbb", 2, "v2"));
     index.apply_revision(&revision("aaa", 3, "v1"));

@@ -1,4 +1,4 @@
-//! Why a pod does not come up, in whose words.
+//! Tests of the problems of pods that don't start.
 
 use super::ended::said;
 use super::*;
@@ -18,7 +18,7 @@ impl PodWords {
     }
 }
 
-/// What is told of a pod after each of these looks at it.
+/// Returns the reported problem of a pod after each of these observations.
 fn told<const N: usize>(looks: [PodWords; N]) -> [String; N] {
     let mut index = index();
     let mut version = 0;
