@@ -1,14 +1,14 @@
 //! `yurt-ds controller`: watches, decides, writes.
 //!
 //! ```text
-//!  caches ──► feed ──► index ──► engine ──► core::decide ──► apply   (pods)
-//!  (watches)                      │  ▲                    └► report  (conditions, Events)
-//!             lookup ◄────────────┘  │                       └► prepull (Jobs that pull images, conditions)
-//!                                    └── lease: may_write()?      beside it: /live /ready /metrics, permissions
+//!  caches ──► event_handler ──► index ──► engine ──► core::decide ──► apply   (pods)
+//!  (watches)                               │  ▲                    └► report  (conditions, Events)
+//!             lookup ◄─────────────────────┘  │                       └► prepull (Jobs that pull images, conditions)
+//!                                             └── lease: may_write()?      also: /live /ready /metrics, permissions
 //! ```
 //!
-//! One task owns all state; watches and writes are tasks that talk to it by channels. Everything durable is in the API
-//! objects: whoever kills this process at any moment loses nothing.
+//! One task owns all state. Watches and writes are tasks that talk to it through channels. All durable state is in API objects,
+//! so killing the process at any moment loses nothing.
 
 mod advanced;
 mod apply;
@@ -63,30 +63,30 @@ use prepull::Puller;
 pub use gathering::WakeupBatching;
 pub use kinds::Kinds;
 
-/// What the controller runs with; tests and the simulator bring their own.
+/// Configuration of the controller. Tests and the simulator set their own values.
 pub struct ControllerConfig {
-    /// The API server.
+    /// Client for the API server.
     pub client: Client,
-    /// Where time comes from.
+    /// Source of time.
     pub clock: Clock,
     /// Name and namespace of this replica, and the durations of its Lease.
     pub settings: Settings,
-    /// Whether to stand for election; otherwise this process is alone.
+    /// True if the replica stands for election. Otherwise the process always leads.
     pub elects: bool,
-    /// What is counted.
+    /// Metrics of the process.
     pub metrics: Arc<Metrics>,
-    /// What `/ready` waits for.
+    /// Readiness of the process, which `/ready` reports.
     pub readiness: ReadinessHandle,
-    /// How long the thread sleeps between two looks at what arrived.
+    /// Pause of the thread between two checks for new messages.
     pub gathering: WakeupBatching,
-    /// Which DaemonSets are rolled out.
+    /// Kinds of DaemonSets that are rolled out.
     pub kinds: Kinds,
 }
 
-/// The process: listens, runs, and ends when asked to. Its thread sleeps as `gathering` says.
+/// Runs the controller process: serves HTTP and rolls out until `shutdown`. `gathering` determines how long its thread sleeps.
 ///
 /// # Errors
-/// When it cannot start: no usable credentials, a port that is taken, durations that do not fit.
+/// If it cannot start: no usable credentials, a port in use, or durations that don't fit together.
 pub async fn start(
     args: ControllerArgs,
     gathering: WakeupBatching,
@@ -138,7 +138,7 @@ pub async fn start(
     Ok(())
 }
 
-/// Runs until the end is asked for, then finishes the writes under way and gives the Lease back.
+/// Runs until the shutdown is requested, then finishes pending writes and releases the Lease.
 pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     let ControllerConfig {
         client,
@@ -234,7 +234,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     sending.finish().await;
 }
 
-/// What was typed about kinds of DaemonSets.
+/// Converts the kinds of DaemonSets on the command line.
 fn kinds(typed: &[KindName]) -> Kinds {
     Kinds {
         native: typed.contains(&KindName::Native),
@@ -242,7 +242,7 @@ fn kinds(typed: &[KindName]) -> Kinds {
     }
 }
 
-/// What was typed about the Lease, completed by what the machine knows.
+/// Converts the Lease arguments; a missing identity is generated on this machine.
 fn settings(args: &LeaseArgs, default_namespace: &str) -> Result<Settings> {
     let namespace = args.lease_namespace.as_deref();
     let settings = Settings {
@@ -258,7 +258,9 @@ fn settings(args: &LeaseArgs, default_namespace: &str) -> Result<Settings> {
 /// Time after which a replica that cannot become ready reports missing permissions without leading.
 const UNREADY: Duration = Duration::from_secs(30);
 
-/// Looks for missing permissions, reports them in an Event, and follows them. Only the leader reports, unless none can lead.
+/// Checks for missing permissions, reports them in an Event, and follows them until they are granted.
+///
+/// Only the leader reports, unless no replica can lead.
 async fn check_permissions(
     client: Client,
     namespace: String,
@@ -271,7 +273,7 @@ async fn check_permissions(
     let missing = permissions::missing(&client, &namespace, needs, &metrics).await;
     let leads = leadership.clone();
     let report = async {
-        // A replica that cannot list never leads: it says so all the same.
+        // A replica that cannot list never leads, and reports anyway.
         let unready = async {
             if missing.keeps_unready() {
                 tokio::time::sleep(UNREADY).await
@@ -284,7 +286,7 @@ async fn check_permissions(
             () = unready => true,
         };
         if tells && missing != Missing::default() {
-            // It may have waited for long.
+            // The wait may have been long.
             let missing = permissions::missing(&client, &namespace, needs, &metrics).await;
             permissions::report(&missing, &namespace, &events);
         }

@@ -1,7 +1,7 @@
-//! Writes for Advanced DaemonSets (`apps.kruise.io`): their revisions, their status, and whose pods are theirs.
+//! Writes for Advanced DaemonSets (`apps.kruise.io`): revisions, status, and ownership of pods.
 //!
-//! What the native controller does for a native DaemonSet this controller does here; [`crate::core::engine::manage`] says which
-//! pods are made and which go.
+//! The native controller does the same for native DaemonSets. [`crate::core::engine::manage`] decides which pods to create and
+//! delete.
 
 mod revisions;
 
@@ -21,11 +21,11 @@ use crate::k8s::client::conditions::patch_conditions;
 
 pub(super) use revisions::{RevisionSync, RevisionsRead};
 
-/// What holds the conditions of an Advanced DaemonSet, as roles name it.
+/// Subresource with the conditions of an Advanced DaemonSet, as named in roles.
 pub(super) const STATUS: &str = "daemonsets/status.apps.kruise.io";
 
 impl Writer {
-    /// Writes all of the status that is ours, and nothing else: conditions of others stay (server-side apply).
+    /// Writes the controller's part of the status. Conditions of other writers stay (server-side apply).
     pub(super) async fn apply_status(
         &self,
         key: &SetKey,
@@ -49,8 +49,9 @@ impl Writer {
         self.send_for_version("patch", STATUS, request).await
     }
 
-    /// Makes the DaemonSet the controller of a pod, in place of the ControllerRevision that gives it up if there is one. First reads
-    /// whether the DaemonSet still exists.
+    /// Makes the DaemonSet the controller of a pod, instead of its present ControllerRevision if any.
+    ///
+    /// First reads whether the DaemonSet still exists.
     pub(super) async fn adopt(
         &self,
         key: &SetKey,
@@ -78,8 +79,10 @@ impl Writer {
             .await
     }
 
-    /// Lets a pod go free that the DaemonSet controls, or one of its ControllerRevisions, although its selector does not match the pod
-    /// any more. Does nothing with a pod that is gone.
+    /// Releases a pod that is controlled by the DaemonSet, or by one of its ControllerRevisions, and no longer matches its
+    /// selector.
+    ///
+    /// Returns true if the pod was released, and false if it is gone or need not be released.
     pub(super) async fn release(
         &self,
         key: &SetKey,
@@ -126,8 +129,9 @@ impl Writer {
         self.send_briefly("patch", "pods", request).await
     }
 
-    /// Opens the readiness gate `InPlaceUpdateReady` of a pod, or shuts it before its containers change; answers with the pod as
-    /// the API server has it.
+    /// Opens the readiness gate `InPlaceUpdateReady` of a pod, or closes it before its containers change.
+    ///
+    /// Returns the API server's version of the pod.
     pub(super) async fn set_in_place_gate(
         &self,
         key: &SetKey,
@@ -149,7 +153,7 @@ impl Writer {
         self.send("patch", "pods/status", request).await
     }
 
-    /// Deletes a ControllerRevision that nobody runs, and no other of its name; one that is gone is no matter.
+    /// Deletes a ControllerRevision that no pod runs, and no other of this name. Succeeds if it is already gone.
     pub(super) async fn delete_revision(
         &self,
         namespace: &str,
@@ -180,7 +184,7 @@ fn status(conditions: &[Value], numbers: &StatusNumbers) -> Value {
     });
     if let Some(revision) = &numbers.revision {
         status["updateRevision"] = json!(revision.as_str());
-        // The name of the same in v1alpha1.
+        // Name of this field in v1alpha1.
         status["daemonSetHash"] = json!(revision.as_str());
     }
     if numbers.collisions > 0 {

@@ -1,4 +1,4 @@
-//! Carries out what was decided: one request per action, each with a precondition, a deadline and a counter.
+//! Carries out decisions: one request per action, each with a precondition, a deadline and a counter.
 
 use std::sync::Arc;
 
@@ -26,23 +26,25 @@ use crate::k8s::client::conditions::{image_request, patch_conditions, removal};
 use crate::k8s::client::eviction::{eviction, refusal};
 use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 
-/// Requests under way at once: a batch of 250 deletions takes a fraction of a second, and the API server hardly notices.
+/// Maximum number of requests in flight. A batch of 250 deletions takes a fraction of a second, and the API server hardly
+/// notices.
 pub(super) const PARALLEL: usize = 64;
 
-/// Attempts to update a pod in place whose kubelet writes to it at the same time (Kruise).
+/// Attempts to update a pod in place while its kubelet writes to it (Kruise).
 const CONFLICTS: u32 = 5;
 
-/// What holds the conditions of a native DaemonSet, as roles name it.
+/// Subresource with the conditions of a native DaemonSet, as named in roles.
 pub(super) const STATUS: &str = "daemonsets/status";
 
-/// How the API server is asked to answer with an object's metadata, where it can (any Kubernetes since 1.15).
+/// `Accept` header for answers with only an object's metadata, where the API server supports that (Kubernetes since 1.15).
 const BRIEFLY: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// Templates that are in memory as a whole at once: each may have a megabyte, and takes several while it is compared and written.
+/// Maximum number of templates in memory as a whole. Each may have a megabyte, and takes several while it is compared and
+/// written.
 const WHOLE_TEMPLATES: usize = 1;
 
-/// Writes to the API server, while this replica leads.
+/// Writes to the API server while this replica leads.
 #[derive(Clone)]
 pub(super) struct Writer {
     client: Client,
@@ -52,24 +54,24 @@ pub(super) struct Writer {
     whole_templates: Arc<Semaphore>,
 }
 
-/// Why a write did not succeed.
+/// Reason for which a write didn't succeed.
 #[derive(Debug)]
 pub(super) enum WriteError {
-    /// It was not sent: this replica does not lead (any more), or is about to end.
+    /// Not sent: this replica doesn't lead, or is about to end.
     NotLeader,
-    /// It was sent.
+    /// Sent, and failed.
     Failed {
-        /// What was asked for.
+        /// Verb of the request.
         verb: &'static str,
-        /// Of what.
+        /// Resource of the request.
         resource: &'static str,
-        /// The answer, or that there was none.
+        /// Error in the answer, or a missing answer.
         error: CallError,
     },
 }
 
 impl Writer {
-    /// A writer that stops when leadership does.
+    /// Creates a writer that stops when leadership ends.
     pub(super) fn new(
         client: Client,
         metrics: Arc<Metrics>,
@@ -84,27 +86,27 @@ impl Writer {
         }
     }
 
-    /// Waits until one more template may be in memory as a whole; `None`: the process ends.
+    /// Waits until another template may be in memory as a whole; `None`: the process is ending.
     pub(super) async fn whole_template(&self) -> Option<SemaphorePermit<'_>> {
         self.whole_templates.acquire().await.ok()
     }
 
-    /// Whether a write may begin now.
+    /// Returns true if a write may begin now.
     pub(super) fn may_write(&self) -> bool {
         self.leadership.borrow().may_write()
     }
 
-    /// From now on nothing new is sent; what is under way ends as it does.
+    /// Sends nothing new from now on. Requests in flight continue.
     pub(super) fn close(&self) {
         self.slots.close();
     }
 
-    /// The client that writes.
+    /// Returns the client that writes.
     pub(super) fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Carries out one action on a pod of `key`. Pods are made elsewhere ([`Self::surge`]): a batch of them at once.
+    /// Carries out one action on a pod of `key`. Surge pods are created in batches by [`Self::surge`].
     pub(super) async fn act(
         &self,
         key: &SetKey,
@@ -129,7 +131,7 @@ impl Writer {
                     None => Ok(()),
                 }
             }
-            // The other half follows at once, by itself.
+            // The caller transfers ownership right afterwards.
             Action::DeleteAfterSurge {
                 pod, evict: true, ..
             } => self.evict(key, pod).await,
@@ -155,7 +157,7 @@ impl Writer {
                 }
                 let image = stale_image.map(|stale| match stale {
                     StaleImage::Drop => removal(POD_IMAGE_READY),
-                    // It was not `True` before, so nothing flips.
+                    // The condition was not `True` before, so its transition time stays.
                     StaleImage::AskAgain => image_request(revision.as_str()),
                 });
                 let conditions = [condition].into_iter().chain(image).collect();
@@ -181,8 +183,9 @@ impl Writer {
         }
     }
 
-    /// Writes the condition of the readiness gate of a pod that still is as it was judged: others keep lists of their own
-    /// in its message.
+    /// Writes the condition of a readiness gate if the pod is unchanged since the decision.
+    ///
+    /// Other programs keep lists of their own in the message of that condition.
     async fn set_gate(
         &self,
         key: &SetKey,
@@ -204,7 +207,7 @@ impl Writer {
             .map(drop)
     }
 
-    /// Marks this pod `PreparingDelete`, or takes that away.
+    /// Adds the mark `PreparingDelete` to this pod, or removes it.
     async fn set_preparing(
         &self,
         key: &SetKey,
@@ -225,7 +228,7 @@ impl Writer {
         self.send_briefly("patch", "pods", request).await
     }
 
-    /// Deletes this pod as it was judged, and no other of its name.
+    /// Deletes this pod as evaluated by the decision, and no other pod of this name.
     async fn delete(&self, key: &SetKey, pod: &PodRef) -> Result<(), WriteError> {
         let parameters = DeleteParams {
             preconditions: Some(Preconditions {
@@ -238,7 +241,7 @@ impl Writer {
         self.send_briefly("delete", "pods", request).await
     }
 
-    /// Evicts this pod as it was judged, and no other of its name.
+    /// Evicts this pod as evaluated by the decision, and no other pod of this name.
     async fn evict(&self, key: &SetKey, pod: &PodRef) -> Result<(), WriteError> {
         let request = eviction(&key.namespace, pod);
         self.send("create", "pods/eviction", request)
@@ -246,7 +249,7 @@ impl Writer {
             .map(drop)
     }
 
-    /// Updates this pod in place as it was judged, and no other of its name.
+    /// Updates this pod in place as evaluated by the decision, and no other pod of this name.
     async fn renew(
         &self,
         key: &SetKey,
@@ -260,7 +263,7 @@ impl Writer {
         }
         let mut pod = pod.clone();
         if patch.gate == Some(true) {
-            // Nobody is sent to it any more while its containers change (Kruise).
+            // Stops traffic to the pod while its containers change (Kruise).
             let at = json!(on_the_wire(now));
             let shut = self.set_in_place_gate(key, &pod, false, at).await?;
             let shut: Option<k8s::Pod> = serde_json::from_str(&shut).ok();
@@ -277,7 +280,7 @@ impl Writer {
             if patch.gate.is_none() || tries == 0 || refusal.failure() != Some(Failure::Conflict) {
                 return answer;
             }
-            // Its kubelet has just told that the gate is shut.
+            // The kubelet has just reacted to the closed gate, which changed the pod's version.
             let path = k8s::Pod::url_path(&(), Some(&key.namespace));
             let now: k8s::Pod = read(&self.client, path, "pods", pod.name.as_str()).await?;
             let meta = &now.metadata;
@@ -290,7 +293,7 @@ impl Writer {
         }
     }
 
-    /// The same in one write; `state` is the annotation that remembers it.
+    /// Updates the pod in one write. `state` is the annotation that records the update.
     async fn renew_as_is(
         &self,
         key: &SetKey,
@@ -306,7 +309,7 @@ impl Writer {
         self.send_briefly("patch", "pods", request).await
     }
 
-    /// Makes a Job; answers with the Job as the API server has it.
+    /// Creates a Job. Returns the API server's version of it.
     pub(super) async fn create_job(
         &self,
         namespace: &str,
@@ -318,7 +321,7 @@ impl Writer {
         self.send("create", "jobs", request).await
     }
 
-    /// Deletes this Job, and no other of its name; its pods go afterwards.
+    /// Deletes this Job, and no other Job of this name. Its pods are deleted afterwards.
     pub(super) async fn delete_job(
         &self,
         namespace: &str,
@@ -336,7 +339,7 @@ impl Writer {
         self.send_briefly("delete", "jobs", request).await
     }
 
-    /// Sets one condition of a pod that still is as it was read; answers with the pod as the API server has it.
+    /// Sets one condition of a pod if the pod is unchanged since it was read. Returns the API server's version of the pod.
     pub(super) async fn set_condition(
         &self,
         key: &SetKey,
@@ -355,7 +358,7 @@ impl Writer {
         self.send("patch", "pods/status", request).await
     }
 
-    /// Changes these conditions of this pod, and no other.
+    /// Changes only these conditions of this pod.
     async fn patch_pod(
         &self,
         key: &SetKey,
@@ -369,7 +372,7 @@ impl Writer {
         self.send_briefly("patch", "pods/status", request).await
     }
 
-    /// Changes these conditions of the DaemonSet, and no other.
+    /// Changes only these conditions of the DaemonSet.
     pub(super) async fn patch_set(
         &self,
         key: &SetKey,
@@ -381,7 +384,7 @@ impl Writer {
         self.send_for_version("patch", STATUS, request).await
     }
 
-    /// Sends a request, and answers with the version of the object that it made, if that is a number.
+    /// Sends a request. Returns the resulting version of the object if it is a number.
     pub(super) async fn send_for_version(
         &self,
         verb: &'static str,
@@ -394,7 +397,7 @@ impl Writer {
         Ok(version.and_then(|version| version.parse().ok()))
     }
 
-    /// Sends a request of whose answer only the failure matters: the API server leaves the object out, all but its metadata.
+    /// Sends a request of which only the failure matters. The API server answers with the object's metadata only.
     pub(super) async fn send_briefly(
         &self,
         verb: &'static str,
@@ -406,7 +409,7 @@ impl Writer {
             .map(drop)
     }
 
-    /// The same; answers with the object's metadata.
+    /// Sends a request. Returns the object's metadata.
     pub(super) async fn send_for_metadata(
         &self,
         verb: &'static str,
@@ -421,7 +424,7 @@ impl Writer {
         self.send(verb, resource, request).await
     }
 
-    /// Sends one request when a slot is free and this replica still leads.
+    /// Sends one request as soon as a slot is free, if this replica still leads.
     pub(super) async fn send(
         &self,
         verb: &'static str,
@@ -433,7 +436,7 @@ impl Writer {
             self.metrics.withheld(SkipReason::NotLeader, 1);
             return Err(WriteError::NotLeader);
         }
-        // In a box of its own: a call takes nearly five kilobytes, and hundreds wait for their slot.
+        // Boxed, because a call takes nearly five kilobytes and hundreds wait for a slot.
         let call = Box::pin(async {
             let request = request.map_err(kube::Error::BuildRequest)?;
             self.client.request_text(request).await
@@ -449,7 +452,7 @@ impl Writer {
     }
 }
 
-/// Reads one object whole.
+/// Reads a whole object.
 pub(super) async fn read<T: DeserializeOwned>(
     client: &Client,
     path: String,
@@ -468,7 +471,7 @@ pub(super) async fn read<T: DeserializeOwned>(
     })
 }
 
-/// How this controller patches.
+/// Parameters for patches of this controller.
 pub(super) fn patched() -> PatchParams {
     PatchParams {
         field_manager: Some(CONTROLLER.to_owned()),
@@ -476,7 +479,7 @@ pub(super) fn patched() -> PatchParams {
     }
 }
 
-/// How it makes objects.
+/// Parameters for objects that this controller creates.
 pub(super) fn posted() -> PostParams {
     PostParams {
         field_manager: Some(CONTROLLER.to_owned()),
@@ -484,7 +487,7 @@ pub(super) fn posted() -> PostParams {
     }
 }
 
-/// How it deletes an object, and no other of its name.
+/// Parameters for deleting an object only if it has this UID.
 pub(super) fn deleted(uid: &str) -> DeleteParams {
     DeleteParams {
         preconditions: Some(Preconditions {
@@ -495,13 +498,13 @@ pub(super) fn deleted(uid: &str) -> DeleteParams {
     }
 }
 
-/// Requests for objects of this kind in a namespace.
+/// Returns a builder of requests for objects of this kind in a namespace.
 pub(super) fn requests<K: Resource<DynamicType = ()>>(namespace: &str) -> Request {
     Request::new(K::url_path(&(), Some(namespace)))
 }
 
 impl WriteError {
-    /// What a disruption budget said, if it was one that refused.
+    /// Returns the refusal of a disruption budget, if that was the cause.
     pub(super) fn of_budget(&self) -> Option<crate::core::Refusal> {
         match self {
             Self::NotLeader => None,
@@ -509,7 +512,7 @@ impl WriteError {
         }
     }
 
-    /// What it means; `None` when nothing was sent.
+    /// Returns the class of the failure; `None`: nothing was sent.
     pub(super) fn failure(&self) -> Option<Failure> {
         match self {
             Self::NotLeader => None,
@@ -518,7 +521,7 @@ impl WriteError {
     }
 }
 
-/// An instant as the API has it: whole seconds.
+/// Converts an instant to the format of the API, in whole seconds.
 pub(super) fn on_the_wire(now: Timestamp) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Time {
     k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now)
 }

@@ -1,11 +1,11 @@
-//! The watches: each is one task that passes what the API server reports to the engine as [`Input`]s.
+//! Watches: each is a task that passes the API server's events to the engine as [`Input`]s.
 //!
-//! A watch that fails is opened again after a pause that grows to ten seconds, until it reports something; what it missed arrives
-//! as a complete list between `Init` and `InitDone`, and what is not in that list is gone. The queue is bounded: a watch waits
-//! while the engine is busy, and the API server buffers.
+//! A failed watch is reopened after a pause that grows to ten seconds, until it reports something. Missed changes arrive as a
+//! complete list between `Init` and `InitDone`, and objects missing from that list are gone. The queue is bounded: while the
+//! engine is busy, watches wait and the API server buffers.
 //!
-//! Nodes and pods, of which there are many, are listed by the watch itself where the API server can do that (a streaming
-//! list): each page would cost the API server a walk over everything that is left.
+//! There are many nodes and pods. Where the API server supports it, their watch begins with a streaming list. For each page of an
+//! ordinary list, the API server would walk over all remaining objects.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,61 +34,66 @@ use crate::core::remedy::KRUISE_RUNS;
 use crate::k8s::client::Failure;
 use crate::k8s::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Item, Node, Pod, Readable};
 
-/// The same of pods, of which there are most: a page costs the API server 20 ms beside what is in it where there are 50,000
-/// (Kubernetes 1.28; three times that since 1.34, where they are not listed by pages). Larger ones make no difference to it, and the
-/// process larger for good.
+/// Pods per page of a list.
+///
+/// With 50,000 pods, a page costs the API server 20 ms in addition to its contents (Kubernetes 1.28). It costs three times as
+/// much since 1.34, but there pods are not listed by pages. Larger pages don't help the API server, and permanently increase the
+/// memory of this process.
 const PODS_PAGE: u32 = 250;
 
-/// Pause before everything is listed again because the API server no longer knows what happened since.
+/// Pause before everything is listed again because the API server no longer has the missed changes.
 const RELIST_PAUSE: Duration = Duration::from_millis(500);
 
-/// How often is looked whether Advanced DaemonSets can be made by now.
+/// Interval between checks for the Advanced DaemonSet CRD.
 const LOOK_FOR_ADVANCED: Duration = Duration::from_secs(60);
 
-/// How often is looked whether Kruise's manager was started beside this one, and whether it still runs.
+/// Intervals between checks for Kruise's manager: while it doesn't run, and while it does (`LOOK_AGAIN`).
 const LOOK_FOR_KRUISE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Lists of groups that are read at once. An object may have megabytes, and each of these lists holds one.
+/// Maximum number of lists of groups that are read at once. An object may have megabytes, and each list holds one in memory.
 const PARALLEL_LISTS: usize = 8;
 
-/// A watch that ends earlier without having reported anything did not work.
+/// A watch that ends earlier than this without an event counts as failed.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 
-/// Inputs that wait for the engine. A few thousand pods change at once at most, and each input takes half a kilobyte.
+/// Maximum number of inputs that wait for the engine. A few thousand pods change at once at most, and each input takes half a
+/// kilobyte.
 const QUEUE: usize = 512;
 
-/// What a watch says.
+/// Message of a watch to the engine.
 #[derive(Debug)]
 pub(super) enum Input {
-    /// Of Nodes.
+    /// Event about a Node.
     Node(Event<Item<Node>>),
-    /// Of DaemonSets.
+    /// Event about a DaemonSet.
     Set(Event<Item<DaemonSet>>),
-    /// Of Advanced DaemonSets.
+    /// Event about an Advanced DaemonSet.
     Advanced(Event<Item<DaemonSet>>),
-    /// Advanced DaemonSets are left alone, and why.
+    /// Advanced DaemonSets are left alone, with the reason.
     NoAdvanced(Option<AdvancedAbsence>),
-    /// Of the ControllerRevisions of a group; the number tells this watch from others.
+    /// Event about a ControllerRevision of a group. The number identifies the watch.
     Revision(u64, Event<Item<ControllerRevision>>),
-    /// Of the pods of a group; the number tells this watch from others. That is when it was said: a list that begins shows what was
-    /// so then, and may show nothing that happened while it waited here for the engine.
+    /// Event about a pod of a group. The number identifies the watch.
+    ///
+    /// The timestamp is the time of the event. A list that begins shows the state at that time, and may miss changes made while
+    /// the event waited for the engine.
     Pod(u64, Timestamp, Event<Item<Pod>>),
-    /// Whether the native controller learns of changes in their order ([`Fleet::in_order`](crate::core::Fleet::in_order)).
+    /// True if the native controller sees changes in order ([`Fleet::in_order`](crate::core::Fleet::in_order)).
     Order(bool),
 }
 
-/// Why Advanced DaemonSets are left alone.
+/// Reason for which Advanced DaemonSets are left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AdvancedAbsence {
-    /// The API server serves none: their CustomResourceDefinition is not installed.
+    /// The API server doesn't serve them: their CustomResourceDefinition is not installed.
     NotServed,
-    /// Kruise's manager runs, and makes their pods.
+    /// Kruise's manager runs and creates their pods.
     OfKruise,
 }
 
 impl AdvancedAbsence {
-    /// The same in words.
+    /// Returns the message for this reason.
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::NotServed => {
@@ -100,7 +105,7 @@ impl AdvancedAbsence {
     }
 }
 
-/// A watch that ends when this is dropped.
+/// Watch that ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct CacheWatch {
     task: JoinHandle<()>,
@@ -115,13 +120,13 @@ impl CacheWatch {
         }
     }
 
-    /// A watch that reports nothing.
+    /// Creates a watch that reports nothing.
     #[cfg(test)]
     pub(super) fn silent() -> Self {
         Self::spawn(std::future::pending(), None)
     }
 
-    /// Age of what it reported, if that is too old to be acted upon.
+    /// Returns the age of its data if that is too old to act on.
     pub(super) fn stale(&self) -> Option<Duration> {
         self.heard.as_ref()?.stale()
     }
@@ -133,30 +138,30 @@ impl Drop for CacheWatch {
     }
 }
 
-/// What watches need.
+/// Dependencies of watches.
 #[derive(Clone)]
 pub(super) struct CacheParts {
     pub(super) client: Client,
     pub(super) metrics: Arc<Metrics>,
     pub(super) log_throttle: LogThrottle,
-    /// Hears of lists and watches that are forbidden.
+    /// Receiver of denied lists and watches.
     pub(super) lacking: DeniedPermissions,
     pub(super) clock: Clock,
 }
 
-/// Starts watches and hands what they say to the engine.
+/// Starts watches that pass their events to the engine.
 #[derive(Clone)]
 pub(super) struct Watches {
     parts: CacheParts,
     sender: mpsc::Sender<Input>,
-    /// What the API server is able to; `None`: that is not known yet.
+    /// Abilities of the API server; `None`: not known yet.
     able: watch::Sender<Option<Abilities>>,
     ages: WatchAges,
     lists: Arc<Semaphore>,
 }
 
 impl Watches {
-    /// No watch yet, and where all of them will speak.
+    /// Creates the queue without any watch. Returns its receiver too.
     pub(super) fn new(parts: CacheParts) -> (Self, mpsc::Receiver<Input>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let able = watch::Sender::new(None);
@@ -171,7 +176,7 @@ impl Watches {
         (caches, receiver)
     }
 
-    /// The version of the API server, once.
+    /// Reads the version of the API server once.
     pub(super) fn version(&self) -> CacheWatch {
         let caches = self.clone();
         let task = async move {
@@ -182,7 +187,7 @@ impl Watches {
         CacheWatch::spawn(task, None)
     }
 
-    /// All Nodes.
+    /// Watches all Nodes.
     pub(super) fn nodes(&self) -> CacheWatch {
         self.start(
             "nodes",
@@ -193,13 +198,13 @@ impl Watches {
         )
     }
 
-    /// All DaemonSets.
+    /// Watches all DaemonSets.
     pub(super) fn sets(&self) -> CacheWatch {
         let target = everything::<DaemonSet>();
         self.start("daemonsets", target, ListedBy::Pages, None, Input::Set)
     }
 
-    /// All Advanced DaemonSets, as soon as there can be any.
+    /// Watches all Advanced DaemonSets as soon as the API server serves them.
     pub(super) fn advanced_sets(&self) -> CacheWatch {
         let caches = self.clone();
         let task = async move {
@@ -217,7 +222,7 @@ impl Watches {
                 told = absence.map(|(why, _)| why);
                 let pause = match absence {
                     Some((_, pause)) => {
-                        // Before it is told that there are none any more.
+                        // The watch ends before its DaemonSets are reported as gone.
                         drop(watch.take());
                         if caches.hand_on(Input::NoAdvanced(told)).await.is_err() {
                             return;
@@ -245,7 +250,7 @@ impl Watches {
         )
     }
 
-    /// Why Advanced DaemonSets are left alone, if they are, and when to look again.
+    /// Returns the reason for which Advanced DaemonSets are left alone, if any, and the time until the next check.
     async fn why_no_advanced(&self) -> Option<(AdvancedAbsence, Duration)> {
         let client = &self.parts.client;
         if !server::serves_advanced(client).await {
@@ -257,7 +262,7 @@ impl Watches {
         }
     }
 
-    /// The ControllerRevisions of a group: they carry the labels of the pods.
+    /// Watches the ControllerRevisions of a group, which carry the labels of its pods.
     pub(super) fn revisions(&self, group: &Group, number: u64) -> CacheWatch {
         self.start(
             "controllerrevisions",
@@ -268,7 +273,7 @@ impl Watches {
         )
     }
 
-    /// The pods of a group.
+    /// Watches the pods of a group.
     pub(super) fn pods(&self, group: &Group, number: u64) -> CacheWatch {
         let clock = self.parts.clock.clone();
         self.start(
@@ -280,13 +285,13 @@ impl Watches {
         )
     }
 
-    /// Age of what the watch of a resource of the whole cluster reported, if that is too old to be acted upon.
+    /// Returns the age of the data of a cluster-wide watch if that is too old to act on.
     pub(super) fn stale(&self, resource: &str) -> Option<Duration> {
         let age = self.ages.age(resource)?;
         (age >= STALE_AFTER).then_some(age)
     }
 
-    /// Resources of which a watch reported nothing for too long.
+    /// Resources with a stale watch, each with the age of its data.
     pub(super) fn stale_resources(&self) -> impl Iterator<Item = (&'static str, Duration)> {
         let ages = self.ages.by_resource().into_iter();
         ages.filter(|(_, age)| *age >= STALE_AFTER)
@@ -313,14 +318,14 @@ impl Watches {
         CacheWatch::spawn(queue.run(target, listed), Some(heard))
     }
 
-    /// Whether a watch may begin with all there is, as soon as that is known.
+    /// Returns true if watches may begin with a streaming list. Waits until that is known.
     async fn streams(&self) -> bool {
         let mut able = self.able.subscribe();
         let able = able.wait_for(Option::is_some).await;
         able.is_ok_and(|able| able.is_some_and(|able| able.streams))
     }
 
-    /// Waits until the engine has room for that; an error: there is no engine any more.
+    /// Sends an input, and waits while the queue is full. An error means that the engine has ended.
     async fn hand_on(&self, input: Input) -> Result<(), SendError<Input>> {
         let input = match self.sender.try_send(input) {
             Ok(()) => return Ok(()),
@@ -332,10 +337,10 @@ impl Watches {
     }
 }
 
-/// The resource of Advanced DaemonSets.
+/// Resource name of Advanced DaemonSets.
 const ADVANCED: &str = "daemonsets.apps.kruise.io";
 
-/// All objects of a kind.
+/// Returns the target for all objects of a kind.
 fn everything<K: Readable>() -> Target {
     Target {
         path: K::url_path(&(), None),
@@ -345,7 +350,7 @@ fn everything<K: Readable>() -> Target {
     }
 }
 
-/// The objects of a group.
+/// Returns the target for the objects of a group.
 fn of_group<K: Readable>(group: &Group, page: u32) -> Target {
     Target {
         path: K::url_path(&(), group.namespace.as_deref()),
@@ -355,22 +360,22 @@ fn of_group<K: Readable>(group: &Group, page: u32) -> Target {
     }
 }
 
-/// Passes what one watch reports to the engine.
+/// Passes the events of one watch to the engine.
 struct Queue<F> {
     caches: Watches,
     resource: &'static str,
     heard: Heard,
     input: F,
-    /// Set by each report, and cleared when an attempt ends.
+    /// Set by each event, and cleared when an attempt ends.
     reported: AtomicBool,
-    /// Bounds the lists that are read at once.
+    /// Limits the lists that are read at once.
     lists: Option<Arc<Semaphore>>,
     /// Held while a list is read.
     permit: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 impl<F> Queue<F> {
-    /// Lists and watches until nothing listens any more.
+    /// Lists and watches until the engine has ended.
     async fn run<K: Readable>(self, target: Target, listed: ListedBy)
     where
         F: Fn(Event<Item<K>>) -> Input + Send + Sync,
@@ -437,7 +442,7 @@ impl<F> Queue<F> {
             .failed(self.resource, failure, &ended.words());
     }
 
-    /// Waits until this list may be read beside the others.
+    /// Waits until another list may be read.
     async fn await_turn(&self) {
         let Some(lists) = self.lists.clone() else {
             return;
@@ -459,7 +464,7 @@ impl<F> Queue<F> {
 impl<K: Readable, F: Fn(Event<Item<K>>) -> Input + Send + Sync> Sink<K> for Queue<F> {
     async fn take(&self, event: Event<Item<K>>) -> bool {
         match event {
-            // A list begins before it is asked for.
+            // `Init` comes before the request, so it proves nothing.
             Event::Init => {}
             _ => {
                 self.reported.store(true, Ordering::Relaxed);
@@ -481,7 +486,7 @@ impl<K: Readable, F: Fn(Event<Item<K>>) -> Input + Send + Sync> Sink<K> for Queu
     }
 }
 
-/// Converts an event about an Advanced DaemonSet, which is decided upon as a DaemonSet with fields.
+/// Converts an event about an Advanced DaemonSet. Decisions treat it as a DaemonSet with settings in fields.
 fn as_daemonset(event: Event<Item<AdvancedDaemonSet>>) -> Event<Item<DaemonSet>> {
     let as_set = |item: Item<AdvancedDaemonSet>| item.map(DaemonSet::from);
     match event {
@@ -493,12 +498,12 @@ fn as_daemonset(event: Event<Item<AdvancedDaemonSet>>) -> Event<Item<DaemonSet>>
     }
 }
 
-/// How a watch learns what there was before it.
+/// Way in which a watch gets the existing objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ListedBy {
     /// Page by page.
     Pages,
-    /// By the watch itself, where the API server can do that.
+    /// By a streaming list, where the API server supports that.
     Ability,
 }
 
@@ -520,7 +525,7 @@ mod tests {
         }
     }
 
-    /// What a watch of nodes asks a server for, and hands on until it has told everything once.
+    /// Returns the requests of a node watch and the events up to its first complete list.
     async fn listed(streaming_lists: bool) -> (Vec<&'static str>, Vec<(String, u16)>) {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let cluster = Cluster::new(ClusterOptions {

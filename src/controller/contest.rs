@@ -1,4 +1,4 @@
-//! A status that another writer overwrites: pauses between corrections, and which writer it is.
+//! Status that another writer overwrites: pauses between corrections, and the name of that writer.
 
 use std::time::Duration;
 
@@ -14,18 +14,19 @@ use crate::core::names::{CONTROLLER, OWN_CONDITIONS};
 use crate::index::SetKey;
 use crate::k8s;
 
-/// Pauses after a correction, doubling from the first to the second. A single mistake is corrected at once; two writers that never
-/// agree cost twelve writes an hour.
+/// Pauses after a correction, doubling from the first value to the second.
+///
+/// A single mistake is corrected at once. Two writers that never agree cost twelve writes an hour.
 pub(super) const PAUSES: (Duration, Duration) =
     (Duration::from_secs(1), Duration::from_secs(5 * 60));
 
-/// The correction that is reported: the first two may be a person's mistakes.
+/// Number of the correction that is reported. The first two may be a user's mistakes.
 const REPORTED: u32 = 3;
 
-/// A status that stood for this long is not contested any more. Longer than the longest pause.
+/// Time after which an unchanged status is no longer contested. It is longer than the longest pause.
 const FORGOTTEN: SignedDuration = SignedDuration::from_mins(15);
 
-/// Corrections in a row.
+/// Consecutive corrections.
 #[derive(Debug, Default)]
 pub(super) struct Contest {
     corrections: u32,
@@ -33,7 +34,7 @@ pub(super) struct Contest {
 }
 
 impl Contest {
-    /// The end of the pause after the last correction, if that is after `now`.
+    /// Returns the end of the pause after the last correction, if that is after `now`.
     pub(super) fn holds(&self, now: Timestamp) -> Option<Timestamp> {
         let pause = backoff::pause(PAUSES.0, self.corrections, PAUSES.1);
         let pause = SignedDuration::try_from(pause).ok()?;
@@ -41,7 +42,7 @@ impl Contest {
         (until > now).then_some(until)
     }
 
-    /// Counts a correction at `now`. Returns whether it is the one to report.
+    /// Counts a correction at `now`. Returns true if it is the one to report.
     pub(super) fn note(&mut self, now: Timestamp) -> bool {
         if self
             .last
@@ -56,7 +57,7 @@ impl Contest {
 }
 
 impl Writer {
-    /// Reads which other field manager wrote last into the status that this controller writes; `None`: not known.
+    /// Reads which other field manager last wrote the fields of this controller in the status; `None`: unknown.
     pub(super) async fn other_status_writer(&self, key: &SetKey) -> Option<String> {
         let namespace = Some(&*key.namespace);
         let path = if key.is_advanced() {
@@ -70,7 +71,7 @@ impl Writer {
     }
 }
 
-/// Returns the other field manager that wrote last into the controller's conditions, or into the numbers if it owns them.
+/// Returns the other field manager that last wrote the controller's conditions, or the numbers if the controller owns them.
 fn other_writer(meta: &ObjectMeta, owns_numbers: bool) -> Option<String> {
     let is_ours = |entry: &ManagedFieldsEntry| {
         let fields = entry

@@ -1,11 +1,11 @@
-//! The loop: one task owns the index, takes in what watches and writes tell, decides, and starts writes.
+//! The loop: one task owns the index, applies watch events and answers to writes, decides, and starts writes.
 //!
 //! ```text
 //! watches ──Input──► EventHandler ──► Index ──dirty──► pass: fleet → decide → report ──► writes (tasks) ──TaskResult──► Index
 //!                                             ▲ after a short pause, so that a burst of events is one pass
 //! ```
 //!
-//! A DaemonSet whose writes are under way is not decided again before they are answered. Time enters by `Clock` only.
+//! A DaemonSet with pending writes is not decided again before they are answered. Time enters only through `Clock`.
 
 mod advanced;
 mod answers;
@@ -50,32 +50,33 @@ use crate::k8s::{Condition, Unreadable};
 use crate::serve::ReadinessHandle;
 use crate::shutdown::Shutdown;
 
-/// The shortest pause between a change and the pass that looks at it: the burst around a replaced pod is one pass.
+/// Shortest pause between a change and its pass, so that all events around a replaced pod are one pass.
 const SHORT_DELAY: Duration = Duration::from_millis(5);
 
-/// The same after a change that frees no slot: a pod that is gone, a pod that was made.
+/// Pause after a change that frees no slot: a pod was created or is gone.
 const LONG_DELAY: Duration = Duration::from_millis(200);
 
-/// A pass is followed by a pause of this many times its own length, so that deciding takes two percent of a core however large
-/// the fleet is: the changes of that time are one pass.
+/// Length of the pause after a pass, as a multiple of the pass.
+///
+/// Deciding then takes two percent of a core, however large the fleet is. Changes during the pause are one pass.
 const REST: u32 = 50;
 
-/// The longest such pause: far shorter than it takes to replace a pod.
+/// Longest such pause: far shorter than replacing a pod takes.
 const LONGEST_REST: Duration = Duration::from_millis(500);
 
-/// How long the native controller may be behind before the status says so.
+/// Time that the native controller may be behind before the status reports it.
 const LASTING: SignedDuration = SignedDuration::from_secs(5);
 
-/// A full pass now and then, from memory: the belt to the braces of being woken by changes.
+/// Interval between full passes from memory, in case a change did not enqueue its DaemonSet.
 const FULL_PASS: Duration = Duration::from_secs(300);
 
-/// Interval between checks whether every watch is heard.
+/// Interval between checks for stale watches.
 const FRESHNESS: Duration = Duration::from_secs(5);
 
-/// A DaemonSet that is to be woken is looked at again after this at the latest, for wall clocks that jump.
+/// Longest time until a DaemonSet with a wake-up time is checked, because the wall clock may jump.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// What the loop is made of.
+/// Parts of the loop.
 pub(super) struct EngineParts {
     pub(super) feed: EventHandler,
     pub(super) inputs: mpsc::Receiver<Input>,
@@ -90,19 +91,19 @@ pub(super) struct EngineParts {
     pub(super) readiness: ReadinessHandle,
     pub(super) gathering: WakeupBatching,
     pub(super) clock: Clock,
-    /// Where the Lease is, of which Events about the controller itself tell.
+    /// Namespace of the Lease, the subject of Events about the controller itself.
     pub(super) lease_namespace: String,
 }
 
-/// The loop and what it remembers.
+/// The loop and its state.
 pub(super) struct Engine {
     parts: EngineParts,
-    /// What the watches told, and what was written and does not show yet.
+    /// Cached objects, overlaid with writes that don't show yet.
     index: Index,
     state: EngineState,
 }
 
-/// What the loop remembers of its own doing.
+/// State of the loop, apart from the index.
 #[derive(Default)]
 struct EngineState {
     dirty: BTreeSet<SetKey>,
@@ -111,45 +112,47 @@ struct EngineState {
     next_pass: Option<Instant>,
     rested: Option<Instant>,
     leading: bool,
-    /// Resources of which a watch was not heard for too long.
+    /// Resources with a stale watch.
     stale: BTreeSet<&'static str>,
-    /// What was told of DaemonSets that are not ours although they look so.
+    /// DaemonSets that look managed but are not, as last reported.
     unmanaged: BTreeMap<SetKey, Unmanaged>,
-    /// Events about single pods of all Advanced DaemonSets.
+    /// Budget of Normal Events about single pods of all Advanced DaemonSets.
     pod_events: AllPodEvents,
 }
 
-/// What the loop remembers of one DaemonSet.
+/// State of one DaemonSet in the loop.
 #[derive(Default)]
 struct SetState {
-    /// Writes and lookups that are not answered.
+    /// Writes and lookups without an answer.
     under_way: usize,
-    /// When to look again.
+    /// Time to decide again.
     wake: Option<Timestamp>,
-    /// Whether writes to its pods, and reports on it, have to wait because the API server is not well.
+    /// Backoff of writes to its pods (`pods`) and to its status (`reports`) while the API server has problems.
     pods: WriteBackoff,
     reports: WriteBackoff,
     /// Corrections of a status that another writer overwrites.
     contest: Contest,
-    /// Since when the native controller is behind.
+    /// Time at which the native controller fell behind.
     behind_since: Option<Timestamp>,
-    /// What was told while these conditions stood on it: what is the news of a report is no news before that shows. Not a pending
-    /// write: an Event cannot be read back, and is told again when the conditions are others.
+    /// Conditions of the DaemonSet, and the Events published while it had them.
+    ///
+    /// An Event is not repeated until its conditions show in the cache. This is not a pending write: an Event cannot be read
+    /// back, and may be published again once the conditions differ.
     announced: (Vec<Condition>, Vec<RolloutEvent>),
-    /// The revision of which was told that its pods are made anew although an update in place was asked for.
+    /// Revision for which an Event reported that its pods are recreated although an update in place was requested.
     recreated: Option<Revision>,
-    /// Notes on the settings that were told.
+    /// Published notes on the settings.
     noted: Vec<String>,
-    /// Whether it was told that pods of ours stay although it is not rolled out any more.
+    /// True if an Event reported that surge pods stay although the DaemonSet is no longer rolled out.
     kept: bool,
-    /// Of an Advanced DaemonSet: whether pods and revisions that are to be made have to wait, because they were refused.
+    /// Backoff after the API server rejected pods (`creations`) or revisions (`revisions`) of an Advanced DaemonSet.
     creations: WriteBackoff,
     revisions: WriteBackoff,
-    /// The revision of which the last pods that were to be made all were.
+    /// Revision whose last requested pods were all created.
     created: Option<Revision>,
-    /// Failure that keeps pods of an Advanced DaemonSet from being created, as reported last.
+    /// Failure that keeps pods of an Advanced DaemonSet from being created, as last reported.
     not_created: Option<NotCreated>,
-    /// How many Events about single pods may be sent.
+    /// Budgets of Events about single pods.
     pod_events: PodEventsByReason,
 }
 
@@ -164,15 +167,15 @@ enum NotCreated {
     Revision(String),
 }
 
-/// An answer that the loop waited for.
+/// Result of a task that the loop waited for.
 enum TaskResult {
     Acted {
         key: SetKey,
         action: Action,
-        /// What its pod was; `None`: it was gone already.
+        /// State of the pod before the write; `None`: it was already gone.
         written: Option<answers::WrittenPod>,
         result: Result<(), WriteError>,
-        /// What became of handing over the successor of a pod that was retired.
+        /// Result of transferring ownership of the successor of a deleted pod.
         handed: Option<Result<(), WriteError>>,
     },
     Surged(
@@ -180,27 +183,27 @@ enum TaskResult {
         Vec<SurgeRequest>,
         Result<Vec<SurgeResult>, WriteError>,
     ),
-    /// A status was to be written; with the version that this made, and the field manager that overwrites it (`None`: unknown) if that
-    /// was looked up.
+    /// Status write: the resulting version, and the field manager that overwrites the status (`None`: unknown) if that was looked
+    /// up.
     Reported(
         SetKey,
         Result<Option<u64>, WriteError>,
         Option<Option<String>>,
     ),
-    /// Pods were to be made.
+    /// Creation of pods.
     Created(SetKey, CreatedPods),
-    /// The present template was to be put into a revision.
+    /// Write of the current template to a revision.
     Revised(SetKey, Result<RevisionsRead, WriteError>),
     AdvancedTask(SetKey, AdvancedTask),
     Looked(SetKey, LookupResult),
-    /// An Event that nobody remembers was sent, or could not be.
+    /// An Event that leaves no state was sent, or could not be.
     Told,
-    /// Nobody knows: the task failed.
+    /// The task panicked, so its result is unknown.
     Failed(SetKey),
 }
 
 impl Engine {
-    /// A loop that has not begun.
+    /// Creates a loop that has not begun.
     pub(super) fn new(parts: EngineParts) -> Self {
         Self {
             parts,
@@ -209,7 +212,7 @@ impl Engine {
         }
     }
 
-    /// Runs until the end is asked for, then waits for the writes under way.
+    /// Runs until the shutdown is requested, then waits for pending writes.
     pub(super) async fn run(mut self, mut shutdown: Shutdown) {
         self.note_leadership();
         let mut full_pass = tokio::time::interval(FULL_PASS);
@@ -230,8 +233,7 @@ impl Engine {
                 }
                 Some(done) = self.state.done.join_next() => self.take_done(done),
                 Some(write) = self.parts.pull_writes.recv() => self.note_pull_write(&write),
-                // Before the inputs, so that a flood of them cannot keep the pass waiting; what it does not see yet it
-                // sees next time.
+                // Before the inputs, so that a flood of them cannot delay the pass. The next pass sees what this one misses.
                 () = tokio::time::sleep_until(wake) => self.pass(),
                 _ = full_pass.tick() => self.all_dirty(),
                 _ = freshness.tick() => self.note_freshness(),
@@ -246,7 +248,7 @@ impl Engine {
         self.finish().await;
     }
 
-    /// Lets the writes under way end; nothing new begins.
+    /// Waits for pending writes. Starts nothing new.
     async fn finish(mut self) {
         self.parts.writer.close();
         while self.state.done.join_next().await.is_some() {}
@@ -291,7 +293,7 @@ impl Engine {
         }
     }
 
-    /// Logs an object that cannot be read, and writes an Event about it while this replica leads.
+    /// Logs an object that cannot be read, and publishes an Event about it while this replica leads.
     fn report_unreadable(&self, resource: &'static str, unreadable: &Unreadable) {
         let meta = &unreadable.metadata;
         let name = meta.name.as_deref().unwrap_or_default();
@@ -309,7 +311,7 @@ impl Engine {
             .publish(&about, Severity::Warning, "Unreadable", &note);
     }
 
-    /// Tells, while this replica leads, that Advanced DaemonSets are left alone.
+    /// Publishes, while this replica leads, that Advanced DaemonSets are left alone.
     fn tell_absence(&mut self, why: AdvancedAbsence) {
         if !self.parts.writer.may_write() {
             return;
@@ -319,7 +321,7 @@ impl Engine {
         events.publish(&about, Severity::Warning, "KruiseRuns", why.words());
     }
 
-    /// A pass follows although no DaemonSet of ours changed.
+    /// Schedules a pass although no managed DaemonSet changed.
     fn look_soon(&mut self) {
         let planned = self.state.next_pass.into_iter();
         self.state.next_pass = planned.chain([Instant::now() + LONG_DELAY]).min();
@@ -349,8 +351,10 @@ impl Engine {
             .for_each(|key| self.requeue(key, RequeueDelay::Short));
     }
 
-    /// Becoming the leader means to look at the pods anew: the last leader's deletions may not show here yet. Whoever ceases
-    /// to be it leaves the numbers of DaemonSets to the next one.
+    /// Reacts to a change of leadership.
+    ///
+    /// A new leader lists the pods again, because the cache may not show deletions of the last leader yet. A former leader stops
+    /// exporting metrics of DaemonSets.
     fn note_leadership(&mut self) {
         let leading = self.parts.leadership.borrow_and_update().may_write();
         if leading && !std::mem::replace(&mut self.state.leading, leading) {
@@ -380,7 +384,7 @@ impl Engine {
         next.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600))
     }
 
-    /// Looks at every DaemonSet that changed or asked to be woken by now.
+    /// Decides every DaemonSet that changed or is due to wake up.
     fn pass(&mut self) {
         let now = self.parts.clock.now();
         self.state.next_pass = None;
@@ -404,8 +408,9 @@ impl Engine {
         self.state.rested = Some(Instant::now() + rest);
     }
 
-    /// Tells once of each DaemonSet that is not rolled out although its owner may expect it. Nothing is written on
-    /// it that could be remembered: the Event is the same whoever says it.
+    /// Publishes one Event about each DaemonSet that is not rolled out although its owner may expect it.
+    ///
+    /// Nothing on the DaemonSet can record this, so every replica gives the Event the same name.
     fn tell_strays(&mut self) {
         let unmanaged = self.index.unmanaged();
         if !self.parts.writer.may_write() || unmanaged.eq(&self.state.unmanaged) {
@@ -434,14 +439,14 @@ impl Engine {
         let state = self.state.sets.entry(key.clone()).or_default();
         state.wake = None;
         if state.under_way > 0 {
-            return; // its end marks the DaemonSet again
+            return; // the last answer requeues it
         }
         let Some(set) = self.index.set_mut(key) else {
             self.state.sets.remove(key);
             return;
         };
         if !set.synced {
-            return; // the list of its pods marks it again
+            return; // the list of its pods requeues it
         }
         let (min_ready, due) = (set.min_ready, set.pending_due());
         let Some(reading) = self.index.reading(key).map(Cow::into_owned) else {
@@ -514,7 +519,7 @@ impl Engine {
                     && !set.is_some_and(SetRecord::has_uncertain_writes);
                 let report = match set.filter(|_| !refused.has_no_failures()) {
                     Some(set) => Some(Report::of_release(set, &refused)),
-                    None => is_over.then(Report::of_nothing), // last, as it ends our interest
+                    None => is_over.then(Report::of_nothing), // last, because it ends management
                 };
                 self.write(key, released.actions, report, now);
                 self.wake_at(key, released.wake);
@@ -523,7 +528,8 @@ impl Engine {
         self.wake_at(key, due);
     }
 
-    /// Writes nothing to the pods of a DaemonSet, because what is known of it is too old. A rollout that would move says so.
+    /// Writes nothing to the pods of a DaemonSet because its data is too old. If its rollout would progress, the status reports
+    /// the stop.
     fn hold(&mut self, key: &SetKey, reading: &ParsedSettings, stale: StaleWatch, now: Timestamp) {
         let ParsedSettings::Strategy { strategy, .. } = reading else {
             return;
@@ -548,7 +554,7 @@ impl Engine {
         self.write(key, Vec::new(), Some(report), now);
     }
 
-    /// Looks which watches have not been heard for too long, or are heard again.
+    /// Notes which watches became stale or recovered.
     fn note_freshness(&mut self) {
         let stale: BTreeMap<&'static str, Duration> = self.parts.feed.stale_resources().collect();
         let readiness = |resource: &str| format!("news of {resource}");
@@ -575,7 +581,7 @@ impl Engine {
         }
     }
 
-    /// What to do with a DaemonSet, and the fleet as far as that had to be seen.
+    /// Returns the plan of a DaemonSet, and the part of its fleet that the decision needed.
     fn decided(
         &mut self,
         key: &SetKey,
@@ -591,14 +597,14 @@ impl Engine {
         }
     }
 
-    /// Has this DaemonSet looked at then, at the latest.
+    /// Schedules the next decision about this DaemonSet at that time at the latest.
     fn wake_at(&mut self, key: &SetKey, at: Option<Timestamp>) {
         if let Some(state) = self.state.sets.get_mut(key) {
             state.wake = state.wake.into_iter().chain(at).min();
         }
     }
 
-    /// Tells once that pods of ours stay beside those of a DaemonSet that is not rolled out any more, and what ends that.
+    /// Publishes once that surge pods stay next to old pods of a DaemonSet that is no longer rolled out, with a remedy.
     fn tell_kept(&mut self, key: &SetKey, released: &SurgeRelease) {
         let state = self.state.sets.entry(key.clone()).or_default();
         let was_told = std::mem::replace(&mut state.kept, !released.kept.is_empty());
@@ -614,7 +620,7 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// Hands over what the nodes of a DaemonSet want pulled.
+    /// Hands the desired pulls of a DaemonSet to the puller.
     fn set_desired_pulls(&self, key: &SetKey, pulls: Vec<Pull>) {
         if let Some(set) = self.index.set(key) {
             let desired = DesiredPulls {
@@ -630,7 +636,7 @@ impl Engine {
     fn carry_out(&mut self, key: &SetKey, fleet: &Fleet, mut plan: Plan, now: Timestamp) {
         let behind = plan.phase.is_behind();
         if !behind {
-            // While the target is not known, what was wished before stands.
+            // While the target is unknown, the previous pulls stay.
             self.set_desired_pulls(key, std::mem::take(&mut plan.pulls));
         }
         let state = self.state.sets.entry(key.clone()).or_default();
@@ -677,7 +683,7 @@ impl Engine {
         self.write(key, actions, report, now);
     }
 
-    /// Tells once per revision that its pods are made anew although an update in place was asked for.
+    /// Publishes once per revision that its pods are recreated although an update in place was requested.
     fn tell_recreation(&mut self, key: &SetKey, fleet: &Fleet, plan: &Plan) {
         let (RevisionState::Current(revision), Some(why)) = (&fleet.revision, plan.recreates)
         else {
@@ -700,7 +706,7 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// Tells once what the owner should know about valid settings.
+    /// Publishes notes on valid settings, each once.
     fn tell_notes(&mut self, key: &SetKey, notes: &[Note]) {
         let texts: Vec<String> = notes.iter().map(|note| note.text.clone()).collect();
         let state = self.state.sets.entry(key.clone()).or_default();
@@ -719,7 +725,7 @@ impl Engine {
         }
     }
 
-    /// Says what is new in a report, once for as long as that does not show on the DaemonSet.
+    /// Publishes the Events of a report, each once until the report shows on the DaemonSet.
     fn record(&mut self, key: &SetKey, notices: &[RolloutEvent]) {
         let Some(set) = self.index.set(key) else {
             return;
@@ -752,7 +758,7 @@ impl Engine {
         }
     }
 
-    /// What the Event of a notice is about, and how grave it is.
+    /// Returns the subject and severity of a notice.
     fn event(&self, key: &SetKey, notice: &RolloutEvent) -> Option<(Subject, Severity)> {
         let set = self.index.set(key)?;
         let about = Subject::of_set(key, &set.uid);
@@ -765,7 +771,7 @@ impl Engine {
     }
 }
 
-/// What to write to the pods of a DaemonSet that is ours no longer, but for what is refused; and that.
+/// Splits the writes to pods of a DaemonSet that is no longer managed: returns those to send now, and the refusals of the others.
 fn without_refused(
     fleet: &Fleet,
     released: SurgeRelease,

@@ -1,4 +1,4 @@
-//! From watch events to the index: which DaemonSets have to be decided again.
+//! Applies watch events to the index, and returns which DaemonSets to decide again.
 
 mod unreadable;
 
@@ -17,37 +17,37 @@ use crate::core::PodUid;
 use crate::index::{Index, RequeueDelay, SetChange, SetKey, SetKind};
 use crate::k8s::{self, Item, Unreadable, UnreadableReason, meta_of};
 
-/// What is watched in the whole cluster; nothing is decided before all of it has been listed.
+/// Resources watched in the whole cluster. Decisions start once both have been listed.
 pub(super) const CLUSTER_WIDE: [&str; 2] = ["nodes", "controllerrevisions"];
 
-/// More watches than this beside those that would do are put together.
+/// Number of surplus groups at which all DaemonSets are regrouped into as few groups as possible.
 const SPARE_GROUPS: usize = 8;
 
-/// The watches that feed the index, and which of them have told everything once.
+/// Watches that feed the index, and which of them have completed their first list.
 pub(super) struct EventHandler {
     caches: Watches,
     groups: Vec<GroupWatch>,
     started: u64,
-    /// Begins when the others have told which images to look for.
+    /// Watch of nodes. It starts last, because the other watches determine which images to keep.
     nodes_watch: Option<CacheWatch>,
     nodes: Listing<BTreeSet<String>>,
     sets: Listing<BTreeSet<SetKey>>,
     advanced: Listing<BTreeSet<SetKey>>,
-    /// Whether the revisions of the DaemonSets that were there at first are known.
+    /// True if the revisions of the first DaemonSets are known.
     has_revisions: bool,
     unreadable: UnreadableObjects,
 }
 
-/// A watch whose data is too old to be acted upon.
+/// Watch whose data is too old to act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StaleWatch {
-    /// Resource that is watched.
+    /// Watched resource.
     pub(super) resource: &'static str,
-    /// Time since it was last heard.
+    /// Time since the watch was last heard.
     pub(super) age: Duration,
 }
 
-/// What is watched of a group of DaemonSets.
+/// Watches of a group of DaemonSets.
 #[derive(Debug)]
 struct GroupWatch {
     group: Group,
@@ -60,7 +60,7 @@ struct GroupWatch {
 struct Watch<T> {
     number: u64,
     listing: Listing<T>,
-    /// When the list under way began.
+    /// Time at which the current list began.
     began: Option<Timestamp>,
     watch: CacheWatch,
 }
@@ -75,7 +75,7 @@ impl<T: Default> Watch<T> {
         }
     }
 
-    /// A list begins.
+    /// Begins a list.
     fn begin(&mut self, now: Timestamp) {
         self.listing.begin();
         self.began = Some(now);
@@ -90,13 +90,13 @@ impl<T: Default> Watch<T> {
     }
 }
 
-/// A complete list in the making.
+/// Progress of a list.
 #[derive(Debug, Default)]
 struct Listing<T> {
     seen: T,
-    /// Whether one has arrived.
+    /// True if a list has been completed.
     complete: bool,
-    /// Whether another one is on its way.
+    /// True if another list is arriving.
     arrives: bool,
 }
 
@@ -110,7 +110,7 @@ impl<T: Default> Listing<T> {
         self.complete && !self.arrives
     }
 
-    /// What it contained.
+    /// Completes the list. Returns its contents.
     fn finish(&mut self) -> T {
         self.complete = true;
         self.arrives = false;
@@ -118,27 +118,27 @@ impl<T: Default> Listing<T> {
     }
 }
 
-/// What an input led to.
+/// Effects of an input.
 #[derive(Debug, Default)]
 pub(super) struct Enqueue {
-    /// DaemonSets to decide again, and how soon.
+    /// DaemonSets to decide again, each with its delay.
     pub(super) requeued: Vec<(SetKey, RequeueDelay)>,
-    /// DaemonSets that are gone, or ours no longer.
+    /// DaemonSets that are gone or no longer managed.
     pub(super) gone: Vec<SetKey>,
-    /// What there is to say of DaemonSets that are not ours may have changed.
+    /// Set when the reports about unmanaged DaemonSets may have changed.
     pub(super) unmanaged: bool,
-    /// Why Advanced DaemonSets are left alone from now on.
+    /// Reason for which Advanced DaemonSets are left alone from now on.
     pub(super) absence: Option<AdvancedAbsence>,
-    /// Complete lists of these resources have arrived.
+    /// Resources whose complete list has arrived.
     pub(super) complete: Vec<&'static str>,
-    /// An object that cannot be read, of this resource, if that is news.
+    /// Object that has just become unreadable, with its resource.
     pub(super) unreadable: Option<(&'static str, Box<Unreadable>)>,
     /// Set when the number of unreadable objects may have changed.
     pub(super) recount: bool,
 }
 
 impl Enqueue {
-    /// Joins both outcomes of one event, of which `self` is about unreadable objects.
+    /// Joins two outcomes of one event, of which `self` is about unreadable objects.
     fn and(self, rest: Self) -> Self {
         Self {
             unreadable: self.unreadable,
@@ -157,7 +157,7 @@ impl Enqueue {
 }
 
 impl EventHandler {
-    /// Nothing is told yet.
+    /// Creates an event handler that has received no events.
     pub(super) fn new(caches: Watches, kinds: &Kinds) -> Self {
         let unless = |is_watched: bool| Listing {
             complete: !is_watched,
@@ -176,17 +176,17 @@ impl EventHandler {
         }
     }
 
-    /// Whether the cluster-wide watches have told everything once.
+    /// Returns true if the cluster-wide watches have completed their first lists.
     pub(super) fn is_complete(&self) -> bool {
         self.nodes.complete && self.knows_sets() && self.has_revisions
     }
 
-    /// Whether every DaemonSet is known.
+    /// Returns true if every DaemonSet is known.
     fn knows_sets(&self) -> bool {
         self.sets.complete && self.advanced.complete
     }
 
-    /// The list of the DaemonSets of a kind.
+    /// Returns the list of the DaemonSets of a kind.
     fn listing(&mut self, kind: SetKind) -> &mut Listing<BTreeSet<SetKey>> {
         match kind {
             SetKind::Native => &mut self.sets,
@@ -194,7 +194,7 @@ impl EventHandler {
         }
     }
 
-    /// Whether every list that was asked for has arrived.
+    /// Returns true if every requested list has arrived.
     pub(super) fn is_settled(&self) -> bool {
         let is_settled =
             |known: &GroupWatch| known.pods.is_settled() && known.revisions.is_settled();
@@ -204,7 +204,7 @@ impl EventHandler {
             && self.groups.iter().all(is_settled)
     }
 
-    /// Lists the pods of every DaemonSet anew, because somebody else may have deleted some a moment ago.
+    /// Lists the pods of all DaemonSets again, because another replica may have just deleted some.
     pub(super) fn look_again(&mut self, index: &mut Index) {
         if !self.knows_sets() {
             return;
@@ -221,13 +221,13 @@ impl EventHandler {
         }
     }
 
-    /// Lists the pods of one DaemonSet anew; nothing is decided before the list is complete.
+    /// Lists the pods of one DaemonSet again. It is not decided before the list is complete.
     pub(super) fn look_again_at(&mut self, index: &mut Index, key: &SetKey) {
         self.leave(key);
         self.join(index, key);
     }
 
-    /// Takes in what a watch said.
+    /// Applies an event of a watch.
     pub(super) fn take(&mut self, index: &mut Index, input: Input, now: Timestamp) -> Enqueue {
         let mut fed = self.take_input(index, input, now);
         if !self.unreadable.is_empty() {
@@ -253,7 +253,7 @@ impl EventHandler {
         fed
     }
 
-    /// The first watch that a decision about this DaemonSet rests on and whose data is too old.
+    /// Returns the first stale watch that a decision about this DaemonSet depends on.
     pub(super) fn stale(&self, key: &SetKey) -> Option<StaleWatch> {
         let of_cluster = ["nodes", resource_of(key.kind)].into_iter();
         let of_cluster = of_cluster.map(|resource| (resource, self.caches.stale(resource)));
@@ -272,17 +272,17 @@ impl EventHandler {
         })
     }
 
-    /// Resources of which a watch was not heard for too long, with the age of what it told.
+    /// Resources with a stale watch, each with the age of its data.
     pub(super) fn stale_resources(&self) -> impl Iterator<Item = (&'static str, Duration)> {
         self.caches.stale_resources()
     }
 
-    /// Number of objects that cannot be read now, by resource and reason.
+    /// Number of currently unreadable objects by resource and reason.
     pub(super) fn count_unreadable(&self) -> BTreeMap<(&'static str, UnreadableReason), usize> {
         self.unreadable.counts()
     }
 
-    /// Follows which objects of a watch cannot be read. `salvaged` returns why an object was read only in part.
+    /// Tracks unreadable objects of a watch. `salvaged` returns the reason for which an object was only partly readable.
     fn follow_unreadable<K: kube::Resource>(
         &mut self,
         watch: WatchId,
@@ -405,7 +405,7 @@ impl EventHandler {
                 }
             }
             Event::Apply(Ok(set)) => return self.apply_set(index, &set),
-            // Not even its metadata can be read: what was known of it before stays.
+            // Its metadata is unreadable too, so the earlier state stays.
             Event::Apply(Err(_)) => {}
             Event::Delete(item) => {
                 let gone = key_of(kind, &item).filter(|key| self.drop_set(index, key));
@@ -419,7 +419,7 @@ impl EventHandler {
         Enqueue::default()
     }
 
-    /// There are no Advanced DaemonSets to roll out, or not any more.
+    /// Removes Advanced DaemonSets, because there are none to roll out, or none any longer.
     fn lose_advanced(&mut self, index: &mut Index) -> Enqueue {
         let is_any = index.keys().any(SetKey::is_advanced);
         if self.advanced.complete && !is_any {
@@ -429,7 +429,7 @@ impl EventHandler {
         }
     }
 
-    /// A complete list of the DaemonSets of a kind has arrived.
+    /// Handles a complete list of the DaemonSets of a kind.
     fn finish_sets(&mut self, index: &mut Index, kind: SetKind) -> Enqueue {
         let was_known = self.knows_sets();
         let seen = self.listing(kind).finish();
@@ -451,7 +451,7 @@ impl EventHandler {
         }
     }
 
-    /// Takes in a DaemonSet, watched or read.
+    /// Applies a DaemonSet from a watch or a read.
     pub(super) fn apply_set(&mut self, index: &mut Index, set: &k8s::DaemonSet) -> Enqueue {
         let Some(key) = SetKey::of_set(set) else {
             return Enqueue::default();
@@ -464,7 +464,7 @@ impl EventHandler {
             SetChange::Updated => Enqueue::sets(RequeueDelay::Zero, [key]),
             SetChange::Watch(_) => {
                 self.leave(&key);
-                // All of the first list are put into groups at its end.
+                // DaemonSets of the first list are grouped at its end.
                 if self.knows_sets() {
                     self.join(index, &key);
                 }
@@ -481,7 +481,7 @@ impl EventHandler {
         }
     }
 
-    /// Watches a DaemonSet in a group of its own, and all anew in as few as do once there are too many.
+    /// Watches a DaemonSet in a group of its own. If there are too many groups, regroups all DaemonSets into as few as possible.
     fn join(&mut self, index: &mut Index, key: &SetKey) {
         let Some(set) = index.set(key) else {
             return;
@@ -496,7 +496,7 @@ impl EventHandler {
         alone.into_iter().for_each(|group| self.watch(index, group));
     }
 
-    /// The pods of this DaemonSet are of no interest any more.
+    /// Stops watching the pods of this DaemonSet.
     fn leave(&mut self, key: &SetKey) {
         for known in &mut self.groups {
             known.group.members.remove(key);
@@ -504,7 +504,7 @@ impl EventHandler {
         self.groups.retain(|known| !known.group.members.is_empty());
     }
 
-    /// Watches every DaemonSet in as few groups as do; those that are as they should be stay.
+    /// Watches all DaemonSets in as few groups as possible. Unchanged groups keep their watches.
     fn regroup(&mut self, index: &mut Index) {
         let wanted = Group::all(index.keys().filter_map(|key| selector(index, key)));
         self.groups.retain(|known| wanted.contains(&known.group));
@@ -644,7 +644,7 @@ impl EventHandler {
 }
 
 impl GroupWatch {
-    /// Takes in a pod where it belongs; says which DaemonSets looked at it.
+    /// Applies a pod to its DaemonSet. Returns the DaemonSets to decide again.
     fn apply_pod(
         &self,
         index: &mut Index,
@@ -660,7 +660,7 @@ impl GroupWatch {
             let delay = index.apply_pod(&key, pod, now);
             return delay.map(|delay| (key, delay)).into_iter().collect();
         }
-        // Nobody's, or that of a DaemonSet which is gone: whoever knew it as its own learns that it is not any more.
+        // The pod has no owner, or its DaemonSet is gone. DaemonSets that counted it as their own learn that it is not.
         let mut requeued = Vec::new();
         for key in self.neighbours(&pod.metadata) {
             let uid = || pod.metadata.uid.as_deref().unwrap_or_default();
@@ -674,8 +674,9 @@ impl GroupWatch {
         requeued
     }
 
-    /// A pod that its owner did not know may have been another one's, who learns that it is not any more. A complete list needs no
-    /// such look: whoever does not find its pod there forgets it.
+    /// Updates other DaemonSets, which may have owned a pod that is new to its owner.
+    ///
+    /// A complete list needs no such update: a DaemonSet forgets pods that are missing from it.
     fn take_from_others(
         &self,
         index: &mut Index,
@@ -698,7 +699,7 @@ impl GroupWatch {
             .collect()
     }
 
-    /// Takes in a pod that cannot be read, if it is one of a DaemonSet of this group.
+    /// Records an unreadable pod if it belongs to a DaemonSet of this group.
     fn note_unreadable_pod(
         &self,
         index: &mut Index,
@@ -722,7 +723,7 @@ impl GroupWatch {
         requeued
     }
 
-    /// A complete list of its pods has arrived.
+    /// Handles a complete list of the group's pods.
     fn finish_pods(&mut self, index: &mut Index) -> Vec<(SetKey, RequeueDelay)> {
         let began = self.pods.began;
         let mut seen = self.pods.listing.finish();
@@ -738,7 +739,7 @@ impl GroupWatch {
             .collect()
     }
 
-    /// Nothing is decided on its DaemonSets before their pods and revisions are known.
+    /// Allows decisions about the group's DaemonSets once their pods and revisions are known.
     fn sync(&self, index: &mut Index) {
         for key in self.group.members.keys() {
             if let Some(set) = index.set_mut(key) {
@@ -747,16 +748,16 @@ impl GroupWatch {
         }
     }
 
-    /// The DaemonSet of this group that an owner of the pod names.
+    /// Returns the DaemonSet of this group that owns the pod.
     fn owner_of(&self, index: &Index, pod: &ObjectMeta) -> Option<SetKey> {
         let mut owners = pod.owner_references.iter().flatten();
         let key = owners.find_map(|owner| index.key_of(&owner.uid))?;
-        // A UID can be named in any namespace, but owns nothing outside its own.
+        // An owner reference may hold any UID, but an owner must be in the same namespace.
         let is_at_home = pod.namespace.as_deref() == Some(&*key.namespace);
         (is_at_home && self.group.members.contains_key(key)).then(|| key.clone())
     }
 
-    /// Its DaemonSets in the namespace of the pod.
+    /// DaemonSets of the group in the namespace of the pod.
     fn neighbours(&self, pod: &ObjectMeta) -> impl Iterator<Item = &SetKey> {
         let namespace = pod.namespace.clone().unwrap_or_default();
         let members = self.group.members.keys();
@@ -764,7 +765,7 @@ impl GroupWatch {
     }
 }
 
-/// The key of a DaemonSet, readable or not.
+/// Returns the key of a DaemonSet, readable or not.
 fn key_of(kind: SetKind, item: &Item<k8s::DaemonSet>) -> Option<SetKey> {
     match item {
         Ok(set) => SetKey::of_set(set),
@@ -772,7 +773,7 @@ fn key_of(kind: SetKind, item: &Item<k8s::DaemonSet>) -> Option<SetKey> {
     }
 }
 
-/// A DaemonSet with its selector.
+/// Returns a DaemonSet with its selector.
 fn selector<'a>(index: &'a Index, key: &'a SetKey) -> Option<(&'a SetKey, &'a str)> {
     Some((key, index.set(key)?.selector.as_str()))
 }
@@ -785,7 +786,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-    /// The watches of these Advanced DaemonSets, which have the UIDs of their names and select pods by their label `key`.
+    /// Watches these Advanced DaemonSets, which have their names as UIDs and select pods by the label `key`.
     fn watched(index: &mut Index, sets: &[(&str, &str)]) -> GroupWatch {
         for (name, value) in sets {
             let labels = json!({ "key": value });
@@ -811,7 +812,7 @@ mod tests {
         }
     }
 
-    /// A pod on a node, of such an owner, with such a label.
+    /// Returns a pod on a node with this owner and this label.
     fn pod(owner: Option<&str>, key: Option<&str>, version: &str) -> Value {
         let owner = owner.map(|name| {
             json!({
@@ -845,12 +846,12 @@ mod tests {
         pod
     }
 
-    /// Which DaemonSets are decided again for what becomes of a pod (Kruise's unit tests of its event handlers).
+    /// Cases of Kruise's unit tests of its event handlers: a change of a pod, and the DaemonSets that are decided again.
     #[tokio::test]
     async fn a_pod_wakes_those_whose_it_is_was_or_may_become() {
         const ONE: &str = "ds01";
         const TWO: &str = "ds02";
-        /// The DaemonSets with their labels, the pod before (if it was there) and after, and who is woken.
+        /// DaemonSets with their labels, the pod before (if any) and after, and the DaemonSets that are decided again.
         #[track_caller]
         fn case(sets: &[(&str, &str)], before: Option<Value>, after: Value, woken: &[&str]) {
             let mut index = Index::default();
@@ -874,12 +875,12 @@ mod tests {
         let alike = [(ONE, "v1"), (TWO, "v1")];
         let of = |owner: &'static str, version| pod(Some(owner), Some("v1"), version);
         let orphan = |version| pod(None, Some("v1"), version);
-        // 63 to 66: one that is made.
+        // 63 to 66: a new pod.
         case(&alike, None, ending(orphan("1")), &[]);
         case(&apart, None, pod(None, None, "1"), &[]);
         case(&alike, None, orphan("1"), &[ONE, TWO]);
         case(&apart, None, pod(Some(TWO), Some("v2"), "1"), &[TWO]);
-        // 67 to 71: one with an owner that changes.
+        // 67 to 71: a changed pod with an owner.
         case(&alike, Some(of(ONE, "1")), of(ONE, "1"), &[]);
         case(&alike, Some(of(ONE, "1")), ending(of(ONE, "2")), &[ONE]);
         case(
@@ -890,13 +891,13 @@ mod tests {
         );
         case(&alike, Some(of(ONE, "1")), of(TWO, "2"), &[ONE, TWO]);
         case(&alike, Some(of(ONE, "1")), ready(of(ONE, "2")), &[ONE]);
-        // 72 and 73: one that has none, or no longer.
+        // 72 and 73: a changed pod without an owner, or no longer with one.
         case(&alike, Some(orphan("1")), orphan("2"), &[]);
         let three = [(ONE, "v1"), (TWO, "v1"), ("ds03", "v1")];
         case(&three, Some(of(ONE, "1")), orphan("2"), &[ONE, TWO, "ds03"]);
     }
 
-    /// What was known stays known while a list is made anew, and is not all there is to know.
+    /// While a list is repeated, the earlier state stays known but may be incomplete.
     #[test]
     fn a_list_that_is_made_anew_is_complete_and_not_settled() {
         let told = |listing: &Listing<BTreeSet<String>>| (listing.complete, listing.is_settled());

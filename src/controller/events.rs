@@ -1,8 +1,8 @@
 //! Events about state changes, sent in the background.
 //!
-//! An Event is for a person who looks at an object and wonders: so there is one when something changed, few about single pods,
-//! and no second one that says the same while it lasts. Nothing waits for an Event: what is refused is kept and tried again, with the
-//! time at which it was true, and what is too much or an hour old is counted and dropped.
+//! An Event helps a user to understand an object. So there is one for each change of state, few about single pods, and no
+//! repetition while a state lasts. Writes never wait for an Event. Rejected Events are kept with their original time and sent
+//! again. Events that exceed the limits, or are older than an hour, are counted and dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -29,46 +29,46 @@ use crate::core::names;
 use crate::index::SetKey;
 use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
 
-/// Events that wait to be sent: a burst of one per DaemonSet of a large cluster after a start.
+/// Maximum number of Events waiting to be sent: one per DaemonSet of a large cluster after a start.
 const QUEUE: usize = 256;
-/// The same of those about single pods.
+/// Maximum number of Events about single pods waiting to be sent.
 const ASIDES: usize = 64;
-/// Events per minute and replica: room for all DaemonSets of a large cluster to change their state, far below what an
-/// API server notices.
+/// Events per minute and replica: enough for all DaemonSets of a large cluster to change state, and hardly noticed by an API
+/// server.
 const PER_MINUTE: u32 = 240;
-/// How often an Event is tried while the server does not answer, and how long is waited in between.
+/// Attempts to send an Event while the server doesn't answer, with a pause between them.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(2);
-/// The shortest and the longest pause before refused Events are tried again.
+/// Shortest and longest pause before rejected Events are sent again.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(30));
-/// What was not said again for so long is forgotten; the API server forgets Events after that time, too.
+/// Time after which a note that is not repeated is forgotten. The API server also deletes Events after this time.
 const REMEMBERED: SignedDuration = SignedDuration::from_hours(1);
-/// How long the last Events may take when the process ends.
+/// Time for sending the last Events when the process ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// The API's limit for notes, in bytes.
+/// Limit of the API for notes, in bytes.
 const NOTE_LIMIT: usize = 1024;
-/// Names of objects have up to 253 bytes; this leaves room for a suffix.
+/// Limit for an object's name in the name of an Event. Names have up to 253 bytes, so this leaves space for a suffix.
 const NAME_LIMIT: usize = 220;
-/// The API's limit for names of reporting instances.
+/// Limit of the API for names of reporting instances.
 const INSTANCE_LIMIT: usize = 128;
 
-/// What an Event is about.
+/// Subject of an Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// As in the object.
+    /// API version of the object.
     pub api_version: &'static str,
-    /// As in the object.
+    /// Kind of the object.
     pub kind: &'static str,
-    /// The Event is written there, too.
+    /// Namespace of the object, in which the Event is written too.
     pub namespace: String,
-    /// The object's name.
+    /// Name of the object.
     pub name: String,
-    /// The object's UID; empty when it is not known.
+    /// UID of the object; empty if unknown.
     pub uid: String,
 }
 
 impl Subject {
-    /// A DaemonSet.
+    /// Returns a native DaemonSet as subject.
     pub fn daemonset(namespace: &str, name: &str, uid: &str) -> Self {
         Self {
             api_version: "apps/v1",
@@ -79,7 +79,7 @@ impl Subject {
         }
     }
 
-    /// The DaemonSet of this key.
+    /// Returns the DaemonSet of this key as subject.
     pub fn of_set(key: &SetKey, uid: &str) -> Self {
         let subject = Self::daemonset(&key.namespace, &key.name, uid);
         if key.is_advanced() {
@@ -92,7 +92,7 @@ impl Subject {
         }
     }
 
-    /// An object of a watched resource.
+    /// Returns an object of a watched resource as subject.
     pub fn of_resource(resource: &str, meta: &ObjectMeta) -> Self {
         let (api_version, kind) = match resource {
             "nodes" => ("v1", "Node"),
@@ -104,7 +104,7 @@ impl Subject {
         Self {
             api_version,
             kind,
-            // Events about objects of the whole cluster are there.
+            // Events about cluster-wide objects are in this namespace.
             namespace: meta
                 .namespace
                 .clone()
@@ -114,7 +114,7 @@ impl Subject {
         }
     }
 
-    /// The Lease of the replicas: stands for the controller itself.
+    /// Returns the Lease of the replicas as subject, which stands for the controller itself.
     pub fn lease(namespace: &str) -> Self {
         Self {
             api_version: "coordination.k8s.io/v1",
@@ -126,39 +126,39 @@ impl Subject {
     }
 }
 
-/// Whether somebody should act.
+/// Severity of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// Good to know.
+    /// Information.
     Normal,
-    /// Needs a person.
+    /// An operator should act.
     Warning,
 }
 
-/// By object and reason with topic the note that was said last, and when.
+/// Last note and its time, by object and by reason with topic.
 type LastNotes = BTreeMap<(String, String), (String, Timestamp)>;
 
-/// The door for Events; cheap to clone, never blocks.
+/// Queue of Events. Cheap to clone, never blocks.
 #[derive(Clone)]
 pub struct Events {
     client: Client,
     queue: Sender<Event>,
-    /// Those about single pods: they are sent while nothing else is to be.
+    /// Queue of Events about single pods, which are sent while the other queue is empty.
     asides: Sender<Event>,
-    /// The last note per object, reason and topic, and when somebody wanted to say it last.
+    /// Last note by object, reason and topic, with the time of the last attempt to publish it.
     said: Arc<Mutex<LastNotes>>,
     clock: Clock,
     instance: String,
     metrics: Arc<Metrics>,
-    /// Tells apart the names of Events of the same instant.
+    /// Number that distinguishes the names of Events of the same instant.
     number: Arc<AtomicU64>,
 }
 
-/// What sends them.
+/// Task that sends the Events.
 #[derive(Debug)]
 pub struct EventSender(JoinHandle<()>);
 
-/// Starts sending. `instance` names this replica in every Event.
+/// Starts the task that sends Events. `instance` names this replica in every Event.
 pub fn start(
     client: Client,
     instance: &str,
@@ -182,7 +182,7 @@ pub fn start(
 }
 
 impl EventSender {
-    /// Waits a little for what is queued; drop every [`Events`] before.
+    /// Waits briefly for queued Events. Drop every [`Events`] before.
     pub async fn finish(self) {
         if timeout(LAST_WORDS, self.0).await.is_err() {
             warn!("Some Events were not sent before the end");
@@ -198,13 +198,16 @@ impl fmt::Debug for Events {
 }
 
 impl Events {
-    /// Says it once: the same note for the same object and reason is not repeated before another one came between, or nobody
-    /// wanted to say it for an hour. For what is found out again and again; a change of state is [`announced`](Self::record).
+    /// Publishes a finding that may recur.
+    ///
+    /// A note is skipped if it equals the last one for the same object and reason, unless an hour has passed without an attempt.
+    /// A change of state is [`recorded`](Self::record) instead.
     pub fn publish(&self, about: &Subject, severity: Severity, reason: &str, note: &str) {
         self.publish_on(about, severity, reason, "", note);
     }
 
-    /// The same, where notes of one reason are about several topics: what is said on another one does not come between.
+    /// Publishes a note as [`publish`](Self::publish) does, where notes of one reason have several topics. Only notes of the same
+    /// topic are compared.
     pub fn publish_on(
         &self,
         about: &Subject,
@@ -229,7 +232,7 @@ impl Events {
         }
     }
 
-    /// Says it, whatever was said before; false when there is no room for it now.
+    /// Queues an Event regardless of earlier ones. Returns false if the queue is full.
     pub fn record(&self, about: &Subject, severity: Severity, reason: &str, note: &str) -> bool {
         let note = cut(note, NOTE_LIMIT);
         let event = self.event(about, severity, reason, note);
@@ -240,7 +243,7 @@ impl Events {
         sent
     }
 
-    /// Says of a single pod what happened to it, when nothing about a rollout waits to be said; with many of them some are left out.
+    /// Queues an Event about a single pod. It is sent while no Event about a rollout waits, and dropped if the queue is full.
     pub fn record_low_priority(
         &self,
         about: &Subject,
@@ -254,8 +257,9 @@ impl Events {
         }
     }
 
-    /// Says it at once. The `mark` makes it the same Event whoever says it, and however often; it ends when it was said, or
-    /// cannot be.
+    /// Sends an Event immediately, and ends when it was sent or dropped.
+    ///
+    /// Its name follows from `mark`, so repetitions, also by other replicas, are one Event.
     pub fn said_once(
         &self,
         about: &Subject,
@@ -274,7 +278,7 @@ impl Events {
         }
     }
 
-    /// That object is gone, or what was said about it does not count any more.
+    /// Forgets the last notes about an object that is gone, or whose notes no longer apply.
     pub fn forget(&self, about: &Subject) {
         let object = subject_key(about);
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -318,7 +322,7 @@ fn subject_key(about: &Subject) -> String {
     )
 }
 
-/// The text, cut to that many bytes between two characters.
+/// Returns the text, cut to at most that many bytes between two characters.
 fn cut(text: &str, limit: usize) -> &str {
     let mut end = limit.min(text.len());
     while !text.is_char_boundary(end) {
@@ -355,13 +359,13 @@ async fn send_all(
     }
 }
 
-/// An Event that did not arrive, and why not.
+/// Event that was not accepted, and the failure.
 type Refused = (Event, Failure);
 
-/// Events that were refused, and since when each waits; the oldest first.
+/// Rejected Events, each with the time of its rejection, oldest first.
 struct UnsentEvents {
     events: VecDeque<(Refused, Instant)>,
-    /// When they are tried again.
+    /// Time of the next attempt.
     again: Instant,
     backoff: Backoff,
 }
@@ -385,7 +389,7 @@ impl UnsentEvents {
         self.again = Instant::now() + self.backoff.pause();
     }
 
-    /// Keeps one; with too many the oldest goes.
+    /// Keeps a rejected Event. If there are too many, drops the oldest.
     fn keep(&mut self, refused: Refused, metrics: &Metrics) {
         if self.events.is_empty() {
             warn!("Events are refused: they are kept, and tried again for an hour");
@@ -404,7 +408,7 @@ impl UnsentEvents {
         }
     }
 
-    /// Sends what is taken now, in order, as far as there is room for it.
+    /// Sends rejected Events in order, until one is rejected again or the budget is spent.
     async fn try_again(&mut self, client: &Client, budget: &mut Budget, metrics: &Metrics) {
         while let Some(((event, _), since)) = self.events.front() {
             if since.elapsed() >= REMEMBERED.unsigned_abs() {
@@ -421,7 +425,7 @@ impl UnsentEvents {
     }
 }
 
-/// Sends one; the name makes a second try harmless. `Err`: it was refused, and may be taken later.
+/// Sends one Event. Its name makes a second attempt harmless. `Err`: it was rejected, and may be accepted later.
 async fn send(client: &Client, event: Event, metrics: &Metrics) -> Result<(), Refused> {
     let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
@@ -442,9 +446,9 @@ async fn send(client: &Client, event: Event, metrics: &Metrics) -> Result<(), Re
         let failure = error.failure();
         metrics.write("create", "events", Err(failure));
         match failure {
-            Failure::Conflict => return Ok(()), // the first try had arrived
+            Failure::Conflict => return Ok(()), // the first attempt had arrived
             Failure::Throttled | Failure::Unreachable if left > 0 => sleep(PAUSE).await,
-            // With the namespace, whom it tells something is gone.
+            // The namespace is gone, and with it the readers of the Event.
             Failure::Gone => {
                 metrics.event_dropped(failure.word());
                 return Ok(());
@@ -457,7 +461,7 @@ async fn send(client: &Client, event: Event, metrics: &Metrics) -> Result<(), Re
     }
 }
 
-/// A bucket that refills evenly.
+/// Token bucket that refills evenly.
 struct Budget {
     tokens: u32,
     filled: Instant,
@@ -497,7 +501,7 @@ mod tests {
 
     type Notes = Arc<Mutex<Vec<String>>>;
 
-    /// A server that takes every Event, after failing as often as told.
+    /// Returns a server that accepts every Event after the given number of failures.
     fn server(notes: &Notes, failures: usize) -> Client {
         let notes = notes.clone();
         let left = Arc::new(Mutex::new(failures));
@@ -551,7 +555,7 @@ mod tests {
         assert_eq!(*notes.lock().unwrap(), ["a", "b", "a", "a"]);
     }
 
-    /// Found on a real cluster: two rights that were missing were told again and again, in turn.
+    /// Found on a real cluster: two missing rights were reported again and again, in turn.
     #[tokio::test(start_paused = true)]
     async fn notes_on_several_topics_do_not_come_between_each_other() {
         let notes = Notes::default();
@@ -604,7 +608,7 @@ mod tests {
         assert_eq!(*notes.lock().unwrap(), ["x"]);
     }
 
-    /// Found on a real cluster: a policy refused Events for a minute, and that the rollout had stalled was never said.
+    /// Found on a real cluster: a policy rejected Events for a minute, so an Event about a stalled rollout was lost.
     #[tokio::test(start_paused = true)]
     async fn what_is_refused_for_a_while_is_said_then_in_the_same_order() {
         let notes = Notes::default();

@@ -1,8 +1,8 @@
-//! Age of what the watches reported: data that is too old is not acted upon.
+//! Age of the data of watches. The controller doesn't act on data that is too old.
 //!
-//! A watch that hears nothing may be healthy, or a connection may be stalled while writes still pass. The API server ends
-//! each watch after [`WATCH_TIMEOUT`], so a healthy one is heard at least that often: by an event, by a bookmark, or by its
-//! orderly end. Everything that was reported is then complete up to that moment.
+//! A silent watch may be healthy, or its connection may be stalled while writes still succeed. The API server ends each watch
+//! after [`WATCH_TIMEOUT`]. So a healthy one is heard at least that often, by an event, a bookmark or its regular end. Everything
+//! up to that moment has then been reported.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -13,21 +13,22 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 
-/// Time after which the API server is asked to end a watch, in seconds.
+/// Timeout that each watch asks the API server for, in seconds.
 ///
-/// The controller cannot rely on bookmarks alone: the API server sends one about every minute, but none of a resource that
-/// did not change since that server started.
+/// Bookmarks alone are not enough: the API server sends one about every minute, but none for a resource that didn't change since
+/// that server started.
 pub(super) const WATCH_TIMEOUT: u32 = 60;
 
-/// Age from which nothing is written to pods on the strength of what a watch reported: [`WATCH_TIMEOUT`], and 15 seconds in
-/// which the next watch has to be heard.
+/// Age from which the data of a watch is too old for writes to pods.
+///
+/// It is [`WATCH_TIMEOUT`] plus 15 seconds in which the next watch must be heard.
 pub(super) const STALE_AFTER: Duration = Duration::from_secs(WATCH_TIMEOUT as u64 + 15);
 
-/// Moment at which a watch was last heard. Cheap to clone; all clones are one.
+/// Time at which a watch was last heard. Cheap to clone; all clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Heard(Arc<Mutex<Moment>>, Clock);
 
-/// A moment by both clocks: the monotonic one stands still while a virtual machine is paused, and the wall clock may be set.
+/// Moment on both clocks. The monotonic clock stands still while a virtual machine is paused, and the wall clock may be set.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     instant: Instant,
@@ -35,7 +36,7 @@ struct Moment {
 }
 
 impl Heard {
-    /// A watch that begins: it counts as heard now, and is given time for its first list.
+    /// Creates the state of a new watch. It counts as heard now, which leaves time for its first list.
     fn new(clock: &Clock) -> Self {
         let moment = Moment {
             instant: Instant::now(),
@@ -59,7 +60,7 @@ impl Heard {
         instant.elapsed().max(by_wall.unwrap_or_default())
     }
 
-    /// Age of what the watch reported, if that is too old to be acted upon.
+    /// Returns the age of the data if that is too old to act on.
     pub(super) fn stale(&self) -> Option<Duration> {
         Some(self.age()).filter(|age| *age >= STALE_AFTER)
     }
@@ -69,7 +70,7 @@ impl Heard {
     }
 }
 
-/// Ages of all watches, for metrics. Cheap to clone; all clones are one.
+/// Ages of all watches, for metrics. Cheap to clone; all clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WatchAges(Arc<Mutex<Vec<WatchAge>>>);
 
@@ -88,7 +89,7 @@ impl WatchAge {
 }
 
 impl WatchAges {
-    /// Follows a new watch of `resource` for as long as its [`Heard`] is kept.
+    /// Tracks a new watch of `resource` for as long as its [`Heard`] exists.
     pub(super) fn follow(&self, resource: &'static str, clock: &Clock) -> Heard {
         let heard = Heard::new(clock);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,14 +102,14 @@ impl WatchAges {
         heard
     }
 
-    /// Greatest age among the watches of `resource`; `None`: nothing watches it.
+    /// Returns the greatest age among the watches of `resource`; `None`: there is no watch.
     pub(super) fn age(&self, resource: &str) -> Option<Duration> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let same = all.iter().filter(|known| known.resource == resource);
         same.filter_map(WatchAge::age).max()
     }
 
-    /// Greatest age among the watches of each resource.
+    /// Returns the greatest age among the watches of each resource.
     pub(super) fn by_resource(&self) -> BTreeMap<&'static str, Duration> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut oldest = BTreeMap::new();

@@ -1,28 +1,31 @@
-//! How long whatever arrives is let gather before the thread of the process wakes up for it.
+//! Batching of wake-ups: incoming messages wait for a short time before the thread of the process wakes up.
 //!
-//! A rollout is thousands of small messages, six watch events for each pod alone. To be woken for one costs more than all that is done with it: everything from
-//! the socket to the engine begins with cold caches. Nothing here is in such a hurry; the shortest thing that is waited for is a pod.
+//! A rollout is thousands of small messages, with six watch events for each pod alone. A wake-up costs more than handling one
+//! message, because everything from the socket to the engine begins with cold caches. No message is urgent: the shortest wait is
+//! that for a pod.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// While a list arrives: its next page is asked for when this one was read.
+/// Pause while a list arrives. Its next page is requested after this one was read.
 const BRIEF: Duration = Duration::from_millis(5);
 
-/// Otherwise. At 5 ms a replaced pod costs half as much again; at 50 ms a sixth less, but rollouts of pods that start within a second take four
-/// percent longer.
+/// Pause otherwise.
+///
+/// With 5 ms, a replaced pod costs half as much again. With 50 ms it costs a sixth less, but rollouts of pods that start within a
+/// second take four percent longer.
 const LONG: Duration = Duration::from_millis(30);
 
-/// Tells the thread how long to sleep, from what the watches wait for.
+/// Determines how long the thread sleeps, from the state of the watches.
 #[derive(Clone, Debug, Default)]
 pub struct WakeupBatching {
-    /// Whether every list has arrived.
+    /// True if every list has arrived.
     settled: Arc<AtomicBool>,
 }
 
 impl WakeupBatching {
-    /// Sleeps, with the thread; for `tokio::runtime::Builder::on_thread_park`.
+    /// Makes the thread sleep; for `tokio::runtime::Builder::on_thread_park`.
     pub fn sleep(&self) {
         std::thread::sleep(self.time());
     }
@@ -35,7 +38,7 @@ impl WakeupBatching {
         }
     }
 
-    /// Whether every list that was asked for has arrived.
+    /// Sets whether every requested list has arrived.
     pub(super) fn settle(&self, settled: bool) {
         self.settled.store(settled, Ordering::Relaxed);
     }

@@ -1,9 +1,8 @@
-//! Which DaemonSets share a watch of their pods, and one of their ControllerRevisions.
+//! Groups of DaemonSets that share one watch of their pods and one of their ControllerRevisions.
 //!
-//! A watch each costs the API server and this process a connection's worth of state, and a list from etcd reads all pods of
-//! the namespace each time. Where DaemonSets of a namespace ask for values of the same labels (`app=a`, `app=b`), one watch
-//! with all of their values (`app in (a,b)`) tells the same. It may tell a little more, and whoever takes it in looks at the
-//! selector of each DaemonSet.
+//! Each watch costs the API server and this process the state of a connection, and each list from etcd reads all pods of the
+//! namespace. If DaemonSets of a namespace select values of the same labels (`app=a`, `app=b`), one watch with all values (`app
+//! in (a,b)`) suffices. It may report other pods too, so the selector of each DaemonSet is checked again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,48 +10,50 @@ use std::sync::Arc;
 use crate::core::selector::Selector;
 use crate::index::SetKey;
 
-/// What the selectors of one watch come to, in bytes: they stand in its URL, and proxies take 8 KB.
+/// Longest total of the selectors of one watch, in bytes. They are part of its URL, and proxies accept 8 KB.
 const LONGEST: usize = 4_000;
 
-/// Beyond so many namespaces watches are of the whole cluster: there are never more of them than one connection carries.
+/// Maximum number of namespaces with watches of their own. With more, watches cover the whole cluster, so that all of them fit on
+/// one connection.
 const NAMESPACES: usize = 16;
 
-/// Most groups of a namespace. With more, it gets one watch of all its pods, so that one tenant can't use up the connections.
+/// Maximum number of groups of a namespace. With more, one watch covers all its pods, so that one tenant can't use up the
+/// connections.
 const GROUPS_OF_NAMESPACE: usize = 16;
 
-/// Most groups in all. With more, one watch covers the whole cluster.
+/// Maximum number of groups. With more, one watch covers the whole cluster.
 const GROUPS: usize = 256;
 
-/// DaemonSets whose pods one watch tells.
+/// DaemonSets whose pods one watch reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
-    /// Where they are; `None`: in several namespaces.
+    /// Namespace of the DaemonSets; `None`: several.
     pub(super) namespace: Option<Arc<str>>,
-    /// What selects the pods of all of them, as a query.
+    /// Selector of the pods of all members, as a query.
     pub(super) selector: String,
-    /// Each with its own selector.
+    /// Members, each with its own selector.
     pub(super) members: BTreeMap<SetKey, Selector>,
 }
 
-/// What the selectors of a group's DaemonSets have in common.
+/// Common property of the selectors in a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Asked {
-    /// They ask for values of these labels.
+    /// They select values of these labels.
     Labels(BTreeSet<Box<str>>),
-    /// It is the only one.
+    /// The group has only this member.
     Alone(SetKey),
-    /// They are too many for anything else.
+    /// There are too many groups, so one watch covers everything.
     Everything,
 }
 
-/// Namespace of a group (`None`: several), and what its selectors have in common.
+/// Namespace of a group (`None`: several), and the common property of its selectors.
 type Place = (Option<Arc<str>>, Asked);
 
 impl Group {
-    /// The groups of these DaemonSets, each given with its selector as a query.
+    /// Returns the groups of these DaemonSets, each given with its selector as a query.
     pub(super) fn all<'a>(sets: impl IntoIterator<Item = (&'a SetKey, &'a str)>) -> Vec<Self> {
         let sets = sets.into_iter().map(|(key, query)| {
-            // The API server took it, so it can be read.
+            // The API server accepted it, so it is valid.
             let selector = Selector::from_query(query).unwrap_or_default();
             let asked = match selector.labels_with_values() {
                 Some(labels) => Asked::Labels(labels),
@@ -106,7 +107,7 @@ impl Group {
         groups
     }
 
-    /// Whether the labels of an object, looked up by `label`, are those of pods of this member.
+    /// Returns true if this member selects an object whose labels are looked up by `label`.
     pub(super) fn selects<'a>(
         &self,
         key: &SetKey,
@@ -118,7 +119,7 @@ impl Group {
     }
 }
 
-/// The same in parts that are not too long for one watch.
+/// Splits members into parts whose selectors fit into one watch.
 fn in_parts(members: BTreeMap<SetKey, Selector>) -> Vec<BTreeMap<SetKey, Selector>> {
     let (mut parts, mut length) = (vec![BTreeMap::new()], 0);
     for (key, selector) in members {
@@ -228,7 +229,7 @@ mod tests {
             .collect();
         assert_eq!(told, [("n: app=a", 1), ("tenant: ", 1500)]);
         assert_eq!(groups(&sets[..16]).len(), 16);
-        // The members are told apart by their own selectors.
+        // The selectors of the members distinguish their pods.
         let (a, b) = (SetKey::new("tenant", "a"), SetKey::new("tenant", "b"));
         let many: Vec<SetKey> = (0..20)
             .map(|number| SetKey::new("tenant", &format!("n{number}")))

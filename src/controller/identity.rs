@@ -1,11 +1,11 @@
-//! The name of this replica: recognisable for people, and never used twice.
+//! Name of this replica: recognizable for users, and never used twice.
 
 use std::fs::read_to_string;
 
-/// Host name (of a pod: its name) and a random suffix.
+/// Returns the host name (in a pod: the pod's name) with a random suffix.
 ///
-/// Two processes with one name would both believe to hold the Lease, and a host name is not enough: pods with
-/// hostNetwork have that of their node.
+/// Two processes with the same name would both believe that they hold the Lease. A host name is not enough, because pods with
+/// hostNetwork have the name of their node.
 pub fn unique() -> String {
     let host = line("/proc/sys/kernel/hostname").unwrap_or_else(|| "yurt-ds".to_owned());
     let suffix = line("/proc/sys/kernel/random/uuid").unwrap_or_else(|| {

@@ -1,7 +1,7 @@
-//! An update in place on the wire: one strategic merge patch of one pod.
+//! Request for an update in place: one strategic merge patch of one pod.
 //!
-//! It names what changes and nothing else, so what others wrote into the pod stays: injected containers, labels of
-//! theirs. UID and version in it keep it from a pod that is not the one that was judged.
+//! It contains only the changes, so that changes by other programs stay: injected containers, labels. UID and version protect a
+//! pod that changed since the decision.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -11,7 +11,7 @@ use crate::core::fleet::in_place::InPlaceState;
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::core::{InPlacePatch, PodRef};
 
-/// What to write into `pod` at `now`; the annotation `state_key` is its memory of it.
+/// Returns the patch of `pod` at `now`. The annotation `state_key` records the update.
 pub(super) fn patch(pod: &PodRef, update: &InPlacePatch, state_key: &str, now: Timestamp) -> Value {
     let change = &update.change;
     let state = InPlaceState {

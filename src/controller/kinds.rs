@@ -1,4 +1,4 @@
-//! Which kinds of DaemonSets there are to roll out.
+//! Kinds of DaemonSets that the controller rolls out.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use k8s_openapi::api::coordination::v1::Lease;
 use crate::core::names::LEASE_KINDS;
 use crate::index::SetKind;
 
-/// Which kinds of DaemonSets are rolled out.
+/// Kinds of DaemonSets that are rolled out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kinds {
-    /// Native ones.
+    /// True if native DaemonSets are rolled out.
     pub native: bool,
-    /// Advanced ones.
+    /// True if Advanced DaemonSets are rolled out.
     pub advanced: bool,
 }
 
@@ -29,7 +29,7 @@ impl Kinds {
         advanced: false,
     };
 
-    /// Returns true if a kind is among both.
+    /// Returns true if both have a kind in common.
     pub fn meets(self, other: Self) -> bool {
         self.native && other.native || self.advanced && other.advanced
     }
@@ -58,7 +58,7 @@ impl Kinds {
         }
     }
 
-    /// The kinds that the holder of a Lease serves; `None`: an older version holds it, which does not say so.
+    /// Returns the kinds that the holder of a Lease serves; `None`: the holder is an older version, which doesn't record them.
     pub fn of_lease(lease: &Lease) -> Option<Self> {
         let annotations = lease.metadata.annotations.as_ref()?;
         let kinds: Vec<&str> = annotations.get(LEASE_KINDS)?.split(',').collect();
@@ -69,7 +69,7 @@ impl Kinds {
     }
 }
 
-/// As `--controllers` takes them.
+/// Formats the kinds as `--controllers` accepts them.
 impl fmt::Display for Kinds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds = [SetKind::Native, SetKind::Advanced].into_iter();
@@ -81,7 +81,7 @@ impl fmt::Display for Kinds {
     }
 }
 
-/// That kind alone.
+/// Converts a single kind.
 impl From<SetKind> for Kinds {
     fn from(kind: SetKind) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl From<SetKind> for Kinds {
     }
 }
 
-/// The word for a kind in `--controllers`.
+/// Returns the name of a kind in `--controllers`.
 pub(super) fn word(kind: SetKind) -> &'static str {
     match kind {
         SetKind::Native => "native",
@@ -99,7 +99,7 @@ pub(super) fn word(kind: SetKind) -> &'static str {
     }
 }
 
-/// What is waited for at the start, by the kind of DaemonSets.
+/// Returns the resource that is awaited at the start for a kind of DaemonSets.
 pub(super) fn resource_of(kind: SetKind) -> &'static str {
     match kind {
         SetKind::Native => "daemonsets",

@@ -1,27 +1,28 @@
 //! One Lease, several replicas, one writer.
 //!
 //! ```text
-//!   GET ──► free, released, ours, or unchanged for its whole duration? ──► PUT (or POST) ──► Leader { until }
-//!    ▲                                                                          │ again every `renew_every`
-//!    └────────────── somebody else's: look again later ◄── 409, or `until` has passed ◄──┘
+//!   GET ──► free, released, own, or unchanged for its whole duration? ──► PUT (or POST) ──► Leader { until }
+//!    ▲                                                                         │ again every `renew_every`
+//!    └──────────── held by another: check again later ◄── 409, or `until` has passed ◄──┘
 //! ```
 //!
 //! # Guarantees
-//! - `until` is counted from before the request that renewed the Lease left, others count from after they saw the
-//!   renewal: so a writer that stops at `until` stops at least `duration - renew_deadline` before anybody else starts,
-//!   whatever the clocks of the two machines say.
-//! - The monotonic clock stands while a virtual machine is paused. So leadership also ends when the wall clock passes the time of
-//!   `until`, and begins again with the next renewal. A wall clock that goes back prolongs nothing: both clocks have to agree.
-//! - A replica stands for election once its caches are complete, and goes on leading afterwards.
-//! - Another replica's clock is never read: a Lease has expired when it was *seen* unchanged for its duration.
+//! - A leader counts `until` from before it sends the renewal. Other replicas count from when they see it. So a leader that stops
+//!   at `until` stops at least `duration - renew_deadline` before another one starts, whatever the clocks of the two machines
+//!   show.
+//! - The monotonic clock stands still while a virtual machine is paused. So leadership also ends when the wall clock passes the
+//!   time of `until`, and begins again with the next renewal. A wall clock that goes back extends nothing, because both clocks
+//!   must agree.
+//! - A replica stands for election once its caches are complete, and then keeps leading even if they are not.
+//! - The clocks of other replicas are never read: a Lease has expired once it was *seen* unchanged for its duration.
 //! - A leader reports other installations with Leases in other namespaces ([`others`]).
-//! - The annotation [`LEASE_KINDS`](names::LEASE_KINDS) says which kinds of DaemonSets the holder serves. A replica that is to serve another
-//!   kind reports that nothing does.
-//! - Every request has a deadline. Leadership ends at `until` even while one of them hangs.
+//! - The annotation [`LEASE_KINDS`](names::LEASE_KINDS) lists the kinds of DaemonSets that the holder serves. A replica
+//!   configured for another kind reports that no controller serves it.
+//! - Every request has a deadline. Leadership ends at `until` even while a request hangs.
 //!
 //! # Caveats
-//! A write that is on its way at `until` may still arrive; `client::WRITE_DEADLINE` keeps it inside the 5 s margin, and
-//! UID preconditions make a late delete harmless.
+//! A write in flight at `until` may still arrive. `client::WRITE_DEADLINE` keeps it inside the 5 s margin, and UID preconditions
+//! make a late delete harmless.
 
 mod others;
 
@@ -50,47 +51,48 @@ use crate::serve::ReadinessHandle;
 use crate::shutdown::{self, Shutdown};
 use others::OtherInstallations;
 
-/// The longest that one request may take.
+/// Longest duration of one request.
 const CALL_DEADLINE: Duration = Duration::from_secs(3);
-/// How soon a leader tries again after a renewal that failed.
+/// Pause before a leader repeats a renewal that failed.
 const RETRY: Duration = Duration::from_secs(1);
-/// What lies between the end of leadership and the end of the Lease, for a write that is on its way.
+/// Time between the end of leadership and the end of the Lease, for writes in flight.
 const MARGIN: Duration = Duration::from_secs(5);
-/// Reason of a leadership that ends on either clock.
+/// Logged reason when leadership ends by either clock.
 const LATE: &str = "the Lease was not renewed in time";
-/// What is asked for, in log_throttle.
+/// Name of the Lease requests in `log_throttle`.
 const LEASES: &str = "leases";
-/// Names the list of the Leases of other installations in log_throttle.
+/// Name of the list of other installations' Leases in `log_throttle`.
 const OTHER_LEASES: &str = "leases of other installations";
-/// Another holder's duration is believed up to here; beyond, ours counts.
+/// Longest duration that is accepted from another holder. The configured duration replaces a longer one.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Time after which a kind of DaemonSets counts as not served: in a rolling update of the controller, replicas with other
-/// `--controllers` are there for a moment.
+/// Time after which a kind of DaemonSets counts as not served.
+///
+/// During a rolling update of the controller, replicas with other `--controllers` exist for a moment.
 const UNSERVED_AFTER: Duration = Duration::from_secs(120);
 /// Reason of the Event about such a kind.
 const NOT_SERVED: &str = "NotServed";
 /// Reason of the Event about a second installation.
 const SECOND_INSTALLATION: &str = "SecondInstallation";
 
-/// Whether this replica may write.
+/// Permission of this replica to write.
 #[derive(Clone, Debug)]
 pub enum Leadership {
-    /// It may not.
+    /// The replica must not write.
     Standby,
-    /// It may, until that instant; each renewal moves it.
+    /// The replica may write until an instant that each renewal moves.
     Leader {
-        /// The instant at which writing has to stop, unless renewed before.
+        /// Instant at which writing stops unless the Lease is renewed before.
         until: Instant,
-        /// The same instant on the wall clock.
+        /// `until` on the wall clock.
         wall: WallDeadline,
     },
-    /// It may always: there is no election.
+    /// The replica may always write: there is no election.
     Alone,
 }
 
 impl Leadership {
-    /// Whether a write may begin now. Ask immediately before each write.
+    /// Returns true if a write may begin now. Call it immediately before each write.
     pub fn may_write(&self) -> bool {
         match self {
             Self::Standby => false,
@@ -100,7 +102,7 @@ impl Leadership {
     }
 }
 
-/// An instant on a wall clock, which also moves while the machine is paused.
+/// Instant on the wall clock, which keeps running while the machine is paused.
 #[derive(Clone, Debug)]
 pub struct WallDeadline {
     clock: Clock,
@@ -108,7 +110,7 @@ pub struct WallDeadline {
 }
 
 impl WallDeadline {
-    /// The present of `clock`, `after` later.
+    /// Returns the time of `clock` plus `after`.
     pub fn after(clock: &Clock, after: Duration) -> Self {
         let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
         let at = clock.now().saturating_add(after).unwrap_or(Timestamp::MAX);
@@ -123,26 +125,26 @@ impl WallDeadline {
     }
 }
 
-/// How leadership is shared.
+/// Settings of the election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Namespace of the Lease.
     pub namespace: String,
-    /// Name of this replica, unique among all that ever ran.
+    /// Name of this replica, unique among all replicas that ever ran.
     pub identity: String,
-    /// How long after the last sign of the leader another replica takes over.
+    /// Time without a renewal after which another replica takes over.
     pub duration: Duration,
-    /// How long after its last renewal a leader stops writing.
+    /// Time after its last renewal at which a leader stops writing.
     pub renew_deadline: Duration,
-    /// How often the leader renews and others look.
+    /// Interval at which the leader renews and other replicas check.
     pub renew_every: Duration,
 }
 
 impl Settings {
-    /// Itself, when the three durations fit together.
+    /// Returns the settings if their three durations fit together.
     ///
     /// # Errors
-    /// Names the flag and what it has to be.
+    /// Names the flag and its valid values.
     pub fn checked(self) -> Result<Self> {
         if self.renew_deadline + MARGIN > self.duration || self.duration > LONGEST {
             bail!(
@@ -170,7 +172,7 @@ impl Settings {
 pub struct ElectionParts {
     /// Lease, identity and durations.
     pub settings: Settings,
-    /// The kinds of DaemonSets that this process serves.
+    /// Kinds of DaemonSets that this process serves.
     pub kinds: Kinds,
     /// Source of time.
     pub clock: Clock,
@@ -184,7 +186,7 @@ pub struct ElectionParts {
     pub readiness: ReadinessHandle,
 }
 
-/// The election, running in the background.
+/// Election that runs in the background.
 #[derive(Debug)]
 pub struct Election {
     leadership: watch::Receiver<Leadership>,
@@ -193,7 +195,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// Stands for election from the moment at which everything that `readiness` waits for is there.
+    /// Stands for election as soon as everything that `readiness` waits for is there.
     pub fn start(client: Client, parts: ElectionParts) -> Self {
         let (sender, leadership) = watch::channel(Leadership::Standby);
         let (end, ended) = shutdown::channel();
@@ -213,7 +215,7 @@ impl Election {
         }
     }
 
-    /// No election: this process leads from now until it ends.
+    /// Starts without an election: this process leads until it ends.
     pub fn alone(metrics: &Metrics) -> Self {
         let (sender, leadership) = watch::channel(Leadership::Alone);
         let (end, mut ended) = shutdown::channel();
@@ -229,39 +231,39 @@ impl Election {
         }
     }
 
-    /// Always up to date: borrow it immediately before each write, await its changes.
+    /// Returns the current leadership. Borrow it immediately before each write, and await its changes.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.clone()
     }
 
-    /// Gives the Lease back, so that another replica need not wait. Call it after the last write.
+    /// Releases the Lease, so that another replica need not wait. Call it after the last write.
     pub async fn release(self) {
         self.end.request();
         let _ended = self.task.await;
     }
 }
 
-/// A replica that stands for election.
+/// Replica that stands for election.
 struct Candidate {
     api: Api<Lease>,
     others: OtherInstallations,
     parts: ElectionParts,
     leadership: watch::Sender<Leadership>,
-    /// The Lease of another holder as it was last seen.
+    /// Lease of another holder as last seen.
     seen: Option<ObservedLease>,
     unserved: Unserved,
 }
 
-/// Kinds that this process is to serve, and the holder of the Lease does not.
+/// Kinds that this process is configured for and the holder of the Lease doesn't serve.
 #[derive(Default)]
 struct Unserved {
-    /// Name under which `/ready` waits while that is reported.
+    /// Name under which `/ready` waits while this is reported.
     awaited: Option<String>,
-    /// Since when there is such a kind.
+    /// Time at which such a kind was first seen.
     since: Option<Instant>,
 }
 
-/// What a holder changes when it renews.
+/// Fields that a holder changes when it renews.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LeaseRecord {
     holder: String,
@@ -281,22 +283,22 @@ impl LeaseRecord {
     }
 }
 
-/// Another's Lease, as seen from here.
+/// Lease of another holder, as seen by this replica.
 struct ObservedLease {
     sign: LeaseRecord,
-    /// Since when it looks like that.
+    /// Time at which the Lease was first seen with this content.
     since: Instant,
-    /// When it may be taken.
+    /// Time at which the Lease may be taken.
     expires: Instant,
 }
 
-/// What came of one attempt.
+/// Result of one attempt.
 enum Attempt {
-    /// The Lease is ours, as the server now has it.
+    /// This replica holds the Lease, in the server's current version.
     Held(Box<Lease>),
-    /// It is another's; it may have expired at that instant.
+    /// Another replica holds it. It may expire at that instant.
     Others { expires: Instant },
-    /// Somebody was faster.
+    /// Another replica was faster.
     Lost,
 }
 
@@ -320,7 +322,7 @@ impl Candidate {
                 self.parts.settings.renew_every,
             );
             let wall = WallDeadline::after(&self.parts.clock, deadline);
-            // The end is not waited for here: a renewal is short, and the Lease may have become ours.
+            // Doesn't wait for the shutdown here: a renewal is short, and the Lease may have been acquired.
             next = match self.attempt(held.take()).await {
                 Ok(Attempt::Held(lease)) => {
                     held = Some(lease);
@@ -352,7 +354,7 @@ impl Candidate {
         self.release().await;
     }
 
-    /// Waits for the next attempt; ends leadership in time when that is earlier.
+    /// Waits for the next attempt. Ends leadership at its deadline if that is earlier.
     async fn wait(&self, next: Instant) {
         if let Some(until) = self.until()
             && until <= next
@@ -361,7 +363,7 @@ impl Candidate {
             self.stand_by(LATE);
         }
         sleep_until(next).await;
-        // After a pause of the machine, timers go on as if nothing had happened.
+        // Timers don't notice that the machine was paused.
         if !self.leadership.borrow().may_write() {
             self.stand_by(LATE);
         }
@@ -378,7 +380,7 @@ impl Candidate {
         self.until().is_some()
     }
 
-    /// One attempt to hold the Lease; ends leadership if it lasts too long.
+    /// Makes one attempt to hold the Lease. Ends leadership if that takes too long.
     async fn attempt(&mut self, held: Option<Box<Lease>>) -> Result<Attempt, CallError> {
         let Some(until) = self.until() else {
             return self.acquire(held).await;
@@ -390,7 +392,7 @@ impl Candidate {
         Err(CallError::TimedOut(self.parts.settings.renew_deadline))
     }
 
-    /// Renews what is held, or takes what is free.
+    /// Renews a held Lease, or takes a free one.
     async fn acquire(&mut self, held: Option<Box<Lease>>) -> Result<Attempt, CallError> {
         let present = match held {
             Some(lease) => Some(*lease),
@@ -421,7 +423,7 @@ impl Candidate {
         }
     }
 
-    /// When another's Lease has expired as far as was seen; `None` when it is ours or free.
+    /// Returns when another holder's Lease expires as far as seen; `None`: it is free or held by this replica.
     fn expires(&mut self, lease: &Lease) -> Option<Instant> {
         let spec = lease.spec.clone().unwrap_or_default();
         let lasts = lasts(&spec).unwrap_or(self.parts.settings.duration);
@@ -450,12 +452,12 @@ impl Candidate {
         Some(expires)
     }
 
-    /// A Lease that somebody deleted under its holder: the holder does not know yet, so its time is waited for.
+    /// Returns when a Lease expires that was deleted while held. Its holder doesn't know yet, so its duration is waited for.
     fn expires_unseen(&self) -> Option<Instant> {
         self.seen.as_ref().map(|seen| seen.expires)
     }
 
-    /// The Lease as ours, from what is there.
+    /// Returns the present Lease with this replica as holder.
     fn claim(&self, present: Option<Lease>) -> Lease {
         let now = MicroTime(self.parts.clock.now());
         let mut lease = present.unwrap_or_default();
@@ -491,7 +493,7 @@ impl Candidate {
         self.parts.metrics.lease_renewed(now.as_second());
     }
 
-    /// Looks for other installations, and reports a change.
+    /// Checks for other installations, and reports a change.
     async fn check_others(&mut self) {
         if !self.others.is_due() {
             return;
@@ -516,8 +518,9 @@ impl Candidate {
         }
     }
 
-    /// Notes which kinds the holder of the Lease serves (`None`: all, or not known), and reports the ones of this process that are
-    /// missing for a while.
+    /// Notes which kinds the holder of the Lease serves (`None`: all, or unknown).
+    ///
+    /// Reports kinds of this process that have not been served for a while.
     fn note_unserved(&mut self, holder: Option<Kinds>) {
         let missing = holder.map(|holder| self.parts.kinds.without(holder));
         let Some(missing) = missing.filter(|missing| *missing != Kinds::NONE) else {
@@ -570,7 +573,7 @@ impl Candidate {
             .failed(LEASES, error.failure(), &text);
     }
 
-    /// Empties the Lease, if it is ours, so that the next replica can take it at once.
+    /// Empties the Lease if this replica holds it, so that another replica can take it at once.
     async fn release(self) {
         if !self.leads() {
             return;
@@ -610,7 +613,7 @@ impl Candidate {
     }
 }
 
-/// Duration of a Lease; `None`: none that can be used.
+/// Returns the duration of a Lease; `None`: it has no usable one.
 fn lasts(spec: &LeaseSpec) -> Option<Duration> {
     let seconds = u64::try_from(spec.lease_duration_seconds?).ok()?;
     let lasts = Duration::from_secs(seconds);

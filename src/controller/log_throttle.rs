@@ -1,7 +1,7 @@
-//! A log that stays calm while the API server is away: a cause is told at once, then at most every half minute with the
-//! number of failures, and once more when it is over.
+//! Log that stays short while the API server is unavailable.
 //!
-//! An API server that answers nobody is one cause, whoever notices; anything else that fails is one cause per resource.
+//! A cause is logged at once, then at most every half minute with the number of failures, and once when it is over. An
+//! unavailable API server is one cause for all callers. Any other failure is one cause per resource.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,19 +12,19 @@ use tracing::{info, warn};
 
 use crate::k8s::client::Failure;
 
-/// How long a cause that was told is not told again.
+/// Time for which a logged cause is not logged again.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// What fails, shared by all who call the API server again and again. Cheap to clone; all clones are one.
+/// Current causes of failed calls, shared by all repeated calls to the API server. Cheap to clone; all clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct LogThrottle(Arc<Mutex<BTreeMap<Cause, Complaint>>>);
 
-/// Why something fails.
+/// Cause of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Cause {
-    /// No API server answers.
+    /// The API server doesn't answer.
     NoAnswer,
-    /// It answers, and this resource cannot be had.
+    /// The API server answers, but not for this resource.
     Resource(&'static str),
 }
 
@@ -37,28 +37,28 @@ impl Cause {
     }
 }
 
-/// How one cause stands.
+/// State of one cause.
 #[derive(Clone, Copy, Debug, Default)]
 struct Complaint {
-    /// Since when it holds, if it does.
+    /// Beginning of the cause, if it lasts.
     since: Option<Instant>,
-    /// When it was told last.
+    /// Time of the last log line.
     told: Option<Instant>,
-    /// Whether it was told since it holds.
+    /// True if the cause was logged since it began.
     known: bool,
-    /// Failures since then.
+    /// Failures since the last log line.
     untold: u64,
 }
 
 impl LogThrottle {
-    /// A call failed and is tried again: says so, if that is news.
+    /// Logs a failed call that is repeated, unless that was just logged.
     pub fn failed(&self, resource: &'static str, failure: Failure, error: &str) {
         if let Some(failures) = self.note_failed(resource, failure) {
             warn!(resource, failures, %error, "A call failed and is tried again");
         }
     }
 
-    /// A call was answered: says so, if it was told that it failed.
+    /// Logs that a call was answered, if its failure was logged.
     pub fn answered(&self, resource: &'static str) {
         for (cause, lasted) in self.note_answered(resource) {
             let seconds = lasted.as_secs();
@@ -69,7 +69,7 @@ impl LogThrottle {
         }
     }
 
-    /// How many failures are to be told now; `None`: nothing is.
+    /// Returns the number of failures to log now; `None`: nothing is logged.
     fn note_failed(&self, resource: &'static str, failure: Failure) -> Option<u64> {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +84,7 @@ impl LogThrottle {
         Some(std::mem::take(&mut complaint.untold))
     }
 
-    /// What is over and was told, and how long it lasted.
+    /// Returns logged causes that are over, with their durations.
     fn note_answered(&self, resource: &'static str) -> Vec<(Cause, Duration)> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut over = Vec::new();
@@ -105,7 +105,7 @@ impl LogThrottle {
 mod tests {
     use super::*;
 
-    /// Three watches that try every half second for two minutes: what the log of the controller was made of.
+    /// Three watches that retry every half second for two minutes, as once seen in the log of the controller.
     #[tokio::test(start_paused = true)]
     async fn an_api_server_that_is_away_is_told_at_once_then_twice_a_minute_and_when_it_is_back() {
         let log_throttle = LogThrottle::default();

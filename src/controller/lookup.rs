@@ -1,4 +1,4 @@
-//! Live reads for what the watches leave in doubt: rare, bounded, and never in a steady state.
+//! Live reads for what the watches leave unclear. They are rare, bounded, and never happen in a steady state.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -21,71 +21,73 @@ use crate::index::{SetKey, SetRecord};
 use crate::k8s::client::{CallError, WRITE_DEADLINE, within};
 use crate::k8s::{Condition, ControllerRevision, DaemonSet, Pod};
 
-/// The watches get this long to agree by themselves before anything is read.
+/// Time in which the watches may become consistent before anything is read.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(1);
 
-/// The pause before the same thing is read once more.
+/// Pause before the same thing is read again.
 const AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
-/// While the native controller is awaited, somebody looks now and then, should an event have been lost.
+/// Interval between checks while the native controller is awaited, in case an event was lost.
 const SLOWLY: SignedDuration = SignedDuration::from_secs(30);
 
 /// Events per page of a list. An Event can have more than a megabyte, and the API server holds the page in memory.
 const EVENTS_PAGE: u32 = 10;
 
-/// Reason of the Events of pods that could not be made.
+/// Reason of the Events about pods that could not be created.
 const FAILED_CREATE: &str = "FailedCreate";
 
-/// What was read.
+/// Result of a lookup.
 pub(super) enum LookupResult {
-    /// What is known of each hash.
+    /// Findings for each hash.
     Revisions(Vec<(Revision, FoundRevision)>),
-    /// The DaemonSet and all of its revisions.
+    /// DaemonSet with all of its revisions.
     Whole(Box<(DaemonSet, Vec<ControllerRevision>)>),
-    /// What the native controller said last of a pod that it could not make; `None`: nothing.
+    /// Last message of the native controller about a pod that it could not create; `None`: there is none.
     NotCreated(Option<String>),
-    /// What is said of pods that do not become available, as far as anything is.
+    /// Messages about pods that don't become available, as far as there are any.
     NotReady(BTreeMap<PodName, String>),
     /// The read failed.
     Failed(CallError),
 }
 
-/// What was read of a hash that pods carry.
+/// Finding for a hash that pods carry.
 pub(super) enum FoundRevision {
-    /// Its revision.
+    /// Revision with this hash.
     Revision(Box<ControllerRevision>),
     /// There is no such revision, and the pods carry the hash.
     Absent,
-    /// There is no such revision, and the pod carries another hash by now or is gone: news are late. The native controller
-    /// relabels the pods of a duplicate, and removes the duplicate afterwards.
+    /// There is no such revision, and the pod now carries another hash or is gone, so the cache lags.
+    ///
+    /// The native controller relabels the pods of a duplicate, and then deletes the duplicate.
     Late,
 }
 
 type Lookup = Pin<Box<dyn Future<Output = LookupResult> + Send>>;
 
-/// Decides what to read live, and takes in the answers.
+/// Decides what to read live, and handles the answers.
 pub(super) struct Lookups {
     client: Client,
     last: BTreeMap<SetKey, Timestamp>,
-    /// What is in doubt, and since when it is that.
+    /// Unclear state, and the time at which it became so.
     doubts: BTreeMap<SetKey, (RevisionUnknown, Timestamp)>,
-    /// When was asked why pods are missing.
+    /// Last lookup of the reason for missing pods.
     missing: BTreeMap<SetKey, Timestamp>,
-    /// When was asked why these pods do not become available.
+    /// Last lookup of the reason for which these pods don't become available.
     unready: BTreeMap<SetKey, (Timestamp, Vec<PodName>)>,
     turns: Turns,
 }
 
-/// Lookups of Events that wait in one namespace. One more is not begun, and asked for again later.
+/// Maximum number of lookups of Events that wait in one namespace. A further one is not started, and is requested again later.
 const MOST_WAITING: usize = 8;
 
-/// Lets one list of Events per namespace run at a time. A tenant can write as many large Events as its quota allows, and cause as many
-/// lists as it has DaemonSets.
+/// Limits lists of Events to one at a time per namespace.
+///
+/// A tenant can write as many large Events as its quota allows, and cause as many lists as it has DaemonSets.
 #[derive(Default)]
 struct Turns(BTreeMap<String, Weak<Mutex<()>>>);
 
 impl Turns {
-    /// Makes a lookup wait for those before it in the same namespace; `None`: too many wait there.
+    /// Queues a lookup after earlier ones in the same namespace; `None`: too many wait there.
     fn queue(
         &mut self,
         namespace: &str,
@@ -106,7 +108,7 @@ impl Turns {
 }
 
 impl Lookups {
-    /// Nothing read yet.
+    /// Creates lookups without any earlier read.
     pub(super) fn new(client: Client) -> Self {
         Self {
             client,
@@ -118,7 +120,7 @@ impl Lookups {
         }
     }
 
-    /// When to ask again, and what to read now.
+    /// Returns when to ask again, and the lookup to start now.
     pub(super) fn wanted(
         &mut self,
         key: &SetKey,
@@ -136,7 +138,7 @@ impl Lookups {
         self.doubts.insert(key.clone(), (reason, since));
         let after = |at: Timestamp, pause| at.checked_add(pause).unwrap_or(now);
         let due = match reason {
-            // Also for a pod: one that the native controller has just relabelled shows a moment after its old revision went.
+            // Pods need the delay too: the cache shows the new label of a pod a moment after its old revision is gone.
             RevisionUnknown::UnknownRevision | RevisionUnknown::Mismatch => after(since, PATIENCE),
             RevisionUnknown::NotObserved | RevisionUnknown::NoRevision | RevisionUnknown::Tie => {
                 return (after(now, SLOWLY), None);
@@ -167,8 +169,10 @@ impl Lookups {
         (after(now, AGAIN), Some(lookup))
     }
 
-    /// Why pods are missing that should be there since `since`: when to ask, and what to read now. A moment before that is worth a
-    /// report, and now and then while it lasts: one quota may follow another.
+    /// Looks up why pods have been missing since `since`. Returns when to ask again, and the lookup to start now.
+    ///
+    /// The first lookup comes shortly before the rollout would report missing pods. It is repeated, because one quota may follow
+    /// another.
     pub(super) fn why_missing(
         &mut self,
         key: &SetKey,
@@ -188,13 +192,14 @@ impl Lookups {
         (after(now, SLOWLY), lookup)
     }
 
-    /// No pod is missing; true when that is news.
+    /// Notes that no pod is missing. Returns true if that is new.
     pub(super) fn none_missing(&mut self, key: &SetKey) -> bool {
         self.missing.remove(key).is_some()
     }
 
-    /// Why `pods` do not become available, each with its UID: when to ask again, and what to read now. Others than the last time
-    /// are asked for at once, and all of them now and then while it lasts.
+    /// Looks up why `pods` don't become available. Returns when to ask again, and the lookup to start now.
+    ///
+    /// Pods that were not in the last lookup are looked up at once, and all pods again at intervals.
     pub(super) fn why_not_ready(
         &mut self,
         key: &SetKey,
@@ -218,12 +223,12 @@ impl Lookups {
         (after(now, SLOWLY), lookup)
     }
 
-    /// No pod is late any more; true when that is news.
+    /// Notes that no pod is late. Returns true if that is new.
     pub(super) fn none_unready(&mut self, key: &SetKey) -> bool {
         self.unready.remove(key).is_some()
     }
 
-    /// That DaemonSet is gone, or ours no longer.
+    /// Forgets a DaemonSet that is gone or no longer managed.
     pub(super) fn forget(&mut self, key: &SetKey) {
         self.unready.remove(key);
         self.missing.remove(key);
@@ -231,7 +236,7 @@ impl Lookups {
         self.doubts.remove(key);
     }
 
-    /// Takes in what was read.
+    /// Applies the result of a lookup.
     pub(super) fn take(
         &mut self,
         feed: &mut EventHandler,
@@ -307,7 +312,7 @@ fn take_revision(index: &mut Index, key: &SetKey, hash: Revision, known: FoundRe
     }
 }
 
-/// After a live look that still shows another template in the newest revision, its number decides alone.
+/// Trusts the number of the newest revision alone if even a live read shows another template in it. Returns the Event about that.
 fn trust(index: &mut Index, key: &SetKey, read: &DaemonSet) -> Option<RolloutEvent> {
     let revisions = index.revisions_of(&index.set(key)?.uid);
     let set = index.set_mut(key)?;
@@ -329,7 +334,7 @@ fn trust(index: &mut Index, key: &SetKey, read: &DaemonSet) -> Option<RolloutEve
     })
 }
 
-/// Reads the revisions of these hashes; the second of each pair is the name of a pod that carries it, as far as we know.
+/// Reads the revisions of these hashes, each given with a pod that carries it according to the cache.
 async fn revisions(client: Client, key: SetKey, asked: Vec<(Revision, PodName)>) -> LookupResult {
     let mut found = Vec::new();
     for (hash, pod) in asked {
@@ -341,7 +346,7 @@ async fn revisions(client: Client, key: SetKey, asked: Vec<(Revision, PodName)>)
     LookupResult::Revisions(found)
 }
 
-/// Waits for a lookup at most as long as a write may take.
+/// Limits a lookup to the duration of a write.
 pub(super) async fn in_time<T>(
     lookup: impl Future<Output = Result<T, CallError>>,
 ) -> Result<T, CallError> {
@@ -362,7 +367,7 @@ async fn known(
     if let Some(revision) = revisions.get_opt(&name).await? {
         return Ok(FoundRevision::Revision(Box::new(revision)));
     }
-    // One that was adopted from another DaemonSet has the name that this one gave it.
+    // An adopted revision of another DaemonSet is named after that one.
     let labels = format!("{REVISION_HASH_LABEL}={hash}");
     let mut adopted = None;
     let take = |revision: ControllerRevision| {
@@ -375,7 +380,7 @@ async fn known(
     if let Some(revision) = adopted {
         return Ok(FoundRevision::Revision(Box::new(revision)));
     }
-    // After the revision: what carried its hash when it went has been relabelled before.
+    // Read after the revision: pods with its hash were relabelled before it was deleted.
     let pods: Api<Pod> = Api::namespaced(client.clone(), &key.namespace);
     let labels = pods
         .get_opt(pod.as_str())
@@ -389,7 +394,7 @@ async fn known(
     })
 }
 
-/// What the native controller said last, in its Events, of a pod that it could not make.
+/// Reads the last Event of the native controller about a pod that it could not create.
 async fn not_created(client: Client, key: SetKey, uid: String) -> LookupResult {
     let fields = format!("involvedObject.uid={uid},reason={FAILED_CREATE}");
     match last_event(&client, &key.namespace, &fields).await {
@@ -425,10 +430,10 @@ pub(super) async fn last_event(
     Ok(last)
 }
 
-/// How old what an Event says may be, as long as Kubernetes keeps one by default: what was said last is the best that is known.
+/// Longest age of an Event that counts. It equals the default lifetime of Events, because the last message is the best available.
 const FRESH: SignedDuration = SignedDuration::from_hours(1);
 
-/// What was said last of each of these pods.
+/// Reads the last message about each of these pods.
 async fn not_ready(
     client: Client,
     key: SetKey,
@@ -446,7 +451,7 @@ async fn not_ready(
     LookupResult::NotReady(said)
 }
 
-/// What the last Event of trouble says of a pod, or else its own conditions.
+/// Returns the message of a pod's last Warning Event, or otherwise of its conditions.
 async fn said_of(
     client: &Client,
     namespace: &str,
@@ -455,7 +460,7 @@ async fn said_of(
     now: Timestamp,
 ) -> Option<String> {
     let fields = format!("involvedObject.uid={uid},type=Warning");
-    // Who may not read Events is told so elsewhere, and the pod itself says something, too.
+    // A missing permission for Events is reported elsewhere, and the pod's own conditions help too.
     let told = last_event(client, namespace, &fields)
         .await
         .unwrap_or_default();
@@ -485,7 +490,7 @@ async fn said_of(
     Some(not_ready::said(&told.reason, &told.message, &by))
 }
 
-/// When an Event was last said.
+/// Returns when an Event last occurred.
 fn said_at(event: &Event) -> Option<Timestamp> {
     let series = event
         .series

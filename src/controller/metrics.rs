@@ -1,8 +1,10 @@
-//! What `/metrics` shows. Everything about a rollout comes from one [`Plan`], so the numbers here and the words of
-//! `ctl status` cannot disagree; everything else is counted where it happens. Only the leader exports what a plan says: the
-//! other replicas do not know what was refused, and sums over replicas would count every node twice.
+//! Metrics for `/metrics`.
 //!
-//! Labels come from closed sets, and from names of DaemonSets that are managed: no series per node or pod.
+//! All metrics of a rollout come from one [`Plan`], so they always agree with `ctl status`. Everything else is counted where it
+//! happens. Only the leader exports metrics of a plan. Other replicas don't know which writes were refused, and sums over
+//! replicas would count nodes twice.
+//!
+//! Label values come from closed sets and from names of managed DaemonSets. There are no series per node or pod.
 
 mod rollouts;
 mod watches;
@@ -71,14 +73,14 @@ struct Outcome {
     outcome: &'static str,
 }
 
-/// Why something was not written.
+/// Reason for which a decided write was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkipReason {
     /// Another replica leads.
     NotLeader,
-    /// The lease ended between decision and write.
+    /// The Lease ended between decision and write.
     LeaseLost,
-    /// A write of the same pod is on its way and not visible yet.
+    /// A write to the same pod is pending and not visible yet.
     Pending,
     /// A queue was full.
     QueueFull,
@@ -96,7 +98,7 @@ impl SkipReason {
         Self::Ending,
     ];
 
-    /// Its word.
+    /// Returns the label value of this reason.
     pub fn word(self) -> &'static str {
         match self {
             Self::NotLeader => "not_leader",
@@ -108,7 +110,7 @@ impl SkipReason {
     }
 }
 
-/// All metrics of the controller; share it by reference or [`Arc`].
+/// All metrics of the controller. Share it by reference or in an [`Arc`].
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -136,7 +138,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All at zero.
+    /// Creates all metrics with the value zero.
     pub fn new() -> Arc<Self> {
         let mut registry = Registry::with_prefix(PREFIX);
         let r = &mut registry;
@@ -233,7 +235,7 @@ impl Metrics {
         Arc::new(metrics)
     }
 
-    /// The page, as Prometheus reads it (OpenMetrics text).
+    /// Returns the page in the format of Prometheus (OpenMetrics text).
     pub fn encode(&self) -> String {
         let mut page = String::new();
         match encode(&mut page, &self.registry) {
@@ -242,27 +244,27 @@ impl Metrics {
         }
     }
 
-    /// What was decided for a DaemonSet with usable settings; `phase` is what its conditions say.
+    /// Records the plan of a DaemonSet with usable settings. `phase` is that of its conditions.
     pub fn record_plan(&self, key: SetKey, plan: &Plan, phase: Phase) {
         self.rollouts.set(key, Some(Rollout::new(plan, phase)));
     }
 
-    /// A DaemonSet whose settings cannot be used: nothing is known about its nodes.
+    /// Records a DaemonSet with unusable settings. Nothing is known about its nodes.
     pub fn record_invalid(&self, key: SetKey) {
         self.rollouts.set(key, None);
     }
 
-    /// A DaemonSet that is gone or not ours any more: its series end.
+    /// Ends the series of a DaemonSet that is gone or no longer managed.
     pub fn forget(&self, key: &SetKey) {
         self.rollouts.forget(key);
     }
 
-    /// This replica does not lead any more: who does exports what is known per DaemonSet, and sums count it once.
+    /// Ends the series of all DaemonSets when this replica stops leading. The new leader exports them, so sums count each once.
     pub fn forget_all(&self) {
         self.rollouts.forget_all();
     }
 
-    /// A request that changes something was answered.
+    /// Counts an answered write request.
     pub fn write(&self, verb: &'static str, resource: &'static str, outcome: Result<(), Failure>) {
         let outcome = outcome.err().map_or("ok", Failure::word);
         let labels = WriteLabels {
@@ -273,7 +275,7 @@ impl Metrics {
         self.writes.get_or_create(&labels).inc();
     }
 
-    /// That many writes were decided and not sent.
+    /// Counts writes that were decided and not sent.
     pub fn withheld(&self, reason: SkipReason, count: usize) {
         let labels = Reason {
             reason: reason.word(),
@@ -282,7 +284,7 @@ impl Metrics {
         counter.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
     }
 
-    /// A watch ended with an error and starts again.
+    /// Counts a watch that ended with an error and is restarted.
     pub fn watch_restarted(&self, resource: &'static str) {
         self.watch_restarts
             .get_or_create(&Resource { resource })
@@ -294,7 +296,7 @@ impl Metrics {
         self.watch_ages.clone()
     }
 
-    /// Number of objects that cannot be read now, by resource and reason.
+    /// Sets the number of unreadable objects by resource and reason.
     pub(super) fn unreadable(&self, counts: &BTreeMap<(&'static str, UnreadableReason), usize>) {
         self.unreadable.clear();
         for ((resource, reason), count) in counts {
@@ -306,12 +308,12 @@ impl Metrics {
         }
     }
 
-    /// Gauge of the watches that wait for their response headers, for the client that counts them.
+    /// Returns the gauge of watches that wait for response headers, for the client that counts them.
     pub fn watch_streams_waiting(&self) -> Gauge {
         self.watch_streams_waiting.clone()
     }
 
-    /// Whether the service account lacks a permission.
+    /// Sets whether the service account lacks a permission.
     pub fn permission_missing(&self, verb: &'static str, resource: &str, missing: bool) {
         let resource = resource.to_owned();
         let gauge = self
@@ -320,12 +322,12 @@ impl Metrics {
         gauge.set(i64::from(missing));
     }
 
-    /// How many pre-pulls are under way.
+    /// Sets the number of running pre-pulls.
     pub fn image_pulls_under_way(&self, count: usize) {
         self.image_pulls.set(number(count));
     }
 
-    /// The result of a pre-pull was written.
+    /// Counts a written result of a pre-pull.
     pub fn image_pulled(&self, pulled: bool) {
         let outcome = if pulled { "pulled" } else { "failed" };
         self.image_pull_results
@@ -333,45 +335,45 @@ impl Metrics {
             .inc();
     }
 
-    /// An Event was not sent, from a closed set of reasons.
+    /// Counts an Event that was not sent, by a closed set of reasons.
     pub fn event_dropped(&self, reason: &'static str) {
         self.events_dropped.get_or_create(&Reason { reason }).inc();
     }
 
-    /// One DaemonSet was looked at, and `decide` took that long.
+    /// Counts a decision about one DaemonSet, and the duration of `decide`.
     pub fn reconciled(&self, decide: Duration) {
         self.reconciles.inc();
         self.decide.observe(decide.as_secs_f64());
     }
 
-    /// How many DaemonSets wait to be looked at.
+    /// Sets the number of DaemonSets that wait for a decision.
     pub fn queue_depth(&self, depth: usize) {
         self.queue_depth.set(number(depth));
     }
 
-    /// A task failed that asked the API server for something.
+    /// Counts a request task that panicked.
     pub fn task_failed(&self) {
         self.task_failures.inc();
     }
 
-    /// The queue of what watches tell was full.
+    /// Counts a full input queue.
     pub fn queue_overflowed(&self) {
         self.queue_overflow.inc();
     }
 
-    /// Whether this replica writes; counts changes.
+    /// Sets whether this replica leads, and counts changes.
     pub fn leader(&self, leader: bool) {
         if self.leader.set(i64::from(leader)) != i64::from(leader) {
             self.lease_transitions.inc();
         }
     }
 
-    /// Number of other active installations that serve the same kinds of DaemonSets.
+    /// Sets the number of other active installations that serve the same kinds of DaemonSets.
     pub fn other_installations(&self, count: usize) {
         self.other_installations.set(number(count));
     }
 
-    /// These kinds of DaemonSets are served by no controller, although this one is to; `None`: none.
+    /// Sets the configured kinds of DaemonSets that no controller serves; `None`: all are served.
     pub fn unserved(&self, kinds: Option<Kinds>) {
         for kind in [SetKind::Native, SetKind::Advanced] {
             let is_unserved = kinds.is_some_and(|kinds| kinds.contains(kind));
@@ -383,7 +385,7 @@ impl Metrics {
         }
     }
 
-    /// The Lease was renewed at that Unix time.
+    /// Sets the Unix time of the last renewal of the Lease.
     pub fn lease_renewed(&self, unix_seconds: i64) {
         self.lease_age.set(unix_seconds);
     }
@@ -393,7 +395,8 @@ fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Writing to a `String` does not fail; should a metric refuse, the page says so instead of lying by omission.
+/// Returns a page that reports an error. Writing to a `String` doesn't fail, but a metric might, and an incomplete page would
+/// mislead.
 fn unreachable_page() -> String {
     "# a metric could not be written\n# EOF\n".to_owned()
 }
@@ -428,7 +431,7 @@ fn counter(registry: &mut Registry, name: &str, help: &str) -> Counter {
     counter
 }
 
-/// From 10 microseconds (a handful of nodes) to 160 milliseconds (far above the 20 that 100,000 nodes may take).
+/// Returns a histogram from 10 microseconds (a few nodes) to 160 milliseconds (far above the 20 that 100,000 nodes may take).
 fn histogram(registry: &mut Registry) -> Histogram {
     let histogram = Histogram::new(exponential_buckets(0.000_01, 4.0, 8));
     registry.register(
@@ -488,7 +491,7 @@ mod tests {
         }
     }
 
-    /// The same plan, paused: it has every series.
+    /// Returns the same plan in a pause, with which a DaemonSet has every series.
     pub(super) fn paused_plan() -> Plan {
         let record = PauseRecord {
             since: Timestamp::from_second(1_800_000_000).unwrap(),

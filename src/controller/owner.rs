@@ -1,4 +1,4 @@
-//! The DaemonSet for which pods are made, handed over or updated.
+//! DaemonSet for which pods are created, transferred or updated.
 
 use crate::core::names::{IN_PLACE_UPDATE_READY, KRUISE_POD_READY};
 use crate::core::revision::TemplateFingerprint;
@@ -7,21 +7,21 @@ use crate::core::{Mode, RollingUpdateType};
 use crate::index::SetRecord;
 use crate::k8s;
 
-/// The DaemonSet, as the decision saw it.
+/// DaemonSet as seen by the decision.
 #[derive(Clone, Debug)]
 pub(super) struct DaemonSetOwner {
     pub(super) uid: String,
     pub(super) template_generation: Option<String>,
-    /// The template that is expected in the revision; `None` where the revision decides alone.
+    /// Template that the revision must have; `None`: the revision alone decides.
     pub(super) template: Option<TemplateFingerprint>,
-    /// Which pods belong to it; `None` where that cannot be read.
+    /// Selector of its pods; `None`: it is unreadable.
     pub(super) selector: Option<Selector>,
-    /// Of an Advanced DaemonSet the readiness gates that its pods get; `None`: it is a native one.
+    /// Readiness gates for pods of an Advanced DaemonSet; `None`: it is a native one.
     pub(super) gates: Option<Vec<&'static str>>,
 }
 
 impl DaemonSetOwner {
-    /// What is to be known of a DaemonSet.
+    /// Collects the required facts of a DaemonSet.
     pub(super) fn from_set(set: &SetRecord) -> Self {
         Self {
             uid: set.uid.to_string(),
@@ -32,12 +32,12 @@ impl DaemonSetOwner {
         }
     }
 
-    /// Whether it is an Advanced DaemonSet.
+    /// Returns true for an Advanced DaemonSet.
     pub(super) fn is_advanced(&self) -> bool {
         self.gates.is_some()
     }
 
-    /// Whether this is a pod that was made beside another one, or handed over since, and still belongs to the DaemonSet.
+    /// Returns true if the pod is a surge pod, or was one before its transfer, and still belongs to the DaemonSet.
     pub(super) fn owns(&self, pod: &k8s::Pod) -> bool {
         let label = |key: &str| pod.metadata.labels.as_ref()?.get(key).map(String::as_str);
         let selects = |selector: &Selector| selector.matches(label);
@@ -51,8 +51,10 @@ impl DaemonSetOwner {
     }
 }
 
-/// The readiness gates that pods of an Advanced DaemonSet need, so that an update in place or a hook can take them out of
-/// service first (Kruise). Each costs a write for every pod, so no other pod gets one.
+/// Returns the readiness gates that pods of an Advanced DaemonSet need (Kruise).
+///
+/// Through a gate, an update in place or a hook first takes a pod out of service. Each gate costs a write for every pod, so pods
+/// get no others.
 fn gates(set: &SetRecord) -> Vec<&'static str> {
     let Some(strategy) = set.reading.usable() else {
         return Vec::new();

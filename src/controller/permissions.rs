@@ -1,8 +1,9 @@
-//! What the controller may do, asked at the start instead of found out in the middle of a rollout; and, where a write was refused
-//! for want of it, until it is granted.
+//! Permissions of the controller, checked at the start rather than discovered during a rollout.
 //!
-//! [`NEEDED`] lists the rights of `manifests/base/rbac`, [`COMPONENTS`] and [`ADVANCED`] those of `manifests/components`, which only some
-//! settings need. Tests compare them with the manifests in both directions.
+//! If a write was rejected for a missing permission, that permission is checked until it is granted.
+//!
+//! [`NEEDED`] lists the rights of `manifests/base/rbac`. [`COMPONENTS`] and [`ADVANCED`] list those of `manifests/components`,
+//! which only some settings need. Tests compare them with the manifests in both directions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,86 +31,86 @@ use crate::k8s::DaemonSet;
 use crate::k8s::client::{CallError, WRITE_DEADLINE, within};
 use crate::k8s::permission::{Permission, PermissionScope, cluster, lease};
 
-/// Reason of the Event about it.
+/// Reason of Events about missing permissions.
 pub const PERMISSION_MISSING: &str = "PermissionMissing";
-/// How long is waited before a check that got no answer is tried again.
+/// Pause before a check without an answer is repeated.
 const PAUSE: Duration = Duration::from_secs(10);
-/// How often a permission that is missing is asked for again.
+/// Interval between checks for a missing permission.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Rights of every installation: enough to delete and evict pods and to write status.
 pub const NEEDED: [Permission; 20] = [
-    // What is to be rolled out, and the conditions that tools wait for.
+    // DaemonSets to roll out, and the conditions that tools wait for.
     cluster("apps", "daemonsets", "get"),
     cluster("apps", "daemonsets", "list"),
     cluster("apps", "daemonsets", "watch"),
     cluster("apps", "daemonsets/status", "patch"),
-    // Which revision is the current one.
+    // The current revision.
     cluster("apps", "controllerrevisions", "get"),
     cluster("apps", "controllerrevisions", "list"),
     cluster("apps", "controllerrevisions", "watch"),
-    // Which nodes are there, and which are online.
+    // The nodes, and which of them are online.
     cluster("", "nodes", "list"),
     cluster("", "nodes", "watch"),
-    // The pods: deleting one updates its node, and its status carries PodNeedUpgrade and readiness gates.
+    // Pods: deleting one updates its node, and its status carries `PodNeedUpgrade` and readiness gates.
     cluster("", "pods", "get"),
     cluster("", "pods", "list"),
     cluster("", "pods", "watch"),
     cluster("", "pods", "delete"),
-    // With disruption: evict, instead of deleting it.
+    // Eviction instead of deletion, with `disruption`.
     cluster("", "pods/eviction", "create"),
     cluster("", "pods/status", "patch"),
     cluster("events.k8s.io", "events", "create"),
-    // Jobs that pull images ahead on nodes.
+    // Jobs that pull images in advance.
     cluster("batch", "jobs", "list"),
     cluster("batch", "jobs", "watch"),
-    // Why pods cannot be made, or do not become Ready.
+    // The reasons for which pods cannot be created or don't become Ready.
     cluster("", "events", "list"),
-    // A name cannot limit create: the object is not there yet.
+    // A resource name cannot restrict `create`, because the object doesn't exist yet.
     lease(PermissionScope::LeaseNamespace, "create"),
 ];
 
-/// What the election adds.
+/// Rights that the election adds.
 pub const NEEDED_FOR_ELECTION: [Permission; 3] = [
     lease(PermissionScope::Lease, "get"),
     lease(PermissionScope::Lease, "update"),
-    // To find another installation that serves the same DaemonSets.
+    // Finds other installations that serve the same DaemonSets.
     lease(PermissionScope::AnyLease, "list"),
 ];
 
 /// Rights that a feature adds to the base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Component {
-    /// The rights.
+    /// Added rights.
     pub permissions: &'static [Permission],
-    /// Name of the feature in a sentence.
+    /// Name of the feature in a message.
     pub feature: &'static str,
-    /// Folder of the manifests that grant them.
+    /// Folder of the manifests that grant the rights.
     pub folder: &'static str,
 }
 
-/// Updates in place: one patch of the running pod.
+/// In-place updates: one patch of the running pod.
 pub const IN_PLACE: Component = Component {
     permissions: &[cluster("", "pods", "patch")],
     feature: "updating pods in place",
     folder: IN_PLACE_RBAC,
 };
 
-/// Hooks: the mark on a pod that waits.
+/// Hooks: a mark on a pod that waits.
 pub const LIFECYCLE: Component = Component {
     permissions: &[cluster("", "pods", "patch")],
     feature: "lifecycle",
     folder: LIFECYCLE_RBAC,
 };
 
-/// Surge: the new pod is created here, and handed over to the DaemonSet.
+/// Surge: the controller creates the new pod and transfers it to the DaemonSet.
 pub const MAX_SURGE: Component = Component {
     permissions: &[cluster("", "pods", "create"), cluster("", "pods", "patch")],
     feature: "max-surge",
     folder: MAX_SURGE_RBAC,
 };
 
-/// Images that are pulled ahead: a Job on the node.
+/// Image pre-pull: a Job on the node.
 pub const PRE_PULL: Component = Component {
     permissions: &[
         cluster("batch", "jobs", "create"),
@@ -122,26 +123,27 @@ pub const PRE_PULL: Component = Component {
 /// Components for settings of native DaemonSets.
 pub const COMPONENTS: [Component; 4] = [IN_PLACE, LIFECYCLE, MAX_SURGE, PRE_PULL];
 
-/// What Advanced DaemonSets add: their pods, revisions and status are made by this controller.
+/// Rights that Advanced DaemonSets add: the controller writes their pods, revisions and status.
 pub const ADVANCED: [Permission; 11] = [
     cluster(KRUISE_GROUP, "daemonsets", "get"),
     cluster(KRUISE_GROUP, "daemonsets", "list"),
     cluster(KRUISE_GROUP, "daemonsets", "watch"),
     cluster(KRUISE_GROUP, "daemonsets/status", "patch"),
-    // Where API servers check it, only who may do this may name one as the owner that waits for its pods.
+    // API servers that check it require this right for setting a DaemonSet as an owner that blocks deletion.
     cluster(KRUISE_GROUP, "daemonsets/finalizers", "update"),
     cluster("apps", "controllerrevisions", "create"),
     cluster("apps", "controllerrevisions", "patch"),
     cluster("apps", "controllerrevisions", "delete"),
     cluster("", "pods", "create"),
     cluster("", "pods", "patch"),
-    // Whether Kruise's manager runs beside this one.
+    // Checks whether Kruise's manager runs.
     lease(PermissionScope::KruiseLease, "get"),
 ];
 
 impl Component {
-    /// Whether a DaemonSet with this strategy needs it. Owners of nodes ask for images without a setting: what is missing is reported
-    /// to them when they do.
+    /// Returns true if a DaemonSet with this strategy needs the component.
+    ///
+    /// Node owners request images without a setting. A missing right is reported to them when they do.
     fn is_for(&self, strategy: &Strategy) -> bool {
         let is_in_place = strategy.rolling_update_type == RollingUpdateType::InPlaceIfPossible;
         match self.folder {
@@ -164,8 +166,9 @@ fn is_among(known: &[Permission], verb: &str, resource: &str) -> bool {
     known.iter().any(|known| known.is_for(verb, resource))
 }
 
-/// Manifests that grant `verb` on `resource` for a DaemonSet of this kind; `write`: what the request was for, if it was a step of a
-/// rollout. Several components grant the same right.
+/// Returns the manifests that grant `verb` on `resource` for a DaemonSet of this kind.
+///
+/// `write` is the step of a rollout that the request belongs to, if any: several components grant the same right.
 pub fn granted_by(
     verb: &str,
     resource: &str,
@@ -186,18 +189,18 @@ pub fn granted_by(
     }
 }
 
-/// What the service account lacks.
+/// Rights that the service account lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Of what is always needed.
+    /// Missing rights of every installation.
     always: Vec<Permission>,
-    /// Of what Advanced DaemonSets need.
+    /// Missing rights for Advanced DaemonSets.
     advanced: Vec<Permission>,
     /// Components that are in use and not granted.
     components: Vec<MissingComponent>,
 }
 
-/// A component that is in use and not granted.
+/// Component that is in use and not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct MissingComponent {
     component: Component,
@@ -207,7 +210,7 @@ struct MissingComponent {
 }
 
 impl Missing {
-    /// Whether the lists that `/ready` waits for, and with it the election, cannot arrive.
+    /// Returns true if lists that `/ready`, and so the election, waits for cannot arrive.
     pub fn keeps_unready(&self) -> bool {
         let mut lacking = self.always.iter().chain(&self.advanced);
         let is_listed =
@@ -219,14 +222,15 @@ impl Missing {
 /// Settings of the controller that decide which permissions it needs.
 #[derive(Clone, Copy, Debug)]
 pub struct PermissionNeeds {
-    /// Replicas elect a leader.
+    /// True if replicas elect a leader.
     pub elects: bool,
     /// Kinds of DaemonSets that are rolled out.
     pub kinds: Kinds,
 }
 
-/// Asks for every permission, each until there is an answer; logs and counts what is missing. What only settings need is missing
-/// when a DaemonSet has them.
+/// Checks every permission, each until there is an answer. Logs and counts the missing ones.
+///
+/// A right that only some settings need counts as missing once a DaemonSet has such a setting.
 pub async fn missing(
     client: &Client,
     lease_namespace: &str,
@@ -255,7 +259,7 @@ pub async fn missing(
             "The Lease is looked for in this namespace; the manifests grant it where they put the controller, which --lease-namespace names"
         );
     }
-    // A cluster without the kind needs none of it.
+    // A cluster that doesn't serve this kind needs none of these rights.
     if kinds.advanced && server::serves_advanced(client).await {
         for permission in ADVANCED {
             if !is_granted(client, lease_namespace, permission).await {
@@ -276,7 +280,7 @@ pub async fn missing(
             ungranted.push((component, lacks));
         }
     }
-    // Without that right the list would never be answered, and nothing be reported.
+    // Without that right the list would never be answered, and nothing would be reported.
     let may_list = !is_among(&missing.always, "list", "daemonsets");
     if !ungranted.is_empty() && may_list {
         let (keys, index) = native_sets(client).await;
@@ -309,7 +313,7 @@ fn note(permission: Permission, apply: &'static str, metrics: &Metrics) {
     metrics.permission_missing(verb, &resource, true);
 }
 
-/// Where it is told that a request was refused for want of a permission.
+/// Queue of requests that were denied for a missing permission.
 #[derive(Clone, Debug)]
 pub struct DeniedPermissions(UnboundedSender<DeniedPermission>);
 
@@ -317,7 +321,7 @@ pub struct DeniedPermissions(UnboundedSender<DeniedPermission>);
 pub type DeniedPermission = (Permission, &'static str);
 
 impl DeniedPermissions {
-    /// Such a place, and what reads it.
+    /// Creates the queue. Returns its receiver too.
     pub fn new() -> (Self, UnboundedReceiver<DeniedPermission>) {
         let (told, heard) = unbounded_channel();
         (Self(told), heard)
@@ -329,20 +333,22 @@ impl DeniedPermissions {
         self.tell_write(verb, resource, apply);
     }
 
-    /// Reports the same of a write; `apply`: the manifests that grant it.
+    /// Reports that a write was refused. `apply` names the manifests that grant it.
     pub fn tell_write(&self, verb: &str, resource: &str, apply: &'static str) {
         let components = COMPONENTS.iter().flat_map(|one| one.permissions);
         let mut known = NEEDED.iter().chain(components).chain(&ADVANCED);
         let meant = known.find(|known| known.is_for(verb, resource));
         if let Some(permission) = meant {
-            // Nobody hears it while the process ends.
+            // The receiver is gone while the process ends.
             let _ended = self.0.send((*permission, apply));
         }
     }
 }
 
-/// Asks again for what is missing until it is granted, and for what refused requests tell of from then on: an API server that has
-/// just started refuses everybody for a moment. `lost` is told of what is missing since. Costs nothing while nothing is missing.
+/// Checks missing permissions again until they are granted, including rights that denied requests report later.
+///
+/// An API server that has just started denies all requests for a moment. `lost` is called for each newly missing permission.
+/// Costs nothing while none is missing.
 pub async fn follow(
     client: &Client,
     lease_namespace: &str,
@@ -393,8 +399,9 @@ async fn is_granted(client: &Client, lease_namespace: &str, permission: Permissi
     answer.status.is_some_and(|status| status.allowed)
 }
 
-/// Native DaemonSets with their settings, at this moment. A missing right of a DaemonSet that gets a setting later is reported when it
-/// is used.
+/// Returns the native DaemonSets with their current settings.
+///
+/// If a DaemonSet gets a setting later, its missing right is reported when it is used.
 async fn native_sets(client: &Client) -> (Vec<SetKey>, Index) {
     let list = || async {
         let mut index = Index::default();
@@ -406,7 +413,7 @@ async fn native_sets(client: &Client) -> (Vec<SetKey>, Index) {
     (index.keys().cloned().collect(), index)
 }
 
-/// The first answer.
+/// Returns the first answer.
 async fn until_answered<T, F: Future<Output = Result<T, CallError>>>(call: impl Fn() -> F) -> T {
     loop {
         match call().await {
@@ -417,7 +424,7 @@ async fn until_answered<T, F: Future<Output = Result<T, CallError>>>(call: impl 
     }
 }
 
-/// What is needed, with or without an election.
+/// Returns the required permissions, with or without an election.
 pub fn needed(elects: bool) -> Vec<Permission> {
     let mut needed: Vec<Permission> = NEEDED.to_vec();
     if elects {
@@ -428,7 +435,7 @@ pub fn needed(elects: bool) -> Vec<Permission> {
     needed
 }
 
-/// One Warning Event that names them all, and the settings that are in use without what they need.
+/// Publishes one Warning Event with all missing rights and the settings that need them.
 pub fn report(missing: &Missing, lease_namespace: &str, events: &Events) {
     let mut sentences = Vec::new();
     if !missing.always.is_empty() {
@@ -472,8 +479,9 @@ pub fn report(missing: &Missing, lease_namespace: &str, events: &Events) {
     }
 }
 
-/// A Warning Event that a list or a watch is refused that was not when the controller started. Of a write that is refused its
-/// DaemonSet has one.
+/// Publishes a Warning Event about a list or watch that is denied since the controller started.
+///
+/// A denied write has an Event on its DaemonSet.
 pub fn report_lost(permission: Permission, lease_namespace: &str, events: &Events) {
     if ["list", "watch"].contains(&permission.verb) {
         let lacks = permission.describe();

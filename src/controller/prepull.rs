@@ -1,18 +1,20 @@
-//! Image pre-pull: what owners of nodes asked for with `imagepull` is pulled before they say "upgrade".
+//! Image pre-pull: pulls the images that node owners requested with `imagepull`, before they start the upgrade.
 //!
 //! ```text
 //! engine ──DesiredPulls (all of a DaemonSet, when they change)──► Puller ──┬─► Job on the node     (jobs)
-//!                                                                    └─► pod condition PodImageReady
+//!                                                                          └─► pod condition PodImageReady
 //! ```
 //!
-//! The door is small because there will be other ways to pull (by the node's agent over CRI) and other reasons (ahead of a
-//! rolling update): whoever wants images says what should be there on which node, level-triggered; whoever pulls makes it true
-//! and writes how it ended. A desired pull ends when its condition does not ask any more, so the condition is the only memory:
-//! Jobs carry the pod's UID and the revision, and are found again after a restart.
+//! The interface is small because there will be other ways to pull (by the node's agent over CRI) and other reasons (before a
+//! rolling update). The requesting side declares which images should be on which node (level-triggered). The pulling side makes
+//! it so and writes the result.
+//!
+//! A desired pull ends when its condition no longer requests it, so the condition is the only state. Jobs carry the pod's UID and
+//! the revision, and are found again after a restart.
 //!
 //! # Order
-//! [`slots`] divides the pulls that run at once between namespaces and DaemonSets. A DaemonSet's pulls begin in the order in which
-//! they were asked for. Two pods of one node that want the same image are two Jobs: the node's runtime downloads it once.
+//! [`slots`] divides concurrent pulls between namespaces and DaemonSets. The pulls of a DaemonSet start in the order of their
+//! requests. Two pods of one node that want the same image have two Jobs, and the node's runtime downloads it once.
 
 mod calls;
 mod job_store;
@@ -41,29 +43,29 @@ use crate::clock::Clock;
 use crate::core::{PodRef, Pull};
 use crate::index::SetKey;
 
-/// Everything that the nodes of one DaemonSet are to pull.
+/// All desired pulls of one DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DesiredPulls {
     /// UID of the DaemonSet.
     pub(super) uid: Arc<str>,
-    /// Generation of the DaemonSet whose template is meant.
+    /// Generation of the DaemonSet whose template is pulled.
     pub(super) generation: i64,
-    /// How long one of them may take.
+    /// Longest duration of one pull.
     pub(super) timeout: Duration,
-    /// The desired pulls, in the order of nodes.
+    /// Desired pulls in the order of nodes.
     pub(super) pulls: Vec<Pull>,
 }
 
-/// How a pull ended.
+/// Result of a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PullOutcome {
     /// Every image is on the node.
     Pulled,
-    /// It cannot be had, and why in one sentence.
+    /// It failed, with a one-sentence reason.
     Failed(String),
 }
 
-/// What desired pulls are made true with.
+/// Dependencies of the puller.
 pub(super) struct PullerParts {
     pub(super) client: Client,
     pub(super) writer: Writer,
@@ -74,28 +76,28 @@ pub(super) struct PullerParts {
     pub(super) written: mpsc::UnboundedSender<PullResultWrite>,
 }
 
-/// What became of writing how a pull of the rollout ended: a refusal is remembered like that of any other write.
+/// Answer to writing the result of a pull for the rollout. A refusal is recorded as that of any other write.
 #[derive(Debug)]
 pub(super) struct PullResultWrite {
-    /// Of which DaemonSet.
+    /// DaemonSet of the pod.
     pub(super) key: SetKey,
-    /// To which pod.
+    /// Pod that was written to.
     pub(super) pod: PodRef,
-    /// The answer.
+    /// Answer of the API server.
     pub(super) result: Result<(), WriteError>,
 }
 
-/// All desired pulls, by DaemonSet.
+/// Desired pulls of all DaemonSets.
 type AllDesiredPulls = BTreeMap<SetKey, Arc<DesiredPulls>>;
 
-/// Makes desired pulls true while this replica leads.
+/// Carries out desired pulls while this replica leads.
 pub(super) struct Puller {
     desired: watch::Sender<AllDesiredPulls>,
     task: JoinHandle<()>,
 }
 
 impl Puller {
-    /// Starts without desired pulls; asks nothing of the API server before there is one, but for what an earlier leader left.
+    /// Starts without desired pulls. Until there is one, it asks the API server only for Jobs of an earlier leader.
     pub(super) fn start(parts: PullerParts) -> Self {
         let (desired, desired_changes) = watch::channel(AllDesiredPulls::new());
         Self {
@@ -104,7 +106,7 @@ impl Puller {
         }
     }
 
-    /// From now on these are the desired pulls of a DaemonSet. What was desired before and is not any more is given up.
+    /// Sets the desired pulls of a DaemonSet. Earlier ones that are missing now are abandoned.
     pub(super) fn set_desired(&self, key: &SetKey, desired: DesiredPulls) {
         self.desired.send_if_modified(|all| {
             let same = all.get(key).is_some_and(|known| **known == desired);
@@ -115,13 +117,13 @@ impl Puller {
         });
     }
 
-    /// The DaemonSet is gone, or ours no longer; its Jobs go with its pods.
+    /// Forgets a DaemonSet that is gone or no longer managed. Its Jobs are deleted with its pods.
     pub(super) fn forget(&self, key: &SetKey) {
         self.desired
             .send_if_modified(|all| all.remove(key).is_some());
     }
 
-    /// Lets the writes under way end; nothing new begins.
+    /// Waits for pending writes. Starts nothing new.
     pub(super) async fn finish(self) {
         drop(self.desired);
         let _ended = self.task.await;

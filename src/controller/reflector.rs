@@ -1,7 +1,6 @@
-//! One list and watch: reads objects one by one as they arrive.
+//! One list and watch that decodes objects one by one as they arrive.
 //!
-//! `kube`'s own watcher decodes a list as a whole, fails with the first object that it cannot read, and does not report
-//! bookmarks.
+//! The watcher of `kube` decodes a list as a whole, fails at the first unreadable object, and doesn't report bookmarks.
 
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
@@ -23,43 +22,43 @@ use crate::k8s::json_list::ListSplitter;
 use crate::k8s::object::{LARGEST, read, read_beginning};
 use crate::k8s::{Item, Readable, meta_of};
 
-/// Objects per page of a list: few enough for the API server, which reads a page as a whole.
+/// Objects per page of a list, few because the API server reads a page as a whole.
 pub(super) const PAGE: u32 = 100;
 
 /// Longest time until the API server begins to answer.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Longest time in which nothing of a page arrives: the API server itself gives up after a minute.
+/// Longest time without data during a page. The API server itself gives up after a minute.
 const PAGE_SILENCE: Duration = Duration::from_secs(75);
 
-/// A streaming list that is silent for so long is replaced by pages: the API server may not be able to complete it.
+/// Time without data after which a streaming list is replaced by pages, because the API server may be unable to complete it.
 const LIST_SILENCE: Duration = Duration::from_secs(15);
 
-/// Shortest time after which the API server is asked to end a watch, in seconds.
+/// Shortest timeout that a watch asks the API server for, in seconds.
 const SHORTEST_WATCH: u32 = 2;
 
 /// Annotation of the bookmark that ends the initial events of a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Why a list or a watch ended early.
+/// Reason for which a list or a watch ended early.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// The API server no longer knows what happened since: everything has to be listed again.
+    /// The API server no longer has the changes since the given version. Everything must be listed again.
     Expired,
-    /// The API server refuses a streaming list, does not complete it, or broke it off.
+    /// The API server rejected a streaming list, didn't complete it, or broke it off.
     NoStreamingList(&'static str),
     /// A call failed.
     Failed {
-        /// Attempt that failed, such as `cannot list`.
+        /// Operation that failed, such as `cannot list`.
         doing: &'static str,
-        /// The verb of a role: `list` or `watch`.
+        /// Verb of a role: `list` or `watch`.
         verb: &'static str,
-        /// Why it failed.
+        /// Cause of the failure.
         error: CallError,
     },
-    /// Nothing was heard for that long.
+    /// No data arrived for this duration.
     Silent(Duration),
-    /// What arrived is not what the API server sends.
+    /// The data is not what the API server sends.
     Garbled(String),
     /// The receiver is gone.
     Unheard,
@@ -75,7 +74,7 @@ impl Ended {
         }
     }
 
-    /// Returns a sentence for the log.
+    /// Returns a message for the log.
     pub(super) fn words(&self) -> String {
         match self {
             Self::Expired => "the API server no longer knows what happened since".to_owned(),
@@ -88,19 +87,19 @@ impl Ended {
     }
 }
 
-/// Takes what a list or watch reports.
+/// Receiver of the events of a list or watch.
 pub(super) trait Sink<K> {
-    /// Passes on an event; `false`: nothing listens any more.
+    /// Passes on an event; `false`: the receiver is gone.
     fn take(&self, event: Event<Item<K>>) -> impl Future<Output = bool> + Send;
 
-    /// Notes that the API server was heard: what was reported is complete up to now.
+    /// Notes that the API server was heard, and everything up to now was reported.
     fn heard(&self);
 
     /// Time since the API server was last heard.
     fn age(&self) -> Duration;
 }
 
-/// Collection of objects, and the part of it that is of interest.
+/// Collection of objects, with selectors.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     /// Path of the collection.
@@ -130,15 +129,15 @@ impl Target {
             escape_into(&mut target, value);
         }
         let mut request = Request::new(Vec::new());
-        // Everything that has another meaning in a path is escaped.
+        // All special characters are escaped, so the path is valid.
         *request.uri_mut() = target.parse().unwrap_or_default();
-        // A compressed answer saves nothing beside the API server, and would have to be inflated as a whole.
+        // Compression saves nothing close to the API server, and would require inflating the whole answer.
         let identity = HeaderValue::from_static("identity");
         request.headers_mut().insert(ACCEPT_ENCODING, identity);
         request
     }
 
-    /// Lists everything page by page; returns the version from which to watch.
+    /// Lists everything page by page. Returns the version from which to watch.
     pub(super) async fn list<K: Readable>(
         &self,
         client: &Client,
@@ -203,8 +202,9 @@ impl Target {
         }
     }
 
-    /// Watches from `version` on until the API server ends that; moves `version` along. Without a version, the watch begins
-    /// with everything there is (a streaming list).
+    /// Watches from `version` until the API server ends the watch, and updates `version`.
+    ///
+    /// Without a version, the watch begins with all existing objects (a streaming list).
     pub(super) async fn watch<K: Readable>(
         &self,
         client: &Client,
@@ -215,7 +215,7 @@ impl Target {
         if list && !sink.take(Event::Init).await {
             return Err(Ended::Unheard);
         }
-        // In time for the age of the data not to reach its limit, although nothing happens.
+        // Ends the watch before the age of the data reaches its limit, even if no event arrives.
         let age = u32::try_from(sink.age().as_secs()).unwrap_or(u32::MAX);
         let seconds = WATCH_TIMEOUT
             .saturating_sub(age)
@@ -228,8 +228,8 @@ impl Target {
         ];
         match version {
             Some(version) => parameters.push(("resourceVersion", version)),
-            // Without a version, so that the list is at least of the moment of the request: a replica of the API server
-            // that is behind would show pods that are gone.
+            // Without a version, the list is at least as new as the request. A lagging replica of the API server would otherwise
+            // report pods that are gone.
             None => parameters.extend([
                 ("sendInitialEvents", "true"),
                 ("resourceVersionMatch", "NotOlderThan"),
@@ -326,7 +326,7 @@ impl Target {
     }
 }
 
-/// Collects what a single list holds.
+/// Collects the objects of a single list.
 struct Collector<F>(Mutex<F>);
 
 impl<K: Readable, F: FnMut(K) + Send> Sink<K> for Collector<F> {
@@ -345,10 +345,10 @@ impl<K: Readable, F: FnMut(K) + Send> Sink<K> for Collector<F> {
     }
 }
 
-/// Lists objects once, one in memory at a time, and passes on those that can be read.
+/// Lists objects once, one in memory at a time, and passes on the readable ones.
 ///
 /// # Errors
-/// Why the list could not be completed.
+/// If the list could not be completed.
 pub(super) async fn list_each<K: Readable>(
     client: &Client,
     namespace: Option<&str>,
@@ -358,10 +358,11 @@ pub(super) async fn list_each<K: Readable>(
     list_selected(client, namespace, labels, "", PAGE, take).await
 }
 
-/// Lists objects as [`list_each`] does, limited by a label selector and a field selector, with so many objects per page.
+/// Lists objects as [`list_each`] does, limited by a label selector and a field selector, with the given number of objects per
+/// page.
 ///
 /// # Errors
-/// Why the list could not be completed.
+/// If the list could not be completed.
 pub(super) async fn list_selected<K: Readable>(
     client: &Client,
     namespace: Option<&str>,
@@ -383,7 +384,7 @@ pub(super) async fn list_selected<K: Readable>(
     })
 }
 
-/// Remembers the version of an object, from which the next watch begins.
+/// Records the version of an object, from which the next watch begins.
 fn note_version<K: Readable>(version: &mut Option<String>, item: &Item<K>) {
     if let Some(seen) = &meta_of(item).resource_version {
         *version = Some(seen.clone());
@@ -421,7 +422,7 @@ fn escape_into(target: &mut String, value: &str) {
     }
 }
 
-/// Part of a page beside the items.
+/// Part of a page without its items.
 #[derive(Deserialize)]
 struct Page {
     metadata: PageMeta,
@@ -435,11 +436,11 @@ struct PageMeta {
     next: Option<String>,
 }
 
-/// Splits a watch into lines, of which no more than [`LARGEST`] bytes and a piece are kept.
+/// Splits a watch into lines. Keeps at most [`LARGEST`] bytes of a line, and one more piece.
 #[derive(Default)]
 struct Lines(Vec<u8>);
 
-/// Room that is kept for the next line, in bytes.
+/// Capacity kept for the next line, in bytes.
 const KEPT: usize = 64 * 1024;
 
 impl Lines {
@@ -473,13 +474,13 @@ enum Change<K> {
     /// An object was added or changed.
     Added(Item<K>),
     Deleted(Item<K>),
-    /// Everything up to this version was reported; and whether that ends the initial events.
+    /// Version up to which everything was reported, and true if the initial events end there.
     Bookmark(String, bool),
     Error(Box<Status>),
     Garbled(String),
 }
 
-/// The line as it stands; the type comes first.
+/// Line of a watch, undecoded. The type comes first.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(rename = "type", borrow)]
@@ -532,7 +533,7 @@ impl<K: Readable> Change<K> {
         }
     }
 
-    /// Reads a change of an object in a line exactly as the API server writes it, in one pass; `None`: it is anything else.
+    /// Reads a change in one pass if the line has exactly the API server's format; `None`: it has another format.
     fn read_as_written(line: &[u8]) -> Option<Self> {
         let added: fn(Item<K>) -> Self = Self::Added;
         let changes: [(&[u8], _); 3] = [
@@ -546,7 +547,7 @@ impl<K: Readable> Change<K> {
         read(object).ok().map(|object| change(Ok(object)))
     }
 
-    /// Reads a line of which only the beginning is there.
+    /// Reads a line of which only the beginning was kept.
     fn of_huge(line: &[u8]) -> Self {
         const OBJECT: &[u8] = b"\"object\":";
         let at = line.windows(OBJECT.len()).position(|seen| seen == OBJECT);
@@ -584,7 +585,7 @@ mod tests {
     const END: &str = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
     const GONE: &str = r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","message":"too old","reason":"Expired","code":410}}"#;
 
-    /// What follows the lines of a watch.
+    /// Behavior of the server after the lines of a watch.
     #[derive(Clone, Copy)]
     enum Then {
         Silence,
@@ -592,7 +593,7 @@ mod tests {
         Break,
     }
 
-    /// Counts the events of a watch.
+    /// Counts events and how often the watch was heard.
     #[derive(Default)]
     struct Counter {
         events: AtomicUsize,
@@ -615,7 +616,7 @@ mod tests {
         }
     }
 
-    /// A client for a server that answers each watch with these lines.
+    /// Returns a client for a server that answers each watch with these lines.
     fn client(code: u16, lines: &[&'static str], then: Then) -> Client {
         let lines: Vec<&'static str> = lines.to_vec();
         let answer = move |request: Request<kube::client::Body>| {
@@ -647,7 +648,7 @@ mod tests {
         Client::new(tower::service_fn(answer), "default")
     }
 
-    /// How a watch ends, after which time, how many events and how often it was heard.
+    /// Returns the end of a watch, the time until then, the number of events, and how often it was heard.
     async fn ending(
         client: Client,
         mut version: Option<String>,
@@ -670,7 +671,7 @@ mod tests {
         let (ended, after, events, heard) = list(&[POD], Then::Silence).await;
         assert!(matches!(ended, Err(Ended::NoStreamingList(_))), "{ended:?}");
         assert_eq!((after, events, heard), (LIST_SILENCE, 1, 0));
-        // It broke off, ended, or was given up by the API server.
+        // The list broke off, ended, or was given up by the API server.
         for (lines, then) in [
             (&[POD][..], Then::Break),
             (&[POD], Then::End),
@@ -680,13 +681,13 @@ mod tests {
             assert!(matches!(ended, Err(Ended::NoStreamingList(_))), "{ended:?}");
             assert_eq!((after, heard), (Duration::ZERO, 0));
         }
-        // No answer at all is no reason: the server is away.
+        // A server that doesn't answer is no reason to list by pages.
         let (ended, ..) = ending(client(503, &[], Then::End), None).await;
         let unreachable = matches!(&ended, Err(ended @ Ended::Failed { .. }) if ended.failure() == Failure::Unreachable);
         assert!(unreachable, "{ended:?}");
         let (ended, ..) = ending(client(422, &[], Then::End), None).await;
         assert!(matches!(ended, Err(Ended::NoStreamingList(_))), "{ended:?}");
-        // All of it arrived: from then on the watch is heard, and may be silent as long as data is fresh.
+        // After the whole list, the watch counts as heard, and may be silent as long as its data is fresh.
         let (ended, after, events, heard) = list(&[POD, END], Then::Silence).await;
         assert!(matches!(ended, Err(Ended::Silent(_))), "{ended:?}");
         assert_eq!((after, events, heard), (STALE_AFTER, 2, 1));
@@ -720,7 +721,7 @@ mod tests {
         }
     }
 
-    /// Generates the JSON of an object with hostile values in some fields.
+    /// Generates JSON objects with hostile values in some fields.
     fn hostile_json() -> impl Strategy<Value = String> {
         let leaf = prop_oneof![
             Just("null".to_owned()),

@@ -1,4 +1,4 @@
-//! What a refused write means: for the pod that it was about, or for all writes.
+//! Meaning of a failed write: for its pod only, or for all writes.
 
 use crate::core::foreign::cut;
 use crate::core::messages::refusals::lacks_permission;
@@ -6,10 +6,10 @@ use crate::k8s::client::{CallError, Failure};
 
 use super::apply::WriteError;
 
-/// The longest sentence that is kept of the API server's.
+/// Longest part of the API server's message that is kept.
 const LONGEST: usize = 300;
 
-/// Stands for the pod's own name in such a sentence, so that a thousand pods are refused in the same words.
+/// Placeholder for the pod's name in a message, so that a thousand pods fail with the same message.
 const ITSELF: &str = "POD";
 
 /// Class of a failed write to a pod.
@@ -32,7 +32,7 @@ pub(super) enum ErrorClass {
 }
 
 impl ErrorClass {
-    /// Returns true if the same write fails until somebody changes the cluster.
+    /// Returns true if the same write fails until a user changes the cluster.
     pub(super) fn is_rejection(self) -> bool {
         matches!(self, Self::Rejected | Self::NotPermitted | Self::Invalid)
     }
@@ -76,7 +76,7 @@ pub(super) fn message(error: &WriteError, pod: &str) -> String {
     }
 }
 
-/// Whether it is certain that a write did not happen that was answered so: admission comes before everything else.
+/// Returns true if a write with this answer certainly had no effect, because admission runs before everything else.
 pub(super) fn is_by_webhook(refusal: &WriteError) -> bool {
     match refusal {
         WriteError::Failed {
@@ -87,12 +87,12 @@ pub(super) fn is_by_webhook(refusal: &WriteError) -> bool {
     }
 }
 
-/// Stands between the object and what is wrong with it (Kubernetes, validation).
+/// Text between the object and its error (Kubernetes, validation).
 const IS_INVALID: &str = " is invalid: ";
-/// Stands between the object and who forbids it (Kubernetes, admission and authorization).
+/// Text between the object and the reason for its rejection (Kubernetes, admission and authorization).
 const IS_FORBIDDEN: &str = " is forbidden: ";
 
-/// What the API server says, in one line, without the name of the pod in front.
+/// Returns the API server's message in one line, without the name of the pod at its beginning.
 pub(super) fn sentence(message: &str, pod: &str) -> String {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     let about = [IS_FORBIDDEN, IS_INVALID].into_iter().find_map(|mark| {
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    /// Answers as Kubernetes 1.36 gives them.
+    /// Answers of Kubernetes 1.36.
     #[test]
     fn each_answer_has_a_class_and_a_message() {
         let case = |code: u16, message: &str, expected: &str, expected_class: ErrorClass| {

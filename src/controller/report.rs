@@ -1,7 +1,7 @@
-//! What a DaemonSet's own status and its Events say about the rollout: only changes of state, never progress.
+//! Status and Events of a DaemonSet's rollout. They report changes of state, never progress.
 //!
-//! Conditions and Events are for people. What a restarted controller has to know stands beside them in the condition
-//! `RolloutState`, so that it repeats nothing. No counter stands in a message, so nothing is written while a rollout merely moves.
+//! Conditions and Events are for users. The condition `RolloutState` holds the state for a restarted controller, so that it
+//! repeats nothing. Messages contain no counters, so nothing is written while a rollout only progresses.
 
 mod blocked;
 mod conditions;
@@ -38,25 +38,25 @@ use crate::k8s::Condition;
 use crate::k8s::client::conditions::removal;
 use k8s_openapi::jiff::Timestamp;
 
-/// Stands before the revision that was current while it is not known which one is.
+/// Prefix of the last known revision while the current one is unknown.
 const AFTER: &str = "after ";
 
-/// Said of a DaemonSet that is ours no longer.
+/// Message about a DaemonSet that is no longer managed.
 const HANDED_BACK: &str = "not rolled out any more";
 
-/// What the status should say.
+/// Desired status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Report {
-    /// The conditions as they should be; one of ours that is not here should not be there.
+    /// Desired conditions. A condition of the controller that is missing here is removed.
     pub(super) conditions: Vec<Condition>,
-    /// What to tell in Events, if `conditions` differ from the present ones in status or reason.
+    /// Events to publish if `conditions` differ from the present ones in status or reason.
     pub(super) notices: Vec<RolloutEvent>,
-    /// State that survives a restart, once the conditions are written.
+    /// State that survives a restart once the conditions are written.
     pub(super) state: RolloutState,
 }
 
 impl Report {
-    /// The report on settings that cannot be used.
+    /// Returns the report on unusable settings.
     pub(super) fn of_invalid(set: &SetRecord, invalid: &Invalid) -> Self {
         let mut report = Self::of_settings(set, invalid);
         let record = report.state.guard.as_ref();
@@ -80,11 +80,11 @@ impl Report {
             revision: set.state.reported.revision.clone(),
             ..Reported::default()
         };
-        // Whether it goes on is told when the settings can be read again.
+        // Usable settings will decide whether the pause continues.
         let paused = find(&set.conditions, PAUSED_CONDITION);
         let is_paused = report.state.pause.is_some();
         (report.conditions).extend(paused.filter(|_| is_paused).cloned());
-        // How many nodes there are, and their labels, may change: the same mistake is told once.
+        // The number of nodes and their labels may change, but the same mistake is reported once.
         let (mistake, _) = note.split_at(note.len() - invalid.why.len());
         report.state.invalid = Some(mistake.into());
         let is_told = |told: &str| told.starts_with(mistake);
@@ -101,7 +101,7 @@ impl Report {
         report
     }
 
-    /// The report on a DaemonSet that is ours no longer, while the API server refuses to take away what we made.
+    /// Returns the report on a DaemonSet that is no longer managed while the API server refuses to delete the controller's pods.
     pub(super) fn of_release(set: &SetRecord, refused: &WriteFailures) -> Self {
         let note = format!(
             "{HANDED_BACK}; what was made for it cannot be taken away{}; it is tried again",
@@ -125,7 +125,7 @@ impl Report {
         report.with_state(set)
     }
 
-    /// The report on a plan; `lasting` tells that the native controller has been behind for a while already.
+    /// Returns the report on a plan. `lasting` is true if the native controller has been behind for a while.
     pub(super) fn of_plan(
         set: &SetRecord,
         fleet: &Fleet,
@@ -170,7 +170,7 @@ impl Report {
         report.with_state(set)
     }
 
-    /// Adds the condition with what it remembers.
+    /// Adds the condition with the state.
     fn with_state(mut self, set: &SetRecord) -> Self {
         self.conditions.push(memory::to_condition(set, &self.state));
         let unreadable = set.state_error.as_ref().map(|error| RolloutEvent {
@@ -238,12 +238,12 @@ impl Report {
         Self { notices, ..report }
     }
 
-    /// The report on a DaemonSet that is ours no longer.
+    /// Returns the report on a DaemonSet that is no longer managed.
     pub(super) fn of_nothing() -> Self {
         Self::default()
     }
 
-    /// All of them with when each changed, as they should be written whole.
+    /// Returns all conditions with their transition times, for writing them as a whole.
     pub(super) fn complete(&self, present: &[Condition], now: Timestamp) -> Vec<Value> {
         let wanted = self.conditions.iter().map(|wanted| {
             let before = find(present, &wanted.kind).filter(|known| known.status == wanted.status);
@@ -257,7 +257,7 @@ impl Report {
         wanted.collect()
     }
 
-    /// What to patch so that the status says this; empty when it does.
+    /// Returns the patch of the conditions that differ from the present ones; empty if there are none.
     pub(super) fn difference(&self, present: &[Condition], now: Timestamp) -> Vec<Value> {
         let changed = self.conditions.iter().filter_map(|wanted| {
             let before = find(present, &wanted.kind);
@@ -280,7 +280,7 @@ impl Report {
     }
 }
 
-/// What is said of a rollout, the revision aside.
+/// Returns the status message of a rollout, without its revision.
 fn saying(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> StatusSentence {
     let key = set.key();
     let default = Strategy::with_mode(Mode::AdvancedRollingUpdate);
@@ -296,8 +296,7 @@ fn saying(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> StatusSentence {
     about.said(plan.phase)
 }
 
-/// Returns true if the report before stays. A short moment in which the native controller has something to observe is not worth
-/// a word.
+/// Returns true if the previous report stays. A short delay of the native controller is not worth a report.
 fn stays(set: &SetRecord, state: &RevisionState, plan: &Plan, lasting: bool) -> bool {
     match plan.phase {
         Phase::RevisionUnknown(_) => {
@@ -310,7 +309,7 @@ fn stays(set: &SetRecord, state: &RevisionState, plan: &Plan, lasting: bool) -> 
     }
 }
 
-/// Returns the subject of a message: the current revision, or the one before while it is not known.
+/// Returns the subject of a message: the current revision, or the previous one while it is unknown.
 fn about(fleet: &Fleet, before: Option<&Revision>) -> String {
     match (&fleet.revision, before) {
         (RevisionState::Current(revision), _) => format!("revision {revision}"),
@@ -321,18 +320,18 @@ fn about(fleet: &Fleet, before: Option<&Revision>) -> String {
 
 /// Difference between two reports.
 struct News<'a> {
-    /// The report before; `None`: there was none.
+    /// Previous report; `None`: there was none.
     known: Option<&'a Reported>,
-    /// The report says the same as the one before, word by word.
+    /// True if the report equals the previous one word for word.
     is_repeated: bool,
-    /// This report.
+    /// New report.
     reported: &'a Reported,
-    /// The guard had stopped the revision already.
+    /// True if the guard had already stopped the revision.
     stopped: bool,
 }
 
 impl News<'_> {
-    /// The Event for what is new.
+    /// Returns the Event for the difference.
     fn notice(&self, plan: &Plan, revision: &str, note: &str) -> Option<RolloutEvent> {
         let (known, reported) = (self.known, self.reported);
         let same_reason = known.is_some_and(|known| known.reason == reported.reason);
@@ -347,15 +346,15 @@ impl News<'_> {
         let reason = &*reported.reason;
         let mut news = None;
         let (warning, reason) = match plan.phase {
-            // What is said beside it changes; it was complete before.
+            // Only details changed: the rollout was complete before.
             Phase::Complete { .. } if same_reason && same_revision => return None,
             Phase::Complete { .. } if known.is_some() => (false, "RolloutComplete"),
-            // Which nodes they are changes while they come and go.
+            // Only the named nodes changed, which come and go.
             Phase::Progressing if reason == "Inconclusive" && same_reason && same_revision => {
                 return None;
             }
             Phase::Progressing if reason == "Inconclusive" => (true, "RolloutInconclusive"),
-            // When it goes on is dated by each replica's own clock, and moves with what happens in between.
+            // Each replica dates the continuation by its own clock, and later events move it.
             Phase::Progressing
                 if reason == WAVE_NOT_OPEN && same_reason && same_revision && same_subject =>
             {
@@ -363,7 +362,7 @@ impl News<'_> {
             }
             Phase::Progressing if reason == WAVE_NOT_OPEN => (false, WAVE_NOT_OPEN),
             Phase::Progressing if reason == BLOCKED => (true, BLOCKED),
-            // What goes on did not begin, however often it waited for something in between.
+            // A rollout that continues after a wait has not started again.
             Phase::Progressing if plan.counts.outdated > 0 && !goes_on => (false, "RolloutStarted"),
             Phase::Progressing if plan.is_hook_overdue() => (true, "HookPending"),
             Phase::Progressing | Phase::AwaitingOwners | Phase::AwaitingDeletions
@@ -375,7 +374,7 @@ impl News<'_> {
             Phase::Stale(_) if same_reason => return None,
             Phase::Stale(_) => (true, STALE_DATA),
             Phase::Paused { .. } => (false, "RolloutPaused"),
-            // Told once: which nodes they are changes while they crash and try again.
+            // Reported once: the named nodes change while their pods crash and restart.
             Phase::Stalled(_) if self.stopped || same_stall(known, reported, plan) => return None,
             Phase::Stalled(_) => {
                 news = Some(stall_news(plan, revision, reason));

@@ -1,4 +1,4 @@
-//! Which Kubernetes this is, as far as that makes a difference.
+//! Properties of the API server that make a difference for the controller.
 
 use std::time::Duration;
 
@@ -10,24 +10,27 @@ use crate::backoff::Backoff;
 use crate::core::names::{KRUISE_LEASE, KRUISE_VERSION};
 use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 
-/// From this version of the API server (major, minor) on, the native controller learns of changes of several pods in the order
-/// in which they happened. Controller managers do since 1.33 (client-go's `InOrderInformers`), and may be one version older
-/// than the API server (the project's version skew policy).
+/// API server version (major, minor) from which the native controller sees changes of several pods in order.
+///
+/// Controller managers do since 1.33 (client-go's `InOrderInformers`), and may be one version older than the API server
+/// (Kubernetes version skew policy).
 const IN_ORDER_SINCE: (u32, u32) = (1, 34);
 
-/// From this version on an API server tells a whole list by a watch (`sendInitialEvents`, KEP-3157), unless that was switched off.
+/// API server version from which a watch can begin with a list (`sendInitialEvents`, KEP-3157), unless that is disabled.
 const STREAMS_SINCE: (u32, u32) = (1, 34);
 
-/// What a version of Kubernetes means for us.
+/// Abilities that follow from a version of Kubernetes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Abilities {
     /// See [`Fleet::in_order`](crate::core::Fleet::in_order).
     pub(super) in_order: bool,
-    /// Whether a watch may begin with all there is.
+    /// True if a watch can begin with all existing objects.
     pub(super) streams: bool,
 }
 
-/// Asks the API server for its version, until it answers. Where that is forbidden or cannot be read, the answer is the safe one.
+/// Reads the version of the API server, and waits until it answers.
+///
+/// If that is forbidden or unreadable, returns the abilities of an old version, which are always safe.
 pub(super) async fn abilities(client: &Client) -> Abilities {
     let mut backoff = Backoff::default();
     loop {
@@ -48,7 +51,7 @@ pub(super) async fn abilities(client: &Client) -> Abilities {
     }
 }
 
-/// Whether the API server serves Advanced DaemonSets, as soon as it answers.
+/// Returns true if the API server serves Advanced DaemonSets. Waits until it answers.
 pub(super) async fn serves_advanced(client: &Client) -> bool {
     let mut backoff = Backoff::default();
     loop {
@@ -73,10 +76,10 @@ pub(super) async fn serves_advanced(client: &Client) -> bool {
     }
 }
 
-/// How far apart two looks at a Lease are: whoever holds it renews it in between.
+/// Time between two reads of a Lease, in which an active holder renews it.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(6);
 
-/// Whether Kruise's manager runs, which makes the pods of Advanced DaemonSets itself: whether its Lease is renewed.
+/// Returns true if the Lease of Kruise's manager is being renewed. Then Kruise creates the pods of Advanced DaemonSets itself.
 pub(super) async fn is_kruise_running(client: &Client) -> bool {
     let (namespace, name) = KRUISE_LEASE;
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
@@ -91,14 +94,14 @@ pub(super) async fn is_kruise_running(client: &Client) -> bool {
     look().await.is_some_and(|renewed| renewed != before)
 }
 
-/// Whether another attempt may be answered; the watches say that the API server cannot be reached.
+/// Returns true if another attempt may succeed. The watches report an unreachable API server.
 fn is_passing(error: &CallError) -> bool {
     let unreadable = matches!(error, CallError::Kube(kube::Error::SerdeError(_)));
     !unreadable && matches!(error.failure(), Failure::Unreachable | Failure::Throttled)
 }
 
 impl Abilities {
-    /// What such a version means. Distributions write things behind the minor number (`28+`).
+    /// Returns the abilities of a version. Distributions append text to the minor number (`28+`).
     fn new(major: &str, minor: &str) -> Self {
         let number = |text: &str| -> Option<u32> {
             let end = text.find(|c: char| !c.is_ascii_digit());

@@ -1,8 +1,8 @@
-//! Makes pods beside old ones (`max-surge`) and hands them over to their DaemonSet.
+//! Creates surge pods next to old pods (`max-surge`), and transfers them to their DaemonSet.
 //!
-//! What such a pod is: `core::surge` says why, [`manifest()`] how it looks. The template is that of the ControllerRevision,
-//! read live once per batch and taken as it is, so that fields that are new to us survive; the native controller makes
-//! its pods from the same.
+//! `core::surge` explains such pods, and [`manifest()`] builds them. The template is that of the ControllerRevision. It is read
+//! live once per batch and used unchanged, so that unknown fields survive. The native controller creates its pods from the same
+//! template.
 
 pub(super) mod manifest;
 
@@ -19,28 +19,28 @@ use crate::k8s;
 use crate::k8s::client::{CallError, Failure};
 use manifest::{TemplateOrigin, manifest};
 
-/// The pods that a batch of creations begins with; each batch without a refusal is followed by one of twice as many (Kubernetes,
+/// Size of the first batch of creations. After each batch without a failure, the next one has twice as many pods (Kubernetes,
 /// `slowStartBatch`).
 const FIRST_BATCH: usize = 1;
-/// The same where the last ones of the revision were all made.
+/// Size of the first batch if the last pods of the revision were all created.
 const FLOWING_BATCH: usize = 16;
 
-/// Names that are tried for one pod: so often somebody may have taken its predecessor out of the DaemonSet.
+/// Maximum number of names tried for one pod. A name is taken if a user removed an earlier pod of that name from the DaemonSet.
 const NAMES: usize = 5;
 
-/// A pod that is to be made.
+/// Surge pod to create.
 #[derive(Clone, Debug)]
 pub(super) struct SurgeRequest {
-    /// On which node.
+    /// Node of the pod.
     pub(super) node: NodeName,
-    /// Beside which pod.
+    /// Old pod on the node.
     pub(super) beside: PodRef,
-    /// Of which revision.
+    /// Revision of the pod.
     pub(super) revision: Revision,
 }
 
 impl SurgeRequest {
-    /// What was decided.
+    /// Returns the decided action.
     pub(super) fn action(&self) -> Action {
         Action::Surge {
             node: self.node.clone(),
@@ -50,15 +50,16 @@ impl SurgeRequest {
     }
 }
 
-/// What became of one of them: the pod as the API server has it, where its answer can be read.
+/// Result of creating one pod: the API server's version of it, if the answer can be read.
 pub(super) type SurgeResult = Result<Option<k8s::Pod>, WriteError>;
 
 impl Writer {
-    /// Makes these pods of one revision, whose ControllerRevision has this name; the answers are in the same order. None are made, and there are no answers, when
-    /// the revision turns out to be another one than was decided upon.
+    /// Creates these pods of one revision, whose ControllerRevision is called `name`. Returns the answers in the same order.
+    ///
+    /// Creates nothing and returns no answers if the revision is not the one of the decision.
     ///
     /// # Errors
-    /// When the revision cannot be read.
+    /// If the revision cannot be read.
     pub(super) async fn surge(
         &self,
         key: &SetKey,
@@ -77,9 +78,10 @@ impl Writer {
         Ok(join_all(wanted.iter().map(|one| self.make(&origin, one))).await)
     }
 
-    /// Makes pods of one revision of an Advanced DaemonSet on nodes that have none, in batches that grow; after a refusal no
-    /// further one begins. The answers are in the order of `nodes`, and fewer then. The same of what is read as with
-    /// [`surge`](Self::surge). `flows`: the last ones of this revision were all made, so the first batch is not a careful one.
+    /// Creates pods of one revision of an Advanced DaemonSet on nodes without a pod, in growing batches.
+    ///
+    /// After a failure no further batch starts. The answers are in the order of `nodes`, and then fewer. The revision is read as
+    /// in [`surge`](Self::surge). `flows`: the last pods of this revision were all created, so the first batch is larger.
     pub(super) async fn create_pods(
         &self,
         key: &SetKey,
@@ -108,13 +110,13 @@ impl Writer {
             if is_refused {
                 break;
             }
-            // More than can be under way would only wait, each with its pod in hand.
+            // More pods than can be in flight would only wait in memory.
             batch = (batch * 2).min(PARALLEL);
         }
         Ok(answers)
     }
 
-    /// Makes a pod of an Advanced DaemonSet; `whole`: all of it is wanted in the answer, not only its metadata.
+    /// Creates a pod of an Advanced DaemonSet. `whole`: the answer contains the whole pod rather than its metadata.
     async fn make_advanced(
         &self,
         origin: &TemplateOrigin<'_>,
@@ -136,7 +138,7 @@ impl Writer {
         if origin.owns(&pod) {
             return Ok(Some(pod));
         }
-        // Nobody would ever find it again.
+        // No watch would ever show this pod, so it is deleted.
         let meta = &pod.metadata;
         if let (Some(name), Some(uid)) = (&meta.name, &meta.uid) {
             let request = requests::<k8s::Pod>(origin.namespace()).delete(name, &deleted(uid));
@@ -170,7 +172,7 @@ impl Writer {
             if refusal.failure() != Some(Failure::Conflict) {
                 return Err(refusal);
             }
-            // Somebody may have taken it out of the DaemonSet, to look at it: that one stays, and another is made.
+            // A user may have removed that pod from the DaemonSet for debugging. It stays, and another pod is created.
             let path = k8s::Pod::url_path(&(), Some(origin.namespace()));
             match read(self.client(), path, "pods", &name).await {
                 Ok(pod) if origin.owns(&pod) => return Ok(Some(pod)),
@@ -183,7 +185,7 @@ impl Writer {
         }
     }
 
-    /// Makes the DaemonSet the only owner of a pod that was made beside another one.
+    /// Makes the DaemonSet the only owner of a surge pod.
     pub(super) async fn transfer_ownership(
         &self,
         key: &SetKey,

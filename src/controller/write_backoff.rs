@@ -1,5 +1,5 @@
-//! How writes slow down while the API server is not well: it does not answer, or wants fewer requests. What it refuses for
-//! one pod holds up nobody else (`core::refusals`).
+//! Backoff of writes while the API server doesn't answer or asks for fewer requests. A refusal for one pod doesn't delay other
+//! pods (`core::refusals`).
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use super::lease::Leadership;
 use crate::backoff;
 use crate::k8s::client::Failure;
 
-/// Pauses after a write that failed: doubling from the first to the second.
+/// Pauses after a failed write, doubling from the first value to the second.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// Failures in a row, and until when nothing more is sent because of them.
+/// Consecutive failures, and the end of the pause that follows from them.
 #[derive(Default)]
 pub(super) struct WriteBackoff {
     failures: u32,
     until: Option<Timestamp>,
-    /// Until when this replica led at the last failure.
+    /// End of this replica's leadership as known at the last failure.
     led: Option<Instant>,
-    /// Whether the Lease was renewed between the last two of them.
+    /// True if the Lease was renewed between the last two failures.
     lasting: bool,
 }
 
 impl WriteBackoff {
-    /// Until when to wait, if so.
+    /// Returns the end of the pause, if there is one at `now`.
     pub(super) fn holds(&self, now: Timestamp) -> Option<Timestamp> {
         self.until.filter(|until| *until > now)
     }
 
-    /// Many writes of one batch may fail at once: that is one failure.
+    /// Records a result. Several failed writes of one batch are one failure.
     pub(super) fn note(&mut self, result: &Result<(), WriteError>, now: Timestamp) {
         let failure = match result {
             Ok(()) => return *self = Self::default(),
@@ -43,8 +43,9 @@ impl WriteBackoff {
         }
     }
 
-    /// Whether it is these writes that fail, and not the API server: this replica, which leads so, renewed its Lease since the
-    /// failure before. To be asked before each failure is noted.
+    /// Returns true if these writes fail, and not the API server: this replica renewed its Lease since the previous failure.
+    ///
+    /// Call it before each failure is recorded.
     pub(super) fn is_lasting(&mut self, leadership: &Leadership, now: Timestamp) -> bool {
         if self.holds(now).is_none() {
             let led = match leadership {
@@ -57,7 +58,7 @@ impl WriteBackoff {
         self.lasting
     }
 
-    /// One more failure, unless it belongs to a batch of which one failed already.
+    /// Records a failure, unless it belongs to a batch that has already failed.
     pub(super) fn slow_down(&mut self, now: Timestamp) {
         if self.holds(now).is_none() {
             self.failures = self.failures.saturating_add(1);

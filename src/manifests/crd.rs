@@ -1,17 +1,17 @@
-//! The definition of the Advanced DaemonSet: its names, its versions and the columns of `kubectl get`.
+//! The CustomResourceDefinition of the Advanced DaemonSet: names, versions and the columns of `kubectl get`.
 
 use serde_json::{Value, json};
 
 use super::daemonset::DaemonSet;
 use super::schema;
 
-/// The group of OpenKruise's workloads.
+/// API group of OpenKruise's workloads.
 const GROUP: &str = "apps.kruise.io";
 
-/// Both versions are the same in all but their name: nothing converts, and nothing is lost. The second one is stored.
+/// Versions, and whether each is the stored one. They differ only in their name, so nothing is converted and nothing is lost.
 const VERSIONS: [(&str, bool); 2] = [("v1alpha1", false), ("v1beta1", true)];
 
-/// The definition. It is in no category: `kubectl delete all --all` shall not take more than it did under OpenKruise.
+/// Returns the definition. It has no category, so that `kubectl delete all --all` doesn't delete more than with OpenKruise.
 pub(super) fn definition() -> Value {
     let schema = schema::structural::<DaemonSet>();
     let versions = VERSIONS.map(|(name, is_stored)| {
@@ -38,14 +38,14 @@ pub(super) fn definition() -> Value {
                 "shortNames": ["daemon", "ads"],
             },
             "scope": "Namespaced",
-            // What is not there cannot be in the way; OpenKruise's would stay else, and be refused beside None.
+            // The explicit null removes OpenKruise's webhook, which would otherwise stay, and be rejected together with `None`.
             "conversion": { "strategy": "None", "webhook": null },
             "versions": versions,
         },
     })
 }
 
-/// What `kubectl get` shows; the last two only with `-o wide`.
+/// Returns the columns of `kubectl get`. The last two are shown only with `-o wide`.
 fn columns() -> Value {
     let number = |name: &str, field: &str, description: &str| {
         json!({

@@ -1,17 +1,17 @@
-//! The definition as a whole.
+//! Tests of the whole definition.
 
 use serde_json::Value;
 
 use super::crd;
 
-/// What is committed.
+/// Committed definition.
 const COMMITTED: &str = include_str!("../../manifests/components/advanced/crd.yaml");
 
 fn definition() -> Value {
     serde_saphyr::from_str(&super::crd().unwrap()).unwrap()
 }
 
-/// Every schema below this one, with the path to it.
+/// Visits a schema and all schemas below it, with their paths.
 fn walk(path: &str, schema: &Value, visit: &mut impl FnMut(&str, &Value)) {
     visit(path, schema);
     let properties = schema["properties"].as_object().into_iter().flatten();
@@ -25,7 +25,7 @@ fn walk(path: &str, schema: &Value, visit: &mut impl FnMut(&str, &Value)) {
     }
 }
 
-/// The schemas of one of both versions, which are the same.
+/// Visits the schemas of one of the two versions, which are equal.
 fn schemas(mut visit: impl FnMut(&str, &Value)) {
     let definition = crd::definition();
     let version = &definition["spec"]["versions"][1];
@@ -154,7 +154,7 @@ fn only_what_must_be_there_is_required() {
         found.extend(names.map(|name| format!("{path}.{}", name.as_str().unwrap())));
     });
     found.retain(|path| !path.starts_with(".spec.updateStrategy"));
-    // The same as in every pod.
+    // Fields that every pod has.
     const REQUIRED: &str =
         ".spec.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.";
     let mut of_nodes: Vec<String> = (found.iter())

@@ -1,31 +1,34 @@
-//! What the API server refuses beyond types: one sentence per rule, which says what is wrong and what to write instead.
+//! Validation rules of the API server in addition to types. The message of each rule names the mistake and its correction.
 //!
-//! The rules are in CEL, and do what the validating webhook of OpenKruise does; more, where it leaves a DaemonSet that would only
-//! stand still ([`burst`], [`label_key`], [`label_requirement`]). They cost what API servers allow because lists and texts have limits.
+//! The rules are written in CEL. They reject what the validating webhook of OpenKruise rejects, and also DaemonSets that could
+//! never progress ([`burst`], [`label_key`], [`label_requirement`]). Limits on lists and strings keep their cost within that of
+//! API servers.
 
 use serde_json::{Value, json};
 
-/// The longest label key: a prefix of 253, a slash, a name of 63.
+/// Longest label key: a prefix of 253 characters, a slash, a name of 63.
 pub(super) const LABEL_KEY: usize = 317;
 
-/// What a label key looks like.
+/// Pattern of a label key.
 pub(super) const LABEL_KEY_PATTERN: &str =
     r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
 
-/// What the value of a label looks like.
+/// Pattern of a label value.
 pub(super) const LABEL_VALUE_PATTERN: &str = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
 
-/// One rule.
+/// Returns one rule.
 fn rule(rule: &str, message: &str) -> Value {
     json!({ "rule": rule, "message": message })
 }
 
-/// One rule about a field below.
+/// Returns one rule about a field below.
 fn rule_of(field: &str, text: &str, message: &str) -> Value {
     json!({ "rule": text, "message": message, "fieldPath": field })
 }
 
-/// A number of nodes, or a share of them. Texts are only looked at as far as they can be meant.
+/// Returns the rules for a number of nodes or a percentage of them.
+///
+/// A string must be a percentage, with at most nine leading zeros.
 pub(super) fn share() -> Value {
     json!([rule(
         "type(self) == int ? self >= 0 && self <= 2147483647 : self.matches('^0{0,9}(100|[0-9]{1,2})%$')",
@@ -33,7 +36,9 @@ pub(super) fn share() -> Value {
     )])
 }
 
-/// How many pods are made or deleted at once. With 0 nothing would ever happen, and nothing would say why.
+/// Returns the rules for the number of pods that are created or deleted at once.
+///
+/// With 0, nothing would ever happen, and no message would say why.
 pub(super) fn burst() -> Value {
     json!([rule(
         "type(self) == int ? self >= 1 && self <= 2147483647 : self.matches('^0{0,9}[1-9][0-9]{0,3}%$')",
@@ -42,7 +47,7 @@ pub(super) fn burst() -> Value {
     )])
 }
 
-/// The selector of pods: what it is made of never changes.
+/// Returns the rules for the selector of pods, which is immutable.
 pub(super) fn selector() -> Value {
     json!([
         rule(
@@ -59,7 +64,7 @@ pub(super) fn selector() -> Value {
     ])
 }
 
-/// One sentence of a selector.
+/// Returns the rules for one requirement of a selector.
 pub(super) fn label_requirement() -> Value {
     json!([
         rule(
@@ -73,7 +78,7 @@ pub(super) fn label_requirement() -> Value {
     ])
 }
 
-/// The keys of a selector's labels.
+/// Returns the rules for the label keys of a selector.
 pub(super) fn label_key() -> Value {
     let text =
         format!("self.all(key, key.size() <= {LABEL_KEY} && key.matches('{LABEL_KEY_PATTERN}'))");
@@ -83,7 +88,7 @@ pub(super) fn label_key() -> Value {
     )])
 }
 
-/// The selector of pods against the labels of the template.
+/// Returns the rules that compare the selector of pods with the labels of the template.
 pub(super) fn spec() -> Value {
     const LABELS: &str = "self.template.metadata.labels";
     let has_labels = format!("has(self.template.metadata) && has({LABELS})");
@@ -115,7 +120,7 @@ pub(super) fn spec() -> Value {
     ])
 }
 
-/// The pods of the template.
+/// Returns the rules for the pods of the template.
 pub(super) fn pod() -> Value {
     json!([
         rule_of(
@@ -131,7 +136,7 @@ pub(super) fn pod() -> Value {
     ])
 }
 
-/// Names of containers.
+/// Returns the rules for names of containers.
 pub(super) fn containers() -> Value {
     json!([rule(
         "self.all(one, self.exists_one(other, other.name == one.name))",
@@ -139,7 +144,7 @@ pub(super) fn containers() -> Value {
     )])
 }
 
-/// Hooks that nothing calls.
+/// Returns the rules for hooks that are never called.
 pub(super) fn lifecycle() -> Value {
     json!([rule_of(
         ".inPlaceUpdate",
@@ -148,8 +153,9 @@ pub(super) fn lifecycle() -> Value {
     )])
 }
 
-/// How the settings of a rollout go together. They are only looked at where they have an effect; a missing maxUnavailable is 1
-/// as long as maxSurge is missing too.
+/// Returns the rules for combinations of rollout settings.
+///
+/// They apply only where the settings have an effect. An absent maxUnavailable is 1 if maxSurge is absent too.
 pub(super) fn update_strategy() -> Value {
     const ROLLING: &str = "self.rollingUpdate";
     let has_no_effect = format!("self.type != 'RollingUpdate' || !has({ROLLING})");

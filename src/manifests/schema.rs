@@ -1,16 +1,16 @@
-//! From a Rust type to the schema of a CustomResourceDefinition: structural, nothing by reference, nothing nullable.
+//! Converts a Rust type to the schema of a CustomResourceDefinition: structural, without references, nothing nullable.
 //!
-//! API servers drop a `null` from a field that is not nullable, before defaults are set: whoever writes `null` says nothing.
+//! API servers drop `null` from a field that is not nullable before they set defaults. So an explicit `null` has no effect.
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::{Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-/// Marks a field that is a number or a text.
+/// Marks a field that is an integer or a string.
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 
-/// The schema of a type.
+/// Returns the schema of a type.
 pub(super) fn structural<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::default().with(|settings| {
         settings.inline_subschemas = true;
@@ -23,7 +23,7 @@ pub(super) fn structural<T: JsonSchema>() -> Value {
         .to_value()
 }
 
-/// A number or a text.
+/// Integer or string.
 pub(super) struct IntOrString;
 
 impl JsonSchema for IntOrString {
@@ -36,7 +36,7 @@ impl JsonSchema for IntOrString {
     }
 }
 
-/// Takes away what a structural schema may not have.
+/// Removes what a structural schema may not have.
 #[derive(Clone, Debug)]
 struct Structural;
 
@@ -55,7 +55,7 @@ impl Transform for Structural {
             let either = json!([{ "type": "integer" }, { "type": "string" }]);
             fields.insert("anyOf".to_owned(), either);
         }
-        // An API server of Kubernetes 1.28 takes the format for a remark, and readers would stumble over larger numbers.
+        // Kubernetes 1.28 doesn't enforce the format, and clients that decode an int32 would fail at larger numbers.
         if fields.get("format").is_some_and(|format| format == "int32") {
             fields.insert("maximum".to_owned(), i32::MAX.into());
         }
@@ -70,7 +70,7 @@ impl Transform for Structural {
     }
 }
 
-/// What is meant by "this or null".
+/// Returns the schema without null of a choice between it and null.
 fn without_null(schema: &Schema) -> Option<serde_json::Map<String, Value>> {
     let choices = schema.get("anyOf")?.as_array()?;
     let is_null = |choice: &&Value| choice.get("type").is_some_and(|name| name == "null");

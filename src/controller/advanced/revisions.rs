@@ -1,8 +1,9 @@
-//! The ControllerRevisions of an Advanced DaemonSet: one for each template that it had, named and written as Kruise does, so that
-//! either controller goes on with what the other one left.
+//! ControllerRevisions of an Advanced DaemonSet, one for each of its templates.
 //!
-//! Which revision holds the present template is found by comparing templates ([`TemplateFingerprint`]), never by computing
-//! a hash anew: the one in a name only has to be of its own.
+//! Their names and contents are those of Kruise, so that each controller can continue the work of the other.
+//!
+//! The revision of the current template is found by comparing templates ([`TemplateFingerprint`]), never by recomputing a hash.
+//! The hash in a name only needs to be unique.
 
 use std::collections::BTreeMap;
 
@@ -22,37 +23,39 @@ use crate::index::SetKey;
 use crate::k8s;
 use crate::k8s::client::Failure;
 
-/// Names that are tried for one revision: so many others may have the one that follows from its template.
+/// Maximum number of names tried for one revision. Other objects may have the name that follows from its template.
 const NAMES: i64 = 8;
 
-/// What of an Advanced DaemonSet is to be found in a ControllerRevision, or put into one.
+/// Template of an Advanced DaemonSet that must be in a ControllerRevision, with what is needed to find or create it.
 pub(in crate::controller) struct RevisionSync {
     pub(in crate::controller) key: SetKey,
     pub(in crate::controller) owner: DaemonSetOwner,
-    /// The template as the decision saw it.
+    /// Template as seen by the decision.
     pub(in crate::controller) template: TemplateFingerprint,
-    /// The label selector of pods and revisions, as a query.
+    /// Label selector of pods and revisions, as a query.
     pub(in crate::controller) selector: String,
-    /// Its pods by the hash that they carry.
+    /// Pods by the hash that they carry.
     pub(in crate::controller) pods: BTreeMap<Revision, Vec<PodRef>>,
-    /// `status.collisionCount`.
+    /// Present `status.collisionCount`.
     pub(in crate::controller) collisions: i64,
 }
 
-/// What was found, or made.
+/// Revisions that were found or created.
 #[derive(Debug, Default)]
 pub(in crate::controller) struct RevisionsRead {
-    /// Every revision of the DaemonSet, as it is now.
+    /// All current revisions of the DaemonSet.
     pub(in crate::controller) revisions: Vec<k8s::ControllerRevision>,
-    /// Names of those that were duplicates, and are gone.
+    /// Names of deleted duplicates.
     pub(in crate::controller) removed: Vec<String>,
-    /// `status.collisionCount` from now on.
+    /// New `status.collisionCount`.
     pub(in crate::controller) collisions: i64,
 }
 
 impl Writer {
-    /// Sees to it that the present template stands in exactly one revision, the newest. Nothing is written, and nothing read is
-    /// answered, when the DaemonSet turns out to be another one than was decided upon: the watch is about to tell.
+    /// Ensures that the current template is in exactly one revision, the newest.
+    ///
+    /// If the DaemonSet is not the one of the decision, writes nothing and returns no revisions: the watch is about to report the
+    /// change.
     pub(in crate::controller) async fn sync_revisions(
         &self,
         sync: &RevisionSync,
@@ -106,8 +109,9 @@ impl Writer {
         Ok(found)
     }
 
-    /// Adopts revisions without a controller, and returns all that the DaemonSet controls. Keeps fingerprints of their templates
-    /// only: there may be any number of revisions, with a megabyte each.
+    /// Adopts revisions without a controller, and returns all that the DaemonSet controls.
+    ///
+    /// Keeps only fingerprints of their templates, because there may be any number of revisions with a megabyte each.
     async fn claim(&self, sync: &RevisionSync) -> Result<Vec<k8s::ControllerRevision>, WriteError> {
         let (key, owner) = (&sync.key, &sync.owner);
         let mut listed: Vec<k8s::ControllerRevision> = Vec::new();
@@ -140,7 +144,7 @@ impl Writer {
         Ok(owned)
     }
 
-    /// Gives a revision that is current again the greatest number.
+    /// Gives the highest number to a revision that became current again.
     async fn raise(
         &self,
         key: &SetKey,
@@ -176,8 +180,9 @@ impl Writer {
         answered(&answer)
     }
 
-    /// Makes the pods of a duplicate those of the kept revision, and removes the duplicate. Pods of other revisions are left alone
-    /// (other than in Kruise and Kubernetes, kubernetes#111280).
+    /// Moves the pods of a duplicate to the kept revision, and deletes the duplicate.
+    ///
+    /// Pods of other revisions stay unchanged (unlike in Kruise and Kubernetes, kubernetes#111280).
     async fn merge(
         &self,
         sync: &RevisionSync,
@@ -205,10 +210,10 @@ impl Writer {
             .await
     }
 
-    /// Puts the template into a new revision, with the annotations of the DaemonSet; says also `status.collisionCount`.
+    /// Creates a revision with the template and the annotations of the DaemonSet. Returns `status.collisionCount` too.
     ///
-    /// A revision of that name that holds the same template, and belongs to the DaemonSet, is no collision: another controller
-    /// has just made it (Kubernetes, `snapshot`).
+    /// A revision of that name with the same template that belongs to the DaemonSet is no collision: another controller has just
+    /// created it (Kubernetes, `snapshot`).
     async fn make_revision(
         &self,
         sync: &RevisionSync,
@@ -250,13 +255,13 @@ impl Writer {
     }
 }
 
-/// Returns true if the revision holds the present template.
+/// Returns true if the revision holds the current template.
 fn holds(revision: &k8s::ControllerRevision, sync: &RevisionSync) -> bool {
     let held = revision.template.as_ref();
     held.is_some_and(|held| held.fingerprint == sync.template)
 }
 
-/// Returns true if the revision holds the present template, stays, and belongs to the DaemonSet.
+/// Returns true if the revision holds the current template, is not being deleted, and belongs to the DaemonSet.
 fn is_same(revision: &k8s::ControllerRevision, sync: &RevisionSync) -> bool {
     let mut owners = revision.metadata.owner_references.iter().flatten();
     let is_own = owners.any(|owner| owner.controller == Some(true) && owner.uid == sync.owner.uid);
@@ -267,14 +272,14 @@ fn name(revision: &k8s::ControllerRevision) -> &str {
     revision.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// The hash of a revision.
+/// Returns the hash of a revision.
 fn hash(revision: &k8s::ControllerRevision, set: &str) -> String {
     let labels = revision.metadata.labels.as_ref();
     let label = labels.and_then(|labels| labels.get(REVISION_HASH_LABEL));
     crate::core::revision::hash_of(label.map(String::as_str), name(revision), set).to_string()
 }
 
-/// The revision in the answer to a write.
+/// Reads the revision in the answer to a write.
 fn answered(answer: &str) -> Result<k8s::ControllerRevision, WriteError> {
     serde_json::from_str(answer).map_err(|error| WriteError::Failed {
         verb: "read",
@@ -283,7 +288,7 @@ fn answered(answer: &str) -> Result<k8s::ControllerRevision, WriteError> {
     })
 }
 
-/// A ControllerRevision with this template and number, which has no name yet.
+/// Returns a ControllerRevision with this template and number, without a name.
 fn manifest(sync: &RevisionSync, template: Value, annotations: Value, number: i64) -> Value {
     let key = &sync.key;
     let labels = template["metadata"]["labels"].as_object();
@@ -300,7 +305,7 @@ fn manifest(sync: &RevisionSync, template: Value, annotations: Value, number: i6
         "data": { "spec": {} },
     });
     object["metadata"]["annotations"] = annotations;
-    object["data"]["spec"]["template"] = template; // moved: it can have a megabyte
+    object["data"]["spec"]["template"] = template; // moved, because it can have a megabyte
     object
 }
 
@@ -310,8 +315,9 @@ fn name_by(revision: &mut Value, set: &str, hash: &str) {
     revision["metadata"]["labels"][REVISION_HASH_LABEL] = hash.into();
 }
 
-/// A template as Kruise writes it into a revision: with what its Go types add where there is nothing, so that it finds its own
-/// words should it ever take over again.
+/// Returns a template as Kruise writes it to a revision.
+///
+/// It includes the empty fields that Kruise's Go types add, so that Kruise recognizes its own format if it takes over again.
 fn payload(template: Value) -> Value {
     let mut payload = match template {
         Value::Object(payload) => payload,
@@ -337,7 +343,7 @@ fn payload(template: Value) -> Value {
     Value::Object(payload)
 }
 
-/// What stands in the name of a revision with this template: ten characters at most that look like no word (Kubernetes,
+/// Returns the hash in the name of a revision with this template: at most ten characters that don't form words (Kubernetes,
 /// `SafeEncodeString`).
 fn hash_of(template: &str, collisions: i64) -> String {
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -386,7 +392,7 @@ mod tests {
         );
     }
 
-    /// An Advanced DaemonSet on a simulated cluster, and a controller without an election.
+    /// Advanced DaemonSet on a simulated cluster, and a controller without an election.
     struct World {
         cluster: Cluster,
         leadership: tokio::sync::watch::Sender<Leadership>,
@@ -443,7 +449,7 @@ mod tests {
             Writer::new(client, Metrics::new(), self.leadership.subscribe())
         }
 
-        /// Number of attempts to create a revision under a name that was taken.
+        /// Returns the number of attempts to create a revision under a taken name.
         fn refused_names(&self) -> u64 {
             let requests = self.cluster.requests().into_iter();
             let refused = requests.filter(|one| {
@@ -491,7 +497,7 @@ mod tests {
             gone.unwrap();
             let meta = taken["metadata"].as_object_mut().unwrap();
             meta.retain(|key, _| ["name", "namespace", "ownerReferences"].contains(&key.as_str()));
-            // Its labels are gone, so that no list of the selector shows it.
+            // Without its labels, no list with the selector shows it.
             *taken.pointer_mut(path).unwrap() = value;
             let create = request.create(&posted(), taken.to_string().into_bytes());
             let _: Value = client.request(create.unwrap()).await.unwrap();

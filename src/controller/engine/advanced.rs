@@ -1,5 +1,4 @@
-//! What the loop does for Advanced DaemonSets beside rolling them out: pods are made and taken away, revisions kept, the status
-//! written.
+//! Upkeep of Advanced DaemonSets in addition to their rollout: creates and deletes pods, keeps revisions, writes the status.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -28,26 +27,27 @@ use crate::k8s::client::Failure;
 /// Limit of Events about single pods.
 #[derive(Clone, Copy, Debug)]
 struct EventLimit {
-    /// Events that are sent at once.
+    /// Events that may be sent at once.
     burst: u32,
-    /// Interval after which one more is sent.
+    /// Interval after which one more may be sent.
     every: SignedDuration,
 }
 
-/// Limit of Events about single pods of a DaemonSet for each reason (client-go, `EventSourceObjectSpamFilter`).
+/// Limit for one reason and one DaemonSet (client-go, `EventSourceObjectSpamFilter`).
 const POD_EVENTS: EventLimit = EventLimit {
     burst: 25,
     every: SignedDuration::from_mins(5),
 };
 
-/// The same of all DaemonSets together, for those that only tell what can be seen anyway: a quarter of all Events that are sent, so that
-/// those about rollouts are neither late nor dropped.
+/// Limit of Normal Events for all DaemonSets together, because these only report what is visible anyway.
+///
+/// It is a quarter of all Events that may be sent, so that Events about rollouts are neither late nor dropped.
 const ALL_POD_EVENTS: EventLimit = EventLimit {
     burst: 60,
     every: SignedDuration::from_secs(1),
 };
 
-/// How many Events about single pods may still be sent.
+/// Budget of Events about single pods.
 #[derive(Debug)]
 pub(super) struct PodEvents {
     limit: EventLimit,
@@ -64,7 +64,7 @@ impl PodEvents {
         }
     }
 
-    /// Whether one may be sent at `now`.
+    /// Takes one Event from the budget at `now`. Returns true if it may be sent.
     fn take(&mut self, now: Timestamp) -> bool {
         let since = *self.since.get_or_insert(now);
         let gained = (now.as_second() - since.as_second()) / self.limit.every.as_secs();
@@ -79,7 +79,7 @@ impl PodEvents {
     }
 }
 
-/// The same of one DaemonSet, for each reason: that many pods are made leaves room to tell of those that failed.
+/// Budgets of one DaemonSet, one per reason, so that Events about created pods leave budget for failed ones.
 #[derive(Debug, Default)]
 pub(super) struct PodEventsByReason(BTreeMap<&'static str, PodEvents>);
 
@@ -91,7 +91,7 @@ impl PodEventsByReason {
     }
 }
 
-/// The same of all DaemonSets together.
+/// Budget of all DaemonSets together.
 #[derive(Debug)]
 pub(super) struct AllPodEvents(PodEvents);
 
@@ -101,31 +101,32 @@ impl Default for AllPodEvents {
     }
 }
 
-/// What became of pods that were to be made.
+/// Result of creating pods.
 pub(super) struct CreatedPods {
-    /// Of which revision.
+    /// Revision of the pods.
     revision: Revision,
-    /// On which nodes, in this order.
+    /// Nodes of the pods, in the order of creation.
     nodes: Vec<NodeName>,
-    /// The answers, as far as it was tried.
+    /// Answers for the nodes that were tried, in the same order.
     made: Result<Vec<SurgeResult>, WriteError>,
 }
 
-/// What became of the upkeep of an Advanced DaemonSet.
+/// Result of upkeep of an Advanced DaemonSet.
 pub(super) enum AdvancedTask {
-    /// A pod was adopted.
+    /// A pod was to be adopted.
     Adopted(Orphan, Result<(), WriteError>),
-    /// A pod was let go, or had not to be.
+    /// A pod was to be released; `false`: that was not necessary.
     Released(String, Result<bool, WriteError>),
-    /// These revisions, each with what became of it, were to be deleted.
+    /// Revisions were to be deleted; each with its result.
     Trimmed(Vec<(String, Result<(), WriteError>)>),
     /// The readiness gate of a pod was to be opened.
     Opened(Result<(), WriteError>),
 }
 
 impl Engine {
-    /// What of the pods of an Advanced DaemonSet is made and taken away now, but for what is refused, and that; `None`: it is a native
-    /// one.
+    /// Decides which pods of an Advanced DaemonSet to create and delete now. Returns also the refusals that block the others.
+    ///
+    /// `None`: a native DaemonSet, or an Advanced one with unusable fields.
     pub(super) fn managed(
         &self,
         key: &SetKey,
@@ -137,7 +138,7 @@ impl Engine {
         let mut managed = manage(fleet, advanced.terms(&set.reading, now));
         let asked = std::mem::take(&mut managed.actions);
         let (actions, again, _) = fleet.write_failures.without_held(&fleet.nodes, asked, now);
-        // Told as long as they are there, also while one is asked to go and nobody knows.
+        // Reported as long as these pods exist, also while a deletion has no answer yet.
         let refused = fleet.write_failures.of_pods_on(&fleet.nodes, |node| {
             let goes = |pod: &Pod| pod.in_place.is_over || managed.leaving.contains(&pod.uid);
             node.native == Targeting::No || node.pods.iter().any(goes)
@@ -149,7 +150,7 @@ impl Engine {
         Some((managed, refused))
     }
 
-    /// Begins what is to be done for an Advanced DaemonSet beside its rollout; the rest of the rollout's own actions.
+    /// Starts the upkeep of an Advanced DaemonSet. Returns the actions to write for its pods.
     pub(super) fn reconcile_pods(
         &mut self,
         key: &SetKey,
@@ -161,7 +162,7 @@ impl Engine {
         self.release(key, now);
         let Some(mut managed) = managed else {
             return match key.is_advanced() {
-                true => Vec::new(), // nothing is known to be right to do
+                true => Vec::new(), // no action is known to be right
                 false => actions,
             };
         };
@@ -191,7 +192,7 @@ impl Engine {
         managed.with_rollout(actions)
     }
 
-    /// Makes pods on these nodes, unless the API server refused some a moment ago.
+    /// Creates pods on these nodes. After a rejection, only nodes that were not tried yet are next.
     fn create(
         &mut self,
         key: &SetKey,
@@ -209,7 +210,7 @@ impl Engine {
         }
         if refused.is_some() {
             self.wake_at(key, refused);
-            // Who was refused holds up nobody else.
+            // Rejected nodes don't block nodes that were not tried yet.
             let set = self.index.set(key);
             let advanced = set.and_then(|set| set.advanced.as_ref());
             nodes = advanced.map_or_else(Vec::new, |advanced| advanced.untried(nodes));
@@ -222,7 +223,7 @@ impl Engine {
             return;
         };
         let Some(name) = index.revision_name(&owner.uid, revision).map(str::to_owned) else {
-            return; // the watch has just forgotten it, and is about to tell of another one
+            return; // the watch has just dropped it, and is about to report another one
         };
         if let Some(advanced) = index.set_mut(key).and_then(|set| set.advanced.as_mut()) {
             advanced.begin_creation(nodes.iter(), now);
@@ -230,7 +231,7 @@ impl Engine {
         let state = self.state.sets.entry(key.clone()).or_default();
         let flows = state.created.as_ref() == Some(revision);
         let (writer, key, revision) = (self.parts.writer.clone(), key.clone(), revision.clone());
-        // Holds up no decision: whoever is expected is asked for once.
+        // Not counted as under way, because expectations already prevent a second request for the same node.
         self.spawn(key.clone(), async move {
             let made = writer.create_pods(&key, &owner, &name, &revision, &nodes, flows);
             let made = made.await;
@@ -245,7 +246,7 @@ impl Engine {
         });
     }
 
-    /// Takes in the pods that were made.
+    /// Records the answers to created pods.
     pub(super) fn note_created(
         &mut self,
         key: &SetKey,
@@ -264,12 +265,12 @@ impl Engine {
         let is_any_made = answers.iter().any(Result::is_ok);
         let mut answers = answers.into_iter();
         for node in &nodes {
-            // Whoever was not tried is free again; so is who was refused. The others are when they show, or when the next list
-            // does not have them.
+            // Untried and rejected nodes become eligible again at once. Other nodes do when their pod shows, or when the next
+            // list lacks it.
             let (ended, refused) = match answers.next() {
                 None => (true, None),
                 Some(Ok(pod)) => {
-                    // The watch shows it, or has done so already: what the answer says may be older by now.
+                    // The watch reports it, or already has. Its answer may be older than the cache.
                     if let Some(pod) = &pod {
                         let name = pod.metadata.name.as_deref().unwrap_or_default();
                         debug!(daemonset = %key, %node, pod = name, "Made a pod");
@@ -310,7 +311,7 @@ impl Engine {
         self.note_not_created(key, failed.as_ref());
     }
 
-    /// Remembers why a pod could not be made, and tells it once.
+    /// Records why a pod could not be created, and publishes it once.
     fn note_not_created(&mut self, key: &SetKey, refusal: Option<&WriteError>) {
         let said = refusal.map(|error| message(error, ""));
         let said = said.filter(|said| !said.is_empty());
@@ -342,7 +343,7 @@ impl Engine {
         }
     }
 
-    /// Tells of a pod that is over and goes.
+    /// Publishes that a failed pod is being deleted.
     fn tell_over(
         &mut self,
         key: &SetKey,
@@ -354,7 +355,7 @@ impl Engine {
         let nodes = crate::core::fleet::by_name(&fleet.nodes, node);
         let pod = nodes.and_then(|node| node.pods.iter().find(|pod| pod.uid == *uid));
         let name = pod.map_or("", |pod| pod.name.as_str());
-        // Told once: that it may not be deleted has an Event of its own.
+        // Once only: a refused deletion has an Event of its own.
         if !fleet.write_failures.is_refused(node, WriteVerb::Delete) {
             let note =
                 format!("Found failed daemon pod {name} on node {node}, will try to kill it");
@@ -366,7 +367,7 @@ impl Engine {
         }
     }
 
-    /// Tells of a write to one pod that Kruise tells of, in its words.
+    /// Publishes an Event about a write to a pod where Kruise does, with Kruise's text.
     pub(super) fn tell_of_write(
         &mut self,
         key: &SetKey,
@@ -387,7 +388,7 @@ impl Engine {
         }
     }
 
-    /// Tells of one pod, as far as it is not one of very many.
+    /// Publishes a Normal Event about a pod, within the limits.
     pub(super) fn tell_pod(
         &mut self,
         key: &SetKey,
@@ -423,10 +424,10 @@ impl Engine {
         }
     }
 
-    /// Lets pods go that are ours by their owner references, and that the selector does not match any more.
+    /// Releases pods that the DaemonSet owns and its selector no longer matches.
     fn release(&mut self, key: &SetKey, now: Timestamp) {
         let Some(set) = self.index.set_mut(key).filter(|set| set.has_strays()) else {
-            return; // as nearly always
+            return; // the usual case
         };
         if !self.parts.writer.may_write() {
             return;
@@ -459,7 +460,7 @@ impl Engine {
         };
         let orphans = advanced.take_orphans();
         if orphans.is_empty() {
-            return; // as nearly always
+            return; // the usual case
         }
         let owner = DaemonSetOwner::from_set(set);
         for orphan in orphans {
@@ -495,7 +496,7 @@ impl Engine {
         }
     }
 
-    /// Removes the oldest revisions beyond `revisionHistoryLimit` that no pod runs.
+    /// Deletes the oldest revisions that exceed `revisionHistoryLimit` and that no pod runs.
     fn trim(&mut self, key: &SetKey, current: &Revision) {
         let Some(set) = self.index.set(key) else {
             return;
@@ -504,7 +505,7 @@ impl Engine {
             return;
         };
         if self.index.count_revisions(&set.uid) <= advanced.scaling.history_limit {
-            return; // as nearly always
+            return; // the usual case
         }
         let mut old = self.index.named_revisions_of(&set.uid);
         old.retain(|(_, facts)| facts.hash != *current);
@@ -546,7 +547,7 @@ impl Engine {
         });
     }
 
-    /// Takes in what became of such upkeep.
+    /// Records the result of such upkeep.
     pub(super) fn note_tended(&mut self, key: &SetKey, tended: AdvancedTask, now: Timestamp) {
         let refusal = match tended {
             AdvancedTask::Adopted(_, Ok(())) => {
@@ -555,7 +556,7 @@ impl Engine {
             }
             AdvancedTask::Adopted(orphan, answer) => answer.err().inspect(|refusal| {
                 self.tell_not_adopted(key, refusal);
-                // Of one that has changed, or is gone, the watch is about to tell.
+                // The watch is about to report a pod that has changed or is gone.
                 let set = self.index.set_mut(key);
                 if !matches!(refusal.failure(), Some(Failure::Conflict | Failure::Gone))
                     && let Some(advanced) = set.and_then(|set| set.advanced.as_mut())
@@ -590,7 +591,7 @@ impl Engine {
         }
     }
 
-    /// Tells once that pods which are there may not be adopted: no other one is made beside them.
+    /// Publishes once that existing pods cannot be adopted. Until then no other pods are created next to them.
     fn tell_not_adopted(&mut self, key: &SetKey, refusal: &WriteError) {
         if !class(refusal).is_rejection() {
             return;
@@ -615,7 +616,7 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// One was adopted: so may the others be.
+    /// Forgets that pods could not be adopted: one was, so the others may be too.
     fn forget_not_adopted(&mut self, key: &SetKey) {
         let Some(state) = self.state.sets.get_mut(key) else {
             return;
@@ -628,7 +629,7 @@ impl Engine {
         }
     }
 
-    /// Has the present template put into a revision, or found in one.
+    /// Starts a task that finds the current template in a revision or writes it to one.
     fn sync_revisions(&mut self, key: &SetKey, now: Timestamp) {
         let state = self.state.sets.entry(key.clone()).or_default();
         if let Some(until) = state.revisions.holds(now) {
@@ -657,7 +658,7 @@ impl Engine {
         });
     }
 
-    /// Takes in the revisions as they are now.
+    /// Records the revisions of the DaemonSet.
     pub(super) fn note_revised(
         &mut self,
         key: &SetKey,
@@ -681,7 +682,7 @@ impl Engine {
                     self.index.apply_revision(revision);
                 }
                 match read.revisions.is_empty() {
-                    // Another template than this view has: the watch is about to tell.
+                    // The template differs from the cached one. The watch is about to report it.
                     true => Err(None),
                     false => Ok(()),
                 }
@@ -711,7 +712,7 @@ impl Engine {
         }
     }
 
-    /// Remembers why a revision could not be written, and tells it once.
+    /// Records why a revision could not be written, and publishes it once.
     fn note_unrevised(&mut self, key: &SetKey, refusal: &WriteError) {
         self.note_refusal(key, refusal, None);
         if matches!(class(refusal), ErrorClass::Conflict | ErrorClass::Ignored) {
@@ -738,7 +739,7 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// The whole status of an Advanced DaemonSet, if it is to be written.
+    /// Returns the whole status of an Advanced DaemonSet if it should be written.
     pub(super) fn report_advanced(
         &mut self,
         key: &SetKey,
@@ -749,7 +750,7 @@ impl Engine {
         let set = self.index.set(key)?;
         let then = set.advanced.as_ref()?.counted_until(set.generation, now);
         if let Some(then) = then.filter(|_| !changes) {
-            self.wake_at(key, Some(then)); // nodes are not counted for what is not written yet
+            self.wake_at(key, Some(then)); // no need to count nodes before the status can be written
             return None;
         }
         let state = set.revision_state(&self.index.revisions_of(&set.uid));
@@ -770,7 +771,7 @@ impl Engine {
         Some((conditions, numbers))
     }
 
-    /// When the numbers of an Advanced DaemonSet change by time alone.
+    /// Returns when the numbers of an Advanced DaemonSet change without an event.
     pub(super) fn counts_again(
         &self,
         key: &SetKey,
@@ -798,7 +799,7 @@ impl Engine {
 mod tests {
     use super::*;
 
-    /// Found on a real cluster: of eight evictions after a start none was told.
+    /// Found on a real cluster: eight evictions after a start produced no Event.
     #[test]
     fn pods_that_fail_are_told_of_however_many_were_made() {
         let now = Timestamp::from_second(1000).unwrap();

@@ -1,4 +1,4 @@
-//! What the loop makes of the API server's answers.
+//! Handling of the API server's answers in the loop.
 
 use k8s_openapi::jiff::Timestamp;
 use tracing::{debug, error, info, warn};
@@ -17,12 +17,12 @@ use crate::index::{PodWrite, RequeueDelay, SetKey, SetRecord, WriteAnswer};
 use crate::k8s;
 use crate::k8s::client::Failure;
 
-/// What a write was about.
+/// Object of a write.
 #[derive(Clone, Copy)]
 enum WrittenTo<'a> {
-    /// A pod that is there.
+    /// Existing pod.
     Pod(&'a PodRef),
-    /// A node that is to have another pod, beside the one of this name.
+    /// Node that gets another pod, next to the pod of this name.
     Node(&'a NodeName, &'a str),
 }
 
@@ -42,7 +42,7 @@ impl<'a> WrittenTo<'a> {
     }
 }
 
-/// What a refusal says of the write.
+/// Converts a failed write to the answer for pending writes.
 pub(super) fn answer(refusal: &WriteError) -> WriteAnswer {
     match refusal.failure() {
         Some(Failure::Gone) => WriteAnswer::Gone,
@@ -59,16 +59,16 @@ pub(super) fn answer(refusal: &WriteError) -> WriteAnswer {
     }
 }
 
-/// What a pod was when a write to it began: by the time of the answer it may be gone.
+/// State of a pod when a write to it began. The pod may be gone when the answer arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WrittenPod {
     node: NodeName,
-    /// In the words of the log.
+    /// Description for the log.
     was: &'static str,
 }
 
 impl WrittenPod {
-    /// Of a pod on `node`.
+    /// Describes a pod on `node`.
     pub(super) fn new(node: &NodeName, pod: &Pod) -> Self {
         let was = match pod.revision {
             _ if pod.in_place.is_over => "a pod that had ended",
@@ -82,7 +82,7 @@ impl WrittenPod {
     }
 }
 
-/// The log says what takes a pod down.
+/// Logs a write that takes a pod down.
 fn log(key: &SetKey, WrittenPod { node, was }: &WrittenPod, pod: &PodRef, write: &PodWrite) {
     match write {
         PodWrite::Deletion => {
@@ -106,7 +106,7 @@ fn log(key: &SetKey, WrittenPod { node, was }: &WrittenPod, pod: &PodRef, write:
 
 impl Engine {
     pub(super) fn take_done(&mut self, done: Result<TaskResult, tokio::task::JoinError>) {
-        let Ok(done) = done else { return }; // it was cut off, at the end
+        let Ok(done) = done else { return }; // aborted at shutdown
         let now = self.parts.clock.now();
         let key = match done {
             TaskResult::Acted {
@@ -128,7 +128,7 @@ impl Engine {
             }
             TaskResult::Created(key, created) => {
                 self.note_created(&key, created, now);
-                // It held up nothing.
+                // Creations are not counted as under way.
                 return self.requeue(key, RequeueDelay::Short);
             }
             TaskResult::Revised(key, read) => {
@@ -150,7 +150,7 @@ impl Engine {
             TaskResult::Failed(key) => {
                 error!(daemonset = %key, "A task failed; what it asked for is looked at again");
                 self.parts.metrics.task_failed();
-                // What it wrote is found out by the next list of the pods.
+                // The next list of the pods shows which writes succeeded.
                 if let Some(set) = self.index.set_mut(&key) {
                     set.lose_answers(now);
                 }
@@ -178,8 +178,9 @@ impl Engine {
         }
     }
 
-    /// Takes in the pods that were made: they count from now on, whenever the watch tells of them. One that exists already,
-    /// or may, is asked for again when it should long have shown.
+    /// Records created surge pods. They count from now on, even before the watch reports them.
+    ///
+    /// A pod that exists already, or may exist, is requested again if the watch doesn't report it in time.
     fn note_surged(
         &mut self,
         key: &SetKey,
@@ -190,7 +191,7 @@ impl Engine {
         let answers = match made {
             Ok(answers) => answers,
             Err(refusal) => {
-                // The revision cannot be read: that is the same for all of them.
+                // The revision cannot be read, so all of its pods failed.
                 for wanted in wanted {
                     self.note_made(key, wanted, Err(&refusal), now);
                 }
@@ -206,7 +207,7 @@ impl Engine {
                         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
                         set.is_some_and(|set| set.place_of(&uid.into()).is_some())
                     };
-                    // What the watch has told since is newer.
+                    // A state from the watch is newer.
                     if let Some(pod) = pod.filter(|pod| !is_known(pod)) {
                         self.index.apply_pod(key, &pod, now);
                     }
@@ -218,7 +219,7 @@ impl Engine {
         }
     }
 
-    /// Remembers what became of a pod that was to be made.
+    /// Records the result of creating a surge pod.
     fn note_made(
         &mut self,
         key: &SetKey,
@@ -226,14 +227,14 @@ impl Engine {
         result: Result<(), &WriteError>,
         now: Timestamp,
     ) {
-        // Whose name is taken was looked at.
+        // On a name conflict, the writer has already checked the existing pod.
         self.end_write(key, &wanted.action(), result, now);
         let beside = wanted.beside.name.as_str();
         let about = WrittenTo::Node(&wanted.node, beside);
         self.remember(key, about, WriteVerb::Create, result, now);
     }
 
-    /// Takes in what became of a write to a pod.
+    /// Records the result of a write to a pod.
     fn note_acted(
         &mut self,
         key: &SetKey,
@@ -260,7 +261,7 @@ impl Engine {
         }
     }
 
-    /// Takes in what became of handing over the successor of a pod; `None`: that was not tried.
+    /// Records the result of transferring ownership to a successor; `None`: not tried.
     fn note_handed_over(
         &mut self,
         key: &SetKey,
@@ -279,7 +280,7 @@ impl Engine {
         }
     }
 
-    /// What was pending until this answer is that no more, or nobody knows.
+    /// Ends a pending write with its answer, which may leave its effect unknown.
     fn end_write(
         &mut self,
         key: &SetKey,
@@ -293,7 +294,7 @@ impl Engine {
         }
     }
 
-    /// Remembers what became of a write to a pod that is there.
+    /// Records the result of a write to an existing pod.
     fn note_answer(
         &mut self,
         key: &SetKey,
@@ -306,7 +307,7 @@ impl Engine {
         self.remember(key, WrittenTo::Pod(pod), what, result, now);
     }
 
-    /// Remembers whether it may be written how a pull ended.
+    /// Records whether the result of a pull could be written.
     pub(super) fn note_pull_write(&mut self, write: &PullResultWrite) {
         let (now, result) = (self.parts.clock.now(), write.result.as_ref().copied());
         let about = WrittenTo::Pod(&write.pod);
@@ -314,8 +315,9 @@ impl Engine {
         self.requeue(write.key.clone(), RequeueDelay::Short);
     }
 
-    /// Remembers whom the API server refused, so that others have their turn; slows down all writes to pods while it is not
-    /// well itself.
+    /// Records which pod or node the API server rejected, so that others come first.
+    ///
+    /// Slows down all writes to pods of the DaemonSet while the API server itself has problems.
     fn remember(
         &mut self,
         key: &SetKey,
@@ -380,7 +382,7 @@ impl Engine {
         }
     }
 
-    /// Tells of pods that are made anew because the API server lets nobody change them so.
+    /// Publishes that pods are recreated because the API server rejects their update in place.
     fn tell_unfit(&self, key: &SetKey, about: WrittenTo<'_>, sentence: &str) {
         let notice = RolloutEvent {
             warning: true,
@@ -394,7 +396,7 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// The same for reports, which do not hold up pods.
+    /// Records the answer to a status write. A failed one doesn't block writes to pods.
     fn note_reported(
         &mut self,
         key: &SetKey,
@@ -440,14 +442,14 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// Tells that the conditions are old, where they cannot say so themselves.
+    /// Publishes that the conditions are outdated, because the conditions cannot show it.
     fn tell_unreported(&self, key: &SetKey, error: &WriteError) {
         if !matches!(class(error), ErrorClass::Rejected | ErrorClass::Invalid) {
             return; // a missing permission has an Event of its own
         }
-        // Without the DaemonSet's own name, which may be part of any word.
+        // The DaemonSet's name is not replaced, because it may be part of any word.
         let said = message(error, "");
-        // Server-side apply takes no field that the definition lacks.
+        // Server-side apply rejects fields that the definition lacks.
         let definition = if said.contains("field not declared in schema") {
             "; the CustomResourceDefinition in the cluster is another one than that of yurt-ds, put that in: kubectl apply -k \
                  manifests/components/advanced"
@@ -466,7 +468,7 @@ impl Engine {
         self.publish(key, &notice);
     }
 
-    /// What follows while the status cannot be written.
+    /// Returns the consequences while the status cannot be written.
     fn unreported(&self, key: &SetKey) -> String {
         let set = self.index.set(key);
         let forgets = if set.is_some_and(SetRecord::is_stopped_unseen) {
@@ -480,7 +482,7 @@ impl Engine {
         )
     }
 
-    /// Reports a refused write once; `write`: the step of the rollout that it was, if it was one.
+    /// Reports a rejected write once. `write` is its step of the rollout, if it was one.
     pub(super) fn note_refusal(
         &mut self,
         key: &SetKey,
@@ -500,7 +502,7 @@ impl Engine {
             Failure::Gone | Failure::Conflict => {
                 debug!(daemonset = %key, %error, "The view was old");
             }
-            // The status says it, once.
+            // The status reports it once.
             Failure::Blocked => debug!(daemonset = %key, %error, "A disruption budget refuses"),
             Failure::Forbidden if lacks_permission => {
                 let granted_by = permissions::granted_by(verb, resource, key.kind, write);
@@ -537,7 +539,7 @@ mod tests {
     use super::*;
     use crate::core::testing::{current, old};
 
-    /// Found on a real cluster: evicted pods of the current revision were called outdated.
+    /// Found on a real cluster: the log called evicted pods of the current revision outdated.
     #[test]
     fn the_log_says_what_a_pod_was_that_went() {
         let was = |pod: &Pod| WrittenPod::new(&"n1".into(), pod).was;

@@ -1,4 +1,4 @@
-//! What the loop asks the API server for.
+//! Requests of the loop to the API server.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use crate::core::engine::not_ready::UnexplainedPods;
 use crate::core::{Action, Fleet, Plan, Progress, RevisionUnknown, Targeting, Verdict};
 use crate::index::SetKey;
 
-/// What becomes of `task`, a panic included: what is asked for after it must not wait for it for ever.
+/// Runs `task` and converts a panic to [`TaskResult::Failed`], so that later requests don't wait for it indefinitely.
 async fn caught(key: SetKey, task: impl Future<Output = TaskResult>) -> TaskResult {
     let ended = std::panic::AssertUnwindSafe(task).catch_unwind().await;
     ended.unwrap_or(TaskResult::Failed(key))
 }
 
 impl Engine {
-    /// Starts the writes, unless this replica does not lead or the API server refused a moment ago.
+    /// Starts writes, unless this replica doesn't lead or the API server has just rejected some.
     pub(super) fn write(
         &mut self,
         key: &SetKey,
@@ -78,7 +78,7 @@ impl Engine {
         self.surge(key, wanted, now);
     }
 
-    /// Starts what asks the API server for something; its end is told even if it fails.
+    /// Starts a request task. Its end is reported even if it panics.
     pub(super) fn spawn(
         &mut self,
         key: SetKey,
@@ -87,7 +87,7 @@ impl Engine {
         self.state.done.spawn(caught(key, task));
     }
 
-    /// Makes pods beside others.
+    /// Creates surge pods next to old pods.
     fn surge(&mut self, key: &SetKey, wanted: Vec<SurgeRequest>, now: Timestamp) {
         let index = &mut self.index;
         let (Some(owner), Some(first)) =
@@ -99,7 +99,7 @@ impl Engine {
             .revision_name(&owner.uid, &first.revision)
             .map(str::to_owned)
         else {
-            return; // the watch has just forgotten it, and is about to tell of another one
+            return; // the watch has just dropped it, and is about to report another one
         };
         if let Some(set) = index.set_mut(key) {
             let actions = wanted.iter().map(SurgeRequest::action);
@@ -126,7 +126,7 @@ impl Engine {
         self.spawn(key.clone(), async move {
             let result = writer.act(&key, &whom, &action, now).await;
             let handed = match (&action, &result) {
-                // At once, before the old pod is gone.
+                // Immediately, while the old pod still exists.
                 (Action::DeleteAfterSurge { successor, .. }, Ok(())) => {
                     Some(writer.transfer_ownership(&key, &whom, successor).await)
                 }
@@ -194,7 +194,7 @@ impl Engine {
             self.record(key, &unmarked);
         }
         if let Some(set) = self.index.set_mut(key) {
-            // What is reported of a pause counts from now on, whether it shows yet or not.
+            // The reported pause counts from now on, even before it shows.
             set.set_last_pause(report.state.pause.as_ref().map(|pause| pause.record));
             set.begin_report(report.conditions, now);
             if let (Some(advanced), Some((_, numbers))) = (&mut set.advanced, &whole) {
@@ -204,10 +204,10 @@ impl Engine {
         self.state.sets.entry(key.clone()).or_default().under_way += 1;
         let (writer, key) = (self.parts.writer.clone(), key.clone());
         self.spawn(key.clone(), async move {
-            // What is remembered as said has been said: whoever dies in between leaves it to the next one, whose Event is
-            // the same.
+            // The status records these Events as sent, so they go first. If the process dies in between, the next leader sends
+            // the same Events again.
             futures::future::join_all(first).await;
-            // The correction takes the fields over from the other writer.
+            // Before the write, because the correction takes the fields over from the other writer.
             let rival = if is_contested {
                 Some(writer.other_status_writer(&key).await)
             } else {
@@ -221,7 +221,7 @@ impl Engine {
         });
     }
 
-    /// Has the native controller's Events read where pods are missing that should be there for a while.
+    /// Reads the native controller's Events if pods have been missing for a while.
     pub(super) fn ask_why_missing(
         &mut self,
         key: &SetKey,
@@ -239,7 +239,7 @@ impl Engine {
             _ => None,
         });
         let lookups = &mut self.parts.lookups;
-        // The first pods of a large fleet take their time.
+        // Creating the first pods of a large fleet takes a while.
         let Some(since) = since.min().filter(|_| fleet.replaces) else {
             if lookups.none_missing(key)
                 && let Some(set) = self.index.set_mut(key)
@@ -264,7 +264,7 @@ impl Engine {
         }
     }
 
-    /// Has read what is said of pods that do not become available for nearly too long.
+    /// Reads Events and conditions of pods that will soon have been unavailable for too long.
     pub(super) fn ask_why_not_ready(
         &mut self,
         key: &SetKey,
@@ -295,7 +295,7 @@ impl Engine {
         }
     }
 
-    /// Reads live what the watches leave in doubt: which revision is the current one, and which one a pod has.
+    /// Reads live what the watches leave unclear: the current revision, and the revision of a pod.
     pub(super) fn look_up(
         &mut self,
         key: &SetKey,

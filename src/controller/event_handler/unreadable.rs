@@ -1,19 +1,19 @@
-//! Objects that cannot be read now, watch by watch: each is reported once, and counted for as long as it stays so.
+//! Unreadable objects, by watch. Each is reported once, and counted as long as it stays unreadable.
 
 use std::collections::BTreeMap;
 
 use crate::k8s::{Unreadable, UnreadableReason};
 
-/// Most objects of one watch that are remembered, and so reported by name. Further ones are only skipped.
+/// Maximum number of tracked objects per watch. Further ones are skipped without a report by name.
 const MOST: usize = 256;
 
-/// A watch: its resource and its number, zero for the resources of the whole cluster.
+/// Watch: its resource and its number, which is zero for resources of the whole cluster.
 pub(super) type WatchId = (&'static str, u64);
 
 /// Namespace and name.
 type ObjectName = (String, String);
 
-/// Objects that cannot be read now.
+/// Objects that are currently unreadable.
 #[derive(Debug, Default)]
 pub(super) struct UnreadableObjects(BTreeMap<WatchId, BTreeMap<ObjectName, Known>>);
 
@@ -21,18 +21,18 @@ pub(super) struct UnreadableObjects(BTreeMap<WatchId, BTreeMap<ObjectName, Known
 struct Known {
     reason: UnreadableReason,
     uid: Option<String>,
-    /// Set when the list that arrives now holds the object.
+    /// True if the current list contains the object.
     is_listed: bool,
 }
 
 impl UnreadableObjects {
-    /// Takes in the beginning of a list.
+    /// Handles the beginning of a list.
     pub(super) fn begin(&mut self, watch: WatchId) {
         let known = self.0.get_mut(&watch).into_iter().flatten();
         known.for_each(|(_, known)| known.is_listed = false);
     }
 
-    /// Remembers an object; returns true when it was not known for this reason.
+    /// Records an object. Returns true if it was not known to be unreadable for this reason.
     pub(super) fn note(&mut self, watch: WatchId, object: &Unreadable) -> bool {
         let meta = &object.metadata;
         let name = name_of(meta.namespace.as_deref(), meta.name.as_deref());
@@ -50,7 +50,7 @@ impl UnreadableObjects {
         !known.insert(name, now).is_some_and(is_same)
     }
 
-    /// Forgets an object that can be read, or is gone; returns true when it was known.
+    /// Forgets an object that is readable or gone. Returns true if it was known.
     pub(super) fn forget(
         &mut self,
         watch: WatchId,
@@ -67,7 +67,7 @@ impl UnreadableObjects {
         was_known
     }
 
-    /// Takes in the end of a list; returns true when objects were forgotten.
+    /// Handles the end of a list. Returns true if objects were forgotten.
     pub(super) fn finish(&mut self, watch: WatchId) -> bool {
         let Some(known) = self.0.get_mut(&watch) else {
             return false;
@@ -81,14 +81,14 @@ impl UnreadableObjects {
         is_changed
     }
 
-    /// Forgets the objects of watches that have ended; returns true when there were any.
+    /// Forgets the objects of watches that have ended. Returns true if there were any.
     pub(super) fn retain(&mut self, goes_on: impl Fn(WatchId) -> bool) -> bool {
         let before = self.0.len();
         self.0.retain(|watch, _| goes_on(*watch));
         self.0.len() < before
     }
 
-    /// Returns true when every object can be read.
+    /// Returns true if every object is readable.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,11 +1,11 @@
 //! Leases of other installations. Two installations that serve the same kinds both replace pods, without coordination.
 //!
-//! A Lease that cannot be read is left out. Otherwise a tenant who can create one could make every check fail.
+//! Every [`CHECK`], a leader lists the Leases of its own name in all namespaces, and reports those being renewed. It doesn't wait
+//! for their holders. Otherwise a user who can create a Lease in one namespace could stop all rollouts.
 //!
-//! Every [`CHECK`], a leader lists the Leases of its own name in all namespaces, and reports the ones that are renewed. It does not wait
-//! for their holders: otherwise a user who can create a Lease in one namespace could stop all rollouts.
+//! An unreadable Lease is skipped. Otherwise a tenant who can create one could make every check fail.
 //!
-//! A leader without the right to list them skips the check. The check of permissions reports the missing right.
+//! A leader that may not list Leases skips the check. The permission check reports the missing right.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,9 +30,9 @@ pub(super) struct OtherInstallations {
     /// Namespace of this installation.
     namespace: String,
     kinds: Kinds,
-    /// Their Leases at the last check, by namespace.
+    /// Leases of other installations at the last check, by namespace.
     seen: BTreeMap<String, LeaseRecord>,
-    /// Namespaces of installations that renewed their Lease between the last two checks and serve a kind that this one serves.
+    /// Namespaces of installations that renewed their Lease between the last two checks and serve a common kind.
     active: BTreeSet<String>,
     due: Instant,
 }
@@ -49,12 +49,12 @@ impl OtherInstallations {
         }
     }
 
-    /// Number of them that are active.
+    /// Number of active other installations.
     pub(super) fn count(&self) -> usize {
         self.active.len()
     }
 
-    /// Message for the operator; `None`: there is no other one.
+    /// Returns a message for the operator; `None`: there is no other installation.
     pub(super) fn message(&self) -> Option<String> {
         let namespaces = self.active.iter().map(String::as_str);
         (!self.active.is_empty()).then(|| {
@@ -71,10 +71,10 @@ impl OtherInstallations {
         Instant::now() >= self.due
     }
 
-    /// Checks again. Returns whether something changed.
+    /// Checks again. Returns true if something changed.
     ///
     /// # Errors
-    /// When the Leases cannot be listed; then what was known before stands.
+    /// If the Leases cannot be listed. Then the previous result stays.
     pub(super) async fn check(&mut self) -> Result<bool, CallError> {
         self.due = Instant::now() + CHECK;
         let only = format!("metadata.name={}", names::LEASE);

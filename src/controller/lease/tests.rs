@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use super::*;
 use crate::index::SetKind;
 
-/// An API server that has one Lease, and those of other installations.
+/// API server with one Lease, and Leases of other installations.
 #[derive(Default)]
 struct Server {
     lease: Mutex<Option<Value>>,
     others: Mutex<Vec<Value>>,
-    /// Lists of Leases of all namespaces are refused.
+    /// True if lists of Leases of all namespaces are rejected.
     refuses_lists: AtomicBool,
     /// Reasons of Events.
     events: Mutex<Vec<String>>,
@@ -73,7 +73,7 @@ impl Server {
         (200, list)
     }
 
-    /// The holder of another installation's Lease renews it; `kinds`: which it serves.
+    /// Renews the Lease of another installation, which serves `kinds`.
     fn renew(&self, namespace: &str, kinds: Option<&str>) {
         let mut others = lock(&self.others);
         let renewals = others
@@ -90,7 +90,7 @@ impl Server {
         }));
     }
 
-    /// It does so for that many seconds.
+    /// Renews that Lease for a number of seconds.
     async fn renews(&self, namespace: &str, kinds: Option<&str>, for_seconds: u64) {
         for _ in 0..for_seconds / 5 {
             self.renew(namespace, kinds);
@@ -218,7 +218,7 @@ async fn pass(n: u64) {
     tokio::time::sleep(seconds(n)).await;
 }
 
-/// The first of the next 60 s at which that holds.
+/// Returns the first instant within 60 s at which `holds` is true.
 async fn first_moment(holds: impl Fn() -> bool) -> Instant {
     for _ in 0..1200 {
         if holds() {
@@ -346,7 +346,7 @@ async fn a_kind_that_the_holder_of_the_lease_does_not_serve_is_reported() {
     pass(6).await;
     let readiness = ReadinessHandle::default();
     let advanced = alone(SetKind::Advanced, "advanced", readiness.clone());
-    // As in a rolling update.
+    // Duration as in a rolling update.
     pass(110).await;
     assert!(readiness.is_ready());
     pass(300).await;
@@ -356,7 +356,7 @@ async fn a_kind_that_the_holder_of_the_lease_does_not_serve_is_reported() {
     native.release().await;
     pass(6).await;
     assert!(writes(&advanced) && readiness.is_ready());
-    // One that serves both leaves nothing unserved, and an older version does not say what it serves.
+    // A holder of both kinds leaves none unserved. An older version doesn't record its kinds.
     for kinds in [Some("native,advanced"), None] {
         let server = Arc::new(Server::default());
         let start =
@@ -445,7 +445,7 @@ fn durations_that_do_not_fit_are_refused_with_the_flag() {
     case(86_400, 10, 5, "--lease-duration 86400s");
 }
 
-/// A paused machine: its wall clock is ahead when it goes on, and its timers know nothing.
+/// A paused machine: its wall clock is ahead when it resumes, and its timers don't notice.
 #[tokio::test(start_paused = true)]
 async fn a_wall_clock_past_the_deadline_ends_leadership_until_the_next_renewal() {
     let server = Arc::new(Server::default());

@@ -1,4 +1,4 @@
-//! The number of series of a DaemonSet, whatever its owner and its nodes write.
+//! Tests of the number of series of a DaemonSet, whatever its owner and its nodes write.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::shutdown;
 use crate::sim::kubelet::{Behaviour, FakeNodeSpec, KubeletOptions};
 use crate::sim::world::{World, WorldSetup};
 
-/// Bytes of a DaemonSet with the longest names that Kubernetes allows.
+/// Maximum number of bytes for the series of a DaemonSet with the longest names that Kubernetes allows.
 const BYTES: usize = 20 << 10;
 
 const PAGE: &str = include_str!("../../../docs/reference/metrics.md");
@@ -37,7 +37,7 @@ fn daemonset(name: &str, annotations: &Value) -> DaemonSet {
     serde_json::from_value(set).unwrap()
 }
 
-/// Fifty waves, the most there can be, each with a name of its own.
+/// Returns fifty waves, the maximum, each with a unique name.
 fn many_waves() -> String {
     let wave = |number| {
         let name = format!("wave-{number}-{}", "x".repeat(40));
@@ -46,7 +46,7 @@ fn many_waves() -> String {
     Value::from_iter((0..50).map(wave)).to_string()
 }
 
-/// A status with two hundred conditions, each with a type and a reason of its own.
+/// Returns a status with many conditions, each with a unique type and reason.
 fn many_conditions() -> Value {
     let condition = |number| {
         let (kind, reason) = (format!("Condition{number}"), format!("Reason{number}"));
@@ -56,7 +56,7 @@ fn many_conditions() -> Value {
     json!({ "status": { "conditions": Value::from_iter((0..60).map(condition)) } })
 }
 
-/// The lines of a page that belong to each DaemonSet.
+/// Returns the lines of a page by DaemonSet.
 fn series(page: &str) -> BTreeMap<String, Vec<&str>> {
     let mut found: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for line in page.lines() {
@@ -161,7 +161,7 @@ async fn no_annotation_status_or_node_adds_series_beyond_the_documented_number()
             }
         }
     }
-    // All that was not paused.
+    // All series except the one about a pause.
     assert_eq!(most.get("waves"), Some(&(SERIES - 1)), "{most:?}");
     assert_eq!(most.get("crashes"), Some(&(SERIES - 1)), "{most:?}");
     assert_eq!(most.get("invalid"), Some(&1), "{most:?}");

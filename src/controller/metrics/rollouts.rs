@@ -1,4 +1,4 @@
-//! The series of each DaemonSet: kept as the numbers that they are made of, and written out when somebody asks.
+//! Series of each DaemonSet: stored as numbers, and encoded when the page is requested.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,22 +12,22 @@ use super::number;
 use crate::core::{Counts, Phase, Plan, Verdict};
 use crate::index::SetKey;
 
-/// What is exported of every DaemonSet that is managed.
+/// Exported state of every managed DaemonSet.
 #[derive(Debug, Default)]
 pub(super) struct Rollouts(Mutex<BTreeMap<SetKey, Option<Box<Rollout>>>>);
 
-/// What a plan came to.
+/// Numbers of a plan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rollout {
     counts: Counts,
     phase: Phase,
     running: usize,
-    /// Unix time.
+    /// Unix time of the beginning of the pause.
     paused_since: Option<i64>,
 }
 
 impl Rollout {
-    /// `phase` is what the conditions of the DaemonSet say.
+    /// Takes the numbers of a plan. `phase` is that of the DaemonSet's conditions.
     pub(super) fn new(plan: &Plan, phase: Phase) -> Self {
         Self {
             counts: plan.counts,
@@ -38,7 +38,7 @@ impl Rollout {
     }
 }
 
-/// A gauge with one series for each DaemonSet that has a plan; `None`: none.
+/// Gauge with one series for each DaemonSet that has a plan; `None`: no series.
 struct Single {
     name: &'static str,
     help: &'static str,
@@ -98,26 +98,28 @@ const SINGLE: [Single; 10] = [
     },
 ];
 
-/// Most series of one DaemonSet. Labels come from its name and from fixed lists, never from its annotations, status, nodes or
-/// pods; docs/reference/metrics.md documents the number.
+/// Maximum number of series of one DaemonSet.
+///
+/// Labels come from its name and from fixed lists, never from its annotations, status, nodes or pods. `docs/reference/metrics.md`
+/// documents the number.
 #[cfg(test)]
 pub(super) const SERIES: usize = Verdict::WORDS.len() + SINGLE.len() + LACKING + 1;
 
-/// Reasons for a missing available pod.
+/// Number of reasons for a missing available pod.
 const LACKING: usize = 4;
 
 impl Rollouts {
-    /// From now on that is exported; `None`: the settings cannot be used, and nothing is known about the nodes.
+    /// Exports these numbers from now on; `None`: the settings are unusable, and nothing is known about the nodes.
     pub(super) fn set(&self, key: SetKey, rollout: Option<Rollout>) {
         self.lock().insert(key, rollout.map(Box::new));
     }
 
-    /// The series of that DaemonSet end.
+    /// Ends the series of a DaemonSet.
     pub(super) fn forget(&self, key: &SetKey) {
         self.lock().remove(key);
     }
 
-    /// Those of all of them end.
+    /// Ends the series of all DaemonSets.
     pub(super) fn forget_all(&self) {
         self.lock().clear();
     }
@@ -170,7 +172,7 @@ impl Collector for Rollouts {
     }
 }
 
-/// A label and its value.
+/// Label with its value.
 type Label<'a> = (&'static str, &'a str);
 
 fn labels(key: &SetKey) -> [Label<'_>; 3] {

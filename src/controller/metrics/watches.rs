@@ -1,4 +1,4 @@
-//! The age of what each watch reported, worked out when the page is asked for.
+//! Age of the data of each watch, computed when the page is requested.
 
 use std::fmt;
 

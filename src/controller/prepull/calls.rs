@@ -1,4 +1,4 @@
-//! The requests behind every step: few, each with a deadline, writes through the one [`Writer`].
+//! Requests of each step: few, each with a deadline. All writes go through [`Writer`].
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::batch::v1::Job;
@@ -32,16 +32,16 @@ use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 use crate::k8s::{self, AdvancedDaemonSet};
 use std::sync::Arc;
 
-/// The longest that a condition says why a pull failed, in bytes: a registry's sentence, not its page.
+/// Longest failure reason in a condition, in bytes: enough for a registry's message, not for its error page.
 const LONGEST: usize = 400;
 
 /// Attempts to write a result while a kubelet writes the same pod's status.
 const ATTEMPTS: usize = 4;
 
-/// What the Job controller puts in front of the API server's sentence.
+/// Prefix that the Job controller adds to the API server's message.
 const REFUSED_POD: &str = "Error creating: ";
 
-/// What requests are made with.
+/// Dependencies of requests.
 #[derive(Clone)]
 pub(super) struct Calls {
     pub(super) client: Client,
@@ -53,7 +53,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Takes a step.
+    /// Carries out a step.
     pub(super) async fn take(&self, step: &PullStep) -> PullStepResult {
         match step {
             PullStep::Begin(request) => self.begin(request).await,
@@ -65,7 +65,7 @@ impl Calls {
         }
     }
 
-    /// Makes the Job from the template as it is now, if that is still the one that is meant.
+    /// Creates the Job from the current template if the request is still about that template.
     async fn begin(&self, request: &PullRequest) -> PullStepResult {
         let name = &request.key.name;
         let set = if request.key.is_advanced() {
@@ -84,7 +84,7 @@ impl Calls {
             && set["metadata"]["generation"] == request.generation
             && pod["metadata"]["uid"] == request.pull.pod.uid.to_string();
         if !meant {
-            return PullStepResult::Failed; // the watches are about to say so, and then the desired pull is another one
+            return PullStepResult::Failed; // the watches are about to report the change, which changes the desired pull
         }
         let template = &set["spec"]["template"];
         let images = manifest::images(template, &pod);
@@ -107,20 +107,20 @@ impl Calls {
                 info!(daemonset = %request.key, job = name, node = %request.pull.node, "Made a Job that pulls images");
                 match serde_json::from_str(&made) {
                     Ok(job) => PullStepResult::Begun(Box::new(job)),
-                    Err(_) => PullStepResult::Failed, // it is made; the watch shows it
+                    Err(_) => PullStepResult::Failed, // it exists, and the watch shows it
                 }
             }
             Err(refusal) => self.refused(request, &refusal),
         }
     }
 
-    /// A Job that the API server does not want will not be wanted in a minute: its sentence is the result.
+    /// Turns a rejection of a Job into the result of the pull, because the Job would be rejected again.
     fn refused(&self, request: &PullRequest, refusal: &WriteError) -> PullStepResult {
         let WriteError::Failed { error, .. } = refusal else {
             return PullStepResult::Failed;
         };
         match error.failure() {
-            // Credentials that have just been renewed work in a moment.
+            // Renewed credentials work after a moment.
             Failure::Forbidden if is_unauthorized(error) => PullStepResult::Failed,
             Failure::Forbidden | Failure::Refused => {
                 warn!(daemonset = %request.key, %error, "A Job that pulls images was refused");
@@ -147,16 +147,16 @@ impl Calls {
             .publish(&about, Severity::Warning, PERMISSION_MISSING, &note);
     }
 
-    /// Tells the engine what became of a write for the rollout; who asks for owners is told by an Event.
+    /// Reports the answer to a write for the rollout to the engine. An Event reports it for an owner's request.
     fn report(&self, request: &PullRequest, result: Result<(), WriteError>) {
         if request.pull.initiator == PullInitiator::Rollout {
             let (key, pod) = (request.key.clone(), request.pull.pod.clone());
-            // Nobody listens while the process ends.
+            // The receiver is gone while the process ends.
             let _ = self.written.send(PullResultWrite { key, pod, result });
         }
     }
 
-    /// That a result cannot be written for an owner, who waits for it.
+    /// Publishes that a result cannot be written for a waiting owner.
     fn tell_unwritten(&self, request: &PullRequest, why: &str) {
         let about = Subject::of_set(&request.key, &request.set_uid);
         let why = refused::sentence(why, request.pull.pod.name.as_str());
@@ -168,7 +168,7 @@ impl Calls {
             .publish(&about, Severity::Warning, WRITE_REFUSED, &note);
     }
 
-    /// Why a Job has no pod, as the Job controller's Events tell.
+    /// Reads the Job controller's Events for the reason that a Job has no pod.
     async fn look(&self, request: &PullRequest, job: &JobRef) -> PullStepResult {
         let failed = format!("involvedObject.uid={},reason=FailedCreate", job.uid);
         let last = match last_event(&self.client, &request.key.namespace, &failed).await {
@@ -182,7 +182,7 @@ impl Calls {
         PullStepResult::Looked(said.map(|said| said.trim_start_matches(REFUSED_POD).to_owned()))
     }
 
-    /// Writes the result, if the pod still asks for this very revision.
+    /// Writes the result if the pod still requests this revision.
     async fn tell(
         &self,
         request: &PullRequest,
@@ -254,7 +254,7 @@ impl Calls {
         match cleared.await {
             Ok(()) => PullStepResult::Told(None),
             Err(refusal) => match refusal.failure() {
-                // Gone, or another one by that name.
+                // It is gone, or there is another Job of this name.
                 Some(Failure::Gone | Failure::Conflict) => PullStepResult::Told(None),
                 _ => {
                     if let WriteError::Failed { error, .. } = refusal {
@@ -266,7 +266,7 @@ impl Calls {
         }
     }
 
-    /// An object as it is now, all of it.
+    /// Reads the whole current object.
     async fn read<K: Resource<DynamicType = ()>>(
         &self,
         request: &PullRequest,
@@ -288,7 +288,7 @@ impl Calls {
     }
 }
 
-/// The name of the Job of a request.
+/// Returns the name of a request's Job.
 fn name_of(request: &PullRequest) -> String {
     job_name(
         request.pull.pod.name.as_str(),
@@ -296,7 +296,7 @@ fn name_of(request: &PullRequest) -> String {
     )
 }
 
-/// Whether a pod asks for this revision and has no answer.
+/// Returns true if a pod requests this revision and has no result.
 fn asks(pod: &k8s::Pod, request: &PullRequest) -> bool {
     let message = message_of(request.pull.revision.as_str());
     pod.metadata.uid == Some(request.pull.pod.uid.to_string())
@@ -318,7 +318,8 @@ fn condition(request: &PullRequest, outcome: &PullOutcome, job: &str, clock: &Cl
             "message": message_of(request.pull.revision.as_str()),
             "lastTransitionTime": clock.time(),
         }),
-        // Not `True` before, not `True` now: nothing flips. When it failed tells when to try again.
+        // The condition was not `True` and stays so, so its transition time stays. The probe time of a failure determines the
+        // next attempt.
         PullOutcome::Failed(why) => json!({
             "type": POD_IMAGE_READY,
             "status": "False",
@@ -342,12 +343,12 @@ fn version_of(object: &str) -> Option<u64> {
     object["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }
 
-/// How to find Jobs of ours, and their pods.
+/// Returns the label selector of pre-pull Jobs and their pods.
 pub(super) fn selector() -> &'static str {
     crate::core::names::PRE_PULL_POD
 }
 
-/// A Job as the API server answered.
+/// Returns the created Job from an answer.
 pub(super) fn made(answer: &PullStepResult) -> Option<Job> {
     match answer {
         PullStepResult::Begun(job) => Some((**job).clone()),

@@ -1,4 +1,4 @@
-//! The Jobs of pre-pulls and their pods, as the watches and our own writes tell.
+//! Pre-pull Jobs and their pods, from watches and from the controller's own writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use kube::runtime::watcher::Event;
 use crate::core::names::{PRE_PULL_DAEMONSET, PRE_PULL_POD, PRE_PULL_REVISION};
 use crate::core::{PodUid, Revision};
 
-/// A Job, found again by what it was made for.
+/// Job, identified by its UID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct JobRef {
     pub(super) namespace: String,
@@ -18,21 +18,21 @@ pub(super) struct JobRef {
     pub(super) uid: String,
 }
 
-/// What a Job was made for.
+/// Pod and revision for which a Job was created.
 pub(super) type PullKey = (PodUid, Revision);
 
-/// All Jobs of ours and their pods.
+/// All pre-pull Jobs and their pods.
 #[derive(Debug, Default)]
 pub(super) struct JobStore {
     jobs: BTreeMap<String, Job>,
     pods: BTreeMap<String, Pod>,
-    /// UIDs of Jobs that we removed and whose end the watch has not shown.
+    /// UIDs of Jobs that the controller deleted and the watch still shows.
     removed: BTreeSet<String>,
     listed_jobs: Listing,
     listed_pods: Listing,
 }
 
-/// A complete list in the making.
+/// Progress of a list.
 #[derive(Debug, Default)]
 struct Listing {
     seen: Option<BTreeSet<String>>,
@@ -40,17 +40,17 @@ struct Listing {
 }
 
 impl JobStore {
-    /// Whether both watches have told everything once.
+    /// Returns true if both watches have completed their first lists.
     pub(super) fn is_complete(&self) -> bool {
         self.listed_jobs.complete && self.listed_pods.complete
     }
 
-    /// Whether there is no Job.
+    /// Returns true if there is no Job.
     pub(super) fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
 
-    /// Takes in what the watch of Jobs said.
+    /// Applies an event about a Job.
     pub(super) fn take_job(&mut self, event: Event<Job>) {
         match event {
             Event::Init => self.listed_jobs.seen = Some(BTreeSet::new()),
@@ -68,7 +68,7 @@ impl JobStore {
         }
     }
 
-    /// Takes in a Job, watched or just made.
+    /// Adds a Job from a watch or an answer.
     pub(super) fn put(&mut self, job: Job) {
         let Some(uid) = job.metadata.uid.clone() else {
             return;
@@ -81,14 +81,14 @@ impl JobStore {
         }
     }
 
-    /// We removed a Job; what the watch still says about it is history.
+    /// Notes that the controller deleted a Job. Later events about it are ignored.
     pub(super) fn note_removed(&mut self, job: &JobRef) {
         if self.jobs.remove(&job.uid).is_some() {
             self.removed.insert(job.uid.clone());
         }
     }
 
-    /// Takes in what the watch of their pods said.
+    /// Applies an event about a pod of a Job.
     pub(super) fn take_pod(&mut self, event: Event<Pod>) {
         let uid = |pod: &Pod| pod.metadata.uid.clone().unwrap_or_default();
         match event {
@@ -107,19 +107,19 @@ impl JobStore {
         }
     }
 
-    /// Nothing is watched from now on, so nothing is known.
+    /// Forgets everything, because the watches end.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// The Jobs, each with what it was made for.
+    /// Jobs, each with the pod and revision for which it was created.
     pub(super) fn jobs(&self) -> impl Iterator<Item = (PullKey, &Job)> {
         self.jobs
             .values()
             .filter_map(|job| Some((pull_key(job)?, job)))
     }
 
-    /// The newest pod of a Job.
+    /// Returns the newest pod of a Job.
     pub(super) fn pod_of(&self, job: &Job) -> Option<&Pod> {
         let uid = job.metadata.uid.as_deref()?;
         let of_it = |pod: &&Pod| {
@@ -138,7 +138,7 @@ impl Listing {
     }
 }
 
-/// Returns what of a Job is looked at.
+/// Returns a Job reduced to the fields that are read.
 fn slim_job(job: Job) -> Job {
     let spec = job.spec.map(|spec| JobSpec {
         active_deadline_seconds: spec.active_deadline_seconds,
@@ -151,7 +151,7 @@ fn slim_job(job: Job) -> Job {
     }
 }
 
-/// Returns what of a pod is looked at.
+/// Returns a pod reduced to the fields that are read.
 fn slim_pod(pod: Pod) -> Pod {
     let slim = |container: Container| Container {
         name: container.name,
@@ -184,7 +184,7 @@ fn slim_meta(meta: ObjectMeta) -> ObjectMeta {
     }
 }
 
-/// What a Job was made for; `None` when it is none of ours: it has to belong to the pod that its label names.
+/// Returns the pod and revision of a Job; `None`: it is not a pre-pull Job. The pod that its label names must own it.
 fn pull_key(job: &Job) -> Option<PullKey> {
     let pod = job.metadata.labels.as_ref()?.get(PRE_PULL_POD)?;
     let revision = job.metadata.annotations.as_ref()?.get(PRE_PULL_REVISION)?;
@@ -194,7 +194,7 @@ fn pull_key(job: &Job) -> Option<PullKey> {
 }
 
 impl JobRef {
-    /// How to find this Job.
+    /// Returns the reference to a Job.
     pub(super) fn from_job(job: &Job) -> Self {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         Self {

@@ -1,7 +1,7 @@
-//! The loop of pulling by Jobs: desired pulls and watches in, requests out; one task owns everything.
+//! Loop that pulls images by Jobs: reads desired pulls and watches, and sends requests. One task owns all state.
 //!
-//! Jobs and their pods are watched while there is a desired pull or a Job, and once when this replica becomes the leader, to find
-//! what an earlier one left. At rest nothing is asked.
+//! Jobs and their pods are watched while there is a desired pull or a Job. A new leader watches them once to find Jobs of an
+//! earlier leader. Without pulls it sends no requests.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -26,16 +26,16 @@ use crate::backoff::Backoff;
 use crate::k8s::client::WATCH_TIMEOUT_SECONDS;
 use crate::k8s::{Listed, Readable};
 
-/// What has changed within this time is looked at together.
+/// Time for which changes are collected before they are handled together.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Watches are kept this long after the last Job, should the next desired pull come soon.
+/// Time for which watches stay open after the last Job, in case another pull is desired soon.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// The wall clock is looked at again after this at the latest.
+/// Longest time between two checks of the wall clock.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// What a watch says.
+/// Message of a watch.
 enum JobEvent {
     Job(Box<Event<Job>>),
     Pod(Box<Event<Pod>>),
@@ -45,7 +45,7 @@ enum JobEvent {
 
 type Watches = futures::stream::BoxStream<'static, JobEvent>;
 
-/// Runs until nobody can want anything any more.
+/// Runs until pulls can no longer be desired.
 pub(super) async fn run(parts: PullerParts, mut desired: watch::Receiver<AllDesiredPulls>) {
     let mut leadership = parts.leadership.clone();
     let mut jobs = Jobs::new(parts);
@@ -82,7 +82,7 @@ struct Jobs {
     watching: bool,
     failing: bool,
     leading: bool,
-    /// When nothing has been left to watch for long enough.
+    /// Time at which nothing was left to watch.
     idle_since: Option<Instant>,
     wake: Instant,
     done: JoinSet<(PullStep, PullStepResult)>,
@@ -133,7 +133,7 @@ impl Jobs {
         }
     }
 
-    /// Finds out once what an earlier leader left.
+    /// Finds Jobs of an earlier leader.
     fn lead_now(&mut self) {
         self.leading = true;
         self.watch();
@@ -149,7 +149,7 @@ impl Jobs {
         }
     }
 
-    /// Nothing is watched from now on.
+    /// Stops all watches.
     fn rest(&mut self) {
         self.watching = false;
         self.watches = nothing();
@@ -168,7 +168,7 @@ impl Jobs {
             }
             Some(JobEvent::Pod(event)) => self.job_store.take_pod(*event),
             Some(JobEvent::Failed(resource, error)) => self.failed(resource, *error),
-            None => self.rest(), // watches do not end by themselves
+            None => self.rest(), // watches never end
         }
         self.soon();
     }
@@ -269,8 +269,10 @@ fn nothing() -> Watches {
     futures::stream::pending().boxed()
 }
 
-/// Jobs or pods per page of a list. A whole page is in memory at once, several times over while it is decoded, and tenants can give
-/// our label to Jobs of more than a megabyte.
+/// Jobs or pods per page of a list.
+///
+/// A whole page is in memory at once, several times over while it is decoded. Tenants can set the label on Jobs of more than a
+/// megabyte.
 const JOBS_PER_PAGE: u32 = 2;
 
 fn both(client: Client) -> Watches {
@@ -304,7 +306,7 @@ fn told<K: Readable>(
     })
 }
 
-/// The event, unless its object cannot be read: that one is left out.
+/// Returns the event unless its object is unreadable.
 fn readable<K: Readable>(event: Event<Listed<K>>) -> Option<Event<K>> {
     Some(match event {
         Event::Apply(listed) => Event::Apply(listed.item.ok()?),
@@ -315,12 +317,12 @@ fn readable<K: Readable>(event: Event<Listed<K>>) -> Option<Event<K>> {
     })
 }
 
-/// Whether the API server has reported something: a list begins before it is asked for.
+/// Returns true if the API server has reported something. `Init` comes before the request.
 fn tells<K>(event: &Event<K>) -> bool {
     !matches!(event, Event::Init)
 }
 
-/// The same events, with a pause after each failure that grows until the API server reports something.
+/// Adds a pause after each failure, which grows until the API server reports something.
 fn patient<K: Send>(
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
 ) -> impl Stream<Item = watcher::Result<Event<K>>> + Send {
@@ -342,7 +344,7 @@ fn patient<K: Send>(
     })
 }
 
-/// Whether the API server refused a watch or its list.
+/// Returns true if the API server denied a watch or its list.
 fn is_denied(error: &watcher::Error) -> bool {
     let denied =
         |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 403);
@@ -364,7 +366,7 @@ mod tests {
         Err(watcher::Error::WatchError(Box::new(status)))
     }
 
-    /// Every attempt to list begins with an event of its own, which says nothing about the API server.
+    /// Every attempt to list begins with an event of its own, which is no sign of the API server.
     #[tokio::test(start_paused = true)]
     async fn pauses_grow_while_lists_begin_and_fail_and_start_anew_once_something_is_told() {
         let attempt = || [Ok(Event::Init), refused()];

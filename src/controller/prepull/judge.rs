@@ -1,8 +1,7 @@
-//! How a pull stands, from a Job and its pod. Pure; [`super::planner`] adds time.
+//! State of a pull according to a Job and its pod. Pure; [`super::planner`] adds time.
 //!
-//! A container's exit code tells nothing: an image without a program `true` is pulled all the same. What counts is how far
-//! the kubelet came: everything after the pull (a container that was made, ran, ended, or could not be started) proves that
-//! the image is on the node.
+//! A container's exit code is irrelevant: an image without the program `true` is pulled too. The progress of the kubelet counts.
+//! A container that was created, ran, ended or could not be started proves that the image is on the node.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
 use super::manifest::CONTAINER_PREFIX;
 
-/// Reasons to wait that come after the pull.
+/// Reasons of waiting containers after the pull.
 const AFTER_THE_PULL: [&str; 7] = [
     "CreateContainerConfigError",
     "CreateContainerError",
@@ -22,14 +21,14 @@ const AFTER_THE_PULL: [&str; 7] = [
     "CrashLoopBackOff",
 ];
 
-/// Reasons to wait that no second attempt mends.
+/// Reasons of waiting containers that no further attempt resolves.
 const FINAL: [&str; 3] = [
     "InvalidImageName",
     "ErrImageNeverPull",
     "SignatureValidationFailed",
 ];
 
-/// Reasons to wait after an attempt that failed, which the kubelet repeats.
+/// Reasons of waiting containers after a failed attempt that the kubelet repeats.
 const REPEATED: [&str; 4] = [
     "ErrImagePull",
     BACK_OFF,
@@ -38,7 +37,7 @@ const REPEATED: [&str; 4] = [
 ];
 const BACK_OFF: &str = "ImagePullBackOff";
 
-/// What registries and runtimes say when another attempt would end the same way (lower case).
+/// Messages of registries and runtimes after which another attempt would end the same way (lower case).
 const HOPELESS: [&str; 10] = [
     "not found",
     "manifest unknown",
@@ -52,40 +51,40 @@ const HOPELESS: [&str; 10] = [
     "no match for platform",
 ];
 
-/// A kubelet writes this end for containers that it never saw.
+/// Reason that a kubelet writes for the end of containers that it never saw.
 const NEVER_SEEN: &str = "ContainerStatusUnknown";
 
-/// How a pull stands.
+/// State of a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PullJudgement {
-    /// Under way.
+    /// It is in progress.
     Pulling,
     /// Every image is on the node.
     Pulled,
-    /// It cannot be had, and why.
+    /// It failed, with the reason.
     Failed(String),
-    /// It looks bad, and may come right.
+    /// It has a problem that may pass.
     Problem(PullProblem, String),
 }
 
-/// Why a pull looks bad.
+/// Problem of a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PullProblem {
-    /// An attempt failed for a reason that may pass.
+    /// An attempt failed for a temporary reason.
     Failing {
-        /// Whether the kubelet waits before the next attempt, rather than having just failed.
+        /// True if the kubelet waits before the next attempt; false if an attempt has just failed.
         backs_off: bool,
     },
-    /// The pod was accepted and cannot be started: the node's network plug-in, most often.
+    /// The pod was accepted and cannot be started, most often because of the node's network plug-in.
     NotStarting,
-    /// The Job has no pod: quota, admission, or a Job controller that is late.
+    /// The Job has no pod because of a quota, an admission rule, or a Job controller that is late.
     NoPod,
-    /// The Job ended and its pod tells nothing yet: the two are watched apart.
+    /// The Job ended and the end of its pod is not known yet, because two watches report them.
     Ended,
 }
 
 impl PullProblem {
-    /// How long it may look so before it counts as failed.
+    /// Returns the duration after which the problem counts as a failure.
     pub(super) fn patience(self) -> Duration {
         Duration::from_secs(match self {
             Self::Failing { .. } => 60,
@@ -94,13 +93,13 @@ impl PullProblem {
         })
     }
 
-    /// Whether both are the same problem.
+    /// Returns true if both are the same problem.
     pub(super) fn is_like(self, other: Self) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 }
 
-/// How the pull of this Job stands; `pod` is its pod, when there is one.
+/// Returns the state of the pull of this Job. `pod` is its pod, if there is one.
 pub(super) fn judge(job: &Job, pod: Option<&Pod>) -> PullJudgement {
     let status = job.status.clone().unwrap_or_default();
     let conditions = status.conditions.unwrap_or_default();
@@ -133,7 +132,7 @@ pub(super) fn judge(job: &Job, pod: Option<&Pod>) -> PullJudgement {
     }
 }
 
-/// How long the Job might run.
+/// Returns the longest duration of the Job.
 fn limit(job: &Job) -> humantime::FormattedDuration {
     let spec = job.spec.as_ref();
     let seconds = spec.and_then(|spec| spec.active_deadline_seconds);
@@ -168,7 +167,7 @@ fn of_pod(pod: &Pod) -> PullJudgement {
     let cannot_start = conditions.iter().any(|condition| {
         condition.type_ == "PodReadyToStartContainers" && condition.status == "False"
     });
-    // The Job controller deletes the pod of a Job past its deadline: the Job says why.
+    // The Job controller deletes the pod of a Job past its deadline. The Job then has the reason.
     let is_ended = pod.metadata.deletion_timestamp.is_some() && status.reason.is_none();
     match worst.unwrap_or(PullJudgement::Pulling) {
         PullJudgement::Pulling | PullJudgement::Problem(..) if phase == "Failed" && is_ended => {

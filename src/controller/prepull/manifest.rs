@@ -1,4 +1,4 @@
-//! The Job of a pre-pull: which images, and a pod that has them pulled on one node and does nothing else.
+//! Pre-pull Job: its images, and a pod that only makes one node pull them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,23 +9,23 @@ use crate::core::Pull;
 use crate::core::images::names_latest;
 use crate::core::names::{PRE_PULL_DAEMONSET, PRE_PULL_POD, PRE_PULL_REVISION};
 
-/// What the containers of the Job's pod are called, followed by a number.
+/// Prefix of the container names in the Job's pod, followed by a number.
 pub(super) const CONTAINER_PREFIX: &str = "prepull-";
 
-/// How long a Job that ended stays when nobody removes it: the controller does so within a second of the result.
+/// Lifetime of an ended Job. Usually the controller deletes the Job within a second of its result.
 const TIME_TO_LIVE_SECONDS: u32 = 3600;
 
-/// A user that is nobody, for images that would run as root: namespaces under the `restricted` standard refuse root.
+/// Unprivileged user for images that would run as root, which namespaces with the `restricted` standard reject.
 const NOBODY: u32 = 65534;
 
-/// An image that has to be pulled, and how its node decides whether to ask the registry.
+/// Image to pull, with its pull policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Image {
     pub(super) reference: String,
     pub(super) policy: Policy,
 }
 
-/// `imagePullPolicy`; of two that differ for one image the greater holds.
+/// `imagePullPolicy`. If two differ for one image, the greater one applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Policy {
     Never,
@@ -53,10 +53,10 @@ impl Policy {
     }
 }
 
-/// The images of a pod template that a node has to pull before a pod of it starts there in place of `pod`.
+/// Returns the images of a pod template that a node must pull before a pod of it replaces `pod`.
 ///
-/// An image that the pod runs already under the same reference is left out, unless the template has the registry asked at
-/// every start. Each is named once, in the order of the template.
+/// An image that the pod already runs under the same reference is left out, unless the template asks the registry at every start.
+/// Each image is listed once, in the order of the template.
 pub(super) fn images(template: &Value, pod: &Value) -> Vec<Image> {
     let present = images_of(pod);
     let mut images: Vec<Image> = Vec::new();
@@ -84,7 +84,7 @@ fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
     lists.filter_map(|list| spec[list].as_array()).flatten()
 }
 
-/// References of the images that a pod runs or has run: its node has them.
+/// References of the images that a pod runs or has run, which its node has.
 fn images_of(pod: &Value) -> Vec<&str> {
     let statuses = ["initContainerStatuses", "containerStatuses"]
         .into_iter()
@@ -104,17 +104,18 @@ fn images_of(pod: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// The Job that pulls `images` on the node of a pod, and is ended when that takes longer than it may.
+/// Returns the Job that pulls `images` on the node of a pod within `timeout`.
 ///
-/// - It belongs to the pod and goes when the pod goes; `blockOwnerDeletion` would need a permission for finalizers.
-/// - `nodeName` passes the scheduler by, so that a cordoned or full node pulls as well; against eviction it tolerates
-///   every `NoExecute` taint.
-/// - It asks for nothing and is limited to next to nothing: a node that is full starts it, and a quota that wants both
-///   said is content. No priority: a pull never pushes anything out.
-/// - What runs is `true`, or nothing where an image has no such program: the image is on the node by then.
-/// - Pull secrets come from the template or, by admission, from its service account, whose token is not mounted.
-/// - Network of the node only where the DaemonSet has it: its namespace allows that, and it may be the very network
-///   plug-in that pods would need.
+/// - The pod owns the Job, so both are deleted together. `blockOwnerDeletion` would need a permission for finalizers.
+/// - `nodeName` bypasses the scheduler, so that a cordoned or full node pulls too. The pod tolerates every `NoExecute` taint, so
+///   that it is not evicted.
+/// - It requests no resources and has minimal limits: a full node starts it, and it satisfies a quota that requires both. It has
+///   no priority, so a pull never preempts a pod.
+/// - It runs `true`, or nothing if an image lacks that program: by then the image is on the node.
+/// - Pull secrets come from the template or, through admission, from its service account. The token of that account is not
+///   mounted.
+/// - It uses the host network only if the DaemonSet does. Then the namespace allows it, and the DaemonSet may be the network
+///   plug-in that other pods need.
 pub(super) fn job(
     name: &str,
     namespace: &str,
@@ -154,7 +155,7 @@ pub(super) fn job(
             "template": {
                 "metadata": {
                     "labels": labels,
-                    // A side-car would neither end nor be pulled for.
+                    // A side-car would never end, and its image need not be pulled.
                     "annotations": { "sidecar.istio.io/inject": "false" },
                 },
                 "spec": pod_spec(pull, &template["spec"], images),
@@ -199,7 +200,7 @@ fn pod_spec(pull: &Pull, template: &Value, images: &[Image]) -> Value {
     spec
 }
 
-/// Takes over these fields where the template has them.
+/// Copies these fields if the template has them.
 fn keep(spec: &mut Map<String, Value>, template: &Value, fields: &[&str]) {
     for field in fields {
         let value = &template[*field];

@@ -1,15 +1,15 @@
 //! Names of pre-pull Jobs.
 
-/// What every name begins with (OpenYurt).
+/// Prefix of every name (OpenYurt).
 const PREFIX: &str = "image-pre-pull-";
 
-/// The name is also a label of the Job's pod, and labels have at most 63 characters.
+/// Maximum length of a name, which is also a label of the Job's pod.
 const LONGEST: usize = 63;
 
-/// Hexadecimal digits that stand for what was cut off.
+/// Hexadecimal digits of the digest that replaces a cut part.
 const DIGITS: usize = 16;
 
-/// The Job's name: `image-pre-pull-<pod>-<hash>` as OpenYurt has it. A longer one is cut and ends in a digest of the whole.
+/// Returns the Job's name: `image-pre-pull-<pod>-<hash>` as in OpenYurt. A longer one is cut and ends with a digest of the whole.
 pub(super) fn job_name(pod: &str, revision: &str) -> String {
     let whole = format!("{PREFIX}{pod}-{revision}");
     if whole.len() <= LONGEST {
@@ -22,7 +22,7 @@ pub(super) fn job_name(pod: &str, revision: &str) -> String {
     format!("{head}-{:0DIGITS$x}", fnv(whole.as_bytes()))
 }
 
-/// FNV-1a with 64 bits. Two names that share their first half would have to collide in one namespace at one time.
+/// FNV-1a with 64 bits. A collision needs two names with the same first half in one namespace at the same time.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,8 +1,8 @@
-//! What to do next for every desired pull: pure, from the desired pulls, the Jobs and the time.
+//! Next steps for all desired pulls: a pure function of desired pulls, Jobs and time.
 //!
 //! ```text
-//! desired pull without Job ─► Begin ─► Job ─► judged ─┬─► under way, or with a problem for a while
-//!                                                     └─► result ─► Tell ─► Clear      Job without desired pull ─► Clear
+//! desired pull without Job ─► Begin ─► Job ─► judge ─┬─► in progress, or a problem for a while
+//!                                                    └─► result ─► Tell ─► Clear      Job without desired pull ─► Clear
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,14 +19,14 @@ use super::slots::Slots;
 use super::{AllDesiredPulls, PullOutcome};
 use crate::index::SetKey;
 
-/// A Job without a pod: this long is waited before its Events are read, and so many times more while there are none.
+/// Times after which the Events of a Job without a pod are read.
 const EVENTS_AFTER: [Duration; 3] = [
     Duration::from_secs(5),
     Duration::from_secs(15),
     Duration::from_secs(60),
 ];
 
-/// All desired pulls and what became of them.
+/// All desired pulls with their states.
 #[derive(Debug, Default)]
 pub(super) struct Planner {
     requests: BTreeMap<PullKey, PullRequest>,
@@ -34,16 +34,16 @@ pub(super) struct Planner {
     known: BTreeSet<SetKey>,
     count: u64,
     clearing: BTreeSet<String>,
-    /// When a Job may be tried to be removed again.
+    /// Time before which no Job is deleted, after a failed deletion.
     clear_after: Option<Timestamp>,
-    /// UIDs of Jobs whose result was written, until they are removed.
+    /// UIDs of Jobs whose result was written, until they are deleted.
     reported: BTreeSet<String>,
-    /// Jobs cannot be seen, and why.
+    /// Reason for which Jobs cannot be watched.
     denied: Option<String>,
 }
 
 impl Planner {
-    /// Takes over what is desired now.
+    /// Sets the desired pulls.
     pub(super) fn set_desired(&mut self, all: &AllDesiredPulls) {
         self.known = all.keys().cloned().collect();
         self.requests.clear();
@@ -67,17 +67,17 @@ impl Planner {
             .retain(|pull_key, state| state.busy || requests.contains_key(pull_key));
     }
 
-    /// Whether nothing is desired.
+    /// Returns true if there is no desired pull.
     pub(super) fn is_idle(&self) -> bool {
         self.requests.is_empty() && self.clearing.is_empty()
     }
 
-    /// Whether Jobs can be seen; otherwise why not.
+    /// Sets the reason for which Jobs cannot be watched; `None`: they can be.
     pub(super) fn deny(&mut self, why: Option<String>) {
         self.denied = why;
     }
 
-    /// Nothing under way is ours any more: another replica leads.
+    /// Forgets everything in progress, because another replica leads.
     pub(super) fn forget(&mut self) {
         let requests = std::mem::take(&mut self.requests);
         *self = Self {
@@ -96,7 +96,7 @@ impl Planner {
         }
     }
 
-    /// What to do now, and when to look again.
+    /// Returns the next steps, and the time to check again.
     pub(super) fn next(
         &mut self,
         job_store: &JobStore,
@@ -120,7 +120,7 @@ impl Planner {
         (steps, wake)
     }
 
-    /// Takes in what came of a step; the job_store has to know a new Job before that.
+    /// Applies the result of a step. A new Job must be in the store before.
     pub(super) fn take(&mut self, step: &PullStep, answer: PullStepResult, now: Timestamp) {
         match step {
             PullStep::Clear(job) => {
@@ -147,7 +147,7 @@ impl Planner {
         }
     }
 
-    /// How many pulls are under way.
+    /// Returns the number of running pulls.
     pub(super) fn under_way(&self, job_store: &JobStore) -> usize {
         let jobs = job_store.jobs().filter(|(pull_key, job)| {
             let told = job
@@ -161,7 +161,7 @@ impl Planner {
     }
 }
 
-/// One look at everything.
+/// One pass over all desired pulls and Jobs.
 struct PlanningPass<'a> {
     planner: &'a mut Planner,
     now: Timestamp,
@@ -170,7 +170,7 @@ struct PlanningPass<'a> {
     steps: Vec<PullStep>,
     wake: Option<Timestamp>,
     slots: Slots,
-    /// Desired pulls that have no Job and may have one, by their place in the queue.
+    /// Desired pulls without a Job that may get one, by their place in the queue.
     queue: BTreeMap<u64, PullRequest>,
 }
 
@@ -196,7 +196,7 @@ impl<'a> PlanningPass<'a> {
         self.wake = self.wake.into_iter().chain([at]).min();
     }
 
-    /// Looks at every desired pull, whether it has a Job or not.
+    /// Checks every desired pull, with or without a Job.
     fn go_on(&mut self) {
         let requests: Vec<PullRequest> = self.planner.requests.values().cloned().collect();
         for request in requests {
@@ -254,7 +254,7 @@ impl<'a> PlanningPass<'a> {
             PullJudgement::Pulled => self.steps.push(tell(PullOutcome::Pulled)),
             PullJudgement::Failed(why) => self.steps.push(tell(PullOutcome::Failed(why))),
             PullJudgement::Pulling => state.problem = None,
-            // What a node that is offline said last is history.
+            // The last status of an offline node is outdated.
             PullJudgement::Problem(problem, _) if !begins && problem != PullProblem::Ended => {
                 state.problem = None
             }
@@ -283,7 +283,7 @@ impl<'a> PlanningPass<'a> {
         }
     }
 
-    /// Begins as many pulls as there are slots for.
+    /// Starts as many pulls as there are slots for.
     fn begin(&mut self) {
         let denied = self.planner.denied.clone();
         if denied.is_none() && !self.job_store.is_complete() {
@@ -304,7 +304,7 @@ impl<'a> PlanningPass<'a> {
         self.steps.extend(begun.map(begin));
     }
 
-    /// Removes Jobs that nobody wants any more, and those whose result was written.
+    /// Deletes Jobs that are no longer desired, and those whose result was written.
     fn clear(&mut self) {
         if let Some(until) = self.planner.clear_after.filter(|until| *until > self.now) {
             return self.wake(until);
@@ -333,7 +333,7 @@ impl<'a> PlanningPass<'a> {
     }
 }
 
-/// Whether a Job was made for that DaemonSet.
+/// Returns true if a Job was created for that DaemonSet.
 fn is_of(job: &Job, key: &SetKey) -> bool {
     let annotations = job.metadata.annotations.as_ref();
     let name = annotations.and_then(|all| all.get(crate::core::names::PRE_PULL_DAEMONSET));

@@ -1,4 +1,4 @@
-//! What is remembered of one desired pull: its place in the queue, what failed, how it ended, and since when it looks bad.
+//! State of one desired pull: place in the queue, failures, result, and duration of a problem.
 
 use std::time::Duration;
 
@@ -9,32 +9,35 @@ use super::judge::PullProblem;
 use super::request::{PullRequest, PullStepResult};
 use crate::index::UNSEEN;
 
-/// Attempts that have to fail before a registry counts as dead. An attempt that hangs is a slow download as far as
-/// anybody can tell, and the status goes on showing the failure before it.
+/// Failed attempts after which a registry counts as unavailable.
+///
+/// An attempt that hangs looks like a slow download, and the status continues to show the failure before it.
 const ATTEMPTS: u32 = 3;
 
-/// Pauses after something that failed: doubling from the first to the second.
+/// Pauses after a failure, doubling from the first value to the second.
 pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// What is remembered of a desired pull while it lasts.
+/// State of a desired pull while it lasts.
 #[derive(Debug, Default)]
 pub(super) struct PullState {
-    /// Its place in the queue.
+    /// Place in the queue.
     pub(super) number: u64,
-    /// A step is under way.
+    /// True while a step is in progress.
     pub(super) busy: bool,
-    /// Failures in a row, and until when nothing is tried because of them.
+    /// Consecutive failures. Nothing is tried before `not_before` because of them.
     pub(super) failures: u32,
     pub(super) not_before: Option<Timestamp>,
-    /// How it ended, known without a Job or beside it.
+    /// Result that is known from other sources than the Job.
     pub(super) ended: Option<PullOutcome>,
-    /// The result was written, and may not show yet: version of the pod after that, and when. Not with the other pending writes
-    /// (`index`), because whoever pulls knows of pods only what is asked of them, and to which version the write led.
+    /// Version of the pod after the result was written, and the time of the write. The cache may not show it yet.
+    ///
+    /// It is not among the other pending writes (`index`), because the puller only knows the desired pulls and the version after
+    /// its write.
     pub(super) written: Option<(Option<u64>, Timestamp)>,
     pub(super) problem: Option<LastingProblem>,
 }
 
-/// Since when a pull looks bad, and how often.
+/// Problem of a pull, with its duration and number of attempts.
 #[derive(Debug)]
 pub(super) struct LastingProblem {
     pub(super) problem: PullProblem,
@@ -44,7 +47,7 @@ pub(super) struct LastingProblem {
 }
 
 impl PullState {
-    /// Takes in what came of a step.
+    /// Applies the result of a step.
     pub(super) fn take(&mut self, answer: PullStepResult, now: Timestamp) {
         self.busy = false;
         match answer {
@@ -71,7 +74,7 @@ impl PullState {
         self.not_before = None;
     }
 
-    /// Whether this very request has been answered, and the view does not show it yet; until when that may be so.
+    /// Returns until when a request counts as answered although the cache doesn't show it yet; `None`: it is not answered.
     pub(super) fn answered(&self, request: &PullRequest, now: Timestamp) -> Option<Timestamp> {
         let (version, at) = self.written?;
         let seen: Option<u64> = request.pull.pod.resource_version.to_string().parse().ok();
@@ -81,12 +84,12 @@ impl PullState {
         }
     }
 
-    /// Remembers how it looks; says whether that has lasted too long, or when that will be.
+    /// Records a problem. Returns whether it has lasted too long, or when that will be.
     pub(super) fn note_problem(&mut self, problem: PullProblem, now: Timestamp) -> Lasting {
         let first = |problem| LastingProblem {
             problem,
             since: now,
-            // Backing off at first sight means that an attempt failed unseen.
+            // A backoff at first sight means that an attempt failed before.
             attempts: 1,
             looks: 0,
         };
@@ -111,14 +114,14 @@ impl PullState {
     }
 }
 
-/// Whether a problem has lasted too long.
+/// Duration of a problem compared with its limit.
 pub(super) enum Lasting {
     Until(Timestamp),
     UntilItChanges,
     TooLong,
 }
 
-/// So much later.
+/// Returns the time after a pause.
 pub(super) fn after(at: Timestamp, pause: Duration) -> Timestamp {
     let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
     at.checked_add(pause).unwrap_or(Timestamp::MAX)

@@ -1,4 +1,4 @@
-//! What is asked of those who pull, the steps to it, and what comes of each.
+//! Requests for pulls, steps to carry them out, and results of steps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use super::{DesiredPulls, PullOutcome};
 use crate::core::Pull;
 use crate::index::SetKey;
 
-/// A desired pull with all that is needed to make it true.
+/// Desired pull with everything needed to carry it out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PullRequest {
-    /// The DaemonSet.
+    /// DaemonSet of the pod.
     pub(super) key: SetKey,
-    /// Its UID.
+    /// UID of the DaemonSet.
     pub(super) set_uid: Arc<str>,
-    /// The generation whose template is meant.
+    /// Generation of the DaemonSet whose template is pulled.
     pub(super) generation: i64,
-    /// How long it may take.
+    /// Longest duration of the pull.
     pub(super) timeout: Duration,
-    /// The pod, its node and the revision.
+    /// Pod, node and revision.
     pub(super) pull: Pull,
 }
 
@@ -36,36 +36,36 @@ impl PullRequest {
         }
     }
 
-    /// What it is about, whoever asks.
+    /// Returns the pod and revision of the request.
     pub(super) fn pull_key(&self) -> PullKey {
         (self.pull.pod.uid.clone(), self.pull.revision.clone())
     }
 }
 
-/// The next thing to do, one request or a few.
+/// Next step, which takes one request or a few.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PullStep {
-    /// Make the Job.
+    /// Creates the Job.
     Begin(PullRequest),
-    /// Read why a Job has no pod.
+    /// Reads why a Job has no pod.
     Look(PullRequest, JobRef),
-    /// Write how it ended.
+    /// Writes the result.
     Tell(PullRequest, PullOutcome, Option<JobRef>),
-    /// Remove a Job.
+    /// Deletes a Job.
     Clear(JobRef),
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PullStepResult {
-    /// There is a Job now.
+    /// The Job was created.
     Begun(Box<Job>),
-    /// It ended before there was a Job: nothing to pull, or the Job was refused.
+    /// The pull ended without a Job: there was nothing to pull, or the Job was rejected.
     Ended(PullOutcome),
-    /// The Events said why there is no pod; `None`: they did not.
+    /// Reason in the Events for a missing pod; `None`: they have none.
     Looked(Option<String>),
-    /// The pod's condition says it, or asks for something else by now. With the version of the pod.
+    /// The pod's condition has the result, or requests something else by now. With the version of the pod.
     Told(Option<u64>),
-    /// It did not work and is tried again.
+    /// The step failed and is repeated.
     Failed,
 }

@@ -1,7 +1,8 @@
-//! Division of the pulls that run at once between namespaces and DaemonSets.
+//! Division of concurrent pulls between namespaces and DaemonSets.
 //!
-//! A pull can hang for an hour, and fairness aborts none. Therefore a namespace leaves a quarter of the slots that it could have to
-//! namespaces that come later. A DaemonSet leaves a quarter of its namespace's share to other DaemonSets in the same way.
+//! A pull can hang for an hour, and no pull is aborted for fairness. Therefore a namespace leaves a quarter of the slots that it
+//! could use to namespaces that come later. A DaemonSet leaves a quarter of its namespace's share to other DaemonSets in the same
+//! way.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use crate::core::action::PULLS_AT_ONCE;
 use crate::index::SetKey;
 
-/// Pulls that run, by DaemonSet and by namespace.
+/// Running pulls by DaemonSet and by namespace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slots {
     sets: BTreeMap<SetKey, usize>,
@@ -26,12 +27,11 @@ impl Slots {
         self.all += 1;
     }
 
-    /// Takes slots for pulls of `waiting`, which names the DaemonSet of each pull in the order of requests. Returns the positions
-    /// of the pulls that begin.
+    /// Takes slots for pulls of `waiting`, which names the DaemonSet of each pull in the order of requests.
     ///
-    /// The next slot goes to the namespace with the fewest running pulls, and there to the DaemonSet with the fewest. A namespace
-    /// without a running pull begins one even if all slots are taken. So at most [`PULLS_AT_ONCE`] pulls run, and one more for
-    /// each namespace after the first.
+    /// Returns the positions of the pulls that start. The next slot goes to the namespace with the fewest running pulls, and
+    /// there to the DaemonSet with the fewest. A namespace without a running pull starts one even if all slots are taken. So at
+    /// most [`PULLS_AT_ONCE`] pulls run, and one more for each namespace after the first.
     pub(super) fn fill(&mut self, waiting: &[&SetKey]) -> Vec<usize> {
         let mut queues: BTreeMap<&SetKey, VecDeque<usize>> = BTreeMap::new();
         for (position, key) in waiting.iter().enumerate() {
@@ -39,7 +39,7 @@ impl Slots {
         }
         let mut begun = Vec::new();
         loop {
-            // A pull that begins frees no slot for others.
+            // A pull that starts frees no slot for others.
             queues.retain(|key, queue| !queue.is_empty() && self.has_room(key));
             let next = queues
                 .iter_mut()
@@ -68,7 +68,7 @@ impl Slots {
     }
 }
 
-/// Largest number of slots for one of several users: three quarters of what the others leave, and at least one.
+/// Returns the largest number of slots for one of several users: three quarters of what the others leave, and at least one.
 fn share(slots: usize, taken_by_others: usize) -> usize {
     (slots.saturating_sub(taken_by_others) * 3 / 4).max(1)
 }

@@ -22,7 +22,7 @@ use crate::sim::world::{World, WorldSetup};
 const OLD: &str = "nginx:1.19.4";
 const NEW: &str = "nginx:1.19.5";
 
-/// A cluster with nodes n1, n2, …, one DaemonSet in OTA mode, and the controller.
+/// Cluster with nodes n1, n2, …, one DaemonSet in OTA mode, and the controller.
 struct Story {
     world: World,
     client: Client,
@@ -40,7 +40,7 @@ impl Story {
         Self::with(nodes, "nginx-daemonset", |_| {}).await
     }
 
-    /// As [`Self::begin`], with a DaemonSet of this name that `change` has changed.
+    /// Begins as [`Self::begin`] does, with a DaemonSet of this name that `change` has changed.
     async fn with(nodes: usize, name: &str, change: impl FnOnce(&mut Value)) -> Self {
         let world = World::start(WorldSetup {
             clock: Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap()),
@@ -120,7 +120,7 @@ impl Story {
         }));
     }
 
-    /// Ends the controller in the middle of whatever it does.
+    /// Kills the controller at an arbitrary moment.
     fn kill(&mut self) {
         if let Some(controller) = self.controller.take() {
             controller.abort();
@@ -147,7 +147,7 @@ impl Story {
         sets.items[0].metadata.name.clone().unwrap()
     }
 
-    /// The DaemonSet's pod on a node.
+    /// Returns the DaemonSet's pod on a node.
     async fn pod(&self, node: &str) -> Pod {
         let pods = ListParams::default().labels("app=nginx");
         let pods = self.pods().list(&pods).await.unwrap();
@@ -155,7 +155,7 @@ impl Story {
         pods.items.into_iter().find(on_it).unwrap()
     }
 
-    /// Status, reason and message of a condition of the pod on a node.
+    /// Returns status, reason and message of a condition of the pod on a node.
     async fn condition(&self, node: &str, kind: &str) -> Option<[String; 3]> {
         let pod = self.pod(node).await;
         let conditions = pod.status.unwrap().conditions.unwrap();
@@ -168,7 +168,7 @@ impl Story {
         ])
     }
 
-    /// What the node's agent does: asks for the images of the revision that waits.
+    /// Acts as the node's agent: requests the images of the outdated pod's next revision.
     async fn imagepull(&self, node: &str) -> String {
         let [needed, _, message] = self.condition(node, "PodNeedUpgrade").await.unwrap();
         assert_eq!(needed, "True");
@@ -184,7 +184,7 @@ impl Story {
         message
     }
 
-    /// The condition `PodImageReady` of the pod on a node.
+    /// Returns the condition `PodImageReady` of the pod on a node.
     async fn ready(&self, node: &str) -> [String; 3] {
         self.condition(node, "PodImageReady").await.unwrap()
     }
@@ -194,7 +194,7 @@ impl Story {
         assert_eq!(self.ready(node).await, pulled);
     }
 
-    /// The condition says that the pull failed; returns why.
+    /// Checks that the condition reports a failed pull. Returns the reason.
     async fn failure(&self, node: &str) -> String {
         let [status, reason, message] = self.ready(node).await;
         assert_eq!(
@@ -214,7 +214,7 @@ impl Story {
             .collect()
     }
 
-    /// How often the controller asked for something about this resource.
+    /// Returns the number of the controller's requests for this resource.
     fn requests(&self, resource: &str) -> u64 {
         let all = self.world.cluster.requests();
         let own = Role::Controller.user_agent();
@@ -251,14 +251,14 @@ impl Story {
     }
 }
 
-/// Lets so many seconds pass, in small steps so that everybody can act in between.
+/// Advances time in small steps, so that all tasks can act in between.
 async fn pass(seconds: u32) {
     for _ in 0..seconds * 4 {
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
 }
 
-/// Waits for that, at most a minute, and looks often enough to act before anything follows.
+/// Waits at most a minute for a condition, and checks often enough to act before anything follows.
 async fn until(is_met: impl AsyncFn() -> bool) {
     let waiting = async {
         while !is_met().await {
@@ -303,7 +303,7 @@ async fn what_was_asked_for_is_pulled_told_and_cleared_away() {
     assert_eq!(ready, "True");
 }
 
-/// One namespace used to take all slots, for as long as its registry did not answer.
+/// One namespace used to take all slots for as long as its registry did not answer.
 #[tokio::test(start_paused = true)]
 async fn pulls_that_hang_in_one_namespace_delay_no_other_namespace() {
     let required = |set: &mut Value| {
@@ -358,7 +358,7 @@ async fn an_image_that_is_not_there_fails_early_and_the_next_request_retries_at_
     let why = story.failure("n1").await;
     assert!(why.contains(NEW) && why.contains("not found"), "{why}");
     assert_eq!(story.job_names().await, Vec::<String>::new());
-    // Nothing is tried again by itself.
+    // A failed pull is not repeated automatically.
     let before = story.pod("n1").await.metadata.resource_version;
     pass(600).await;
     assert_eq!(story.pod("n1").await.metadata.resource_version, before);
@@ -400,7 +400,7 @@ async fn a_registry_that_is_down_for_a_moment_fails_nothing_and_one_that_stays_d
     pass(8).await;
     story.behaviour(NEW, slow(300)).await;
     pass(290).await;
-    // The second attempt downloads slowly, and the status still shows how the first one failed.
+    // The second attempt downloads slowly, and the status still shows the failure of the first one.
     assert_eq!(story.ready("n1").await[1], "WaitPullImage");
     pass(30).await;
     story.assert_pulled("n1", &message).await;
@@ -533,7 +533,7 @@ async fn taints_standards_and_quotas_are_met_or_named() {
     let message = story.imagepull("n1").await;
     pass(10).await;
     story.assert_pulled("n1", &message).await;
-    // A quota without room is named, long before the deadline.
+    // An exceeded quota is reported long before the deadline.
     story.quota(json!({ "pods": "1" })).await;
     story.image("nginx:1.19.6").await;
     story.imagepull("n1").await;
@@ -563,7 +563,7 @@ async fn a_result_survives_a_controller_that_is_killed() {
     story.image(NEW).await;
     let message = story.imagepull("n1").await;
     story.imagepull("n2").await;
-    // Killed as soon as the Jobs are there.
+    // Kills the controller as soon as the Jobs exist.
     let made = async || story.job_names().await.len() >= 2;
     until(made).await;
     story.kill();

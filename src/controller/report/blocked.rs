@@ -1,10 +1,11 @@
-//! How long a rollout counts as one that disruption budgets hold up.
+//! Detection of rollouts that disruption budgets still block.
 
 use crate::core::messages::BLOCKED;
 use crate::core::{Action, Plan, Progress, RevisionState, RolloutState, Verdict};
 
-/// Whether a rollout that was blocked before still is, as far as known: it does nothing but ask for pods to be evicted, be
-/// it once more or after a restart.
+/// Returns true if a blocked rollout is still blocked as far as known.
+///
+/// It then only requests evictions, either repeated ones or the first ones after a restart.
 pub(super) fn stays_blocked(known: &RolloutState, state: &RevisionState, plan: &Plan) -> bool {
     let asks =
         |action: &Action| matches!(action, Action::Evict(_) | Action::DeleteAfterSurge { .. });

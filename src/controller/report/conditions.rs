@@ -1,19 +1,19 @@
-//! Conditions as they stand and as they should be.
+//! Present and desired conditions.
 
 use crate::core::foreign::{cut, shown};
 use crate::k8s::Condition;
 
-/// The condition of that type.
+/// Returns the condition of that type.
 pub(super) fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.kind == kind)
 }
 
-/// Whether they differ at most in when.
+/// Returns true if two conditions differ at most in their times.
 pub(super) fn says_the_same(a: &Condition, b: &Condition) -> bool {
     (&a.status, &a.reason, &a.message) == (&b.status, &b.reason, &b.message)
 }
 
-/// A condition that has nothing to say while it does not hold.
+/// Returns a condition that has a message only while it is true.
 pub(super) fn or_not(kind: &str, holds: bool, reason: &str, not: &str, message: &str) -> Condition {
     if holds {
         condition(kind, true, reason, message)
@@ -22,15 +22,15 @@ pub(super) fn or_not(kind: &str, holds: bool, reason: &str, not: &str, message: 
     }
 }
 
-/// Most characters of a condition. What is longer is shown by `ctl status`.
+/// Maximum length of a condition's message, in characters. `ctl status` shows longer ones in full.
 pub(super) const LONGEST: usize = 200;
 
-/// Returns as much of a message as a condition has.
+/// Returns the message, cut to the length of a condition.
 pub(super) fn short(message: &str) -> String {
     cut(message, LONGEST - 1).into_owned()
 }
 
-/// A condition as it should be; when it changed is found out where it is written.
+/// Returns a desired condition. Its transition time is determined when it is written.
 pub(super) fn condition(kind: &str, status: bool, reason: &str, message: &str) -> Condition {
     Condition {
         kind: kind.to_owned(),

@@ -1,4 +1,4 @@
-//! What is told of a stop by the guard.
+//! Messages about a rollout that the guard stopped.
 
 use super::conditions::{condition, short};
 use crate::core::names::GUARD;
@@ -6,7 +6,7 @@ use crate::core::rollout_state::Reported;
 use crate::core::{FailureRecord, Guarded, Plan};
 use crate::k8s::Condition;
 
-/// Whether the guard had stopped the revision of `plan` already.
+/// Returns true if the guard had already stopped the revision of `plan`.
 pub(super) fn is_stopped(told: Option<&FailureRecord>, plan: &Plan) -> bool {
     told.is_some_and(|told| {
         let same =
@@ -15,7 +15,7 @@ pub(super) fn is_stopped(told: Option<&FailureRecord>, plan: &Plan) -> bool {
     })
 }
 
-/// Returns true if the same stall was told of the same revision, and not that the guard stopped it.
+/// Returns true if the same stall of the same revision was already reported, unless the guard stopped it.
 pub(super) fn same_stall(known: Option<&Reported>, reported: &Reported, plan: &Plan) -> bool {
     let is_same = |known: &Reported| {
         known.stalled_since.is_some()
@@ -25,7 +25,7 @@ pub(super) fn same_stall(known: Option<&Reported>, reported: &Reported, plan: &P
     !stops(plan) && reported.revision.is_some() && known.is_some_and(is_same)
 }
 
-/// What makes two tellings of a stall the same, whoever is named in them.
+/// Returns the key by which two reports of a stall are the same, whichever nodes they name.
 pub(super) fn stall_news(plan: &Plan, revision: &str, reason: &str) -> String {
     let stop = if stops(plan) { "stopped" } else { "stalled" };
     format!("{revision} {stop} {reason}")
@@ -35,7 +35,7 @@ fn stops(plan: &Plan) -> bool {
     matches!(plan.guarded, Some(Guarded::Stopped(_)))
 }
 
-/// The condition about the guard.
+/// Returns the condition about the guard.
 pub(super) fn to_condition(record: &FailureRecord) -> Condition {
     let stopped = record.stopped.is_some();
     condition(GUARD, stopped, record.reason(), &short(&record.to_string()))

@@ -1,4 +1,4 @@
-//! What a report leaves in the condition `RolloutState` for a controller that starts.
+//! State that a report saves in the condition `RolloutState` for a restarted controller.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::core::{Fleet, Phase, Plan, PodProblem, RevisionState, RolloutState, S
 use crate::index::SetRecord;
 use crate::k8s::Condition;
 
-/// Nodes that are named for each cause for which pods fail.
+/// Maximum number of nodes saved for each cause of failing pods.
 const NAMED: usize = 50;
 
-/// Returns what is known already, with what was reported last.
+/// Returns the known state, with what was last reported.
 pub(super) fn kept(set: &SetRecord) -> RolloutState {
     let known = &*set.state;
     let pause = set.last_pause().map(|record| {
@@ -32,7 +32,7 @@ pub(super) fn kept(set: &SetRecord) -> RolloutState {
     }
 }
 
-/// Returns what a report of that reason remembers, but for guard, pause and refusals.
+/// Returns the state after a report with that reason, without guard, pause and refusals.
 pub(super) fn next_state(
     known: &RolloutState,
     fleet: &Fleet,
@@ -81,7 +81,7 @@ pub(super) fn next_state(
     }
 }
 
-/// Returns the condition with that state. A state that a later release wrote stays as it is.
+/// Returns the condition with that state. A state of a later release is kept unchanged.
 pub(super) fn to_condition(set: &SetRecord, state: &RolloutState) -> Condition {
     let known = find(&set.conditions, ROLLOUT_STATE).filter(|_| set.state.is_newer());
     match known {
@@ -93,7 +93,7 @@ pub(super) fn to_condition(set: &SetRecord, state: &RolloutState) -> Condition {
     }
 }
 
-/// Returns true if a stall of this kind advises to go back to an earlier revision.
+/// Returns true if a rollback is a remedy for this stall.
 fn leads_back(stall: Stall) -> bool {
     match stall {
         Stall::FailedByRevision
@@ -111,8 +111,10 @@ fn leads_back(stall: Stall) -> bool {
     }
 }
 
-/// Returns the nodes on which pods keep ending, by cause: other nodes say the same, in other numbers. A pod that is there tells of
-/// itself after a restart.
+/// Returns the nodes on which pods keep ending, by cause.
+///
+/// The first node's message stands for all, because the others differ only in numbers. After a restart, existing pods report
+/// their own failures.
 fn failing(fleet: &Fleet) -> Vec<FailingPods> {
     let mut causes: BTreeMap<&str, FailingPods> = BTreeMap::new();
     for node in &fleet.nodes {
@@ -132,7 +134,7 @@ fn failing(fleet: &Fleet) -> Vec<FailingPods> {
     causes.into_values().collect()
 }
 
-/// Whole seconds, as in every other time of a status.
+/// Returns whole seconds, as all times in a status.
 fn whole(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }

@@ -1,4 +1,4 @@
-//! What is said of a pause: in the condition about it, and once a day in an Event, so that it is not forgotten.
+//! Messages about a pause: in its condition, and once a day in an Event as a reminder.
 
 use super::conditions::condition;
 use super::rollout_event::RolloutEvent;
@@ -10,13 +10,13 @@ use crate::core::{NodeName, Plan, RevisionState, instant};
 use crate::k8s::Condition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// Reason of the Event that reminds.
+/// Reason of the reminder.
 const REMINDER: &str = "StillPaused";
 
-/// Returns what has to be remembered of a pause; `known` is what is.
+/// Returns the state of a pause to save. `known` is the saved one.
 ///
-/// It changes with the revision and each reminder, and when a node that it does not name has come. A node whose pod is away for a
-/// moment stays in it.
+/// It changes with the revision, with each reminder, and when another node got the new revision. A node stays in it while its pod
+/// is briefly missing.
 pub(super) fn memory(
     plan: &Plan,
     state: &RevisionState,
@@ -24,7 +24,7 @@ pub(super) fn memory(
 ) -> Option<ReportedPause> {
     let stand = plan.pause.as_ref()?;
     let record = stand.record;
-    // While the revision is not known, no node can be said to have it.
+    // While the revision is unknown, no node is known to run it.
     let is_behind = matches!(state, RevisionState::Unknown(_)) && !stand.reminds;
     let covers = |known: &ReportedPause| {
         let mut newcomers = stand.newcomers.iter();
@@ -41,7 +41,7 @@ pub(super) fn memory(
     }
 }
 
-/// The condition about a pause; `known` is how it stands, and counts while it is not known what is rolled out.
+/// Returns the condition about a pause. `known` is the present one, which stays while the current revision is unknown.
 pub(super) fn to_condition(
     plan: &Plan,
     state: &RevisionState,
@@ -77,13 +77,13 @@ pub(super) fn to_condition(
     }
 }
 
-/// The reminder, when one is due.
+/// Returns the reminder if it is due.
 pub(super) fn reminder(plan: &Plan, revision: &str) -> Option<RolloutEvent> {
     let stand = plan.pause.as_ref().filter(|stand| stand.reminds)?;
     let days = stand.record.reminded;
     let note = format!("{revision}: {}", still_paused(plan, stand));
     Some(RolloutEvent {
-        // One that ends by itself needs nobody.
+        // A pause with an end needs no action.
         warning: stand.until.is_none(),
         reason: REMINDER,
         note,

@@ -1,4 +1,4 @@
-//! What is said of writes that the API server refuses: in the condition about them, and once in an Event.
+//! Messages about writes that the API server rejects: in a condition, and once in an Event.
 
 use super::conditions::{condition, short};
 use super::rollout_event::RolloutEvent;
@@ -8,11 +8,11 @@ use crate::core::rollout_state::ReportedFailures;
 use crate::core::{Plan, RevisionState, WriteFailures};
 use crate::k8s::Condition;
 
-/// Reason of the Event, and of the condition.
+/// Reason of the Event and of the condition.
 pub(in crate::controller) const WRITE_REFUSED: &str = "WriteRefused";
 
-/// The condition about it, while there is something to say; `known` is how it stands, and counts while it is not known what is
-/// rolled out.
+/// Returns the condition about rejected writes, if there are any. `known` is the present one, which stays while the current
+/// revision is unknown.
 pub(super) fn to_condition(
     plan: &Plan,
     revision: &str,
@@ -26,7 +26,7 @@ pub(super) fn to_condition(
     (!plan.refused.has_no_failures()).then(to_condition)
 }
 
-/// The Event for a sentence that was not reported before. A missing permission has an Event of its own.
+/// Returns the Event about a failure that was not reported before. A missing permission has an Event of its own.
 pub(super) fn notice(
     plan: &Plan,
     state: &RevisionState,
@@ -41,7 +41,7 @@ pub(super) fn notice(
     news(&plan.refused, &subject, known.filter(about))
 }
 
-/// The same; `about` is how the sentence begins, and `known` what was reported about the same.
+/// Returns the Event about a failure that is not in `known`. The message begins with `about`.
 pub(super) fn news(
     refused: &WriteFailures,
     about: &str,
@@ -54,7 +54,7 @@ pub(super) fn news(
     Some(RolloutEvent {
         warning: true,
         reason: WRITE_REFUSED,
-        // More nodes that are refused in these words are no news.
+        // More nodes with the same failure don't need another Event.
         note: format!(
             "{about}: the API server refuses to {} (first on {}): {}; other nodes have their turn, and it is tried again",
             group.write.words(),

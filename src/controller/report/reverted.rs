@@ -1,4 +1,4 @@
-//! What is said of pods that are taken back to the revision before the one that the guard stopped.
+//! Messages about pods that are rolled back to the revision before the one that the guard stopped.
 
 use std::fmt::Display;
 
@@ -9,7 +9,7 @@ use crate::core::rollout_state::Reported;
 use crate::core::words::named;
 use crate::core::{Fleet, NodeName, Phase, Plan, ReversalStage};
 
-/// The Event for what is new in it since the report that is `known`, with the names of nodes.
+/// Returns the Event for progress of the rollback since the report `known`, with the names of nodes.
 pub(super) fn reversal(
     known: &Reported,
     fleet: &Fleet,

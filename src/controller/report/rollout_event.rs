@@ -1,22 +1,22 @@
-//! What is told in an Event.
+//! Content of an Event about a rollout.
 
 /// A change of state worth an Event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::controller) struct RolloutEvent {
-    /// Event type `Warning` rather than `Normal`.
+    /// True for the Event type `Warning`, false for `Normal`.
     pub(in crate::controller) warning: bool,
-    /// Event reason.
+    /// Reason of the Event.
     pub(in crate::controller) reason: &'static str,
-    /// One sentence.
+    /// Note of the Event, one sentence.
     pub(in crate::controller) note: String,
-    /// What makes it the same Event when it is said again, also by another replica; `None`: it may be said twice.
+    /// Identifies repetitions of the Event, also by other replicas; `None`: it may be repeated.
     pub(in crate::controller) mark: Option<String>,
-    /// What makes it the same news as one of a moment ago that does not show yet, although the words are others by now.
+    /// Identifies an Event that was just published and doesn't show yet, even if its note has changed since.
     pub(in crate::controller) news: Option<String>,
 }
 
 impl RolloutEvent {
-    /// Whether `told` said this already.
+    /// Returns true if `told` already reported this.
     pub(in crate::controller) fn repeats(&self, told: &Self) -> bool {
         self == told || self.news.is_some() && self.news == told.news
     }

@@ -1,4 +1,4 @@
-//! What people and tools read of a rollout.
+//! Tests of the messages for users and tools.
 
 use serde_json::json;
 
@@ -17,7 +17,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + second).unwrap()
 }
 
-/// An index with one DaemonSet that carries these conditions.
+/// Returns an index with one DaemonSet that has these conditions.
 fn with(conditions: Vec<Condition>) -> Index {
     let set = json!({"metadata": {"name": "agent", "namespace": "edge", "uid": "ds",
         "annotations": {"apps.openyurt.io/update-strategy": "auto"}},
@@ -310,7 +310,7 @@ fn another_revision_in_the_middle_of_a_rollout_is_a_new_start() {
     );
 }
 
-/// An update in place waits for its images node by node; a native controller may be behind at any time.
+/// An update in place waits for images node by node, and a native controller may be behind at any time.
 #[test]
 fn a_rollout_that_waits_in_between_began_once() {
     let fleet = fleet(&["n1", "n2"], None);
@@ -543,7 +543,7 @@ fn a_daemonset_that_left_keeps_nothing_of_ours() {
     assert_eq!(Report::of_nothing().difference(&before, at(0)).len(), 2);
 }
 
-/// The reasons of Events and what they end with, each told once while it goes on.
+/// Checks the reasons of Events and the ends of their notes. Each is published once.
 #[test]
 fn what_is_taken_back_is_told_when_it_begins_and_ends_with_the_names_of_nodes() {
     let fleet = fleet(&["a", "b"], None);
@@ -609,7 +609,7 @@ fn what_is_taken_back_is_told_when_it_begins_and_ends_with_the_names_of_nodes() 
     );
 }
 
-/// A paused plan with one outdated node; these came meanwhile.
+/// Returns a paused plan with one outdated node. `newcomers` got the new revision during the pause.
 fn paused(record: PauseRecord, reminds: bool, newcomers: &[&str]) -> Plan {
     let stand = PauseStand {
         record,
@@ -624,7 +624,7 @@ fn paused(record: PauseRecord, reminds: bool, newcomers: &[&str]) -> Plan {
     }
 }
 
-/// The conditions as the API server keeps them.
+/// Returns the conditions as the API server stores them.
 fn written(report: &Report) -> Vec<Condition> {
     report.conditions.clone()
 }
@@ -688,7 +688,7 @@ fn who_came_during_a_pause_stays_named_while_its_pod_is_away_for_a_moment() {
     let none_is_left = after(&two, &[]);
     assert_eq!(changes(&two, &none_is_left), 0);
     let another = after(&two, &names[1..3]);
-    // The condition, and the state beside it.
+    // One change of the condition, one of the saved state.
     assert_eq!(changes(&two, &another), 2);
     let many = after(&two, &names[..11]);
     assert!(said(&many, PAUSED_CONDITION).ends_with("n18, n19 and others"));
@@ -728,7 +728,7 @@ fn a_pause_outlasts_settings_that_cannot_be_read_and_a_native_controller_that_is
     );
 }
 
-/// Asking once more, or for the first time after a restart, is no news.
+/// A repeated request, or the first one after a restart, is not reported again.
 #[test]
 fn a_rollout_that_budgets_hold_up_says_so_once_and_keeps_saying_it_while_it_asks() {
     let mut fleet = fleet(&["n1", "n2"], None);
@@ -775,7 +775,7 @@ fn a_rollout_that_budgets_hold_up_says_so_once_and_keeps_saying_it_while_it_asks
         same.difference(&told.conditions, at(20)),
         Vec::<Value>::new()
     );
-    // A pod that goes is news.
+    // A terminating pod is reported.
     let goes = Verdict::InProgress(Progress::Terminating);
     let moving = plan(Phase::Progressing, vec![goes, waits], 1);
     let moved = report(told.conditions.clone(), &fleet, &moving);
@@ -811,6 +811,6 @@ fn a_state_of_a_later_release_is_used_and_stays_as_it_is() {
         find(&told.conditions, ROLLOUT_STATE).unwrap().message,
         later
     );
-    // The running controller knows what it found.
+    // The running controller trusts the state that it found.
     assert_eq!(told.state.pause.unwrap().record, record);
 }

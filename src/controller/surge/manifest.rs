@@ -1,12 +1,12 @@
-//! The pod beside an old one, as the native controller would have made it, but for its owners and its name.
+//! Surge pod next to an old pod, equal to one of the native controller except for its owners and its name.
 //!
-//! - Owners: the ControllerRevision controls it, so the native controller lets it be. The DaemonSet is a second owner
-//!   that does not control: should the revision be collected meanwhile (`revisionHistoryLimit: 0`, a second change of the
-//!   template), the garbage collector only takes that reference away instead of the pod, and the native controller
-//!   adopts what is left. When the DaemonSet is deleted both owners go, and the pod with them.
-//! - Name: it follows from the old pod and the revision, so that one pod never gets two successors of one revision,
-//!   whoever asks twice; the second of these names is for where somebody has taken the pod of the first one for himself. It sorts before every name that the API server generates: of two pods of the same second the
-//!   native controller keeps the first by name, and that has to be ours.
+//! - Owners: the ControllerRevision controls the pod, so the native controller ignores it. The DaemonSet is a second owner that
+//!   doesn't control it. The revision may be deleted early (`revisionHistoryLimit: 0`, a second change of the template). Then the
+//!   garbage collector removes only its reference instead of the pod, and the native controller adopts the pod. When the
+//!   DaemonSet is deleted, both owners are gone, and so is the pod.
+//! - Name: it is derived from the old pod and the revision, so that repeated requests never create two successors of one
+//!   revision. A further name is used if a user took the pod of the first name out of the DaemonSet. The name sorts before every
+//!   generated name. Of two pods of the same second the native controller keeps the first by name, which must be the surge pod.
 
 use serde_json::{Map, Value, json};
 
@@ -17,14 +17,14 @@ use crate::core::{NodeName, PodUid, Revision};
 use crate::index::SetKey;
 use crate::k8s;
 
-/// A name is also a label of the pod's host name, and labels have at most 63 characters.
+/// Maximum length of a name, which is also a label in the pod's host name.
 const LONGEST: usize = 63;
-/// Sorts before every character of a generated suffix (`bcdfghjklmnpqrstvwxz2456789`).
+/// Character that sorts before every character of a generated suffix (`bcdfghjklmnpqrstvwxz2456789`).
 const FIRST: char = '0';
-/// Hexadecimal digits after it.
+/// Hexadecimal digits after that character.
 const DIGITS: usize = 9;
 
-/// The revision that pods are made from.
+/// Revision from which pods are created.
 pub(super) struct TemplateOrigin<'a> {
     key: &'a SetKey,
     set: &'a DaemonSetOwner,
@@ -35,7 +35,7 @@ pub(super) struct TemplateOrigin<'a> {
 }
 
 impl<'a> TemplateOrigin<'a> {
-    /// What has to be known of a ControllerRevision; `None` when it is not the one that was decided upon.
+    /// Reads a ControllerRevision; `None`: it is not the one of the decision.
     pub(super) fn read(
         object: &'a Value,
         set: &'a DaemonSetOwner,
@@ -60,17 +60,17 @@ impl<'a> TemplateOrigin<'a> {
         })
     }
 
-    /// Whether this pod is one that was made beside another one.
+    /// Returns true if this is a surge pod of the DaemonSet.
     pub(super) fn owns(&self, pod: &k8s::Pod) -> bool {
         self.set.owns(pod)
     }
 
-    /// The name of the pod beside the one of that UID, after so many that others have taken.
+    /// Returns the name of the surge pod next to the pod of that UID, if the first `taken` names are taken.
     pub(super) fn name(&self, beside: &PodUid, taken: usize) -> String {
         name(&self.key.name, self.revision, beside, taken)
     }
 
-    /// Whether the pods are those of an Advanced DaemonSet.
+    /// Returns true if the pods belong to an Advanced DaemonSet.
     pub(super) fn is_advanced(&self) -> bool {
         self.set.is_advanced()
     }
@@ -80,13 +80,14 @@ impl<'a> TemplateOrigin<'a> {
     }
 }
 
-/// A reference that makes something the controller of what carries it. It does not hold up a deletion in the foreground:
-/// that would need the permission to update its finalizers.
+/// Returns an owner reference to a controller.
+///
+/// It doesn't block a deletion in the foreground, which would need the permission to update finalizers.
 pub(super) fn controlled_by(kind: &str, name: &str, uid: &str) -> Value {
     json!({ "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid, "controller": true })
 }
 
-/// The pod of this name for `node`.
+/// Returns the pod of this name for `node`.
 pub(super) fn manifest(origin: &TemplateOrigin<'_>, node: &NodeName, name: &str) -> Value {
     let (key, meta) = (origin.key, &origin.template["metadata"]);
     let mut labels = object(&meta["labels"]);
@@ -125,7 +126,7 @@ pub(super) fn manifest(origin: &TemplateOrigin<'_>, node: &NodeName, name: &str)
     })
 }
 
-/// A pod of an Advanced DaemonSet for `node`, as Kruise would have made it.
+/// Returns a pod of an Advanced DaemonSet for `node`, as Kruise creates it.
 pub(super) fn advanced_manifest(origin: &TemplateOrigin<'_>, node: &NodeName) -> Value {
     let mut pod = manifest(origin, node, "");
     let meta = &mut pod["metadata"];
@@ -150,7 +151,7 @@ pub(super) fn advanced_manifest(origin: &TemplateOrigin<'_>, node: &NodeName) ->
     pod
 }
 
-/// The reference of what an Advanced DaemonSet controls, whatever version of the API made it (Kruise).
+/// Returns the owner reference to an Advanced DaemonSet, in the API version that Kruise always uses.
 pub(in crate::controller) fn controlled_by_advanced(name: &str, uid: &str) -> Value {
     json!({
         "apiVersion": KRUISE_VERSION, "kind": "DaemonSet", "name": name, "uid": uid,
@@ -162,12 +163,12 @@ fn object(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
 }
 
-/// The name of the pod beside another one, where so many earlier ones are taken.
+/// Returns the name of a surge pod, if the first `taken` names are taken.
 fn name(daemonset: &str, revision: &Revision, beside: &PodUid, taken: usize) -> String {
     let room = LONGEST - DIGITS - 2;
     let mut head: String = daemonset.chars().take_while(char::is_ascii).collect();
     head.truncate(room);
-    // What follows begins with a hyphen, as no part of a name may (DNS-1123).
+    // A hyphen follows, and no part of a name may begin with one (DNS-1123).
     let head = head.trim_end_matches('.');
     let mut text = format!("{beside}/{revision}");
     if taken > 0 {
@@ -177,15 +178,16 @@ fn name(daemonset: &str, revision: &Revision, beside: &PodUid, taken: usize) -> 
     format!("{head}-{FIRST}{digest:0DIGITS$x}")
 }
 
-/// FNV-1a with 64 bits: two of a thousand old pods share 36 bits of it once in a hundred thousand rollouts, and then one of
-/// them waits for the other.
+/// FNV-1a with 64 bits.
+///
+/// Two of a thousand old pods share 36 bits of it once in a hundred thousand rollouts. Then one of them waits for the other.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// Restricts the pod to one node; the scheduler binds it there. Preferences of the template stay.
+/// Restricts the pod to one node, to which the scheduler binds it. Preferences of the template stay.
 fn pin(spec: &mut Value, node: &str) {
     let field = json!({ "key": "metadata.name", "operator": "In", "values": [node] });
     let mut affinity = object(&spec["affinity"]);
@@ -198,7 +200,7 @@ fn pin(spec: &mut Value, node: &str) {
     spec["affinity"] = affinity.into();
 }
 
-/// What a pod of a DaemonSet tolerates beyond its template (Kubernetes, `AddOrUpdateDaemonPodTolerations`).
+/// Tolerations that pods of a DaemonSet get in addition to their template (Kubernetes, `AddOrUpdateDaemonPodTolerations`).
 const TOLERATED: [(&str, &str); 6] = [
     ("not-ready", "NoExecute"),
     ("unreachable", "NoExecute"),
@@ -207,10 +209,10 @@ const TOLERATED: [(&str, &str); 6] = [
     ("pid-pressure", "NoSchedule"),
     ("unschedulable", "NoSchedule"),
 ];
-/// The same on the node's own network.
+/// Further toleration of pods on the host network.
 const TOLERATED_ON_HOST_NETWORK: (&str, &str) = ("network-unavailable", "NoSchedule");
 
-/// An equal toleration of the template is replaced: one with a time limit would end the pod.
+/// Adds these tolerations. Replaces equal ones of the template, because one with a time limit would end the pod.
 fn tolerate(spec: &mut Value) {
     let host_network = (spec["hostNetwork"] == true).then_some(TOLERATED_ON_HOST_NETWORK);
     let mut tolerations = spec["tolerations"].as_array().cloned().unwrap_or_default();
@@ -353,8 +355,8 @@ mod tests {
         }
     }
 
-    /// A name that the API server takes: parts of lower-case letters, digits and hyphens, none of which ends with a hyphen or
-    /// begins with one.
+    /// Returns true for a name that the API server accepts: parts of lower-case letters, digits and hyphens, which neither begin
+    /// nor end with a hyphen.
     fn is_dns_1123(name: &str) -> bool {
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         name.split('.').all(|part| {

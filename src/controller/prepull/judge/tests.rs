@@ -1,4 +1,4 @@
-//! Jobs and pods as a Kubernetes 1.36 with containerd 1.6 showed them (`seen/`), and how they are judged.
+//! Jobs and pods recorded on Kubernetes 1.36 with containerd 1.6 (`seen/`), and the resulting states.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -83,7 +83,7 @@ fn a_job_without_a_pod_is_in_doubt() {
     assert_problem(case(seen), PullProblem::NoPod, "no pod was made");
 }
 
-/// A pod with two containers, in these states.
+/// Returns a pod with two containers in these states.
 fn pod(phase: &str, states: [Value; 2]) -> Pod {
     let names = ["prepull-0", "prepull-1", "side-car"];
     let containers = names.map(|name| json!({ "name": name, "image": "i" }));
@@ -134,7 +134,7 @@ fn every_image_has_to_be_there_and_one_that_cannot_be_had_is_enough_to_fail() {
         PullProblem::Failing { backs_off: true },
         "ImagePullBackOff",
     );
-    // Evicted before the second was pulled: its end is made up.
+    // Evicted before the second image was pulled: the kubelet never saw that container.
     let lost = ended(NEVER_SEEN);
     assert_failed(judged("Failed", [ended("Error"), lost]), "its pod failed");
 }
@@ -152,7 +152,7 @@ fn a_job_that_ended_speaks_for_itself_where_its_pod_does_not() {
     assert_eq!(judge(&ended("Complete", ""), None), PullJudgement::Pulled);
     let late = judge(&ended("Failed", "DeadlineExceeded"), None);
     assert_failed(late, "not done within 1m 30s");
-    // Its pod was deleted for it, and shows so before the Job does.
+    // Its pod was deleted because of the deadline, which the watch may show before the Job's end.
     let mut killed = pod("Failed", [json!({}), json!({})]);
     killed.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     let unclear = judge(&Job::default(), Some(&killed));

@@ -1,4 +1,4 @@
-//! Which images a Job pulls, and with what kind of pod.
+//! Tests of the images that a Job pulls, and of its pod.
 
 use super::*;
 use crate::core::{PodRef, PullInitiator};
@@ -18,7 +18,7 @@ fn pull() -> Pull {
     }
 }
 
-/// A pod of the template whose containers all run.
+/// Returns a pod of the template whose containers all run.
 fn running(template: &Value) -> Value {
     let statuses = |list: &str| -> Vec<Value> {
         let containers = template["spec"][list].as_array();
@@ -76,7 +76,7 @@ fn only_what_the_node_lacks_is_pulled_each_image_once() {
         &[("web:2", "Always"), ("log:2", "Never")],
     );
     case(&twice, &old, &[("web:2", Always), ("log:2", Never)]);
-    // A tag that moves is asked for even if it runs here already.
+    // The registry is asked for a tag that moves even if its image already runs here.
     let moving = template(&[], &[("web:latest", "Always"), ("log:1", "IfNotPresent")]);
     case(&moving, &moving, &[("web:latest", Always)]);
     let pinned = template(

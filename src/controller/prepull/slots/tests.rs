@@ -1,4 +1,4 @@
-//! Pulls that never end, and whether others begin all the same.
+//! Pulls that never end must not block others.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ fn keys(of: &[(&str, &str, usize)]) -> Vec<SetKey> {
     keys.collect()
 }
 
-/// Lets pulls wait, and returns how many of them begin for each entry.
+/// Queues pulls. Returns how many of them start for each entry.
 fn fill(slots: &mut Slots, of: &[(&str, &str, usize)]) -> Vec<usize> {
     let keys = keys(of);
     let begun = slots.fill(&keys.iter().collect::<Vec<_>>());
@@ -75,13 +75,13 @@ fn a_namespace_gains_nothing_by_many_daemonsets() {
     assert!(begun[1..].iter().max() <= Some(&2), "{begun:?}");
 }
 
-/// Up to 12 namespaces with up to 3 DaemonSets each.
+/// Generates a key from 12 namespaces with 3 DaemonSets each.
 fn any_key() -> impl Strategy<Value = SetKey> {
     (0..12, 0..3)
         .prop_map(|(namespace, name)| SetKey::new(&format!("n{namespace}"), &format!("a{name}")))
 }
 
-/// Rounds of pulls that come, and how many of the running ones end after each.
+/// Generates rounds of new pulls, with the running pulls that end after each round.
 fn rounds() -> impl Strategy<Value = Vec<(Vec<SetKey>, Vec<prop::sample::Index>)>> {
     let coming = prop::collection::vec((any_key(), 1..60usize), 0..4).prop_map(|coming| {
         let keys = coming.into_iter();
