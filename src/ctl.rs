@@ -1,14 +1,19 @@
-//! `yurt-ds ctl`: what a person asks about rollouts, and the pause button.
+//! `yurt-ds ctl`: reports on rollouts and controls them from the command line.
 //!
 //! ```text
 //! typed ─lookup─► view (LIST, WATCH → Index) ─decide─► snapshot ─core::messages─► rows ─► table, JSON, YAML
 //! ```
 //!
-//! The verdicts are those of the controller: the same index, the same `decide`. Nothing is written but one annotation,
-//! by `pause`, `resume` and `approve`, the template that `undo` brings back, what `eject` takes back, and the DaemonSet of the other
-//! kind that `migrate` makes. Every outcome has an exit code of its own, [`Code`].
+//! Verdicts are the controller's: `ctl` uses the same index and the same `decide`. Every outcome has its own exit code, [`Code`].
 //!
-//! On a node, [`edge`] asks the node's own server instead, and needs no cluster.
+//! Only these verbs write to the cluster:
+//!
+//! - `pause`, `resume`, `approve` and `start-now` set one annotation or field.
+//! - `undo` restores a pod template.
+//! - `eject` returns a DaemonSet to Kubernetes.
+//! - `migrate` replaces a DaemonSet by one of the other kind.
+//!
+//! On a node, [`edge`] asks the node's own server instead and needs no access to the cluster.
 
 mod access;
 mod approve;
@@ -69,7 +74,7 @@ use crate::clock::Clock;
 use crate::k8s::client::Source;
 use edge::Edge;
 
-/// Does what was typed, on the terminal; says how it ended.
+/// Runs the command on the terminal and returns its exit code.
 pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
     let (live, colour) = screen::standard_output();
     let mut out = std::io::stdout();
@@ -105,16 +110,16 @@ pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
         },
     };
     ended.unwrap_or_else(|error| {
-        // Standard error is the last place to complain.
+        // A failed write to standard error cannot be reported anywhere.
         let _ = writeln!(std::io::stderr(), "{error}");
         error.code
     })
 }
 
-/// Performs a verb.
+/// Runs a verb.
 ///
 /// # Errors
-/// What went wrong, with its exit code.
+/// Returns the error together with its exit code.
 pub async fn perform(
     context: &Context,
     verb: &Verb,
@@ -124,7 +129,7 @@ pub async fn perform(
         Box::pin(do_it(context, verb, screen)).await,
         verb.daemonset(),
     ) {
-        // One that is on its way to the other kind is not there, and soon is again.
+        // During a migration the DaemonSet is missing for a short time.
         (Err(error), Some(typed)) if error.code == Code::NotFound => {
             let on_its_way = Box::pin(migrate::on_its_way(context, typed)).await;
             Err(on_its_way.unwrap_or(error))

@@ -1,4 +1,4 @@
-//! The cluster that a person talks to, and what to tell them when it does not answer as hoped.
+//! The cluster that `ctl` talks to, and error messages for calls that fail.
 
 use std::future::Future;
 use std::io::Write as _;
@@ -12,33 +12,33 @@ use super::error::CliError;
 use crate::core::instant;
 use crate::k8s::client::{self, CallError, Failure, Role, Source};
 
-/// A person waits for it; a server that needs longer is in trouble.
+/// Timeout of a call. A user waits for it, and a server that needs longer is in trouble.
 pub(super) const CALL_DEADLINE: Duration = Duration::from_secs(30);
-/// How often something that others do is looked at again.
+/// Interval between checks for a change made by another component.
 pub(super) const GLANCE: Duration = Duration::from_millis(500);
-/// An API server that has not answered for so long is worth a word.
+/// Time without an answer from the API server after which the user is informed.
 pub(super) const LONG: Duration = Duration::from_secs(3);
 
-/// A connection to a cluster, and where its address came from.
+/// A connection to a cluster, and the source of its address.
 #[derive(Clone)]
 pub struct Access {
-    /// The client.
+    /// Client for the API server.
     pub client: kube::Client,
-    /// The API server's address.
+    /// Address of the API server.
     pub server: String,
-    /// Where that came from, as in "kubeconfig FILE".
+    /// Source of the address, as in "kubeconfig FILE".
     pub origin: String,
-    /// The namespace of names without one.
+    /// Namespace of names that were typed without one.
     pub namespace: String,
-    /// Whether a person knows that the API server takes long: that is said once.
+    /// True if the user was informed that the API server is slow. The message is printed only once.
     pub told: Arc<AtomicBool>,
 }
 
 impl Access {
-    /// Reads the kubeconfig; does not talk to the server yet.
+    /// Reads the kubeconfig without connecting to the server.
     ///
     /// # Errors
-    /// Names the file that is missing or cannot be used.
+    /// Names the file that is missing or invalid.
     pub async fn connect(source: &Source) -> Result<Self, CliError> {
         let origin = origin(source);
         let unusable = |error: anyhow::Error| {
@@ -62,7 +62,7 @@ impl Access {
         })
     }
 
-    /// That the API server has not answered for so long.
+    /// Returns the message that the API server has not answered for that long.
     pub(super) fn unanswered(&self, passed: Duration) -> String {
         format!(
             "The API server {} has not answered for {}.",
@@ -71,10 +71,10 @@ impl Access {
         )
     }
 
-    /// Waits for a call, and says so when that takes long.
+    /// Waits for a call, and informs the user if it takes long.
     ///
     /// # Errors
-    /// Those of the API server, and that it does not answer.
+    /// Returns errors of the API server, and an error if it does not answer.
     pub(super) async fn wait<T>(
         &self,
         call: impl Future<Output = kube::Result<T>>,
@@ -84,7 +84,7 @@ impl Access {
             return answer;
         }
         if !self.told.swap(true, Ordering::Relaxed) {
-            // Standard error is the last place to complain.
+            // A failed write to standard error cannot be reported anywhere.
             let _ = writeln!(
                 std::io::stderr(),
                 "{} Waiting for it, {} at most.",
@@ -95,10 +95,10 @@ impl Access {
         call.await
     }
 
-    /// Makes a call; `doing` says what for, as in "list nodes". `None` when there is no such object.
+    /// Makes a call and returns `None` if the object does not exist. `doing` describes the call, as in "list nodes".
     ///
     /// # Errors
-    /// Everything else, explained.
+    /// Returns any other error with an explanation.
     pub(super) async fn find<T>(
         &self,
         doing: &str,
@@ -111,10 +111,10 @@ impl Access {
         }
     }
 
-    /// The same; also `None` when whoever asks may not see whether there is one.
+    /// Makes a call like [`find`](Self::find), and also returns `None` if the caller may not see the object.
     ///
     /// # Errors
-    /// Everything else, explained.
+    /// Returns any other error with an explanation.
     pub(super) async fn find_allowed<T>(
         &self,
         doing: &str,
@@ -132,7 +132,7 @@ impl Access {
     /// Makes a call whose object has to exist.
     ///
     /// # Errors
-    /// Everything, explained.
+    /// Returns any error with an explanation.
     pub(super) async fn call<T>(
         &self,
         doing: &str,
@@ -143,7 +143,7 @@ impl Access {
             .map_err(|error| self.explain(doing, &error))
     }
 
-    /// An error of the API, in the words of whoever typed the command.
+    /// Explains an API error to the user.
     pub(super) fn explain(&self, doing: &str, error: &CallError) -> CliError {
         let (server, origin) = (&self.server, &self.origin);
         let unauthorized =
@@ -177,7 +177,7 @@ impl Access {
                      UpdateInPlace them, or choose other ones by --kubeconfig or --context."
                 ),
             ),
-            // Admission: a quota, a policy, a namespace that is being deleted. More rights would not help.
+            // Rejected by admission: a quota, a policy, a namespace that is being deleted. More rights would not help.
             Failure::Forbidden if is_by_admission(error) => (
                 Code::Failed,
                 format!("Cannot {doing}: the API server {server} refuses: {error}."),
@@ -202,12 +202,12 @@ impl Access {
     }
 }
 
-/// Returns true if the API server answered, and the answer cannot be decoded.
+/// Returns true if the API server's answer cannot be decoded.
 fn is_garbled(error: &CallError) -> bool {
     matches!(error, CallError::Kube(kube::Error::SerdeError(_)))
 }
 
-/// Whether objects were stored by another definition, whose webhook would have to convert them.
+/// Returns true if objects were stored with another CRD whose conversion webhook does not answer.
 fn is_by_conversion(error: &CallError) -> bool {
     let CallError::Kube(kube::Error::Api(status)) = error else {
         return false;
@@ -217,16 +217,16 @@ fn is_by_conversion(error: &CallError) -> bool {
         .contains("conversion webhook for apps.kruise.io")
 }
 
-/// Whether that is forbidden to everybody.
+/// Returns true if admission rejected the request, whatever the caller's rights.
 fn is_by_admission(error: &CallError) -> bool {
     error.refused_by_admission().is_some()
 }
 
-/// What went wrong, without the advice around it: each cause once.
+/// Returns each cause of an error once, without the surrounding advice.
 fn cause(error: &anyhow::Error) -> String {
     let mut causes: Vec<String> = error.chain().map(ToString::to_string).collect();
     if causes.len() > 1 {
-        causes.remove(0); // it only says what was tried, which the caller knows better
+        causes.remove(0); // The first cause only says what was tried, and the caller says that better.
     }
     let mut told = String::new();
     for cause in causes.iter().filter(|cause| !cause.is_empty()) {
@@ -239,12 +239,12 @@ fn cause(error: &anyhow::Error) -> String {
     told
 }
 
-/// Where address and credentials are looked for, as kube does it.
+/// Returns where kube looks for address and credentials.
 fn origin(source: &Source) -> String {
     if let Some(path) = &source.kubeconfig {
         return format!("kubeconfig {}", path.display());
     }
-    // Only to name what kube reads by itself.
+    // Only for the message: kube reads the variable itself.
     match std::env::var_os("KUBECONFIG").filter(|paths| !paths.is_empty()) {
         Some(paths) => format!("kubeconfig {}", paths.display()),
         None => "kubeconfig ~/.kube/config".to_owned(),

@@ -1,4 +1,4 @@
-//! `ctl approve`: lets a wave open, for the revision that is being rolled out and for no other.
+//! `ctl approve`: lets a wave open, only for the revision that is being rolled out.
 
 use super::code::Code;
 use super::context::Context;
@@ -42,7 +42,7 @@ pub(super) async fn approve(
     Ok(())
 }
 
-/// The waves and the revision that an approval is about.
+/// Returns the waves and the revision that an approval is about.
 fn judge<'a>(look: &'a Look, typed: &str) -> Result<(&'a Waves, &'a Revision), CliError> {
     let key = look.key();
     let strategy = look.rolling_strategy()?;
@@ -87,7 +87,7 @@ fn refused(text: String) -> CliError {
     CliError::new(Code::Refused, text)
 }
 
-/// What `approved-waves` says then: approvals of other revisions approve nothing any more and go.
+/// Returns the new value of `approved-waves`. Approvals of other revisions no longer have an effect and are removed.
 fn value(waves: &Waves, wave: &str, revision: &Revision) -> String {
     let others = waves.approved.iter();
     let others = others.filter(|other| other.revision == *revision && *other.wave != *wave);
@@ -100,7 +100,7 @@ fn value(waves: &Waves, wave: &str, revision: &Revision) -> String {
 }
 
 fn said(look: &Look, wave: &str, revision: &Revision) -> String {
-    // Which of them are open is not known without nodes.
+    // Without nodes it is unknown which waves are open.
     let waves = match look {
         Look::Judged(snapshot) => snapshot.plan.waves.as_slice(),
         Look::Reported(_) => &[],
@@ -133,7 +133,7 @@ mod tests {
     use crate::ctl::tests::CtlWorld;
     use crate::ctl::{CliError, Code};
 
-    /// Nobody in the wave `canary`, the rest waits for an approval of the wave `field`.
+    /// The wave `canary` has no nodes. The other nodes wait for an approval of the wave `field`.
     const WAVES: &str = "[{name: canary, selector: pool=canary, allowEmpty: true}, {name: field, selector: {}, approve: manual}]";
 
     #[tokio::test(start_paused = true)]
@@ -189,7 +189,7 @@ mod tests {
             set["metadata"]["annotations"]["apps.openyurt.io/approved-waves"],
             format!("field@{revision}")
         );
-        // Another revision: that approval is stale.
+        // The approval was for another revision.
         world.set_image("web:3").await;
         let status = world.json("status web").await;
         assert_eq!(status["waves"][1]["state"], "NotOpen");

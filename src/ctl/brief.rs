@@ -1,4 +1,5 @@
-//! One DaemonSet on one screen of 80 columns and 24 lines: a headline, a bar of numbers, groups of nodes, and what to do next.
+//! Report on one DaemonSet for a screen of 80 columns and 24 lines: a headline, a bar of numbers, groups of nodes, and next
+//! steps.
 
 use super::groups::{domain_table, wave_table};
 use super::row::{NodeRow, SetRow};
@@ -9,19 +10,19 @@ use crate::core::words::plural;
 
 /// Columns of a screen.
 pub(super) const COLUMNS: usize = 80;
-/// Lines of a screen, without the one of the prompt.
+/// Lines of a screen without the prompt.
 const LINES: usize = 23;
-/// Most lines of the headline.
+/// Maximum lines of the headline.
 const HEADLINE: usize = 4;
-/// Most groups of nodes.
+/// Maximum number of node groups.
 const GROUPS: usize = 5;
-/// Most node names of a group.
+/// Maximum node names in a group.
 const NAMED: usize = 3;
-/// Most notes.
+/// Maximum number of notes.
 const NOTES: usize = 2;
-/// Most rows of a table of waves or failure domains.
+/// Maximum rows in a table of waves or failure domains.
 const ROWS: usize = 4;
-/// Stands before what to do.
+/// Label before the next steps.
 const LABEL: &str = "Next:";
 /// Width of the drawn bar.
 const BAR: usize = 20;
@@ -30,7 +31,7 @@ const BAR: usize = 20;
 struct Group<'a> {
     verdict: &'static str,
     reason: Option<&'a str>,
-    /// In words; the same for all of them.
+    /// Cause in words, the same for all nodes of the group.
     cause: &'a str,
     urgency: Option<u8>,
     nodes: Vec<&'a str>,
@@ -47,7 +48,7 @@ pub(super) fn report(row: &SetRow, title: &str, phase: &str, colour: bool) -> St
     let mut left = LINES.saturating_sub(lines(&text) + lines(&next) + lines(&notes));
     for (name, table) in tables(row, colour) {
         let table = first_rows(&table, &format!("\n{}\n", CellStyle::Bold.on(name, colour)));
-        // Groups say more than the table where both do not fit.
+        // If both do not fit, groups of nodes are more useful than the table.
         if lines(&table) + 4 <= left {
             left -= lines(&table);
             text.push_str(&table);
@@ -112,7 +113,7 @@ pub(super) fn bar(row: &SetRow) -> String {
     )
 }
 
-/// Returns the groups of nodes that are not done, the most urgent first, in at most so many lines.
+/// Returns the groups of unfinished nodes, the most urgent first, in at most `lines` lines.
 fn groups(row: &SetRow, lines: usize, colour: bool) -> String {
     let mut groups: Vec<Group<'_>> = Vec::new();
     let nodes = row.nodes.iter().flatten();
@@ -140,7 +141,7 @@ fn groups(row: &SetRow, lines: usize, colour: bool) -> String {
             _ => String::new(),
         };
     }
-    // A blank line, two lines for each, one for the rest.
+    // A blank line, two lines per group, and one for the rest.
     let fit = (lines.saturating_sub(2) / 2).clamp(1, GROUPS);
     let mut text = "\n".to_owned();
     for group in groups.iter().take(fit) {
@@ -218,7 +219,7 @@ fn notes(row: &SetRow) -> String {
     }
 }
 
-/// Returns what to do. Commands are never cut, so that they can be copied.
+/// Returns the next steps. Commands are never cut, so that they can be copied.
 fn next(steps: &[NextStep], colour: bool) -> String {
     let mut text = String::new();
     for (position, step) in steps.iter().enumerate() {
@@ -231,7 +232,7 @@ fn next(steps: &[NextStep], colour: bool) -> String {
         let step = match &step.command {
             Some(command) if !fits => format!(" {}:\n  {command}\n", step.text),
             Some(_) => format!(" {line}\n"),
-            // The first line has its indentation from the label.
+            // The label provides the indentation of the first line.
             None => wrapped(&line, LABEL.len() + 1, usize::MAX).split_off(LABEL.len()),
         };
         text.push_str(&label);
@@ -240,7 +241,7 @@ fn next(steps: &[NextStep], colour: bool) -> String {
     text
 }
 
-/// Splits a text into what has to stay on one line: words, and commands that fit.
+/// Splits a text into pieces that stay on one line: words, and commands that fit.
 fn pieces(text: &str, room: usize) -> Vec<String> {
     let mut words = text.split_whitespace().peekable();
     let mut pieces = Vec::new();
@@ -259,7 +260,7 @@ fn pieces(text: &str, room: usize) -> Vec<String> {
     pieces
 }
 
-/// Returns a text in lines of at most [`COLUMNS`], broken between words, and cut after so many lines.
+/// Returns a text wrapped to [`COLUMNS`] between words, with at most `lines` lines.
 pub(super) fn wrapped(text: &str, indent: usize, lines: usize) -> String {
     let room = COLUMNS - indent;
     let mut all: Vec<String> = vec![String::new()];

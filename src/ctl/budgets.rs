@@ -1,7 +1,7 @@
-//! PodDisruptionBudgets, read live: which pods Kubernetes would not let go now.
+//! PodDisruptionBudgets, read live: the pods that Kubernetes would not evict now.
 //!
-//! The controller finds that out by asking, and remembers the answer; a command asks nobody to go, and reads instead.
-//! Who may not read budgets sees the rest of the picture all the same.
+//! The controller learns this by trying evictions, and remembers the answers. A command evicts nothing and reads the budgets
+//! instead. A caller without the right to read budgets still sees everything else.
 
 use std::collections::BTreeMap;
 
@@ -20,17 +20,17 @@ use crate::core::selector::Selector;
 use crate::core::{Evictions, Fleet, Obstruction, Pod, Refusal};
 use crate::index::SetRecord;
 
-/// Type of the condition that says whether a budget lets a pod go (Kubernetes).
+/// Condition type for whether a budget allows a disruption (Kubernetes).
 const ALLOWED: &str = "DisruptionAllowed";
-/// Its reason when Kubernetes cannot count (Kubernetes).
+/// Reason of that condition if Kubernetes cannot count the pods (Kubernetes).
 const SYNC_FAILED: &str = "SyncFailed";
-/// The policy by which pods that are not Ready always go (Kubernetes).
+/// Policy that always allows evicting pods that are not Ready (Kubernetes).
 const ALWAYS_ALLOW: &str = "AlwaysAllow";
 
-/// What keeps a refusal from having lasted too long.
+/// Margin by which a refusal stays below the time limit.
 const A_MOMENT: SignedDuration = SignedDuration::from_secs(1);
 
-/// Lists the budgets of a namespace, and tells of which version the list is.
+/// Lists the budgets of a namespace, and returns the resource version of the list.
 pub(super) async fn list_of(
     access: &Access,
     namespace: &str,
@@ -40,11 +40,11 @@ pub(super) async fn list_of(
     list(access, &doing, &api, ListParams::default()).await
 }
 
-/// The budgets of some namespaces.
+/// Budgets of some namespaces.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Budgets(BTreeMap<(String, String), KnownBudget>);
 
-/// A budget, and which pods it is about; `None`: none.
+/// A budget and its selector; `None` if it selects no pods.
 #[derive(Clone, Debug)]
 struct KnownBudget {
     budget: PodDisruptionBudget,
@@ -52,20 +52,21 @@ struct KnownBudget {
 }
 
 impl Budgets {
-    /// Takes in a budget.
+    /// Adds or replaces a budget.
     pub(super) fn apply(&mut self, budget: PodDisruptionBudget) {
         let selector = selector(&budget);
         self.0
             .insert(key(&budget), KnownBudget { budget, selector });
     }
 
-    /// Forgets it.
+    /// Removes a budget.
     pub(super) fn delete(&mut self, budget: &PodDisruptionBudget) {
         self.0.remove(&key(budget));
     }
 
-    /// Lets a DaemonSet of a namespace know which of its pods could not be evicted at `now`; `lasts` says since when that
-    /// counts, of a budget that has let nothing go since then.
+    /// Records in a DaemonSet which of its pods could not be evicted at `now`.
+    ///
+    /// `lasts` returns since when a refusal counts, from the time since when the budget has blocked evictions.
     pub(super) fn weigh(
         &self,
         namespace: &str,
@@ -76,7 +77,7 @@ impl Budgets {
         let mut evictions = Evictions::default();
         let hook = set.reading.usable();
         let hook = hook.and_then(|strategy| strategy.pre_delete.clone());
-        // Whose hook is awaited nobody asks to go.
+        // The controller does not evict a pod while it waits for the pod's hook.
         let is_hooked = |pod: &Pod| hook.as_ref().is_some_and(|hook| hook.hooks(&pod.exit));
         for (_, pod) in set.pods().filter(|(_, pod)| !is_hooked(pod)) {
             if let Some((refusal, since)) = self.refusal(namespace, pod) {
@@ -87,9 +88,9 @@ impl Budgets {
         set.set_evictions(evictions);
     }
 
-    /// Returns why a pod would not be evicted from a fleet that is not the live one; `None`: it would.
+    /// Returns the reason why a pod of a planned fleet would not be evicted; `None` if it would.
     ///
-    /// Kubernetes counts the Ready pods that the budget selects. Pods of others that it selects are not known here.
+    /// Kubernetes counts the Ready pods that the budget selects. Selected pods of other owners are unknown here.
     pub(super) fn foreseen(&self, namespace: &str, fleet: &Fleet, pod: &Pod) -> Option<Refusal> {
         let selecting: Vec<&KnownBudget> = self.selecting(namespace, pod).collect();
         let known = match selecting.as_slice() {
@@ -140,7 +141,7 @@ impl Budgets {
         })
     }
 
-    /// Why a pod of a namespace would not be evicted now, and since when, as far as known.
+    /// Returns why a pod would not be evicted now and since when, as far as known.
     fn refusal(&self, namespace: &str, pod: &Pod) -> Option<(Refusal, Option<Timestamp>)> {
         let found = self.selecting(namespace, pod).map(|known| &known.budget);
         let found: Vec<&PodDisruptionBudget> = found.collect();
@@ -167,11 +168,11 @@ impl Budgets {
     }
 }
 
-/// Since when a refusal counts of which a budget says that it holds `since`.
+/// Returns since when a refusal counts, if the budget has blocked evictions since `since`.
 ///
-/// A budget may have let nothing go for days before anybody asked. For how long the controller was refused it alone knows:
-/// until it says that this has lasted too long (`told`: since when it says so), it has not; nor for longer than the rollout
-/// goes on (`began`).
+/// A budget may have blocked evictions for days before the first attempt. Only the controller knows for how long it was refused.
+/// Until it reports that the limit is exceeded (`told` is the time of that report), the refusal counts as shorter than the limit.
+/// It also counts at most since the rollout began (`began`).
 pub(super) fn counts_since(
     told: Option<Timestamp>,
     began: Option<Timestamp>,
@@ -179,7 +180,7 @@ pub(super) fn counts_since(
     now: Timestamp,
     obstruction: Obstruction,
 ) -> Timestamp {
-    // A mistake needs no patience.
+    // A misconfiguration is reported without waiting.
     if obstruction.is_mistake() {
         return told.unwrap_or_else(|| since.max(began.unwrap_or(Timestamp::MIN)));
     }
@@ -201,7 +202,7 @@ fn key(budget: &PodDisruptionBudget) -> (String, String) {
     )
 }
 
-/// A budget without a selector, or with an empty one, has no say in an eviction.
+/// Returns the selector of a budget. Without a selector, or with an empty one, a budget does not affect evictions.
 fn selector(budget: &PodDisruptionBudget) -> Option<Selector> {
     let selector = budget.spec.as_ref()?.selector.as_ref()?;
     let labels = selector.match_labels.iter().flatten().count();
@@ -212,7 +213,7 @@ fn selector(budget: &PodDisruptionBudget) -> Option<Selector> {
         .filter(|_| labels + expressions > 0)
 }
 
-/// What the budget would answer for a pod that is Ready or not; `None`: yes.
+/// Returns the reason why the budget would refuse a pod that is Ready or not; `None` if it would allow the eviction.
 fn obstruction(budget: &PodDisruptionBudget, ready: bool) -> Option<Obstruction> {
     let status = budget.status.as_ref();
     let policy = budget.spec.as_ref();
@@ -272,7 +273,7 @@ mod tests {
         serde_json::from_value(whole).expect("a budget")
     }
 
-    /// What each of them says of a pod that is Ready, and of one that is not.
+    /// Columns of each case: the answer for a Ready pod, and for one that is not.
     #[test]
     fn a_budget_is_read_as_the_api_server_reads_it() {
         let counts = |current: i32, desired: i32, allowed: i32| {
@@ -317,7 +318,7 @@ mod tests {
     fn a_refusal_has_lasted_too_long_when_the_controller_says_so_and_not_before() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let now = at(100_000);
-        // For a day, but nobody asked.
+        // Blocked for a day, but without any attempt.
         let exhausted = Obstruction::Exhausted;
         assert_eq!(
             counts_since(None, None, at(13_600), now, exhausted),

@@ -1,42 +1,42 @@
-//! How `yurt-ds ctl` ends: one number per outcome, for scripts. The reference has this table.
+//! Exit codes of `yurt-ds ctl`: one per outcome, for scripts. The reference contains this table.
 
 use crate::core::Phase;
 
 /// An exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// Done; for `status`: complete, nodes that are offline aside.
+    /// Done. For `status`: complete, except on offline nodes.
     Complete,
-    /// Something that has no code of its own.
+    /// Any error without its own code.
     Failed,
-    /// The command line cannot be used.
+    /// The command line is invalid.
     Usage,
-    /// Under way.
+    /// In progress.
     Progressing,
-    /// Stopped by itself.
+    /// Stalled.
     Stalled,
     /// Paused.
     Paused,
-    /// The settings cannot be used.
+    /// The settings are invalid.
     Invalid,
-    /// The API server cannot be reached, or does not let us in.
+    /// The API server cannot be reached or rejects the credentials.
     Unreachable,
-    /// A name that does not exist, or is not managed.
+    /// The name does not exist or is not managed.
     NotFound,
-    /// The server of the node says no, or what was asked for would restart pods.
+    /// The node's server refuses, or the request would restart pods.
     Refused,
-    /// The node has no contact with the cloud, without which nothing is replaced.
+    /// The node has no contact with the cloud, so no pod is replaced.
     Disconnected,
-    /// Images could not be pulled ahead.
+    /// The images could not be pulled ahead.
     PullFailed,
-    /// Not complete, and no controller is at work.
+    /// Incomplete, and no controller is running.
     Silent,
-    /// What was waited for is not what is rolled out any more.
+    /// The awaited revision or DaemonSet has been replaced by another one.
     Superseded,
 }
 
 impl Code {
-    /// Every outcome, in the order of its number.
+    /// All exit codes in the order of their numbers.
     pub const ALL: [Self; 14] = [
         Self::Complete,
         Self::Failed,
@@ -54,7 +54,7 @@ impl Code {
         Self::Superseded,
     ];
 
-    /// That of a rollout in this phase. `strict`: offline nodes that are left count as progress to be made.
+    /// Returns the exit code for a rollout in this phase. With `strict`, outdated offline nodes count as unfinished.
     pub(super) fn from_phase(phase: Phase, strict: bool) -> Self {
         match phase {
             Phase::Complete { offline, .. } if strict && offline > 0 => Self::Progressing,
@@ -70,7 +70,7 @@ impl Code {
         }
     }
 
-    /// The number that the process exits with.
+    /// Returns the number that the process exits with.
     pub fn number(self) -> u8 {
         match self {
             Self::Complete => 0,
@@ -90,7 +90,7 @@ impl Code {
         }
     }
 
-    /// Its meaning, for the reference.
+    /// Returns the meaning, for the reference.
     fn meaning(self) -> &'static str {
         match self {
             Self::Complete => {
@@ -125,7 +125,7 @@ impl Code {
         }
     }
 
-    /// How bad it is for a list of DaemonSets, whose code is that of the worst.
+    /// Returns the severity. The exit code of a list of DaemonSets is the most severe one.
     fn gravity(self) -> u8 {
         match self {
             Self::Complete => 0,
@@ -139,7 +139,7 @@ impl Code {
         }
     }
 
-    /// The worst of them; complete when there is none.
+    /// Returns the most severe code; `Complete` if there is none.
     pub fn worst(codes: impl IntoIterator<Item = Self>) -> Self {
         codes
             .into_iter()

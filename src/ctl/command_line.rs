@@ -1,5 +1,4 @@
-//! The command line as a person meets it: the types of [`crate::cli`], with what only `ctl` knows laid over them, the
-//! examples below `--help` and the names that a shell offers.
+//! The command line of [`crate::cli`], extended by `ctl`'s examples below `--help` and its completion of names.
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command, CommandFactory as _, Error};
@@ -9,10 +8,10 @@ use clap_complete::env::CompleteEnv;
 use super::{complete, examples};
 use crate::cli::Cli;
 
-/// Widest help, in columns.
+/// Maximum width of the help in columns.
 const COLUMNS: usize = 80;
 
-/// All that can be typed, described.
+/// Returns the complete description of the command line.
 pub fn described() -> Command {
     Cli::command()
         .max_term_width(COLUMNS)
@@ -21,14 +20,14 @@ pub fn described() -> Command {
         })
 }
 
-/// Answers a shell that asks what could be typed, and ends the process; does nothing otherwise.
+/// Answers a completion request of a shell and exits. Otherwise does nothing.
 pub fn answer_shell() {
     CompleteEnv::with_factory(described)
         .var(complete::ASKED)
         .complete();
 }
 
-/// Lays examples over a verb, and one help for `-h` and `--help`: what is longer stands in the reference.
+/// Adds examples to a verb, and the same help for `-h` and `--help`: longer explanations are in the reference.
 fn with_examples(verb: Command) -> Command {
     let help = examples::help(verb.get_name());
     let flag = Arg::new("help")
@@ -52,7 +51,7 @@ fn with_names(argument: Arg) -> Arg {
     argument.add(ArgValueCompleter::new(names))
 }
 
-/// Returns what was probably meant by a command line that cannot be understood.
+/// Returns the command that was probably meant by an invalid command line.
 ///
 /// `typed` are its words, without the program.
 pub fn meant(error: &Error, typed: &[String]) -> Option<String> {
@@ -75,7 +74,7 @@ pub fn meant(error: &Error, typed: &[String]) -> Option<String> {
     .map(|line| line.trim_end().to_owned())
 }
 
-/// Returns true for the words by which kubectl knows DaemonSets.
+/// Returns true for kubectl's names of DaemonSets.
 fn is_daemonset(kind: &str) -> bool {
     ["daemonset", "daemonsets", "daemonsets.apps", "ds"].contains(&kind)
 }

@@ -1,8 +1,8 @@
-//! What a shell offers while a command line is typed: names of DaemonSets, nodes and pods, as they are now.
+//! Shell completion: current names of DaemonSets, nodes and pods.
 //!
-//! The shell asks this very program (`clap_complete`'s engine), so verbs, flags and values need nothing of their own here.
-//! Names are asked for with the flags that stand on the line already. Whoever presses Tab waits, so what takes longer than
-//! a moment, or fails, offers nothing.
+//! The shell calls this program (`clap_complete`'s engine), which completes verbs, flags and values automatically. Names are
+//! queried with the flags that are already on the line. The user is waiting, so a query that fails or takes too long offers
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -27,17 +27,17 @@ use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::k8s::client::Source;
 use crate::k8s::{AdvancedDaemonSet, DaemonSet, Node};
 
-/// Whoever presses Tab waits no longer than this.
+/// Timeout of a query, because the user is waiting.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// More names help nobody to choose.
+/// Maximum number of names; a longer list is no help.
 const MOST: u32 = 500;
-/// How a shell asks, in its environment.
+/// Environment variable by which a shell requests completions.
 pub(super) const ASKED: &str = "YURT_DS_COMPLETE";
 
-/// What a shell has to run once to ask from then on.
+/// Writes the script that a shell runs once to enable completion.
 ///
 /// # Errors
-/// When it cannot be written.
+/// Fails if it cannot be written.
 pub(super) fn script(shell: Shell, out: &mut dyn Write) -> std::io::Result<()> {
     let name = shell.to_string();
     let shells = Shells::builtins();
@@ -47,7 +47,7 @@ pub(super) fn script(shell: Shell, out: &mut dyn Write) -> std::io::Result<()> {
     shell.write_registration(ASKED, "yurt-ds", "yurt-ds", "yurt-ds", out)
 }
 
-/// DaemonSets that are managed.
+/// Completes managed DaemonSets.
 pub(super) fn daemonsets(current: &OsStr) -> Vec<CompletionCandidate> {
     let typed = TypedLine::read();
     offer(current, async move {
@@ -63,7 +63,7 @@ pub(super) fn daemonsets(current: &OsStr) -> Vec<CompletionCandidate> {
     })
 }
 
-/// Namespace and name of every DaemonSet of a kind that may be seen, and whether its annotations say that it is managed.
+/// Returns namespace and name of every readable DaemonSet of a kind, and whether its annotations make it managed.
 async fn names<K>(
     access: &Access,
     namespace: Option<&str>,
@@ -93,7 +93,9 @@ where
     Some(found.items.into_iter().map(name).collect())
 }
 
-/// What is offered: names in the namespace of whoever types, and all with theirs; after its kind what both kinds have.
+/// Returns the names to offer: short ones in the caller's namespace, and all with their namespace.
+///
+/// A name that both kinds have is prefixed with its kind.
 fn offered(
     native: &BTreeMap<(String, String), bool>,
     advanced: &BTreeMap<(String, String), bool>,
@@ -114,7 +116,7 @@ fn offered(
     forms.collect()
 }
 
-/// Nodes of the cluster.
+/// Completes nodes of the cluster.
 pub(super) fn nodes(current: &OsStr) -> Vec<CompletionCandidate> {
     let typed = TypedLine::read();
     offer(current, async move {
@@ -134,7 +136,7 @@ pub(super) fn nodes(current: &OsStr) -> Vec<CompletionCandidate> {
     })
 }
 
-/// Pods of the node that this is typed on.
+/// Completes pods of the node that the command runs on.
 pub(super) fn pods(current: &OsStr) -> Vec<CompletionCandidate> {
     let typed = TypedLine::read();
     offer(current, async move {
@@ -143,7 +145,7 @@ pub(super) fn pods(current: &OsStr) -> Vec<CompletionCandidate> {
     })
 }
 
-/// The names that begin like that; none when they are not there in time.
+/// Returns the names that begin with `current`; none if the query takes too long.
 fn offer(
     current: &OsStr,
     names: impl Future<Output = Option<Vec<String>>>,
@@ -164,7 +166,7 @@ fn offer(
     names.into_iter().map(CompletionCandidate::new).collect()
 }
 
-/// What stands on the line already and says which cluster, or which node, is meant.
+/// Flags on the line that select the cluster or the node.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct TypedLine {
     kubeconfig: Option<PathBuf>,
@@ -174,7 +176,7 @@ struct TypedLine {
 }
 
 impl TypedLine {
-    /// The line is what this process was called with.
+    /// Reads the line from this process's arguments.
     fn read() -> Self {
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
         Self::new(&words.collect::<Vec<_>>(), |name| std::env::var(name).ok())

@@ -1,14 +1,14 @@
-//! What every verb of `ctl` needs.
+//! Context that every `ctl` command needs.
 
 use super::access::Access;
 use crate::clock::Clock;
 
-/// What every verb needs.
+/// Context that every command needs.
 pub struct Context {
-    /// The cluster.
+    /// Access to the cluster.
     pub access: Access,
-    /// The namespace of `-n`.
+    /// Namespace of `-n`.
     pub namespace: Option<String>,
-    /// The time.
+    /// Clock for the current time.
     pub clock: Clock,
 }

@@ -1,14 +1,14 @@
-//! `yurt-ds ctl pods`, `upgrade` and `imagepull`: what the owner of a node types there.
+//! `yurt-ds ctl pods`, `upgrade` and `imagepull`: commands for node owners on their node.
 //!
 //! ```text
-//! typed ─find─► pod ─── POST ──► answer ─follow─► (GET /pods, once a second) ─► how it ended
+//! typed ─find─► pod ─── POST ──► answer ─follow─► (GET /pods, once a second) ─► outcome
 //!                │
 //! GET /pods ─────┴─► rows ─► table, JSON, YAML
 //! ```
 //!
-//! They ask the server on the node itself (`yurt-ds ota-server`, or OpenYurt's YurtHub: only routes that both have,
-//! and one more that may be absent). No cluster, no kubeconfig. What the server says is shown, and never believed to
-//! be well-formed.
+//! They ask the server on the node itself: `yurt-ds ota-server`, or OpenYurt's YurtHub. They use only routes that both have, and
+//! one more that is optional. They need no cluster access and no kubeconfig. The server's answers are shown but not assumed to be
+//! well-formed.
 
 mod act;
 mod answer;
@@ -39,10 +39,10 @@ use super::screen::Screen;
 use crate::cli::edge::EdgeVerb;
 use crate::clock::Clock;
 
-/// Performs a verb of the node.
+/// Runs a command of the node.
 ///
 /// # Errors
-/// What went wrong, with its exit code.
+/// Returns the error together with its exit code.
 pub async fn perform_edge(
     verb: &EdgeVerb,
     edge: &Edge,

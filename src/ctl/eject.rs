@@ -1,15 +1,16 @@
-//! `ctl eject`: hands a DaemonSet back to the native RollingUpdate, and restarts nobody.
+//! `ctl eject`: returns a DaemonSet to the native RollingUpdate without restarting pods.
 //!
 //! ```text
-//! look (GET, LIST) ─judge─► refused, or: pause, if replacing is under way ──► ONE conditional write ──► conditions go
-//!    ▲                                                                              │ conflict
-//!    └──────────────────────────────────────────────────────────────────────────────┘
+//! look (GET, LIST) ─check─► refused, or: pause, if updates are in progress ──► ONE conditional write ──► conditions are removed
+//!    ▲                                                                                │ conflict
+//!    └────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The one write removes our annotations and sets `RollingUpdate`: before it only this controller may replace pods, after
-//! it only the native one. It holds only for the specification and the annotations that were looked at, so nothing else was
-//! decided meanwhile. The pause before it needs no such care: it is right whatever else was written. An Advanced DaemonSet is made a
-//! native one first, as by `ctl migrate`.
+//! The conditional write removes the annotations of yurt-ds and sets `RollingUpdate`. Before it only yurt-ds may replace pods,
+//! after it only the native controller. It succeeds only if the specification and the annotations are as they were read.
+//!
+//! The pause needs no such condition: it is correct whatever else was written. An Advanced DaemonSet is first converted to a
+//! native one, as by `ctl migrate`.
 
 mod advanced;
 mod standing;
@@ -45,12 +46,12 @@ use crate::index::{OWN_CONDITIONS, SetKey};
 use crate::k8s::client::conditions::{patch_conditions, removal};
 use crate::k8s::client::{Failure, within};
 
-/// How often it is looked at again when somebody else wrote between the look and the write.
+/// Number of attempts if the DaemonSet changes between the read and the write.
 const ATTEMPTS: usize = 5;
-/// How long a running controller gets to notice a pause or the end.
+/// Time that a running controller gets to react to a pause or to the hand-over.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Hands a DaemonSet back.
+/// Returns a DaemonSet to Kubernetes.
 pub(super) async fn eject(
     context: &Context,
     args: &EjectArgs,
@@ -92,10 +93,10 @@ pub(super) async fn eject(
     Ok(())
 }
 
-/// Hands a native DaemonSet back, and says what it was; `None`: that was only to be looked at.
+/// Returns a native DaemonSet to Kubernetes. The result is its state before; `None` with `--dry-run`.
 ///
 /// # Errors
-/// Why not; nothing was handed over then.
+/// Says why it was refused; nothing was changed then.
 async fn hand_back(
     context: &Context,
     args: &EjectArgs,
@@ -138,13 +139,13 @@ async fn hand_back(
 }
 
 impl EjectCandidate {
-    /// Looks at the object before everything else: whatever is newer than it makes the write fail.
+    /// Reads the object first, so that any later change makes the write fail.
     async fn look(context: &Context, key: &SetKey) -> Result<Self, CliError> {
         let (access, now) = (&context.access, context.clock.now());
         let doing = format!("read DaemonSet {key}");
         let api = sets(context, key);
         let set = access.find(&doing, api.get(&key.name)).await?;
-        let set = set.unwrap_or_default(); // where there is none, the next call says so
+        let set = set.unwrap_or_default(); // if it is missing, the next call reports that
         let (_, snapshot) = lookup::snapshot(access, key, now).await?;
         let settings = set.metadata.annotations.iter().flatten();
         let settings = settings.filter(|(key, _)| is_setting(key));
@@ -167,10 +168,10 @@ impl EjectCandidate {
         }
     }
 
-    /// Under RollingUpdate the native controller replaces whatever is outdated, wherever it is.
+    /// Refuses if pods are outdated: with RollingUpdate, the native controller would replace all of them, on every node.
     fn refuse_unfinished(&self) -> Result<(), CliError> {
         let is_over = self.old.known && self.old.nodes + self.old.ending == 0;
-        // Then Kubernetes does all that already.
+        // Then Kubernetes replaces outdated pods already.
         let acts_already = !self.is_on_delete() && !self.key.is_advanced();
         if acts_already || is_over {
             return Ok(());
@@ -178,7 +179,7 @@ impl EjectCandidate {
         Err(CliError::new(Code::Refused, self.refusal()))
     }
 
-    /// Whether this controller may be about to replace a pod.
+    /// Returns true if the yurt-ds controller may be about to replace a pod.
     fn is_replacing(&self) -> bool {
         self.is_on_delete()
             && self.snapshot.strategy.mode == Mode::AdvancedRollingUpdate
@@ -194,19 +195,19 @@ impl EjectCandidate {
             && self.old.nodes > 0
     }
 
-    /// Whatever else was written meanwhile, a pause is right: only that it is the same DaemonSet matters.
+    /// Pauses the DaemonSet with that UID. A pause is correct whatever else was written meanwhile.
     async fn pause(&self, context: &Context) -> Result<(), CliError> {
         let uid = self.set.metadata.uid.as_deref().unwrap_or_default();
         annotate(context, &self.key, uid, PAUSED, Some("true")).await
     }
 
-    /// Waits until the controller says that it is paused; one that is not there says nothing, and replaces nothing.
+    /// Waits until the controller reports the pause. Without a running controller there is no report, and no pod is replaced.
     async fn await_pause(&self, context: &Context) -> Result<(), CliError> {
         let paused = |set: &DaemonSet| holds(set, PAUSED_CONDITION);
         self.await_until(context, paused).await.map(drop)
     }
 
-    /// The one write; false when somebody else wrote meanwhile.
+    /// Performs the conditional write; returns false if the DaemonSet changed meanwhile.
     async fn hand_over(&self, context: &Context) -> Result<bool, CliError> {
         let settings = self.settings.keys();
         let removed = settings.map(|key| remove(&["metadata", "annotations", key]));
@@ -220,7 +221,7 @@ impl EjectCandidate {
         write_if_unchanged(context, &doing, &self.key, &self.set.metadata, changes).await
     }
 
-    /// Looks until `is`, or until the patience ends (`false`).
+    /// Waits until `is` returns true; returns false if the time is up.
     async fn await_until(
         &self,
         context: &Context,
@@ -255,14 +256,14 @@ impl EjectCandidate {
         }
     }
 
-    /// The DaemonSet as it is now; `None`: it is gone.
+    /// Reads the DaemonSet; `None` if it is gone.
     async fn read(&self, context: &Context) -> Result<Option<DaemonSet>, CliError> {
         let doing = format!("read DaemonSet {}", self.key);
         let sets = sets(context, &self.key);
         context.access.find(&doing, sets.get(&self.key.name)).await
     }
 
-    /// Sees that our conditions go: a running controller removes them; without one, it is done here.
+    /// Ensures that the conditions of yurt-ds are removed: by a running controller, or else here.
     async fn clean(&self, context: &Context) -> Result<String, CliError> {
         let announced = self.announced().count();
         if announced == 0 && !self.snapshot.is_reported() {
@@ -299,7 +300,7 @@ impl EjectCandidate {
             let call = context.access.client.request::<Value>(patch);
             match within(CALL_DEADLINE, call).await {
                 Ok(_) => {}
-                // It went meanwhile, and its conditions with it.
+                // The object was deleted meanwhile, together with its conditions.
                 Err(error) if error.failure() == Failure::Gone => {}
                 Err(error) => return Err(missing(&error)),
             }
@@ -307,13 +308,13 @@ impl EjectCandidate {
         Ok(words::released(announced, false))
     }
 
-    /// Pods that still invite the owners of their nodes to upgrade (OTA).
+    /// Returns the pods that still announce an upgrade to node owners (OTA).
     fn announced(&self) -> impl Iterator<Item = &crate::core::Pod> {
         let pods = self.snapshot.fleet.nodes.iter().flat_map(|node| &node.pods);
         pods.filter(|pod| pod.need_upgrade.is_some() || pod.image_ready.is_some())
     }
 
-    /// Every object with conditions of ours: its collection, name, UID and the types.
+    /// Returns every object with conditions of yurt-ds: its collection, name, UID and the condition types.
     fn leftovers(&self) -> Vec<(String, String, String, Vec<&'static str>)> {
         let namespace = &self.key.namespace;
         let of_set = self.snapshot.is_reported().then(|| {
@@ -350,7 +351,7 @@ fn holds(set: &DaemonSet, kind: &str) -> bool {
     conditions(set).any(|condition| condition == (kind, "True"))
 }
 
-/// Whether a controller says that it may not take away what it made.
+/// Returns true if a controller reports that it may not remove what it created.
 fn is_withheld(set: &DaemonSet) -> bool {
     let rolls = conditions(set).any(|(kind, _)| kind == ROLLOUT_COMPLETE);
     holds(set, REFUSED) && !rolls

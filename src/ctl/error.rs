@@ -1,23 +1,23 @@
-//! Why a command has no answer.
+//! Error of a `ctl` command.
 
 use std::fmt;
 
 use super::code::Code;
 use crate::core::foreign::{TEXT, styled};
 
-/// Why there is no answer: a sentence or two for a person, and an exit code for a script.
+/// Reason why a command has no answer: a sentence or two for the user, and an exit code for scripts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CliError {
-    /// The exit code.
+    /// Exit code.
     pub code: Code,
-    /// What was tried, what happened, and what to do.
+    /// Description of what was tried, what happened, and what to do.
     pub text: String,
-    /// The API server's words when the caller lacks a right; `None` for any other error.
+    /// API server's message if the caller lacks a right; `None` for any other error.
     pub refusal: Option<String>,
 }
 
 impl CliError {
-    /// An error with that code.
+    /// Creates an error with that code.
     pub fn new(code: Code, text: impl Into<String>) -> Self {
         let text = text.into();
         Self {
@@ -30,7 +30,7 @@ impl CliError {
 
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Sentences of its own stand on lines of their own.
+        // Line breaks between the sentences of `ctl` stay.
         let shown = styled(&self.text, &["\n"]);
         match shown.char_indices().nth(TEXT) {
             Some((end, _)) => write!(f, "{}…", &shown[..end]),

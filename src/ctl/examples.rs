@@ -1,9 +1,9 @@
-//! Examples below the help of each verb. The rest stands in `docs/reference/cli.md`.
+//! Examples below the help of each verb. Everything else is in `docs/reference/cli.md`.
 
-/// Where the rest stands.
+/// Reference to the full documentation.
 pub(super) const MORE: &str = "More: docs/reference/cli.md, or yurt-ds manifests man";
 
-/// Returns the examples of a verb; `None`: it has none.
+/// Returns the examples of a verb; `None` if it has none.
 pub(super) fn for_command(verb: &str) -> Option<&'static str> {
     Some(match verb {
         "ctl" => "yurt-ds ctl status shop/web",
@@ -69,7 +69,7 @@ yurt-ds ctl imagepull default/web-bwzss --wait"
     })
 }
 
-/// Returns what follows the flags in the help of a verb.
+/// Returns the text after the flags in the help of a verb.
 pub(super) fn help(verb: &str) -> String {
     let lines = for_command(verb).into_iter().flat_map(str::lines);
     let lines: Vec<String> = lines.map(|line| format!("  {line}")).collect();
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// One screen of a small terminal, and a little.
+    /// One screen of a small terminal, and a little more.
     #[test]
     fn help_fits_40_lines_of_80_columns() {
         let mut all = described().max_term_width(80);

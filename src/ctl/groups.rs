@@ -1,4 +1,4 @@
-//! Rows for groups of nodes that are rolled out one after the other.
+//! Rows for groups of nodes that are updated one after the other.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +13,23 @@ use crate::core::{Verdict, WaveState, instant};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WaveRow {
-    /// Its name.
+    /// Name of the wave.
     pub wave: String,
-    /// Its targeted nodes that take part.
+    /// Number of targeted nodes that take part.
     pub nodes: usize,
-    /// Those with an available pod of the current revision.
+    /// Number of these nodes with an available pod of the current revision.
     pub done: usize,
-    /// Its nodes that are under way, wait for a pod, or failed by the revision.
+    /// Number of nodes that are being updated, wait for a pod, or failed because of the revision.
     pub in_flight: usize,
-    /// How many of its nodes may lack an available pod at once.
+    /// Number of nodes that may lack an available pod at once.
     pub allowed: usize,
     /// `Complete`, `Open` or `NotOpen`.
     pub state: &'static str,
-    /// What opens it; `null` when it is open.
+    /// Condition that opens the wave; `null` if it is open.
     pub next: Option<String>,
 }
 
-/// The waves of a rollout; none without `waves`.
+/// Returns the waves of a rollout; empty without `waves`.
 pub(super) fn waves(snapshot: &RolloutSnapshot) -> Vec<WaveRow> {
     let stands = snapshot.plan.waves.iter();
     let row = |stand: &crate::core::WaveStand| {
@@ -59,7 +59,7 @@ pub(super) fn waves(snapshot: &RolloutSnapshot) -> Vec<WaveRow> {
     stands.map(row).collect()
 }
 
-/// A table of them; `wide` adds what opens them.
+/// Renders a table of waves; `wide` adds what opens them.
 pub(super) fn wave_table(rows: &[WaveRow], wide: bool, colour: bool) -> String {
     let heading = ["WAVE", "NODES", "DONE", "IN FLIGHT", "STATE", "NEXT"];
     let columns = heading.len() - usize::from(!wide);
@@ -75,7 +75,7 @@ pub(super) fn wave_table(rows: &[WaveRow], wide: bool, colour: bool) -> String {
             plain(row.wave.clone()),
             plain(row.nodes.to_string()),
             plain(row.done.to_string()),
-            // With max-surge alone nobody may lack a pod, and what is under way needs no slot of that.
+            // With only `max-surge`, no node may lack a pod, and nodes in flight need no slot.
             plain(match row.allowed {
                 0 => row.in_flight.to_string(),
                 allowed => format!("{}/{allowed}", row.in_flight),
@@ -89,23 +89,23 @@ pub(super) fn wave_table(rows: &[WaveRow], wide: bool, colour: bool) -> String {
     table.print(colour)
 }
 
-/// One value of `topology-key`.
+/// A failure domain: one value of `topology-key`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DomainRow {
-    /// The value; empty for nodes without the label.
+    /// Value of the label; empty for nodes without it.
     pub domain: String,
-    /// Targeted nodes.
+    /// Number of targeted nodes.
     pub nodes: usize,
-    /// Those with an available pod of the current revision.
+    /// Number of these nodes with an available pod of the current revision.
     pub done: usize,
-    /// Those that hold the domain: under way, waiting for a pod, or failed by the revision.
+    /// Number of nodes that occupy the domain: they are being updated, wait for a pod, or failed because of the revision.
     pub in_flight: usize,
-    /// Whether something is under way or may begin here now.
+    /// True if an update is in progress here or may begin now.
     pub has_turn: bool,
 }
 
-/// The domains of a rollout in their order; none without `topology-key`.
+/// Returns the domains of a rollout in order; empty without `topology-key`.
 pub(super) fn domains(snapshot: &RolloutSnapshot) -> Vec<DomainRow> {
     let Some(topology) = &snapshot.strategy.topology else {
         return Vec::new();
@@ -128,7 +128,7 @@ pub(super) fn domains(snapshot: &RolloutSnapshot) -> Vec<DomainRow> {
     named.collect()
 }
 
-/// A table of them.
+/// Renders a table of failure domains.
 pub(super) fn domain_table(rows: &[DomainRow], colour: bool) -> String {
     let mut table = Table::new(&["DOMAIN", "NODES", "DONE", "IN FLIGHT", "TURN"]);
     for row in rows {

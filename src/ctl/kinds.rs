@@ -1,4 +1,4 @@
-//! The two kinds called DaemonSet: how each is typed, and how each is asked for.
+//! Both kinds of DaemonSets: how each is typed and requested.
 
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::WatchEvent;
@@ -13,14 +13,14 @@ use crate::core::names::KRUISE_GROUP;
 use crate::index::SetKey;
 use crate::k8s::{AdvancedDaemonSet, DaemonSet, Listed};
 
-/// The kind that a word before a name means, as kubectl takes it; `None`: it is none.
+/// Parses the kind before a name, as kubectl does; `None` if the word is not one of the kinds.
 pub(super) fn kind_of(word: &str) -> Option<SetKind> {
     let word = word.to_ascii_lowercase();
     let (name, group) = match word.split_once('.') {
         Some((name, group)) => (name, Some(group)),
         None => (&*word, None),
     };
-    // A version may stand between them.
+    // A version may stand between name and group.
     let is_of = |group: &str, wanted: &str| {
         let rest = group.strip_suffix(wanted);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('v') && rest.ends_with('.'))
@@ -40,7 +40,7 @@ pub(super) fn kind_of(word: &str) -> Option<SetKind> {
     }
 }
 
-/// The name of a DaemonSet as nobody mistakes it for that of the other kind.
+/// Returns the name with its kind, so that it is unambiguous.
 pub(super) fn unmistakable(key: &SetKey) -> String {
     match key.kind {
         SetKind::Native => format!("ds/{key}"),
@@ -48,7 +48,7 @@ pub(super) fn unmistakable(key: &SetKey) -> String {
     }
 }
 
-/// Where whole DaemonSets of that kind are found.
+/// Returns the API for whole DaemonSets of that kind.
 pub(super) fn whole(client: &Client, key: &SetKey) -> Api<DynamicObject> {
     let kind = match key.kind {
         SetKind::Native => ApiResource::erase::<DaemonSet>(&()),
@@ -57,7 +57,7 @@ pub(super) fn whole(client: &Client, key: &SetKey) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), &key.namespace, &kind)
 }
 
-/// A whole DaemonSet of that kind, as it is decided upon; `None`: it cannot be read.
+/// Decodes a whole DaemonSet into the form used for decisions; `None` if it cannot be decoded.
 pub(super) fn decided_upon(kind: SetKind, whole: Value) -> Option<DaemonSet> {
     match kind {
         SetKind::Native => serde_json::from_value(whole).ok(),
@@ -68,7 +68,7 @@ pub(super) fn decided_upon(kind: SetKind, whole: Value) -> Option<DaemonSet> {
     }
 }
 
-/// Where the objects of a namespace are found, or of all.
+/// Returns the API for the objects of a namespace, or of all namespaces.
 pub(super) fn api_in<K>(access: &Access, namespace: Option<&str>) -> Api<K>
 where
     K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
@@ -80,10 +80,10 @@ where
     }
 }
 
-/// Reads one DaemonSet as a list of it alone; there is none where its kind is not served.
+/// Reads one DaemonSet by a list with a single item. The list is empty if its kind is not served.
 ///
 /// # Errors
-/// When it may not be read, or nobody answers.
+/// Fails if it may not be read or the API server does not answer.
 pub(super) async fn list_one(
     access: &Access,
     key: &SetKey,
@@ -104,10 +104,12 @@ pub(super) async fn list_one(
     }
 }
 
-/// Lists Advanced DaemonSets; `None` where there is no such kind, or whoever asks may not list it ([`is_advanced_served`]).
+/// Lists Advanced DaemonSets.
+///
+/// `None` if the kind does not exist or the caller may not list it ([`is_advanced_served`]).
 ///
 /// # Errors
-/// When nobody answers.
+/// Fails if the API server does not answer.
 pub(super) async fn list_advanced(
     access: &Access,
     namespace: Option<&str>,
@@ -118,7 +120,7 @@ pub(super) async fn list_advanced(
     Ok(found.await?.map(readable))
 }
 
-/// Whether the cluster has such a kind, as far as whoever asks may know.
+/// Returns true if the cluster serves Advanced DaemonSets, as far as the caller may know.
 pub(super) async fn is_advanced_served(access: &Access) -> bool {
     let version = SetKind::Advanced.api_version();
     let asked = access.client.list_api_group_resources(version);
@@ -131,7 +133,7 @@ pub(super) async fn is_advanced_served(access: &Access) -> bool {
 /// Lists native DaemonSets.
 ///
 /// # Errors
-/// When they may not be listed, or nobody answers.
+/// Fails if they may not be listed or the API server does not answer.
 pub(super) async fn list_native(
     access: &Access,
     namespace: Option<&str>,
@@ -143,7 +145,7 @@ pub(super) async fn list_native(
     ))
 }
 
-/// The DaemonSets of a list; one of which not even the metadata can be read is left out.
+/// Returns the DaemonSets of a list without those whose metadata cannot be decoded.
 fn readable<K: Into<DaemonSet>>(
     (sets, version): (Vec<Listed<K>>, String),
 ) -> (Vec<DaemonSet>, String) {
@@ -151,7 +153,7 @@ fn readable<K: Into<DaemonSet>>(
     (sets.map(Into::into).collect(), version)
 }
 
-/// An event about a DaemonSet of either kind; `None`: not even its metadata can be read.
+/// Converts an event about a DaemonSet of either kind; `None` if its metadata cannot be decoded.
 pub(super) fn of_set<K: Into<DaemonSet>>(
     event: WatchEvent<Listed<K>>,
 ) -> Option<WatchEvent<DaemonSet>> {

@@ -1,6 +1,6 @@
 //! Complete lists, page by page.
 //!
-//! [`read`] is the only place of `ctl` that decodes the objects of a list.
+//! [`read`] is the only function of `ctl` that decodes the objects of a list.
 
 use std::fmt::Debug;
 
@@ -11,10 +11,10 @@ use serde::de::DeserializeOwned;
 use super::access::Access;
 use super::error::CliError;
 
-/// Objects per page of a list; the API server's own clients use it.
+/// Objects per page of a list, as in Kubernetes' own clients.
 const PAGE: u32 = 500;
 
-/// Lists everything, page by page, and the version of the list. A list that expires on the way begins again as a whole.
+/// Lists all objects page by page, with the resource version of the list. A list that expires meanwhile starts again.
 pub(super) async fn list<K>(
     access: &Access,
     doing: &str,
@@ -29,7 +29,7 @@ where
     follow(access, doing, api, params, first).await
 }
 
-/// The same of a kind that a cluster may not have; `None`: it has not, or (where that `is_optional`) it may not be listed.
+/// Lists a kind that a cluster may not have; `None` if it is not served, or if it `is_optional` and may not be listed.
 pub(super) async fn list_where_served<K>(
     access: &Access,
     doing: &str,
@@ -52,7 +52,7 @@ where
     }
 }
 
-/// The pages from `found` on; `None`: it expired.
+/// Reads the pages after `found`; `None` means that the list has expired.
 async fn follow<K>(
     access: &Access,
     doing: &str,

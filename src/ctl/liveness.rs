@@ -1,7 +1,7 @@
-//! Whether a controller is at work, as its Lease tells: without one nothing goes on by itself, and no condition says so.
+//! Detects from its Lease whether a controller is running. Without one, rollouts stop and no condition reports it.
 //!
-//! The Lease is looked for in every namespace, and where that is not allowed in that of the manifests. Ages are measured by
-//! the clock of the API server, for that of whoever types may be wrong by minutes.
+//! The Lease is looked up in all namespaces. If that is forbidden, only in the namespace of the manifests. Ages are measured by
+//! the API server's clock, because the caller's clock may be wrong by minutes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,53 +32,53 @@ use crate::k8s::client::{CallError, Failure, within};
 use crate::k8s::object::Listed;
 use crate::task::Task;
 
-/// Whoever has not renewed the Lease for so long does not work: twelve times as long as a leader may be silent.
+/// Age of the last Lease renewal after which a controller counts as stopped: twelve times as long as a leader may be silent.
 const SILENCE: SignedDuration = SignedDuration::from_mins(3);
-/// One look at the Lease; an API server that needs longer is in trouble.
+/// Timeout for a read of the Lease. An API server that needs longer is in trouble.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How often somebody who waits looks.
+/// Interval between reads of the Lease for a waiting command.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Whoever has not renewed Kruise's Lease for so long does not work: twice as long as the Lease lasts.
+/// Age of the last renewal after which Kruise's manager counts as stopped: twice the duration of its Lease.
 const KRUISE_SILENCE: SignedDuration = SignedDuration::from_secs(30);
-/// Where the manifests put the controller.
+/// Namespace of the controller in the manifests.
 const HOME: &str = "yurt-ds";
 
-/// What the Lease tells.
+/// Liveness of the controller according to its Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum ControllerLiveness {
-    /// A controller has spoken lately.
+    /// A controller renewed the Lease recently.
     Lately,
-    /// One has, and it serves these kinds of DaemonSets alone.
+    /// A controller renewed the Lease recently, and serves only these kinds of DaemonSets.
     Partly(Kinds),
-    /// One has, and handed the Lease back at that.
+    /// A controller renewed the Lease recently, and released it.
     HandedBack,
-    /// None has, for longer than a leader may be silent.
+    /// No controller has renewed the Lease for longer than a leader may be silent.
     Silent {
-        /// When one spoke last.
+        /// Time of the last renewal.
         since: Timestamp,
-        /// For how long it has not.
+        /// Time since the last renewal.
         passed: SignedDuration,
         /// Namespace of the Lease.
         namespace: String,
     },
-    /// There is no Lease, and what somebody who waits saw was to be done was not done for as long as that.
+    /// There is no Lease, and pending actions were not carried out while a command waited for them.
     Idle {
-        /// Since when it is to be done.
+        /// Time when the actions became pending.
         since: Timestamp,
-        /// For how long it was not.
+        /// Duration for which they have been pending.
         passed: SignedDuration,
     },
-    /// There is no Lease: no controller was ever there, or it runs without an election.
+    /// There is no Lease: a controller never ran, or it runs without leader election.
     #[default]
     NoLease,
-    /// It may not be read.
+    /// The Lease may not be read.
     Forbidden,
     /// The API server did not answer in time.
     NoAnswer,
 }
 
 impl ControllerLiveness {
-    /// Since when no controller has spoken, if that is too long.
+    /// Returns since when no controller has been active, if that is too long.
     pub(super) fn silent_since(&self) -> Option<Timestamp> {
         match self {
             Self::Silent { since, .. } | Self::Idle { since, .. } => Some(*since),
@@ -95,8 +95,10 @@ impl ControllerLiveness {
         }
     }
 
-    /// Corrects what the Lease tells by other signs: a controller that runs without an election lets an old Lease lie, but writes
-    /// conditions, and while Kruise's manager makes the pods, ours is not needed.
+    /// Corrects the Lease's result by other signs.
+    ///
+    /// A controller without leader election leaves an old Lease unchanged, but writes conditions. If Kruise's manager creates the
+    /// pods, yurt-ds is not needed.
     pub(super) fn with_signs(
         self,
         kind: SetKind,
@@ -111,7 +113,7 @@ impl ControllerLiveness {
         }
     }
 
-    /// What there is to say of it beside a rollout that is to go on; `None`: nothing.
+    /// Returns a warning to show with a rollout that is still to continue; `None` if there is none.
     pub(super) fn words(&self) -> Option<String> {
         match self {
             Self::Silent { namespace, .. } => Some(format!(
@@ -136,7 +138,7 @@ impl ControllerLiveness {
 }
 
 impl ControllerLiveness {
-    /// Returns what is known, without what to do.
+    /// Returns the fact without the next steps.
     pub(super) fn fact(&self) -> Option<String> {
         match self {
             Self::Silent { passed, .. } => Some(format!(
@@ -147,7 +149,7 @@ impl ControllerLiveness {
         }
     }
 
-    /// Returns what to do about a controller that is not at work, the best first.
+    /// Returns the next steps if no controller is running, the most useful first.
     pub(super) fn next(&self) -> Vec<NextStep> {
         match self {
             Self::Silent { namespace, .. } => vec![
@@ -168,7 +170,7 @@ impl ControllerLiveness {
     }
 }
 
-/// Looks at the Lease; `now` is what our clock says, in case the API server does not tell the time.
+/// Reads the Lease. `now` is the local time, used if the API server does not report its own.
 pub(super) async fn liveness_of(access: &Access, now: Timestamp) -> ControllerLiveness {
     let everywhere = leases(access, None, LEASE).await;
     let found = match everywhere {
@@ -187,11 +189,12 @@ pub(super) async fn liveness_of(access: &Access, now: Timestamp) -> ControllerLi
     }
 }
 
-/// Whether Kruise's manager is at work, which makes the pods of Advanced DaemonSets itself. One look has to do for a person who waits; the
-/// controller looks twice, and needs no clock.
+/// Returns true if Kruise's manager is running, which creates the pods of Advanced DaemonSets.
+///
+/// A single read has to suffice because the caller waits. The controller reads twice and needs no clock.
 ///
 /// # Errors
-/// When its Lease may not be read, or nobody answers.
+/// Fails if the Lease may not be read or the API server does not answer.
 pub(super) async fn is_kruise_running(access: &Access, now: Timestamp) -> Result<bool, CliError> {
     let (namespace, name) = KRUISE_LEASE;
     match leases(access, Some(namespace), name).await {
@@ -206,7 +209,7 @@ pub(super) async fn is_kruise_running(access: &Access, now: Timestamp) -> Result
     }
 }
 
-/// Whether somebody holds one of these Leases of Kruise's manager at `now`.
+/// Returns true if one of these Leases of Kruise's manager is held at `now`.
 fn renews(leases: &[Lease], now: Timestamp) -> bool {
     leases
         .iter()
@@ -219,7 +222,7 @@ fn renews(leases: &[Lease], now: Timestamp) -> bool {
         })
 }
 
-/// When it was renewed, unless that is in the future.
+/// Returns the time of the last renewal, unless it is in the future.
 fn renewed(lease: &Lease, now: Timestamp) -> Option<Timestamp> {
     let at = lease.spec.as_ref()?.renew_time.as_ref()?.0;
     (at.duration_since(now) < SILENCE).then_some(at)
@@ -229,10 +232,10 @@ fn kinds_of(lease: &Lease) -> Kinds {
     Kinds::of_lease(lease).unwrap_or(Kinds::BOTH)
 }
 
-/// What Leases of that name, of one installation or several, tell at `now`.
+/// Evaluates the Leases of that name at `now`; there may be several installations.
 ///
-/// A tenant who can create Leases in one namespace can claim there that a controller is at work. So if the namespace of the manifests has
-/// a Lease, no other Lease counts for the kinds that it serves.
+/// A tenant who can create Leases in one namespace can pretend there that a controller is running. So if the manifests' namespace
+/// has a Lease, no other Lease counts for the kinds that it serves.
 fn judge(leases: &[Lease], now: Timestamp) -> ControllerLiveness {
     let leases = leases.iter().filter(|lease| renewed(lease, now).is_some());
     let is_home = |lease: &Lease| lease.metadata.namespace.as_deref() == Some(HOME);
@@ -271,7 +274,7 @@ fn judge(leases: &[Lease], now: Timestamp) -> ControllerLiveness {
     }
 }
 
-/// The Leases of that name, and what time it is where they are.
+/// Lists the Leases of that name, and returns the API server's time.
 async fn leases(
     access: &Access,
     namespace: Option<&str>,
@@ -299,13 +302,14 @@ async fn leases(
     .await
 }
 
-/// What is to be done, of every rollout that somebody waits for, and since when: where no Lease tells whether a controller is
-/// at work, its work does.
+/// Pending actions of every rollout that a command waits for, and since when they are pending.
+///
+/// If there is no Lease, only the controller's work shows that it is running.
 #[derive(Default)]
 pub(super) struct PendingActions(BTreeMap<SetKey, (Vec<Action>, Timestamp)>);
 
 impl PendingActions {
-    /// What is to be thought of the controller of a rollout of which these `actions` are to be done at `now`.
+    /// Returns the controller's liveness for a rollout with these pending `actions` at `now`.
     pub(super) fn judge(
         &mut self,
         liveness: ControllerLiveness,
@@ -332,7 +336,7 @@ impl PendingActions {
     }
 }
 
-/// Looks at the Lease again and again, for somebody who waits.
+/// Reads the Lease repeatedly for a waiting command.
 pub(super) struct LivenessWatch {
     told: watch::Receiver<LivenessReport>,
     _looking: Task,
@@ -341,12 +345,12 @@ pub(super) struct LivenessWatch {
 #[derive(Clone, Debug, Default)]
 struct LivenessReport {
     liveness: ControllerLiveness,
-    /// Since when the API server does not answer.
+    /// Time when the API server stopped answering; `None` while it answers.
     unanswered: Option<Instant>,
 }
 
 impl LivenessWatch {
-    /// Begins with what is known already.
+    /// Starts with a result that is already known.
     pub(super) fn start(access: Access, clock: Clock, liveness: ControllerLiveness) -> Self {
         let beat = LivenessReport {
             liveness,
@@ -367,12 +371,12 @@ impl LivenessWatch {
         }
     }
 
-    /// What the Lease told last.
+    /// Returns the last result.
     pub(super) fn liveness(&self) -> ControllerLiveness {
         self.told.borrow().liveness.clone()
     }
 
-    /// For how long the API server has not answered.
+    /// Returns for how long the API server has not answered.
     pub(super) fn unanswered(&self) -> Option<Duration> {
         let since = self.told.borrow().unanswered;
         since.map(|since| since.elapsed())
@@ -380,7 +384,7 @@ impl LivenessWatch {
 }
 
 impl LivenessReport {
-    /// Takes in what came of a look that began at `begun`.
+    /// Records the result of a read that began at `begun`.
     fn take(&mut self, liveness: ControllerLiveness, begun: Instant) {
         match liveness {
             ControllerLiveness::NoAnswer => drop(self.unanswered.get_or_insert(begun)),
@@ -467,7 +471,7 @@ mod tests {
         assert!(told.words().is_some());
         let both = [serving("a", Some(native)), serving("b", Some(advanced))];
         assert_eq!(judge(&both, now), ControllerLiveness::Lately);
-        // An older version does not write it.
+        // Older versions don't write the kinds.
         assert_eq!(
             judge(&[serving("a", None)], now),
             ControllerLiveness::Lately
@@ -509,7 +513,7 @@ mod tests {
         assert_eq!(since(ControllerLiveness::NoLease, &first, 179), None);
         assert_eq!(since(ControllerLiveness::Lately, &first, 180), None);
         assert_eq!(since(ControllerLiveness::NoLease, &first, 180), Some(at(0)));
-        // That was somebody.
+        // These actions were carried out.
         assert_eq!(since(ControllerLiveness::NoLease, &second, 181), None);
         assert_eq!(since(ControllerLiveness::NoLease, &[], 200), None);
         assert_eq!(since(ControllerLiveness::NoLease, &[], 2000), None);

@@ -1,4 +1,4 @@
-//! A managed DaemonSet, judged or reported: which of the two depends on the caller's right to list nodes.
+//! A managed DaemonSet, evaluated by `ctl` or as reported by the controller, depending on the caller's right to list nodes.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -11,17 +11,17 @@ use super::view::ClusterView;
 use crate::core::{Invalid, Mode, Phase, Revision, Stall, Strategy};
 use crate::index::SetKey;
 
-/// A managed DaemonSet, as far as the caller may look.
+/// A managed DaemonSet, as far as the caller may read it.
 #[derive(Clone, Debug)]
 pub(super) enum Look {
-    /// Judged as the controller judges it.
+    /// Evaluated as in the controller.
     Judged(Box<RolloutSnapshot>),
-    /// As the controller reported it: nodes may not be listed.
+    /// Reported by the controller, because nodes may not be listed.
     Reported(Box<ReportedRollout>),
 }
 
 impl Look {
-    /// Looks at a managed DaemonSet of the view; `None` when it is not one.
+    /// Evaluates a managed DaemonSet of the view; `None` if it is not managed.
     pub(super) fn take(view: &mut ClusterView, key: &SetKey, now: Timestamp) -> Option<Self> {
         Some(match view.unlisted_nodes {
             None => Self::Judged(RolloutSnapshot::take(view, key, now)?.into()),
@@ -29,12 +29,12 @@ impl Look {
         })
     }
 
-    /// Whether nodes could not be listed.
+    /// Returns true if nodes could not be listed.
     pub(super) fn is_reported(&self) -> bool {
         matches!(self, Self::Reported(_))
     }
 
-    /// The name of the DaemonSet.
+    /// Returns the key of the DaemonSet.
     pub(super) fn key(&self) -> &SetKey {
         match self {
             Self::Judged(snapshot) => &snapshot.key,
@@ -42,7 +42,7 @@ impl Look {
         }
     }
 
-    /// Its settings; `None` where they cannot be used.
+    /// Returns the settings; `None` if they are invalid.
     pub(super) fn strategy(&self) -> Option<&Strategy> {
         match self {
             Self::Judged(snapshot) => {
@@ -52,7 +52,7 @@ impl Look {
         }
     }
 
-    /// The setting that cannot be used.
+    /// Returns the invalid setting.
     pub(super) fn invalid(&self) -> Option<&Invalid> {
         match self {
             Self::Judged(snapshot) => snapshot.invalid.as_ref(),
@@ -60,7 +60,7 @@ impl Look {
         }
     }
 
-    /// The revision that nodes should run; `None` while it is not known.
+    /// Returns the revision that nodes should run; `None` if it is not known yet.
     pub(super) fn revision(&self) -> Option<&Revision> {
         match self {
             Self::Judged(snapshot) => snapshot.revision(),
@@ -71,7 +71,7 @@ impl Look {
     /// Returns the settings of a rolling update; `None` in another mode.
     ///
     /// # Errors
-    /// If they cannot be used.
+    /// Fails if the settings are invalid.
     pub(super) fn rolling_strategy(&self) -> Result<Option<&Strategy>, CliError> {
         if let Some(invalid) = self.invalid() {
             let key = self.key();
@@ -87,7 +87,7 @@ impl Look {
     /// Returns the revision that nodes should run.
     ///
     /// # Errors
-    /// While it is not known.
+    /// Fails if it is not known yet.
     pub(super) fn known_revision(&self) -> Result<&Revision, CliError> {
         self.revision().ok_or_else(|| {
             let key = self.key();
@@ -99,7 +99,7 @@ impl Look {
         })
     }
 
-    /// Takes in what the Lease tells.
+    /// Records the liveness according to the Lease.
     pub(super) fn note_liveness(&mut self, liveness: ControllerLiveness) {
         match self {
             Self::Judged(snapshot) => snapshot.note_liveness(liveness),
@@ -107,7 +107,7 @@ impl Look {
         }
     }
 
-    /// Its exit code. `strict`: offline nodes that are left count as progress to be made.
+    /// Returns the exit code. With `strict`, outdated offline nodes count as unfinished.
     pub(super) fn code(&self, strict: bool) -> Code {
         match self {
             Self::Judged(snapshot) => snapshot.code(strict),
@@ -115,7 +115,7 @@ impl Look {
         }
     }
 
-    /// Whether waiting is in vain: nothing changes before a person acts.
+    /// Returns true if waiting is pointless: nothing changes until an operator acts.
     pub(super) fn needs_a_person(&self, strict: bool) -> bool {
         match self {
             Self::Judged(snapshot) => snapshot.needs_a_person(strict),
@@ -123,7 +123,7 @@ impl Look {
         }
     }
 
-    /// Number of nodes that lack an available pod and may get one in a moment; 0 where that is not known.
+    /// Returns the number of nodes without an available pod that may recover soon; 0 if it is not known.
     pub(super) fn recovering(&self) -> usize {
         match self {
             Self::Judged(snapshot) if snapshot.is_recovering() => snapshot.rollout().unavailable(),
@@ -131,7 +131,7 @@ impl Look {
         }
     }
 
-    /// Whether the guard stopped the present revision.
+    /// Returns true if the guard stopped the present revision.
     pub(super) fn is_stopped(&self) -> bool {
         match self {
             Self::Judged(snapshot) => {

@@ -1,4 +1,4 @@
-//! From what was typed to an object; where there is none, to a sentence that helps.
+//! Finds the object that a typed name means. If there is none, returns a helpful error.
 
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::jiff::Timestamp;
@@ -19,22 +19,22 @@ use crate::core::suggest::distance;
 use crate::core::{NodeName, SetKind};
 use crate::index::SetKey;
 
-/// What was typed for a DaemonSet.
+/// Name of a DaemonSet as it was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TypedName {
     /// Namespace and name.
     key: SetKey,
-    /// The kind, where that was typed too.
+    /// Kind, if it was typed.
     kind: Option<SetKind>,
-    /// The other thing that it can mean: the word before the name may be a namespace.
+    /// Alternative meaning, if the word before the name may be a namespace.
     or: Option<SetKey>,
 }
 
 impl TypedName {
-    /// Reads `NAMESPACE/NAME`, or a name in the namespace of `-n` or of the context; either after `KIND/`, as kubectl takes it.
+    /// Parses `NAMESPACE/NAME`, or a name in the namespace of `-n` or of the context. Both may follow `KIND/`, as in kubectl.
     ///
     /// # Errors
-    /// What is no name.
+    /// Fails if it is not a valid name.
     pub(super) fn read(context: &Context, typed: &str) -> Result<Self, CliError> {
         let namespace = context.namespace.as_deref();
         let home = namespace.unwrap_or(&context.access.namespace);
@@ -77,15 +77,16 @@ impl TypedName {
         }
     }
 
-    /// Namespace and name.
+    /// Returns namespace and name.
     pub(super) fn key(&self) -> &SetKey {
         &self.key
     }
 
-    /// The DaemonSet that is meant. Where no kind was typed it is the native one, unless there is an Advanced one of that name.
+    /// Returns the DaemonSet that is meant. Without a typed kind it is the native one, unless only an Advanced DaemonSet has that
+    /// name.
     ///
     /// # Errors
-    /// When it may be either of two; says how to choose.
+    /// Fails if the name is ambiguous; the message says how to choose.
     pub(super) async fn resolve(&self, access: &Access) -> Result<SetKey, CliError> {
         match (self.kind, &self.or) {
             (Some(kind), None) => Ok(self.key.as_kind(kind)),
@@ -97,7 +98,7 @@ impl TypedName {
         }
     }
 
-    /// The same where the word before the name is a kind, and may be a namespace.
+    /// Resolves a name whose first word is a kind and may also be a namespace.
     async fn resolve_word(
         &self,
         access: &Access,
@@ -124,7 +125,7 @@ impl TypedName {
     }
 }
 
-/// The DaemonSet of that name, of either kind.
+/// Returns the DaemonSet of that name, of either kind.
 async fn one_of(access: &Access, name: &SetKey) -> Result<SetKey, CliError> {
     let (native, advanced) = (
         name.as_kind(SetKind::Native),
@@ -134,7 +135,7 @@ async fn one_of(access: &Access, name: &SetKey) -> Result<SetKey, CliError> {
         Ok(false) => return Ok(native),
         other => other,
     };
-    // Where one kind cannot be read, as between two definitions of it, the other one is.
+    // If one kind cannot be read, for example while its CRD is replaced, the other one is used.
     match (is_there(access, &native).await?, is_advanced) {
         (false, is_advanced) => is_advanced.map(|_| advanced),
         (true, Err(_)) => Ok(native),
@@ -150,7 +151,7 @@ async fn one_of(access: &Access, name: &SetKey) -> Result<SetKey, CliError> {
     }
 }
 
-/// Whether there is such a DaemonSet, as far as it may be seen.
+/// Returns true if the DaemonSet exists, as far as the caller may see it.
 async fn is_there(access: &Access, key: &SetKey) -> Result<bool, CliError> {
     let doing = format!("read DaemonSet {key}");
     let api = whole(&access.client, key);
@@ -158,19 +159,19 @@ async fn is_there(access: &Access, key: &SetKey) -> Result<bool, CliError> {
     Ok(found.await?.is_some())
 }
 
-/// The DaemonSet that `typed` means.
+/// Returns the DaemonSet that `typed` means.
 ///
 /// # Errors
-/// As [`TypedName::read`] and [`TypedName::resolve`].
+/// Fails like [`TypedName::read`] and [`TypedName::resolve`].
 pub(super) async fn target(context: &Context, typed: &str) -> Result<SetKey, CliError> {
     let name = TypedName::read(context, typed)?;
     name.resolve(&context.access).await
 }
 
-/// Refuses what has another meaning in a request, and is in no name: a space, `?`, `=`, `,`, a line's end.
+/// Rejects characters that are not allowed in names and have another meaning in a request: a space, `?`, `=`, `,`, a line break.
 ///
 /// # Errors
-/// With such a character.
+/// Fails if there is such a character.
 pub(super) fn may_be_a_name(kind: &str, typed: &str) -> Result<(), CliError> {
     let odd = |one: char| one.is_ascii() && !one.is_ascii_alphanumeric() && !"-._".contains(one);
     match typed.chars().find(|one| odd(*one)) {
@@ -184,10 +185,10 @@ pub(super) fn may_be_a_name(kind: &str, typed: &str) -> Result<(), CliError> {
     }
 }
 
-/// Loads one managed DaemonSet.
+/// Loads a managed DaemonSet.
 ///
 /// # Errors
-/// When it does not exist or is not managed; says which names are near, and how a DaemonSet becomes managed.
+/// Fails if it does not exist or is not managed. The message suggests similar names, or says how to let yurt-ds manage it.
 pub(super) async fn load(
     access: &Access,
     key: &SetKey,
@@ -198,10 +199,10 @@ pub(super) async fn load(
     Ok(view)
 }
 
-/// Loads one managed DaemonSet, and looks at it as of that moment, as far as the caller may.
+/// Loads a managed DaemonSet and evaluates it at that moment, as far as the caller may.
 ///
 /// # Errors
-/// As [`load`].
+/// Fails like [`load`].
 pub(super) async fn look(
     access: &Access,
     key: &SetKey,
@@ -212,10 +213,10 @@ pub(super) async fn look(
     Ok((view, look))
 }
 
-/// Loads one managed DaemonSet, and judges it as of that moment.
+/// Loads a managed DaemonSet and evaluates it at that moment.
 ///
 /// # Errors
-/// As [`load`], and when nodes may not be listed.
+/// Fails like [`load`], and if nodes may not be listed.
 pub(super) async fn snapshot(
     access: &Access,
     key: &SetKey,
@@ -228,10 +229,10 @@ pub(super) async fn snapshot(
     }
 }
 
-/// Reads the settings of one managed DaemonSet, and nothing else.
+/// Reads only the settings of a managed DaemonSet.
 ///
 /// # Errors
-/// As [`load`].
+/// Fails like [`load`].
 pub(super) async fn find(
     access: &Access,
     key: &SetKey,
@@ -259,7 +260,7 @@ pub(super) async fn find(
     }
 }
 
-/// What to say of a DaemonSet without the annotation.
+/// Returns the error for a DaemonSet without the annotation.
 pub(super) fn unmanaged(key: &SetKey) -> CliError {
     to_hand_over(key, false)
 }
@@ -278,7 +279,7 @@ fn to_hand_over(key: &SetKey, on_delete: bool) -> CliError {
     CliError::new(Code::NotFound, text)
 }
 
-/// What to say of a DaemonSet that does not exist.
+/// Returns the error for a DaemonSet that does not exist.
 async fn missing(access: &Access, key: &SetKey) -> CliError {
     let native = async |namespace: Option<&str>| {
         let list = list_native(access, namespace, "list DaemonSets").await;
@@ -288,7 +289,7 @@ async fn missing(access: &Access, key: &SetKey) -> CliError {
         let list = list_advanced(access, namespace).await.ok().flatten();
         list.map(|(sets, _)| sets)
     };
-    // Names of one namespace are better than none.
+    // Names from one namespace are better than none.
     let home = Some(&*key.namespace);
     let mut known = match native(None).await {
         Some(everywhere) => everywhere,
@@ -320,7 +321,8 @@ async fn missing(access: &Access, key: &SetKey) -> CliError {
     )
 }
 
-/// Near names, the likeliest first: slips in the name, in the namespace, or both; the right name in another namespace.
+/// Returns similar names, the most likely first: typos in the name, the namespace or both, and the same name in another
+/// namespace.
 fn alike(key: &SetKey, keys: &[SetKey]) -> Vec<String> {
     let score = |other: &SetKey| {
         let namespace = distance(&key.namespace, &other.namespace).min(ELSEWHERE);
@@ -346,16 +348,16 @@ fn alike(key: &SetKey, keys: &[SetKey]) -> Vec<String> {
     named.collect()
 }
 
-/// What another namespace costs, in edits of the name.
+/// Cost of another namespace, in edits of the name.
 const ELSEWHERE: usize = 4;
 
-/// Whether a namespace in which there is nothing exists at all.
+/// Checks that a namespace without DaemonSets exists.
 ///
 /// # Errors
-/// When it certainly does not; says which names are near.
+/// Fails if it certainly does not exist; the message suggests similar names.
 pub(super) async fn namespace(access: &Access, name: &str) -> Result<(), CliError> {
     let api: Api<Namespace> = Api::all(access.client.clone());
-    // Not everybody may read namespaces, and then there is no reason to complain.
+    // A caller without the right to read namespaces gets no error.
     let Ok(None) = access
         .find("read the namespace", api.get_metadata(name))
         .await
@@ -374,7 +376,7 @@ pub(super) async fn namespace(access: &Access, name: &str) -> Result<(), CliErro
     Err(CliError::new(Code::NotFound, text))
 }
 
-/// What to say of a node that does not exist.
+/// Returns the error for a node that does not exist.
 pub(super) fn missing_node(view: &ClusterView, key: &SetKey, typed: &str) -> CliError {
     let pods = view.index.set(key).into_iter().flat_map(|set| set.pods());
     let on = pods

@@ -1,14 +1,14 @@
-//! `ctl migrate`: makes of a DaemonSet one of the other kind of that name, and restarts nobody.
+//! `ctl migrate`: converts a DaemonSet to the other kind under the same name, without restarting pods.
 //!
 //! ```text
-//! look ─judge, translate, try (dry run)─► refused, or:
-//!   keep what is to be made (journal) ─► delete the old one, orphaning; revisions in the words of Kubernetes ─► create the new one
-//!   ─► its controller adopts pods and revisions ─► looked at ─► journal goes
+//! look ─check, translate, try (dry run)─► refused, or:
+//!   save the new object (journal) ─► delete the old one, orphaning; write revisions as Kubernetes does ─► create the new one
+//!   ─► its controller adopts pods and revisions ─► check ─► delete the journal
 //! ```
 //!
-//! Before the deletion nothing has changed; after it, whoever types the same command again finishes, for the journal is in the
-//! cluster. The deletion holds only for the object that was looked at. A native DaemonSet is made paused, and goes on when it is
-//! certain that Kubernetes knows the revision that the pods carry.
+//! Before the deletion nothing has changed. After it, the same command finishes the migration, because the journal is stored in
+//! the cluster. The deletion applies only to the object that was read. A native DaemonSet is created paused. It continues once
+//! Kubernetes has certainly adopted the revision of its pods.
 
 mod adoption;
 mod advanced;
@@ -38,16 +38,16 @@ use crate::cli::ctl::MigrateArgs;
 use crate::core::SetKind;
 use crate::index::SetKey;
 
-/// What a migration is for.
+/// Purpose of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// This controller goes on rolling it out.
+    /// yurt-ds continues to roll out the DaemonSet.
     GoOn,
-    /// It is handed back to Kubernetes next, and nobody replaces a pod before that.
+    /// The DaemonSet is returned to Kubernetes next. No pod is replaced before that.
     Eject,
 }
 
-/// Makes of a DaemonSet one of the other kind.
+/// Converts a DaemonSet to the other kind.
 pub(super) async fn migrate(
     context: &Context,
     args: &MigrateArgs,
@@ -61,10 +61,10 @@ pub(super) async fn migrate(
     carry_over(context, &key, kind, Purpose::GoOn, args.dry_run, screen).await
 }
 
-/// The same of a DaemonSet that was found.
+/// Converts the DaemonSet with the given key.
 ///
 /// # Errors
-/// Why not, what was done, and how to finish.
+/// Says why it failed, what was done, and how to finish.
 pub(super) async fn carry_over(
     context: &Context,
     key: &SetKey,
@@ -76,7 +76,7 @@ pub(super) async fn carry_over(
     let migration = Migration::new(context, key, to, purpose);
     let (source, target) = migration.look().await?;
     let journal = Journal::find(&context.access, key).await?;
-    // Its deletion was tried, and never happened.
+    // The deletion was attempted but never happened.
     let is_void = |journal: &Journal| {
         target
             .as_ref()
@@ -90,7 +90,7 @@ pub(super) async fn carry_over(
             migration.may_finish(dry_run, screen)?;
             Box::pin(migration.finish(&journal, screen)).await
         }
-        // What was typed names the kind that it is to become.
+        // The typed name already names the target kind.
         (Some(_), None, None) if key.kind == to => {
             let found = lookup::find(&context.access, key, context.clock.now()).await;
             found.map(drop)
@@ -112,7 +112,7 @@ pub(super) async fn carry_over(
             let _ = screen.print(&words::already(&migration.target));
             Ok(())
         }
-        // In the words of `status`.
+        // Reports it with the same message as `status`.
         (None, None, None) => {
             let found = lookup::find(&context.access, key, context.clock.now()).await;
             found.map(drop)
@@ -120,24 +120,25 @@ pub(super) async fn carry_over(
     }
 }
 
-/// The native key of a DaemonSet whose migration, either way, an earlier command left unfinished; `None`: there is none.
+/// Returns the native key of a DaemonSet with an unfinished migration in either direction; `None` if there is none.
 ///
 /// # Errors
-/// When the API server does not say.
+/// Fails if the API server does not answer.
 pub(super) async fn begun(context: &Context, typed: &str) -> Result<Option<SetKey>, CliError> {
     let found = unfinished(context, typed).await?;
     Ok(found.map(|(migration, _)| migration.target.as_kind(SetKind::Native)))
 }
 
-/// That a DaemonSet which is not there is on its way to the other kind, and how that is finished; `None`: it is not, as far as that may
-/// be seen.
+/// Returns the error for a DaemonSet that is missing because its migration is unfinished, with the command that finishes it.
+///
+/// `None` if no migration is found, or the caller may not see it.
 pub(super) async fn on_its_way(context: &Context, typed: &str) -> Option<CliError> {
     let (migration, made) = unfinished(context, typed).await.ok()??;
     let text = words::unfinished(&migration.target, migration.purpose);
     made.is_none().then(|| migration.refused(text))
 }
 
-/// What an earlier command left unfinished of that DaemonSet, and the one that it has become already.
+/// Returns the unfinished migration of the DaemonSet, and the new object if it has been created already.
 async fn unfinished<'a>(
     context: &'a Context,
     typed: &str,
@@ -153,29 +154,29 @@ async fn unfinished<'a>(
     Ok(is_begun.then_some((migration, made)))
 }
 
-/// Checks that a native DaemonSet which was an Advanced one is the only one of its name.
+/// Checks that a DaemonSet converted from an Advanced DaemonSet is the only one of its name.
 ///
 /// # Errors
-/// When the manifest of the Advanced one was applied again.
+/// Fails if the manifest of the Advanced DaemonSet was applied again.
 pub(super) async fn is_alone(context: &Context, key: &SetKey) -> Result<(), CliError> {
     let migration = Migration::new(context, key, SetKind::Native, Purpose::Eject);
     migration.refuse_two_kinds().await
 }
 
 impl Journal {
-    /// Whether `set` is the DaemonSet that it tells of, on its way out.
+    /// Returns true if `set` is the journal's old DaemonSet and is being deleted.
     fn is_of_going(&self, set: &Value) -> bool {
         self.is_from(set) && !set["metadata"]["deletionTimestamp"].is_null()
     }
 
-    /// Whether `set` is the DaemonSet that it tells of, and nobody deletes it.
+    /// Returns true if `set` is the journal's old DaemonSet and is not being deleted.
     fn is_of_staying(&self, set: &Value) -> bool {
         self.is_from(set) && set["metadata"]["deletionTimestamp"].is_null()
     }
 }
 
 impl Migration<'_> {
-    /// The journal, if it is about this way.
+    /// Returns the journal if it is about this direction.
     fn own(&self, journal: Journal) -> Result<Journal, CliError> {
         if journal.kind() == self.target.kind {
             Ok(journal)
@@ -184,7 +185,7 @@ impl Migration<'_> {
         }
     }
 
-    /// An earlier attempt is finished, and not only looked at.
+    /// Reports that an earlier attempt continues; refuses with `--dry-run`.
     fn may_finish(&self, dry_run: bool, screen: &mut Screen<'_>) -> Result<(), CliError> {
         if dry_run {
             return Err(self.refused(words::unfinished(&self.target, self.purpose)));
@@ -219,7 +220,7 @@ impl Migration<'_> {
         match Box::pin(self.delete(source)).await {
             Ok(()) => {}
             Err(Undeleted::Certainly(error)) => {
-                // What is left of it does no harm: the next attempt writes its own.
+                // A leftover journal does no harm: the next attempt writes its own.
                 let _ = journal.forget(access, &self.target).await;
                 return Err(self.as_refusal(error));
             }
@@ -232,7 +233,7 @@ impl Migration<'_> {
         Box::pin(self.finish(&journal, screen)).await
     }
 
-    /// Deletes it, unless something was begun with its pods while the API server was asked what it would take.
+    /// Deletes the old DaemonSet, unless an update of its pods began during the dry run.
     async fn delete(&self, source: &Value) -> Result<(), Undeleted> {
         let (strategy, _) = self.settings(source).map_err(Undeleted::Certainly)?;
         let judged = self.judge_pods(source, strategy.as_ref()).await;
@@ -240,7 +241,7 @@ impl Migration<'_> {
         self.orphan(source).await
     }
 
-    /// What the API server does not take is refused, before anything was changed.
+    /// Turns an error of the API server into a refusal: nothing was changed yet.
     fn as_refusal(&self, error: CliError) -> CliError {
         match error.code {
             Code::Failed => self.no(error.text),
@@ -248,10 +249,10 @@ impl Migration<'_> {
         }
     }
 
-    /// All that follows the deletion.
+    /// Performs all steps after the deletion.
     async fn finish(&self, journal: &Journal, screen: &mut Screen<'_>) -> Result<(), CliError> {
         let made = async {
-            // Nobody makes a revision for a DaemonSet on its way out.
+            // A DaemonSet that is being deleted gets no new revisions from its controller.
             self.write_revisions(journal).await?;
             match self.await_gone(&journal.from, screen).await? {
                 Some(_) => Ok(None),
@@ -265,8 +266,8 @@ impl Migration<'_> {
         match made {
             Some(made) => self.conclude(journal, &made, screen).await,
             None => {
-                // The DaemonSet that was applied again has the pods: nothing is left to finish. The next attempt replaces a journal
-                // that cannot be removed.
+                // The DaemonSet that was applied again owns the pods, so nothing is left to finish. If the journal cannot be
+                // removed, the next attempt replaces it.
                 let _ = journal.forget(&self.context.access, &self.target).await;
                 let text = words::applied_instead(&self.source, &self.target, self.purpose);
                 Err(CliError::new(Code::Failed, text))
@@ -274,7 +275,7 @@ impl Migration<'_> {
         }
     }
 
-    /// Looks what became of the DaemonSet that was made.
+    /// Checks the result for the new DaemonSet.
     async fn conclude(
         &self,
         journal: &Journal,
@@ -293,13 +294,13 @@ impl Migration<'_> {
         alone.map_err(|error| unfinished(error, is_paused))?;
         let is_over = match adoption {
             Adoption::Known => true,
-            // Its own controller restarts nobody, whenever it comes.
+            // An Advanced DaemonSet's controller restarts no pods, whenever it starts.
             Adoption::Unseen | Adoption::Foreign { .. } => self.target.kind == SetKind::Advanced,
             Adoption::Replaced => false,
         };
         if !is_over {
             if let Adoption::Foreign { .. } = adoption {
-                // All that it holds has been made.
+                // Everything in the journal has been created.
                 let forgotten = journal.forget(access, &self.target).await;
                 forgotten.map_err(|error| unfinished(error, is_paused))?;
             }

@@ -1,4 +1,4 @@
-//! `ctl pause` and `ctl resume`: one annotation (or field of an Advanced DaemonSet), one patch, and what follows from it.
+//! `ctl pause` and `ctl resume`: patch one annotation, or one field of an Advanced DaemonSet, and report the effect.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
@@ -47,7 +47,7 @@ pub(super) async fn pause(
     Ok(())
 }
 
-/// Refuses to end a pause earlier that is there already: it may be somebody else's.
+/// Refuses to shorten an existing pause, because another operator may have set it.
 fn keep_longer(
     key: &SetKey,
     before: Option<Pause>,
@@ -72,10 +72,10 @@ fn keep_longer(
     ))
 }
 
-/// What the native controller replaces cannot be paused, by us or by itself.
+/// Checks that yurt-ds replaces the pods: an update by the native controller cannot be paused.
 ///
 /// # Errors
-/// When it does: what to do instead.
+/// Fails if the native controller replaces them; the message says what to do instead.
 fn native_replaces(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
     match view.index.reading(key).as_deref() {
         Some(ParsedSettings::Invalid(invalid, _))
@@ -107,11 +107,11 @@ pub(super) async fn resume(
     let view = lookup::find(&context.access, &key, context.clock.now()).await?;
     let set = view.index.set(&key);
     let paused = !is_off(present(&view, &key).as_deref(), view.loaded);
-    // A pause says nothing about the guard: each is ended by a word of its own.
+    // A pause is independent of the guard, and each has its own command to end it.
     let told = set.and_then(SetRecord::last_record).filter(|_| !paused);
     let stands = match &told {
         Some(record) if record.stopped.is_some() => true,
-        // Its waves alone may hold it.
+        // It may be stalled only because one of its waves failed.
         Some(record) if record.failures() > 0 => {
             let snapshot = look_again(context, &key).await;
             snapshot.is_some_and(|look| look.is_stopped())
@@ -132,7 +132,7 @@ pub(super) async fn resume(
     Ok(())
 }
 
-/// Lets a revision go on that the guard stopped; false when somebody did so already, and nothing was written.
+/// Lets a revision continue that the guard stopped; returns false if that was already done and nothing was written.
 async fn release(
     context: &Context,
     view: &ClusterView,
@@ -149,7 +149,7 @@ async fn release(
     Ok(true)
 }
 
-/// When the pause ends by itself.
+/// Returns when the pause ends automatically.
 fn end(args: &PauseArgs, now: Timestamp) -> Result<Option<Timestamp>, CliError> {
     let usage = |text: String| CliError::new(Code::Usage, text);
     match (args.for_, args.until) {
@@ -174,7 +174,7 @@ fn end(args: &PauseArgs, now: Timestamp) -> Result<Option<Timestamp>, CliError> 
     }
 }
 
-/// Sets or takes away what pauses; false when it is so already, and nothing was written.
+/// Sets or removes the pause; returns false if nothing had to be written.
 async fn write(
     context: &Context,
     view: &ClusterView,
@@ -195,8 +195,9 @@ async fn write(
     Ok(true)
 }
 
-/// The change that pauses an Advanced DaemonSet, or ends its pause. Its field knows no time, and decides before the annotation:
-/// only one of both is to be there.
+/// Returns the patch that pauses an Advanced DaemonSet or ends its pause.
+///
+/// Its field cannot hold a time and takes precedence over the annotation, so only one of them is set.
 fn in_field(uid: &str, listed: &ListedDaemonSet, value: Option<&str>) -> Value {
     let is_lasting = value == Some("true");
     let mut patch = json!({ "metadata": { "uid": uid } });
@@ -211,14 +212,14 @@ fn in_field(uid: &str, listed: &ListedDaemonSet, value: Option<&str>) -> Value {
     patch
 }
 
-/// The UID of the DaemonSet that was looked at.
+/// Returns the UID of the DaemonSet that was read.
 fn uid<'a>(view: &'a ClusterView, key: &SetKey) -> Result<&'a str, CliError> {
     let set = view.index.set(key);
     set.map(|set| &*set.uid)
         .ok_or_else(|| lookup::unmanaged(key))
 }
 
-/// What the field `paused` says, or the annotation.
+/// Returns the value of the field `paused`, or else of the annotation.
 fn present(view: &ClusterView, key: &SetKey) -> Option<String> {
     let present = view.present.get(key)?;
     match &present.paused_field {
@@ -238,7 +239,7 @@ pub(super) async fn annotate(
     patch(context, key, annotation(uid, name, value)).await
 }
 
-/// The UID makes sure that it is the DaemonSet that was looked at, and not a new one of the same name.
+/// Returns the patch for an annotation. The UID ensures that it does not apply to a new DaemonSet of the same name.
 fn annotation(uid: &str, name: &str, value: Option<&str>) -> Value {
     json!({ "metadata": { "uid": uid, "annotations": { name: value } } })
 }
@@ -261,7 +262,7 @@ async fn patch(context: &Context, key: &SetKey, patch: Value) -> Result<(), CliE
     Ok(())
 }
 
-/// Whether the annotation, as it stands, pauses nothing.
+/// Returns true if the annotation's present value does not pause the rollout.
 fn is_off(present: Option<&str>, now: Timestamp) -> bool {
     match present.map(Pause::parse) {
         None | Some(Ok(None)) => true,
@@ -270,7 +271,7 @@ fn is_off(present: Option<&str>, now: Timestamp) -> bool {
     }
 }
 
-/// How it stands after the change; what cannot be said is not said.
+/// Evaluates the rollout after the change; `None` if that fails.
 pub(super) async fn look_again(context: &Context, key: &SetKey) -> Option<Look> {
     let now = context.clock.now();
     let (_, look) = lookup::look(&context.access, key, now).await.ok()?;
@@ -299,7 +300,7 @@ fn paused(key: &SetKey, until: Option<Timestamp>, changed: bool, look: Option<&L
     format!("{head}{follows}\nTo go on: yurt-ds ctl resume {key}\n")
 }
 
-/// What a pause means by the settings alone.
+/// Returns the effect of a pause according to the settings alone.
 fn after_pause_by_settings(invalid: Option<&Invalid>, mode: Option<Mode>) -> Option<String> {
     Some(match (invalid, mode) {
         (Some(invalid), _) => {
@@ -331,7 +332,7 @@ fn after_pause_reported(reported: &ReportedRollout) -> String {
     })
 }
 
-/// What a complete rollout leaves out.
+/// Returns the nodes that a complete rollout leaves out.
 fn exceptions(snapshot: &RolloutSnapshot, between: &str) -> String {
     let clauses = snapshot
         .plan
@@ -586,7 +587,7 @@ mod tests {
             Some(time),
             (annotated(json!(time)), none.clone()),
         );
-        // The field would decide.
+        // The field would take precedence.
         case(
             None,
             Some(true),

@@ -7,8 +7,8 @@
 //!         └─measure──────────────┘
 //! ```
 //!
-//! The controller's own `decide` is replayed on the fleet in virtual time. How long pods take is measured on the present ones, node
-//! by node.
+//! The controller's own `decide` is replayed on the fleet in virtual time. The durations of pods are measured on the present
+//! ones, node by node.
 
 mod change;
 mod measure;
@@ -38,7 +38,7 @@ use row::PlanRow;
 
 pub(crate) use row::FIELDS;
 
-/// Plans.
+/// Plans a rollout.
 pub(super) async fn plan(
     context: &Context,
     args: &PlanArgs,
@@ -68,7 +68,7 @@ pub(super) async fn plan(
     Ok(code)
 }
 
-/// Replays the rollout, and tells of it.
+/// Replays the rollout and renders the result.
 fn answer(planned: PlannedRollout, change: &PlannedChange, args: &PlanArgs) -> (PlanRow, Code) {
     let PlannedRollout {
         snapshot,

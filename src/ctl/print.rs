@@ -18,10 +18,10 @@ use crate::core::words::plural;
 use crate::core::{SetKind, foreign, instant};
 use k8s_openapi::jiff::Timestamp;
 
-/// Nodes that a table names before it refers to `-o wide`.
+/// Maximum number of node names in a table before it refers to `-o wide`.
 const NAMED: usize = 15;
 
-/// A document for programs.
+/// Renders a JSON or YAML document.
 pub(super) fn document<T: Serialize>(rows: &T, output: Output) -> Result<String, CliError> {
     let failed = |error: String| CliError::new(Code::Failed, error);
     match output {
@@ -41,7 +41,7 @@ fn yaml<T: Serialize>(rows: &T) -> anyhow::Result<String> {
     Ok(foreign::yaml(&quoted).into_owned())
 }
 
-/// A value whose foreign strings are written in double quotes, where YAML knows escapes.
+/// A value whose foreign strings are double-quoted, because YAML allows escapes only there.
 struct Quoted<'a>(&'a Value);
 
 impl Serialize for Quoted<'_> {
@@ -59,7 +59,7 @@ impl Serialize for Quoted<'_> {
     }
 }
 
-/// One line per DaemonSet.
+/// Renders one line per DaemonSet.
 pub(super) fn list(
     rows: &[SetRow],
     wide: bool,
@@ -83,7 +83,7 @@ pub(super) fn list(
         heading.extend(["REVISION", "STRATEGY", "MESSAGE"]);
     }
     let mut table = Table::new(&heading);
-    // Twice the lines of a report: there is nothing else on the screen.
+    // Twice as many lines as in a report, because the screen shows nothing else.
     let limit = limit.saturating_mul(2);
     for row in rows.iter().take(limit) {
         let plain = |text: String| (text, CellStyle::Plain);
@@ -128,12 +128,12 @@ pub(super) fn list(
     text + &warnings(rows, is_shown)
 }
 
-/// A number, as far as it is known.
+/// Renders a number, or "-" if it is unknown.
 fn number(known: Option<usize>) -> String {
     known.map_or_else(|| "-".to_owned(), |number| number.to_string())
 }
 
-/// What a list warns of, each thing once, with whom it is about; without what `is_shown` in the row itself.
+/// Renders the warnings of a list, each once with its DaemonSets. Warnings that a row already shows are left out.
 pub(super) fn warnings(rows: &[SetRow], is_shown: impl Fn(&SetRow, &String) -> bool) -> String {
     let warns = |row: &SetRow, note: &String| row.warnings.contains(note) && !is_shown(row, note);
     let all = rows.iter().flat_map(|row| &row.warnings);
@@ -158,7 +158,7 @@ fn since(row: &SetRow, now: Timestamp) -> Option<String> {
     Some(instant::between(since, now))
 }
 
-/// One DaemonSet: how it stands, and how its nodes stand. `wide`: every node, and all that is known.
+/// Renders the state of one DaemonSet and its nodes; `wide` includes every node and all details.
 pub(super) fn report(
     row: &SetRow,
     wide: bool,
@@ -191,7 +191,7 @@ pub(super) fn report(
             domain_table(&row.domains, colour)
         ));
     }
-    // Without verdicts the pods say all there is.
+    // Without verdicts, the list of pods is complete.
     let nodes = row.nodes.as_deref().filter(|_| row.pod_counts.is_none());
     let shown: Vec<&NodeRow> = nodes.unwrap_or_default().iter().collect();
     if !shown.is_empty() {
@@ -240,7 +240,7 @@ fn phase(row: &SetRow, colour: bool, now: Timestamp) -> String {
     format!("{word}{since}{revision}:")
 }
 
-/// The pods, where nodes are not known: how many, and those that are outdated or not Ready.
+/// Renders the pods if nodes are unknown: their numbers, and the outdated and not Ready ones.
 fn pods(row: &SetRow, counts: &PodCountsRow, wide: bool, colour: bool, limit: usize) -> String {
     let mut text = format!(
         "  {} {}: {} current, {} outdated; {} Ready\n",
@@ -302,7 +302,7 @@ fn table_of(nodes: &[&NodeRow], colour: bool) -> String {
     table.print(colour)
 }
 
-/// A DaemonSet on one line, for those who wait.
+/// Renders a DaemonSet on one line, for waiting commands.
 pub(super) fn line(row: &SetRow, colour: bool) -> String {
     let revision = row
         .revision

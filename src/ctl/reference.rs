@@ -1,5 +1,5 @@
-//! The reference of `yurt-ds ctl`: manual pages, written by the program from its own flags. `docs/reference/cli.md` is the same as
-//! one page.
+//! Reference of `yurt-ds ctl`: manual pages that are generated from the program's own flags. `docs/reference/cli.md` has the same
+//! content on one page.
 
 use std::io;
 
@@ -7,10 +7,10 @@ use super::code::Code;
 use super::command_line::described;
 use super::{edge, plan, rights, row, settings};
 
-/// What is said of exit codes, before the table.
+/// Text before the table of exit codes.
 const CODES: &str = "Of a list, the code of the worst DaemonSet.";
 
-/// Headings of what follows the exit codes, with their text.
+/// Returns the sections after the exit codes: heading and text.
 fn texts() -> [(&'static str, &'static str); 5] {
     [
         ("Fields of status, why, undo", row::FIELDS),
@@ -24,7 +24,7 @@ fn texts() -> [(&'static str, &'static str); 5] {
 /// Writes the manual page of `yurt-ds ctl`, or of one of its verbs.
 ///
 /// # Errors
-/// If there is no such verb, or if it cannot be written.
+/// Fails if there is no such verb, or if the page cannot be written.
 pub fn manual(verb: Option<&str>, out: &mut dyn io::Write) -> io::Result<()> {
     let all = described();
     let ctl = all.find_subcommand("ctl");

@@ -1,7 +1,7 @@
-//! A rollout for a caller who may not list nodes: what the controller reported, and the pods of the namespace.
+//! A rollout for a caller without the right to list nodes: the controller's report and the pods of the namespace.
 //!
-//! [`decide`](crate::core::decide) is not asked here. Without nodes its answer would be a guess: a node that is not listed would
-//! look as if it were gone, and a rollout as if it were complete.
+//! [`decide`](crate::core::decide) is not called here. Without nodes its answer would be a guess: an unlisted node would look
+//! deleted, and a rollout would look complete.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,76 +22,76 @@ use crate::core::{
 use crate::index::SetKey;
 use crate::k8s::Condition;
 
-/// The word for a phase or a verdict that is not known.
+/// Word for an unknown phase or verdict.
 pub(super) const UNKNOWN: &str = "Unknown";
 
-/// Note on every answer that rests on reports.
+/// Note on every answer that is based on reports.
 pub(super) const NODES_UNKNOWN: &str = "node readiness is not known: you may not list nodes; the phase is the one that the \
     controller reported last (to see nodes: the ClusterRole yurt-ds-viewer with a ClusterRoleBinding)";
 
-/// A managed DaemonSet as far as it is known without nodes.
+/// A managed DaemonSet, as far as it is known without nodes.
 #[derive(Clone, Debug)]
 pub(super) struct ReportedRollout {
-    /// Its name.
+    /// Namespace, name and kind.
     pub(super) key: SetKey,
-    /// Its settings; `None` where they cannot be used.
+    /// Settings; `None` if they are invalid.
     pub(super) strategy: Option<Strategy>,
-    /// What cannot be used.
+    /// Error in the settings.
     pub(super) invalid: Option<Invalid>,
-    /// What the owner should know about the settings.
+    /// Notes for the owner about the settings.
     pub(super) notes: Vec<Note>,
-    /// The revision that nodes should run.
+    /// Revision that nodes should run.
     pub(super) revision: RevisionState,
-    /// The conditions of the controller.
+    /// Conditions from the controller.
     pub(super) conditions: Vec<Condition>,
-    /// What the controller remembers.
+    /// State that the controller saved.
     pub(super) state: Arc<RolloutState>,
-    /// What the guard remembers of the present revision.
+    /// Guard's record of the present revision.
     pub(super) record: Option<FailureRecord>,
-    /// Since when it is paused, as the controller reported it.
+    /// Start of the pause, as the controller reported it.
     pub(super) paused: Option<PauseRecord>,
-    /// Its pods by node.
+    /// Pods by node.
     pub(super) pods: BTreeMap<NodeName, Vec<Pod>>,
-    /// Number of nodes where a pod belongs, as its status says.
+    /// Number of nodes that should run a pod, from its status.
     pub(super) desired: Option<usize>,
-    /// What the Lease of the controller tells, where somebody asked.
+    /// Liveness of the controller according to its Lease, if it was read.
     pub(super) liveness: ControllerLiveness,
-    /// Whether Kruise's manager makes its pods, as far as its Lease may be read.
+    /// True if Kruise's manager creates its pods, as far as its Lease is readable.
     pub(super) is_of_kruise: bool,
-    /// What else may not be read, as a sentence.
+    /// Sentence about what else may not be read.
     pub(super) unread: Option<String>,
-    /// The present.
+    /// Current time.
     pub(super) now: Timestamp,
 }
 
-/// A phase that was reported, or follows from the DaemonSet alone.
+/// A phase that was reported or follows from the DaemonSet alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ReportedPhase {
-    /// Its word; [`UNKNOWN`] when the controller has not reported on the present revision.
+    /// Word for the phase; [`UNKNOWN`] if the controller has not reported on the present revision.
     pub(super) word: &'static str,
-    /// The exit code.
+    /// Exit code.
     code: Code,
-    /// A sentence about it.
+    /// Sentence about the phase.
     pub(super) message: String,
-    /// Since when it holds, as far as reported.
+    /// Start of the phase, if reported.
     pub(super) since: Option<Timestamp>,
 }
 
 /// Numbers of pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PodCounts {
-    /// All of them.
+    /// Number of all pods.
     pub(super) pods: usize,
-    /// Those of the present revision.
+    /// Number of pods of the present revision.
     pub(super) current: usize,
-    /// Those of another revision.
+    /// Number of pods of other revisions.
     pub(super) outdated: usize,
-    /// Those that are Ready.
+    /// Number of Ready pods.
     pub(super) ready: usize,
 }
 
 impl ReportedRollout {
-    /// Reads a managed DaemonSet of the view; `None` when it is not one.
+    /// Reads a managed DaemonSet of the view; `None` if it is not managed.
     pub(super) fn take(view: &mut ClusterView, key: &SetKey, now: Timestamp) -> Option<Self> {
         let (strategy, invalid, notes) = match view.index.reading(key).as_deref()? {
             ParsedSettings::NotOurs => return None,
@@ -100,7 +100,7 @@ impl ReportedRollout {
                 (Some(Strategy::clone(strategy)), None, notes.clone())
             }
         };
-        // The fleet tells the revision of every pod. Its nodes are not known, and nothing else of it is used.
+        // The fleet is used only for the revision of every pod. Its nodes are unknown.
         let revision = view.index.fleet(key, now)?.revision.clone();
         let set = view.index.set(key)?;
         let mut pods: BTreeMap<NodeName, Vec<Pod>> = BTreeMap::new();
@@ -128,30 +128,30 @@ impl ReportedRollout {
         })
     }
 
-    /// Takes in what the Lease tells.
+    /// Records the liveness according to the Lease.
     pub(super) fn note_liveness(&mut self, liveness: ControllerLiveness) {
         let kind = self.key.kind;
         self.liveness = liveness.with_signs(kind, &self.conditions, self.is_of_kruise);
     }
 
-    /// The revision that nodes should run; `None` while it is not known.
+    /// Returns the revision that nodes should run; `None` if it is not known yet.
     pub(super) fn revision(&self) -> Option<&Revision> {
         self.revision.current()
     }
 
-    /// The pause that its settings ask for, while it holds.
+    /// Returns the pause in its settings while it is in effect.
     pub(super) fn pause(&self) -> Option<Pause> {
         let strategy = self.strategy.as_ref();
         strategy.filter(|all| is_paused(all, self.now))?.pause
     }
 
-    /// The phase, as reported.
+    /// Returns the reported phase.
     pub(super) fn phase(&self) -> ReportedPhase {
         if let Some(invalid) = &self.invalid {
             let since = self.holding(INVALID_SETTINGS).and_then(since);
             return ReportedPhase::new(Phase::Invalid.word(), Code::Invalid, invalid, since);
         }
-        // A setting that matches no node is found out by the controller alone.
+        // Only the controller can detect a setting that matches no node.
         if let Some(told) = self.holding(INVALID_SETTINGS) {
             return ReportedPhase::new(
                 Phase::Invalid.word(),
@@ -198,7 +198,7 @@ impl ReportedRollout {
         ReportedPhase::new(word, code, &message, since)
     }
 
-    /// Its exit code. `strict`: an outdated pod may be on an offline node, so that the rollout is not called complete.
+    /// Returns the exit code. With `strict`, a rollout with outdated pods is not complete, because they may be on offline nodes.
     pub(super) fn code(&self, strict: bool) -> Code {
         match self.phase().code {
             Code::Complete if strict && self.counts().outdated > 0 => Code::Progressing,
@@ -207,7 +207,7 @@ impl ReportedRollout {
         }
     }
 
-    /// Whether waiting is in vain: nothing changes before a person acts.
+    /// Returns true if waiting is pointless: nothing changes until an operator acts.
     pub(super) fn needs_a_person(&self, strict: bool) -> bool {
         match self.code(strict) {
             Code::Stalled | Code::Invalid | Code::Silent => true,
@@ -216,13 +216,13 @@ impl ReportedRollout {
         }
     }
 
-    /// Whether the controller reports that the guard stopped the present revision.
+    /// Returns true if the controller reports that the guard stopped the present revision.
     pub(super) fn is_stopped(&self) -> bool {
         let stalled = self.holding(STALLED);
         stalled.is_some_and(|told| told.reason == Stall::FailedByRevision.reason())
     }
 
-    /// The numbers of its pods.
+    /// Returns the numbers of pods.
     pub(super) fn counts(&self) -> PodCounts {
         let mut counts = PodCounts::default();
         for pod in self.pods.values().flatten() {
@@ -239,7 +239,7 @@ impl ReportedRollout {
         conditions.find(|condition| condition.kind == kind)
     }
 
-    /// The condition of that type, if it is `True`.
+    /// Returns the condition of that type if it is `True`.
     fn holding(&self, kind: &str) -> Option<&Condition> {
         self.condition(kind).filter(|told| told.status == "True")
     }

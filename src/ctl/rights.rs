@@ -1,6 +1,6 @@
-//! What whoever types a command has to be allowed to do, for the reference. The roles in the manifests grant it.
+//! Rights that the caller of a command needs, for the reference. The roles in the manifests grant them.
 
-/// For the reference.
+/// Text of the reference.
 pub(super) const RIGHTS: &str = "\
 Rights (manifests/base/rbac/people.yaml has them as the ClusterRoles yurt-ds-viewer and yurt-ds-operator; Kubernetes'
 own ClusterRole view lacks the nodes). A RoleBinding in one namespace is enough there: without nodes, status and why
@@ -31,7 +31,7 @@ mod tests {
 
     type Granted = BTreeSet<(String, String)>;
 
-    /// What a role of the manifests grants: verbs with resources.
+    /// Returns the rights that a role of the manifests grants: verbs with resources.
     fn granted(name: &str) -> Granted {
         granted_by(include_str!("../../manifests/base/rbac/people.yaml"), name)
     }
@@ -48,7 +48,8 @@ mod tests {
 
     const ADVANCED: &str = include_str!("../../manifests/components/advanced/people.yaml");
 
-    /// Of Advanced DaemonSets people may do what they may do to native ones; only eject writes more. Migrating needs the rest.
+    /// Operators have the same rights on Advanced DaemonSets as on native ones, except that eject writes more. Migrating needs
+    /// the rest.
     #[test]
     fn the_roles_beside_them_grant_the_same_of_advanced_daemonsets() {
         let right = |(verb, what): (&str, &str)| (verb.to_owned(), what.to_owned());
@@ -71,7 +72,7 @@ mod tests {
         assert!(ADVANCED.matches("apiGroups: [apps.kruise.io]").count() == 2);
     }
 
-    /// What the commands asked for so far.
+    /// Returns the rights that the commands have used so far.
     fn asked(world: &CtlWorld) -> Granted {
         let counts = world.cluster.requests().into_iter();
         let of_ctl = counts.filter(|count| count.user_agent == "ctl" && !count.resource.is_empty());

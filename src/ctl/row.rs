@@ -1,6 +1,6 @@
-//! The rows that every form of an answer is made of: tables, JSON and YAML say the same.
+//! Rows behind every output format: tables, JSON and YAML show the same data.
 //!
-//! Field names are a promise to scripts: fields may be added, none is renamed or removed. Instants are RFC 3339.
+//! Field names are stable for scripts: fields may be added, but are never renamed or removed. Times are in RFC 3339.
 
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use crate::core::{
     instant,
 };
 
-/// What `-o json` and `-o yaml` contain, for the reference.
+/// Fields of `-o json` and `-o yaml`, for the reference.
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
   of a DaemonSet  kind (its API version: apps/v1, or apps.kruise.io/v1beta1 of an Advanced DaemonSet), namespace,
@@ -61,98 +61,99 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
                   BlockedByPDB, Refused, AwaitingOwner, AwaitingDeletion, NativeControllerBehind, Invalid,
                   NotTargeted, UntoleratedTaint, Unknown (without nodes)";
 
-/// Phase of a rollout that does not continue because no controller is at work.
+/// Phase of a rollout that is stopped because no controller is running.
 pub(super) const NO_CONTROLLER: &str = "NoController";
 
-/// One DaemonSet.
+/// A DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SetRow {
-    /// Its kind, as its API version.
+    /// Kind, as API version.
     #[serde(serialize_with = "api_version")]
     pub kind: SetKind,
-    /// Its namespace.
+    /// Namespace of the DaemonSet.
     pub namespace: String,
-    /// Its name.
+    /// Name of the DaemonSet.
     pub name: String,
-    /// `AdvancedRollingUpdate`, `OTA`, or `null` when the settings cannot be used.
+    /// `AdvancedRollingUpdate` or `OTA`; `null` if the settings are invalid.
     pub strategy: Option<String>,
-    /// `max-unavailable` as set; `null` under OTA.
+    /// `max-unavailable` as set; `null` with OTA.
     pub max_unavailable: Option<String>,
-    /// `max-surge` as set; `null` without it, and under OTA.
+    /// `max-surge` as set; `null` if unset, and with OTA.
     pub max_surge: Option<String>,
-    /// `Complete`, `Progressing`, `AwaitingOwners`, `AwaitingDeletions`, `NativeControllerBehind`, `Stalled`, `Paused`, `Invalid`
-    /// or `Unknown`.
+    /// `Complete`, `Progressing`, `AwaitingOwners`, `AwaitingDeletions`, `NativeControllerBehind`, `Stalled`, `Paused`,
+    /// `Invalid`, `NoController` or `Unknown`.
     pub phase: &'static str,
-    /// A sentence about the phase.
+    /// Sentence about the phase.
     pub message: String,
-    /// The same without what to do.
+    /// `message` without the next steps.
     #[serde(skip)]
     pub fact: String,
-    /// What to do about it, the best first.
+    /// Next steps, the most useful first.
     pub next: Vec<NextStep>,
-    /// Since when it is in this phase; `null` when no controller has told.
+    /// Start of this phase; `null` if no controller has reported it.
     pub since: Option<String>,
-    /// Hash of the revision that nodes should run; `null` while it is not known.
+    /// Hash of the revision that nodes should run; `null` if it is not known yet.
     pub revision: Option<String>,
-    /// Resources that the caller may not read, and on which some of this rests: `nodes`, `leases`, `poddisruptionbudgets`. Without
-    /// `nodes` the phase is the one that the controller reported, and every number but `targeted` is `null`.
+    /// Resources that the caller may not read and that the row depends on: `nodes`, `leases`, `poddisruptionbudgets`.
+    ///
+    /// Without `nodes`, the phase is the one that the controller reported, and every number except `targeted` is `null`.
     pub unknown: Vec<&'static str>,
-    /// The pods by number; `null` where nodes are known.
+    /// Numbers of pods; `null` if nodes are known.
     pub pod_counts: Option<PodCountsRow>,
-    /// Nodes where a pod belongs.
+    /// Number of nodes that should run a pod.
     pub targeted: Option<usize>,
-    /// Those of them that take part in the rollout: the base of `max_unavailable`.
+    /// Number of targeted nodes that take part in the rollout: the base of `max_unavailable`.
     pub base: Option<usize>,
-    /// Those that run the revision: with an available pod of it, or offline with such a pod.
+    /// Number of nodes that run the revision: with an available pod of it, or offline with a pod of it.
     pub updated: Option<usize>,
-    /// Those that are online and outdated.
+    /// Number of online nodes with an outdated pod.
     pub outdated: Option<usize>,
-    /// Those that lack an available pod now, offline ones aside (failed ones included).
+    /// Number of online nodes without an available pod, including failed nodes.
     pub unavailable: Option<usize>,
-    /// How many may.
+    /// Number of nodes that may be unavailable.
     pub allowed: Option<usize>,
-    /// Those with a second pod beside the old one.
+    /// Number of nodes with a second pod in addition to the old one.
     pub surging: Option<usize>,
-    /// How many may.
+    /// Number of nodes that may have a second pod.
     pub surge_allowed: Option<usize>,
-    /// Nodes with the verdict `Offline`.
+    /// Number of nodes with the verdict `Offline`.
     pub offline: Option<usize>,
-    /// Targeted nodes with that verdict that are outdated.
+    /// Number of targeted nodes with the verdict `Offline` and an outdated pod.
     pub offline_outdated: Option<usize>,
-    /// Those that are online, lack an available pod and are being updated.
+    /// Number of online nodes that are being updated and have no available pod.
     pub in_progress: Option<usize>,
-    /// Those that are charged to the revision and have not recovered.
+    /// Number of nodes that count against the revision and have not recovered.
     pub failed: Option<usize>,
-    /// Those that are online and outdated with a pod that was broken before.
+    /// Number of online nodes whose outdated pod was broken before the rollout.
     pub broken_before: Option<usize>,
-    /// Nodes that failed on the revision's account, those that are gone or recovering included.
+    /// Number of nodes that failed because of the revision, including deleted and recovering nodes.
     pub failures: Option<usize>,
-    /// How many of these may fail before the revision is stopped; `null` under OTA.
+    /// Number of failures that the guard tolerates before it stops the revision; `null` with OTA.
     pub failure_threshold: Option<usize>,
-    /// Why the guard lets nothing new begin: `FailedByRevision`, `ReplacedTwice` or `Inconclusive`.
+    /// Reason why the guard prevents new updates: `FailedByRevision`, `ReplacedTwice` or `Inconclusive`.
     pub guarded: Option<&'static str>,
-    /// Nodes per verdict.
+    /// Number of nodes per verdict.
     pub verdicts: BTreeMap<&'static str, usize>,
-    /// What the owner should know about the settings, or about the controller.
+    /// Notes for the owner about the settings or the controller.
     pub notes: Vec<String>,
-    /// Those of them that a list shows, too: mistakes in the settings, and what is not known or stands still for want of a
-    /// controller or of a right.
+    /// Notes that are also shown in lists: mistakes in the settings, and effects of a missing controller or permission.
     #[serde(skip)]
     pub warnings: Vec<String>,
-    /// Its waves in their order; empty without `waves`.
+    /// Waves in order; empty without `waves`.
     pub waves: Vec<WaveRow>,
-    /// Its failure domains; empty without `topology-key`.
+    /// Failure domains; empty without `topology-key`.
     pub domains: Vec<DomainRow>,
-    /// When it is judged anew although nothing changes: a window opens, a pause ends; `null` when time changes nothing.
+    /// Time of the next evaluation if nothing changes until then, for example when a window opens or a pause ends. `null` if none
+    /// is scheduled.
     pub next_wake: Option<String>,
-    /// The pause that holds; `null` while none does.
+    /// Pause in effect; `null` if there is none.
     pub pause: Option<PauseRow>,
-    /// How far the revision that the guard stopped is taken back; `null` while nothing is.
+    /// Progress of the rollback of the revision that the guard stopped; `null` if none is in progress.
     pub reversal: Option<ReversalRow>,
-    /// When a controller spoke last, if that is too long ago; `null` otherwise, and where that is not known.
+    /// Time of the controller's last Lease renewal if that is too long ago; `null` otherwise, and if it is not known.
     pub silent_since: Option<String>,
-    /// Every node; only when one DaemonSet was asked for.
+    /// All nodes; only in answers about a single DaemonSet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<NodeRow>>,
 }
@@ -161,13 +162,13 @@ pub struct SetRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCountsRow {
-    /// All pods of the DaemonSet.
+    /// Number of all pods of the DaemonSet.
     pub pods: usize,
-    /// Those of the revision that nodes should run.
+    /// Number of pods of the revision that nodes should run.
     pub current: usize,
-    /// Those of another revision.
+    /// Number of pods of other revisions.
     pub outdated: usize,
-    /// Those that are Ready.
+    /// Number of Ready pods.
     pub ready: usize,
 }
 
@@ -182,15 +183,15 @@ impl PodCountsRow {
     }
 }
 
-/// A pause.
+/// A pause of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PauseRow {
-    /// Since when it holds; `null` when no controller has told.
+    /// Start of the pause; `null` if no controller has reported it.
     pub since: Option<String>,
-    /// When it ends by itself; `null` when somebody has to end it.
+    /// Time when the pause ends automatically; `null` if it has to be ended by a command.
     pub until: Option<String>,
-    /// Nodes that got the revision since then; `null` where nodes are not known.
+    /// Nodes that were updated during the pause; `null` if nodes are not known.
     pub updated_meanwhile: Option<Vec<String>>,
 }
 
@@ -207,19 +208,19 @@ impl PauseRow {
     }
 }
 
-/// How far a revision that the guard stopped is taken back (`on-failure: RevertInPlace`).
+/// Progress of a rollback of a stopped revision (`on-failure: RevertInPlace`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReversalRow {
-    /// Hash of the revision that pods are taken back to; `null` when no older one is known.
+    /// Hash of the revision that pods return to; `null` if no older revision is known.
     pub to: Option<String>,
-    /// Nodes whose pod was taken back.
+    /// Number of nodes that are rolled back.
     pub done: usize,
-    /// Nodes whose pod waits for its turn, or is not available yet.
+    /// Number of nodes whose pod waits for its rollback or is not available yet.
     pub under_way: usize,
-    /// Nodes that keep the stopped revision.
+    /// Number of nodes that keep the stopped revision.
     pub stuck: usize,
-    /// Why, the first of the reasons; `null` when there is no such node.
+    /// Reason of the first such node; `null` if there is none.
     pub why: Option<&'static str>,
 }
 
@@ -237,51 +238,51 @@ impl ReversalRow {
     }
 }
 
-/// One node of a DaemonSet.
+/// A node of a DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRow {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// Its verdict, one of a closed list of words.
+    /// Verdict, one of a fixed set of words.
     pub verdict: &'static str,
-    /// One more word: `NotReady`, `Missing`, `ImagePullBackOff`, …
+    /// More specific reason: `NotReady`, `Missing`, `ImagePullBackOff`, …
     pub reason: Option<String>,
-    /// Since when, as far as known.
+    /// Start of this state, if known.
     pub since: Option<String>,
-    /// Continues "node NAME …".
+    /// Text that continues "node NAME …".
     pub message: String,
-    /// Its pods.
+    /// Pods of the DaemonSet on the node.
     pub pods: Vec<PodRow>,
-    /// Whether a person should look at it.
+    /// True if an operator should look at the node.
     pub needs_attention: bool,
-    /// For tables: why, in words that are the same for all nodes in this situation.
+    /// For tables: cause, in the same words for all nodes in this situation.
     #[serde(skip)]
     pub cause: String,
-    /// For tables: how long.
+    /// For tables: duration of the state.
     #[serde(skip)]
     pub age: Option<String>,
-    /// For tables: the most urgent first.
+    /// For tables: rank, the most urgent first.
     #[serde(skip)]
     pub urgency: Option<u8>,
 }
 
-/// A pod of a node.
+/// A pod on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodRow {
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
     /// `current`, `outdated` or `unknown`.
     pub revision: &'static str,
-    /// Whether it is Ready.
+    /// True if the pod is Ready.
     pub ready: bool,
-    /// Whether it is being deleted.
+    /// True if the pod is being deleted.
     pub terminating: bool,
 }
 
 impl SetRow {
-    /// The row of a DaemonSet; `nodes` adds every node, as far as known.
+    /// Builds the row of a DaemonSet. With `nodes` it includes every known node.
     pub(super) fn of_look(look: &Look, nodes: bool) -> Self {
         match look {
             Look::Judged(snapshot) => Self::new(snapshot, nodes),
@@ -366,7 +367,7 @@ impl SetRow {
         }
     }
 
-    /// The row of a snapshot; `nodes` adds every node.
+    /// Builds the row of a snapshot. With `nodes` it includes every node.
     pub(super) fn new(snapshot: &RolloutSnapshot, nodes: bool) -> Self {
         let (rollout, counts) = (snapshot.rollout(), &snapshot.plan.counts);
         let usable = snapshot.invalid.is_none();
@@ -437,7 +438,7 @@ impl SetRow {
         }
     }
 
-    /// The same without words that change by the mere passing of time: what `--watch` tells of.
+    /// Returns the row without texts that change only with time; `--watch` reports changes of this summary.
     pub(super) fn summary(&self) -> Self {
         Self {
             message: String::new(),
@@ -450,12 +451,12 @@ impl SetRow {
         }
     }
 
-    /// Namespace and name.
+    /// Returns namespace and name.
     pub(super) fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// The same, with a mark on an Advanced DaemonSet.
+    /// Returns namespace and name, with a mark for Advanced DaemonSets.
     pub(super) fn title(&self) -> String {
         match self.kind {
             SetKind::Native => self.key(),
@@ -465,7 +466,7 @@ impl SetRow {
 }
 
 impl NodeRow {
-    /// The row of a node that is not in the fleet.
+    /// Builds the row of a node that is not in the fleet.
     pub(super) fn outside(node: &NodeName, verdict: &'static str, message: String) -> Self {
         Self {
             node: node.to_string(),
@@ -481,7 +482,7 @@ impl NodeRow {
         }
     }
 
-    /// The row of a node of which only the pods are known.
+    /// Builds the row of a node if only its pods are known.
     pub(super) fn of_pods(node: &NodeName, pods: &[Pod]) -> Self {
         let pods: Vec<PodRow> = pods.iter().map(PodRow::from_pod).collect();
         let named: Vec<String> = pods.iter().map(PodRow::words).collect();
@@ -497,7 +498,7 @@ impl NodeRow {
         }
     }
 
-    /// The row of the node at `position` of the fleet.
+    /// Builds the row of the node at `position` in the fleet.
     pub(super) fn new(rollout: &RolloutView<'_>, position: usize) -> Self {
         let node = &rollout.fleet.nodes[position];
         let explanation = explain(rollout, position);
@@ -530,12 +531,12 @@ impl PodRow {
         }
     }
 
-    /// Name, revision and state.
+    /// Returns name, revision and state.
     pub(super) fn words(&self) -> String {
         format!("{} ({}, {})", self.name, self.revision, self.state())
     }
 
-    /// Its state in a word.
+    /// Returns the state in one or two words.
     pub(super) fn state(&self) -> &'static str {
         match (self.terminating, self.ready) {
             (true, _) => "terminating",
@@ -545,7 +546,7 @@ impl PodRow {
     }
 }
 
-/// The name of a node in an answer; a pod that is not scheduled has none.
+/// Returns the name of a node for output; a pod that is not scheduled has none.
 fn shown_name(node: &NodeName) -> String {
     match node.as_str() {
         "" => "(none)".to_owned(),
@@ -553,12 +554,12 @@ fn shown_name(node: &NodeName) -> String {
     }
 }
 
-/// How scripts are told the kind of a DaemonSet.
+/// Serializes the kind of a DaemonSet as its API version.
 pub(super) fn api_version<S: Serializer>(kind: &SetKind, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(kind.api_version())
 }
 
-/// Resources besides nodes that may not be read and that matter.
+/// Returns the relevant resources, other than nodes, that the caller may not read.
 pub(super) fn unknown(liveness: &ControllerLiveness, unread: Option<&String>) -> Vec<&'static str> {
     let leases = (*liveness == ControllerLiveness::Forbidden).then_some("leases");
     let budgets = unread.map(|_| "poddisruptionbudgets");
@@ -569,7 +570,7 @@ fn texts<'a>(notes: impl IntoIterator<Item = &'a Note>) -> impl Iterator<Item = 
     notes.into_iter().map(|note| note.text.clone())
 }
 
-/// Notes on an answer without nodes: what is not known, and why.
+/// Returns the notes of an answer without nodes: unknown facts and their causes.
 pub(super) fn reported_notes(reported: &ReportedRollout) -> Vec<String> {
     if reported.is_of_kruise {
         return vec![NODES_UNKNOWN.to_owned(), KRUISE_RUNS.to_owned()];
@@ -602,7 +603,7 @@ fn notes(snapshot: &RolloutSnapshot) -> Vec<String> {
     notes
 }
 
-/// That its conditions are about another revision than the present one.
+/// Returns a note if the conditions describe another revision than the current one.
 fn outpaced(snapshot: &RolloutSnapshot) -> Option<String> {
     let told = snapshot.state.reported.revision.as_ref()?;
     let present = snapshot.revision()?;
@@ -614,7 +615,7 @@ fn outpaced(snapshot: &RolloutSnapshot) -> Option<String> {
     })
 }
 
-/// What is not known, or stands still, for want of a controller or of a right.
+/// Returns notes about everything that is unknown or stopped because of a missing controller or permission.
 pub(super) fn liveness_notes(snapshot: &RolloutSnapshot) -> Vec<String> {
     if snapshot.is_of_kruise {
         return vec![KRUISE_RUNS.to_owned()];
@@ -637,11 +638,11 @@ pub(super) fn liveness_notes(snapshot: &RolloutSnapshot) -> Vec<String> {
     notes.into_iter().flatten().collect()
 }
 
-/// Said of an Advanced one on which no condition of ours stands while a controller is at work.
+/// Note for an Advanced DaemonSet without conditions from yurt-ds although a controller is running.
 const UNSERVED: &str = "no controller has reported yet; if that lasts, the one that runs does not serve Advanced DaemonSets (its flag \
     --controllers has to name advanced, and manifests/components/advanced has to be applied), or may not write their status";
 
-/// Said of a DaemonSet on which no condition of ours stands.
+/// Note for a DaemonSet without conditions from yurt-ds.
 pub(super) const UNREPORTED: &str =
     "no controller has reported yet; if that lasts, none is running (yurt-ds controller)";
 

@@ -1,4 +1,4 @@
-//! Where answers go: a terminal, a pipe, or a test.
+//! Output for answers: a terminal, a pipe, or a test.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
@@ -6,24 +6,24 @@ use std::io::{IsTerminal, Write};
 use super::table::CellStyle;
 use crate::core::foreign::styled;
 
-/// Where answers go, and what may be done there.
+/// Output for answers, and its capabilities.
 pub struct Screen<'a> {
     out: &'a mut (dyn Write + Send),
-    /// Whether it is a terminal that lines can be drawn again on.
+    /// True if it is a terminal whose lines can be redrawn.
     pub(super) live: bool,
-    /// Whether colour is welcome.
+    /// True if colour is allowed.
     pub(super) colour: bool,
-    /// Lines that are to be drawn over.
+    /// Number of lines that the next redraw replaces.
     drawn: usize,
-    /// What they say.
+    /// Text of these lines.
     shown: String,
 }
 
-/// Nobody reads any more; not an error, as with `| head`.
+/// The reader closed the output, as with `| head`. This is not an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Closed;
 
-/// Whether standard output is a terminal, and whether it wants colour (`NO_COLOR` and the like).
+/// Returns whether standard output is a terminal, and whether it allows colour (`NO_COLOR` and similar).
 pub(super) fn standard_output() -> (bool, bool) {
     let out = std::io::stdout();
     let live = out.is_terminal();
@@ -32,7 +32,7 @@ pub(super) fn standard_output() -> (bool, bool) {
 }
 
 impl<'a> Screen<'a> {
-    /// A screen on `out`.
+    /// Creates a screen on `out`.
     pub fn new(out: &'a mut (dyn Write + Send), live: bool, colour: bool) -> Self {
         Self {
             out,
@@ -43,13 +43,13 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Prints text. Only line breaks and, where color is welcome, styles of this program reach a terminal as they are.
+    /// Prints text. Control characters are escaped, except line breaks and, if colour is allowed, this program's styles.
     pub(super) fn print(&mut self, text: &str) -> Result<(), Closed> {
         let text = self.shown(text);
         self.write(&text)
     }
 
-    /// Returns the text as a terminal may get it.
+    /// Returns the text in a form that is safe for a terminal.
     fn shown<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if self.colour {
             styled(text, &[&["\n"], &CellStyle::SEQUENCES[..]].concat())
@@ -58,7 +58,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Writes what this program alone made, as it is.
+    /// Writes text that contains nothing foreign, without escaping.
     pub(super) fn write(&mut self, text: &str) -> Result<(), Closed> {
         let written = self
             .out
@@ -67,7 +67,7 @@ impl<'a> Screen<'a> {
         written.map_err(|_| Closed)
     }
 
-    /// Prints text in the place of what was drawn before; below it, where that is not possible.
+    /// Prints text in place of the previous text, or below it if that is not possible.
     pub(super) fn redraw(&mut self, text: &str) -> Result<(), Closed> {
         if !self.live {
             return self.print(text);
@@ -77,7 +77,7 @@ impl<'a> Screen<'a> {
         if self.drawn > 0 {
             frame.push_str(&format!("\x1b[{}F", self.drawn));
         }
-        // Long lines are cut at the edge, so that the number of lines is known; the rest below is cleared.
+        // Long lines are cut at the edge, so the number of lines is known. Everything below is cleared.
         frame.push_str("\x1b[?7l");
         for line in text.lines() {
             frame.push_str(line);
@@ -89,14 +89,14 @@ impl<'a> Screen<'a> {
         self.write(&frame)
     }
 
-    /// Tells what went wrong while something is shown; the next picture takes its place.
+    /// Prints a warning below the present text; the next redraw replaces it.
     pub(super) fn warn(&mut self, text: &str) {
         if self.live && self.drawn > 0 {
             let shown = std::mem::take(&mut self.shown);
             let _ = self.redraw(&format!("{shown}{text}\n"));
             self.shown = shown;
         } else {
-            // Standard error is the last place to complain.
+            // A failed write to standard error cannot be reported anywhere.
             let _ = writeln!(std::io::stderr(), "{}", styled(text, &["\n"]));
         }
     }

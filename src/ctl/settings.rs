@@ -1,4 +1,4 @@
-//! `ctl settings`: what can be set, from the table that the program reads by; and how that stands on one DaemonSet.
+//! `ctl settings`: lists the settings from the parser's own table, and their values on a DaemonSet.
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ use crate::core::settings::{
 use crate::index::SetKey;
 use crate::k8s::DaemonSet;
 
-/// What a program finds in an answer, for the reference.
+/// Fields of `-o json` and `-o yaml`, for the reference.
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
   of a setting    name, annotation, summary, syntax, default, modes; of one of a DaemonSet also value (null when it is not
@@ -28,10 +28,10 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of a DaemonSet  kind (its API version), namespace, name, settings, invalid (why nothing is replaced; null when all can be used), notes
   state           Default, Set, NoEffect, Invalid";
 
-/// Longest value that a table shows whole.
+/// Maximum length of a value in a table.
 const SHOWN: usize = 48;
 
-/// A setting. Field names are a promise to scripts.
+/// A setting. Field names are stable for scripts.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SettingRow {
@@ -39,24 +39,24 @@ struct SettingRow {
     annotation: &'static str,
     summary: String,
     syntax: String,
-    /// What holds where it is not set; on a DaemonSet what that comes to there.
+    /// Default value; for a DaemonSet, the resulting value there.
     default: String,
     modes: Vec<String>,
     #[serde(flatten)]
     on: Option<ValueRow>,
 }
 
-/// What a DaemonSet makes of it.
+/// Value of a setting on a DaemonSet.
 #[derive(Clone, Debug, Serialize)]
 struct ValueRow {
     value: Option<String>,
-    /// The annotation or field.
+    /// Annotation or field that holds the value.
     place: String,
     state: &'static str,
     message: Option<String>,
 }
 
-/// All settings of a DaemonSet.
+/// Settings of a DaemonSet.
 #[derive(Clone, Debug, Serialize)]
 struct SettingsAnswer {
     #[serde(serialize_with = "api_version")]
@@ -65,16 +65,16 @@ struct SettingsAnswer {
     name: String,
     settings: Vec<SettingRow>,
     invalid: Option<String>,
-    /// What follows from that for the pods.
+    /// Effect of the invalid settings on the pods.
     #[serde(skip)]
     consequence: &'static str,
     notes: Vec<String>,
 }
 
-/// All settings, without any cluster.
+/// Lists all settings without a cluster.
 ///
 /// # Errors
-/// When they cannot be written in that form.
+/// Fails if they cannot be written in the requested format.
 pub(super) fn list(args: &SettingsArgs, colour: bool) -> Result<String, CliError> {
     let rows: Vec<SettingRow> = SETTINGS.iter().map(SettingRow::from_setting).collect();
     match args.output {
@@ -84,14 +84,14 @@ pub(super) fn list(args: &SettingsArgs, colour: bool) -> Result<String, CliError
     }
 }
 
-/// Shows all settings, or how they stand on one DaemonSet.
+/// Shows all settings, or their values on a DaemonSet.
 pub(super) async fn settings(
     context: &Context,
     args: &SettingsArgs,
     screen: &mut Screen<'_>,
 ) -> Result<Code, CliError> {
     let Some(typed) = &args.daemonset else {
-        // A reader that went away has read enough.
+        // A closed output pipe is not an error.
         let _ = screen.print(&list(args, screen.colour)?);
         return Ok(Code::Complete);
     };
@@ -109,10 +109,10 @@ pub(super) async fn settings(
     })
 }
 
-/// The DaemonSet as it is now.
+/// Reads the DaemonSet.
 ///
 /// # Errors
-/// When there is none, or it is not managed.
+/// Fails if it does not exist or is not managed.
 async fn managed(context: &Context, key: &SetKey) -> Result<DaemonSet, CliError> {
     let access = &context.access;
     lookup::find(access, key, context.clock.now()).await?;
@@ -144,7 +144,7 @@ fn answer(key: &SetKey, set: &DaemonSet) -> SettingsAnswer {
     }
 }
 
-/// Whether a row says it already.
+/// Returns true if a row already shows the note.
 fn is_told(rows: &[SettingRow], note: &str) -> bool {
     let messages = rows.iter().filter_map(|row| row.on.as_ref());
     let mut messages = messages.filter_map(|on| on.message.as_deref());
@@ -177,7 +177,7 @@ impl SettingRow {
         }
     }
 
-    /// The setting without a DaemonSet, in 80 columns.
+    /// Renders the setting without a DaemonSet, in 80 columns.
     fn paragraph(&self, colour: bool) -> String {
         let name = CellStyle::Bold.on(self.name, colour);
         let written = format!("{}; default: {}", self.syntax, self.default);
@@ -188,7 +188,7 @@ impl SettingRow {
         )
     }
 
-    /// Whether OTA heeds it; the other mode heeds everything.
+    /// Returns "yes" if the setting applies to OTA; all settings apply to the other mode.
     fn ota(&self) -> &'static str {
         if self.modes.contains(&Mode::Ota.to_string()) {
             "yes"
@@ -198,7 +198,7 @@ impl SettingRow {
     }
 }
 
-/// Without the quotes of documents.
+/// Removes the backquotes of the documentation.
 fn plain(text: &str) -> String {
     text.replace('`', "")
 }
@@ -212,7 +212,7 @@ fn table_of_all(rows: &[SettingRow], colour: bool) -> String {
     table.print(colour)
 }
 
-/// Settings that are written, with what is wrong with them, in 80 columns; `all` adds those that have their default.
+/// Renders the explicit settings with their errors, in 80 columns; `all` adds those with their default.
 fn report(answer: &SettingsAnswer, all: bool, colour: bool) -> String {
     let is_default = |on: &ValueRow| on.state == SettingState::Default.word();
     let rows = answer
@@ -254,7 +254,7 @@ fn report(answer: &SettingsAnswer, all: bool, colour: bool) -> String {
     }
 }
 
-/// All settings, explained.
+/// Renders all settings with explanations.
 fn wide(answer: &SettingsAnswer, colour: bool) -> String {
     let mut heading = vec!["SETTING", "VALUE", "STATE", "WRITTEN AS", "DEFAULT", "OTA"];
     if answer.kind == SetKind::Advanced {
@@ -292,7 +292,7 @@ fn wide(answer: &SettingsAnswer, colour: bool) -> String {
     table.print(colour) + &notes(answer)
 }
 
-/// What else is to be known, and why nothing is replaced.
+/// Renders the notes, and the reason why no pod is replaced.
 fn notes(answer: &SettingsAnswer) -> String {
     let mut text = String::new();
     if let Some(invalid) = &answer.invalid {
@@ -308,7 +308,7 @@ fn notes(answer: &SettingsAnswer) -> String {
     text
 }
 
-/// How a state looks; `set` is for what holds as it is written.
+/// Returns the style of a state; `set` is the style of values that apply as written.
 fn paint(state: &str, set: CellStyle) -> CellStyle {
     let is = |known: SettingState| state == known.word();
     if is(SettingState::Invalid) {

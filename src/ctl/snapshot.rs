@@ -1,4 +1,4 @@
-//! One DaemonSet as it is judged now: the answer of `decide`, and what the controller said about it last.
+//! State of one DaemonSet: the result of `decide`, and what the controller last reported.
 
 use std::sync::Arc;
 
@@ -20,39 +20,39 @@ use crate::core::{
 use crate::index::{Index, SetKey};
 use crate::k8s::Condition;
 
-/// A DaemonSet as it is judged now.
+/// Evaluated state of a DaemonSet.
 #[derive(Clone, Debug)]
 pub(super) struct RolloutSnapshot {
-    /// Its name.
+    /// Namespace, name and kind.
     pub(super) key: SetKey,
-    /// Its settings; what is assumed where they cannot be used.
+    /// Settings; if they are invalid, the defaults that are assumed instead.
     pub(super) strategy: Strategy,
-    /// What cannot be used.
+    /// Error in the settings.
     pub(super) invalid: Option<Invalid>,
-    /// What the owner should know about the settings.
+    /// Notes for the owner about the settings.
     pub(super) notes: Vec<Note>,
-    /// What is true.
+    /// Facts about nodes and pods.
     pub(super) fleet: Fleet,
-    /// What `decide` makes of it.
+    /// Result of `decide`.
     pub(super) plan: Plan,
-    /// The conditions of the controller.
+    /// Conditions from the controller.
     pub(super) conditions: Vec<Condition>,
-    /// What the controller remembers.
+    /// State that the controller saved.
     pub(super) state: Arc<RolloutState>,
-    /// What the Lease of the controller tells, where somebody asked.
+    /// Liveness of the controller according to its Lease, if it was read.
     pub(super) liveness: ControllerLiveness,
-    /// Whether Kruise's manager makes its pods, and ours leaves it alone.
+    /// True if Kruise's manager creates its pods and yurt-ds leaves it alone.
     pub(super) is_of_kruise: bool,
-    /// What may not be read, as a sentence.
+    /// Sentence about what may not be read.
     pub(super) unread: Option<String>,
-    /// When it was first looked at: whatever is dated so may be older.
+    /// Time of the first read. A state that was found at this time may have started earlier.
     pub(super) first_look: Timestamp,
-    /// The present.
+    /// Current time.
     pub(super) now: Timestamp,
 }
 
 impl RolloutSnapshot {
-    /// Judges a managed DaemonSet of the view; `None` when it is not one.
+    /// Evaluates a managed DaemonSet of the view; `None` if it is not managed.
     pub(super) fn take(view: &mut ClusterView, key: &SetKey, now: Timestamp) -> Option<Self> {
         let first_look = view.loaded;
         view.weigh(key, now);
@@ -62,7 +62,7 @@ impl RolloutSnapshot {
         Some(snapshot)
     }
 
-    /// The same of an index that was filled since `first_look`.
+    /// Evaluates a DaemonSet of an index that has been filled since `first_look`.
     pub(super) fn new(
         index: &mut Index,
         key: &SetKey,
@@ -79,7 +79,7 @@ impl RolloutSnapshot {
         let mut fleet = Arc::unwrap_or_clone(index.fleet(key, now)?);
         let set = index.set(key)?;
         let (conditions, state) = (set.conditions.clone(), set.state.clone());
-        // Sentences speak of what counts for this revision.
+        // Messages use the settings that apply to this revision.
         let strategy = strategy.on(&fleet.revision).into_owned();
         let mut plan = decide(&strategy, &fleet, now);
         while let Some(write_failures) = refused_unnamed(&fleet, &plan, &state) {
@@ -91,7 +91,7 @@ impl RolloutSnapshot {
         let notes: Vec<Note> = notes.chain(plan.notes_on_nodes(&fleet)).collect();
         if invalid.is_some() {
             for (node, verdict) in fleet.nodes.iter().zip(&mut plan.verdicts) {
-                // Who is away does not follow on its return either.
+                // Nodes that are offline are not updated on their return either.
                 let is_kept = match verdict {
                     Verdict::Paused { .. } => true,
                     Verdict::Offline(Offline::NotReady { .. } | Offline::Settling { .. }) => {
@@ -122,13 +122,13 @@ impl RolloutSnapshot {
         })
     }
 
-    /// Takes in what the Lease tells.
+    /// Records the liveness according to the Lease.
     pub(super) fn note_liveness(&mut self, liveness: ControllerLiveness) {
         let kind = self.key.kind;
         self.liveness = liveness.with_signs(kind, &self.conditions, self.is_of_kruise);
     }
 
-    /// The revision that nodes should run; `None` while it is not known.
+    /// Returns the revision that nodes should run; `None` if it is not known yet.
     pub(super) fn revision(&self) -> Option<&Revision> {
         self.fleet.revision.current()
     }
@@ -140,7 +140,7 @@ impl RolloutSnapshot {
         }
     }
 
-    /// What sentences are made of.
+    /// Returns the data that messages are rendered from.
     pub(super) fn rollout(&self) -> RolloutView<'_> {
         RolloutView {
             key: self.name(),
@@ -157,7 +157,7 @@ impl RolloutSnapshot {
         }
     }
 
-    /// The phase of the rollout for a person: the controller's, and its word where what may not be read is not guessed.
+    /// Returns the phase to report: the evaluated one, or the controller's if the caller lacks a right to evaluate it.
     pub(super) fn phase(&self) -> Phase {
         if self.invalid.is_some() {
             return Phase::Invalid;
@@ -170,13 +170,13 @@ impl RolloutSnapshot {
         }
     }
 
-    /// The phase, as the controller sees it.
+    /// Returns the phase as the controller evaluates it.
     fn decided_phase(&self) -> Phase {
         let was_complete = self.state.was_complete(&self.fleet.revision);
         self.plan.standing(was_complete)
     }
 
-    /// What is said of the rollout, the revision aside: the words of the conditions.
+    /// Returns the status sentence without the revision, in the words of the conditions.
     pub(super) fn said(&self) -> StatusSentence {
         let told = self.told_blocked().filter(|_| self.unread.is_some());
         if let Some(told) = told {
@@ -197,7 +197,7 @@ impl RolloutSnapshot {
         about.said(self.decided_phase())
     }
 
-    /// What is said of another plan for this DaemonSet: which holds it waits for, or what conditions would say.
+    /// Returns the status sentence of another plan for this DaemonSet: what it waits for, or what conditions would say.
     pub(super) fn said_of(&self, fleet: &Fleet, plan: &Plan) -> StatusSentence {
         let about = RolloutStatus {
             set: self.name(),
@@ -208,12 +208,12 @@ impl RolloutSnapshot {
         about.held().unwrap_or_else(|| about.said(plan.phase))
     }
 
-    /// A sentence about the phase, with the numbers of this moment.
+    /// Returns a sentence about the phase with current numbers.
     pub(super) fn message(&self) -> String {
         message(&self.rollout(), &self.said())
     }
 
-    /// What the controller says of disruption budgets that let no pod of the present revision go, if it says so.
+    /// Returns the controller's message about disruption budgets that block the present revision, if there is one.
     fn told_blocked(&self) -> Option<&str> {
         blocked_since(&self.conditions)?;
         let stalled = self.condition(STALLED)?;
@@ -227,7 +227,7 @@ impl RolloutSnapshot {
             .find(|condition| condition.kind == kind)
     }
 
-    /// Its exit code. `strict`: offline nodes that are left count as progress to be made.
+    /// Returns the exit code. With `strict`, outdated offline nodes count as unfinished.
     pub(super) fn code(&self, strict: bool) -> Code {
         let phase = self.phase();
         let by_controller = matches!(phase, Phase::Progressing | Phase::Complete { .. });
@@ -239,12 +239,12 @@ impl RolloutSnapshot {
         }
     }
 
-    /// Whether waiting is in vain: nothing changes before a person acts.
+    /// Returns true if waiting is pointless: nothing changes until an operator acts.
     pub(super) fn needs_a_person(&self, strict: bool) -> bool {
         self.phase().needs_a_person() || self.code(strict) == Code::Silent
     }
 
-    /// Since when the rollout is in its state, as far as the controller told.
+    /// Returns the start of the current phase, as far as the controller reported it.
     pub(super) fn phase_since(&self) -> Option<Timestamp> {
         let kind = match self.phase() {
             Phase::Complete { .. } => ROLLOUT_COMPLETE,
@@ -254,10 +254,10 @@ impl RolloutSnapshot {
             Phase::Stalled(_) => STALLED,
             Phase::Paused { .. } => PAUSED_CONDITION,
             Phase::Invalid => INVALID_SETTINGS,
-            // It has no condition of its own: it holds since the last of the others ended.
+            // The phase has no condition of its own. It began when the last of the other conditions ended.
             Phase::AwaitingOwners | Phase::AwaitingDeletions => return self.others_since(),
         };
-        // What was said of another revision tells nothing of this one.
+        // The condition of another revision says nothing about this one.
         if !self.state.is_about(&self.fleet.revision) && kind == ROLLOUT_COMPLETE {
             return None;
         }
@@ -271,13 +271,13 @@ impl RolloutSnapshot {
         }
     }
 
-    /// Conditions last from one revision to the next; nothing has been so of the present one for longer than it is there.
+    /// Returns the later one of `since` and the start of the present revision: conditions can outlast a revision.
     fn of_revision(&self, since: Timestamp) -> Timestamp {
         let adopted = self.fleet.adopted;
         adopted.map_or(since, |adopted| adopted.min(self.now).max(since))
     }
 
-    /// When the last of its conditions ended, or the rollout stopped being complete.
+    /// Returns when the last condition ended or the rollout stopped being complete.
     fn others_since(&self) -> Option<Timestamp> {
         self.incomplete_since()?;
         let states = [
@@ -294,38 +294,40 @@ impl RolloutSnapshot {
         Some(self.of_revision(ended))
     }
 
-    /// Since when it waits for the native controller, as far as the controller told.
+    /// Returns since when it waits for the native controller, as far as the controller reported it.
     fn behind_since(&self) -> Option<Timestamp> {
         self.fleet
             .behind_since
             .filter(|since| *since < self.first_look)
     }
 
-    /// Since when the rollout is not complete, as far as the controller told.
+    /// Returns since when the rollout is incomplete, as far as the controller reported it.
     pub(super) fn incomplete_since(&self) -> Option<Timestamp> {
         incomplete_since(&self.conditions).map(|since| self.of_revision(since))
     }
 
-    /// Whether nodes lack an available pod and that may be over in a moment: complete or not, whoever waits waits for them.
+    /// Returns true if nodes without an available pod may recover soon. A waiting command waits for them even if the rollout is
+    /// complete.
     pub(super) fn is_recovering(&self) -> bool {
         self.rollout().unavailable() > 0 && !matches!(self.plan.phase, Phase::Stalled(_))
     }
 
-    /// Whether a disruption budget refused the controller the last time, and it has not asked again yet: it does within
-    /// [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), whatever the budget allows now.
+    /// Returns true if a disruption budget refused the last eviction and the controller has not asked again yet.
+    ///
+    /// It asks again within [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), whatever the budget allows now.
     fn asks_again(&self) -> bool {
         self.strategy.disruption == Disruption::Evict
             && *self.state.reported.reason == *BLOCKED
             && self.state.is_about(&self.fleet.revision)
     }
 
-    /// Whether any controller ever reported on this DaemonSet.
+    /// Returns true if a controller ever reported on this DaemonSet.
     pub(super) fn is_reported(&self) -> bool {
         !self.conditions.is_empty()
     }
 }
 
-/// What is done with settings that cannot be used: nothing.
+/// Returns the settings assumed for invalid ones: everything is paused.
 fn untouched() -> Strategy {
     Strategy {
         pause: Some(Pause::Indefinite),
@@ -333,8 +335,10 @@ fn untouched() -> Strategy {
     }
 }
 
-/// Who is refused, with those whom the condition does not name, while the controller says that nothing else moves; `None`: they are
-/// known already.
+/// Returns the refused writes, including nodes that the condition does not name, while the controller reports that nothing else
+/// moves.
+///
+/// `None` if all of them are known already.
 fn refused_unnamed(fleet: &Fleet, plan: &Plan, state: &RolloutState) -> Option<WriteFailures> {
     state.stalled_since(Stall::WritesRefused.reason())?;
     if !state.is_about(&fleet.revision) {
@@ -364,7 +368,7 @@ mod tests {
     use crate::core::rollout_state::{Reported, ReportedFailures};
     use crate::core::testing::{at, current, fleet, node, old};
 
-    /// Found by somebody who tried: of 59 nodes nine were told to be next, and the rollout to go on.
+    /// Found in a user test: nine of 59 nodes were reported as next, and the rollout as continuing.
     #[test]
     fn who_is_refused_and_not_named_in_the_condition_is_refused_all_the_same() {
         let now = at(5_000);

@@ -71,7 +71,7 @@ fn judge(look: &Look) -> Result<&Revision, CliError> {
     look.known_revision()
 }
 
-/// Returns a line about nodes that wait for their own windows; empty when there are none.
+/// Returns a line about nodes that wait for their own windows; empty if there are none.
 fn others(look: &Look) -> String {
     let Look::Judged(snapshot) = look else {
         return String::new();
@@ -113,7 +113,7 @@ mod tests {
         let world = CtlWorld::with_nodes(2).await;
         let error = world.error("start-now web").await;
         assert_eq!(error.code, Code::Refused);
-        // The world begins on a Thursday.
+        // The clock starts on a Thursday.
         let window = "Sat 22:00-23:00 Europe/Berlin";
         world
             .patch(json!({ "metadata": { "annotations": { "apps.openyurt.io/maintenance-window": window } } }))
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(world.writes(), before + 1);
         let status = world.json("status web").await;
         assert_eq!(status["verdicts"]["OutOfWindow"], json!(null), "{status}");
-        // Another revision waits again.
+        // The next revision waits again.
         world.set_image("web:3").await;
         let status = world.json("status web").await;
         assert_eq!(status["verdicts"]["OutOfWindow"], 2, "{status}");

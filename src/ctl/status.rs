@@ -1,4 +1,4 @@
-//! `ctl status`: once, again and again, or until it is over.
+//! `ctl status`: prints the state of rollouts once, continuously, or until they are over.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -25,30 +25,30 @@ use crate::cli::ctl::StatusArgs;
 use crate::core::Revision;
 use crate::index::{SetKey, Unmanaged};
 
-/// Changes that come together are shown together.
+/// Time in which changes are gathered and shown together.
 const GATHER: Duration = Duration::from_millis(300);
-/// Shown again after this long even without a change: ages grow, and time itself moves verdicts.
+/// Interval between refreshes without a change: ages grow, and some verdicts depend on time.
 const REFRESH: Duration = Duration::from_secs(2);
-/// Pause before everything is listed again; if watching does not work, this is the rate of polling.
+/// Minimum time between two full lists. If watches fail, this is the polling interval.
 const RELOAD: Duration = Duration::from_secs(3);
-/// Never, for who has no deadline.
+/// Timeout if there is no deadline.
 const FAR: Duration = Duration::from_secs(86_400);
-/// A controller that is at work has reported on a change after this long.
+/// Time after which a running controller has reported a change.
 const REPORT_LAG: Duration = Duration::from_secs(5);
-/// However short the time to wait is, the cluster is looked at once.
+/// Minimum time for the first read, however short the timeout is.
 const ONE_LOOK: Duration = Duration::from_secs(1);
-/// Lines of a kind that are drawn again: a terminal has at least 24 in all.
+/// Number of lines per kind on a screen that is redrawn. A terminal has at least 24 lines in total.
 const FIT: usize = 8;
-/// Without a terminal, progress is told no more often than this.
+/// Minimum interval between progress lines without a terminal.
 const TELL: Duration = Duration::from_secs(5);
 
-/// Shows how rollouts stand.
+/// Shows the state of rollouts.
 pub(super) async fn status(
     context: &Context,
     args: &StatusArgs,
     screen: &mut Screen<'_>,
 ) -> Result<Code, CliError> {
-    // It says that by itself, below what it has drawn.
+    // This command reports a slow API server itself, below its output.
     context.access.told.store(true, Ordering::Relaxed);
     let typed = args.daemonset.as_deref();
     let target = typed
@@ -81,24 +81,24 @@ pub(super) async fn status(
         {
             lookup::namespace(&context.access, namespace).await?;
         }
-        // A reader that went away is no reason to hide the outcome.
+        // A closed output pipe must not hide the exit code.
         let _ = screen.print(&(show.text(&snapshots, screen.colour)? + &show.unmanaged(&view)));
         StatusScreen::warn_of_hidden(&view, screen);
         Ok(show.code(&snapshots))
     }
 }
 
-/// What is shown, and how.
+/// Selection and format of the output.
 struct StatusScreen<'a> {
     context: &'a Context,
     args: &'a StatusArgs,
     target: Option<TypedName>,
-    /// Where it is looked when nothing was typed.
+    /// DaemonSets to show if none was named.
     scope: ListScope,
 }
 
 impl StatusScreen<'_> {
-    /// Everything, and what the Lease tells.
+    /// Loads the view and the controller's liveness.
     async fn load(&self) -> (Result<ClusterView, CliError>, ControllerLiveness) {
         let (access, now) = (&self.context.access, self.context.clock.now());
         let liveness = liveness_of(access, now);
@@ -114,7 +114,7 @@ impl StatusScreen<'_> {
         }
     }
 
-    /// The same for somebody who waits: says so when the API server takes long, and does not wait beyond the deadline.
+    /// Loads the view for a waiting command: reports a slow API server, and stops at the deadline.
     async fn load_within(
         &self,
         deadline: Option<Instant>,
@@ -138,7 +138,7 @@ impl StatusScreen<'_> {
         }
     }
 
-    /// What is said when the time is up and the API server does not answer.
+    /// Returns the error if the timeout ends and the API server does not answer.
     fn too_late(&self, passed: Duration) -> CliError {
         let waited = self.args.timeout.unwrap_or(passed);
         let text = format!(
@@ -149,7 +149,7 @@ impl StatusScreen<'_> {
         CliError::new(Code::Unreachable, text)
     }
 
-    /// The present; a view that was loaded a moment ago is judged at the moment it was loaded.
+    /// Returns the time of evaluation. A view that was just loaded is evaluated at the time of its load.
     fn now(&self, view: &ClusterView) -> Timestamp {
         view.loaded
     }
@@ -162,7 +162,7 @@ impl StatusScreen<'_> {
     ) -> Vec<Look> {
         let now = self.context.clock.now();
         let mut snapshots = self.snapshots_at(view, now, &watch.liveness());
-        // What may not be read may be why nothing is done.
+        // An unreadable resource may be the reason why nothing is done.
         for look in &mut snapshots {
             let Look::Judged(snapshot) = look else {
                 continue;
@@ -205,9 +205,9 @@ impl StatusScreen<'_> {
         Code::worst(snapshots.iter().map(|snapshot| snapshot.code(strict)))
     }
 
-    /// The answer as asked for.
+    /// Renders the answer in the requested format.
     fn text(&self, snapshots: &[Look], colour: bool) -> Result<String, CliError> {
-        // Every node in every document would be megabytes in a minute.
+        // All nodes in every document would be megabytes per minute.
         let rows = self.rows(snapshots, !(self.args.watch && self.is_document()));
         let now = self.context.clock.now();
         let wide = self.args.output == Output::Wide;
@@ -222,7 +222,7 @@ impl StatusScreen<'_> {
         }
     }
 
-    /// A line for each DaemonSet that is not rolled out although its owner may expect it.
+    /// Returns a line for each DaemonSet that is not rolled out although its owner may expect it.
     fn unmanaged(&self, view: &ClusterView) -> String {
         let line =
             |(key, stray): (&SetKey, &Unmanaged)| format!("\nNote, on {key}: {}\n", stray.text);
@@ -233,7 +233,7 @@ impl StatusScreen<'_> {
         }
     }
 
-    /// Says which DaemonSets could not be looked for; beside the answer, so that documents stay documents.
+    /// Reports on standard error which DaemonSets could not be listed, so that documents on standard output stay valid.
     fn warn_of_hidden(view: &ClusterView, screen: &mut Screen<'_>) {
         if let Some(why) = &view.unlisted_advanced {
             screen.warn(&format!(
@@ -253,7 +253,7 @@ impl StatusScreen<'_> {
         )
     }
 
-    /// How many lines of a kind fit where they have to be drawn again.
+    /// Returns the maximum number of lines per kind on a screen that is redrawn.
     fn limit(&self) -> usize {
         if self.args.watch { FIT } else { usize::MAX }
     }
@@ -262,7 +262,7 @@ impl StatusScreen<'_> {
         matches!(self.args.output, Output::Json | Output::Yaml)
     }
 
-    /// Shows every change until nobody reads any more.
+    /// Shows every change until the output is closed.
     async fn watch(&self, screen: &mut Screen<'_>) -> Result<Code, CliError> {
         let (mut view, liveness) = self.load_within(None, screen).await?;
         let watch = self.watch_liveness(liveness);
@@ -293,7 +293,7 @@ impl StatusScreen<'_> {
         LivenessWatch::start(context.access.clone(), context.clock.clone(), liveness)
     }
 
-    /// Says that the API server does not answer, once each time.
+    /// Reports once per outage that the API server does not answer.
     fn warn(&self, watch: &LivenessWatch, told: &mut PrintedLines, screen: &mut Screen<'_>) {
         let unanswered = watch.unanswered();
         if let (Some(passed), false) = (unanswered, told.unanswered) {
@@ -323,7 +323,7 @@ impl StatusScreen<'_> {
         Ok(screen.redraw(&self.text(snapshots, screen.colour)?))
     }
 
-    /// Waits until everything is complete, or something needs a person.
+    /// Waits until all rollouts are complete or one needs an operator.
     async fn wait(&self, screen: &mut Screen<'_>) -> Result<Code, CliError> {
         let begun = Instant::now();
         let deadline = self.args.timeout.map(|timeout| begun + timeout);
@@ -376,8 +376,10 @@ impl StatusScreen<'_> {
         }
     }
 
-    /// A rollout that was complete stays so while pods restart; whoever waits wants them to be there. What was only reported may
-    /// be older than a change that the caller has just made, so it has to stand for a while first.
+    /// Returns true if waiting is over.
+    ///
+    /// A complete rollout stays complete while pods restart, but a waiting command also waits for these pods. A reported state
+    /// may be older than a change that the caller just made, so it has to last for a while.
     fn is_over(&self, snapshots: &[Look], begun: Instant) -> bool {
         let strict = self.args.strict;
         if snapshots.iter().any(Look::is_reported) && begun.elapsed() < REPORT_LAG {
@@ -437,13 +439,13 @@ impl StatusScreen<'_> {
             ));
         }
         Ok(match code {
-            // What was waited for did not come.
+            // Pods are still missing.
             Code::Complete if !recovering.is_empty() => Code::Progressing,
             code => code,
         })
     }
 
-    /// Waits for a change, for time to pass, or for the deadline.
+    /// Waits for a change, the next refresh, or the deadline.
     async fn next(&self, view: &mut ClusterView, deadline: Option<Instant>) -> WaitStep {
         let clock = &self.context.clock;
         let far = Instant::now() + REFRESH;
@@ -462,7 +464,7 @@ impl StatusScreen<'_> {
         }
     }
 
-    /// Lists again, but not more often than that; the API server may be away for a moment.
+    /// Lists everything again after the minimum interval, and retries because the API server may be unreachable for a moment.
     async fn reload(
         &self,
         loaded: Instant,
@@ -492,7 +494,7 @@ enum WaitStep {
     TooLate,
 }
 
-/// What was said already, where nothing can be drawn over.
+/// Lines that were already printed, if the screen cannot be redrawn.
 #[derive(Default)]
 struct PrintedLines {
     rows: Vec<(String, String, &'static str, Instant)>,
@@ -501,7 +503,7 @@ struct PrintedLines {
 }
 
 impl PrintedLines {
-    /// Prints the lines that are new; a change of phase at once, numbers now and then.
+    /// Prints new lines: a change of phase at once, changed numbers at intervals.
     fn lines(&mut self, rows: &[SetRow], screen: &mut Screen<'_>) -> Result<(), Closed> {
         let now = Instant::now();
         for row in rows {
@@ -523,12 +525,14 @@ impl PrintedLines {
     }
 }
 
-/// What is waited for: the DaemonSets that were there at first, each with the revision that was found first.
+/// Awaited DaemonSets: those found first, each with its UID and the revision that was found first.
 #[derive(Default)]
 struct Awaited(BTreeMap<SetKey, (Arc<str>, Option<Revision>)>);
 
 impl Awaited {
-    /// Takes in how all of them are; says why it is not what was waited for, if so. `asked` is the revision that somebody named.
+    /// Records the state of all DaemonSets. Returns a message if one is no longer what was awaited.
+    ///
+    /// `asked` is the revision that the caller named.
     fn superseded(
         &mut self,
         view: &ClusterView,
@@ -550,7 +554,7 @@ impl Awaited {
                      command again."
                 ));
             }
-            // What was only reported may be older than a change that the caller has just made.
+            // A reported revision may be older than a change that the caller just made.
             let current = look.revision().filter(|_| !look.is_reported());
             match (&*revision, current) {
                 (None, Some(current)) => *revision = Some(current.clone()),
@@ -570,7 +574,7 @@ impl Awaited {
     }
 }
 
-/// That a rollout which is complete lacks pods at the moment; `None`: it does not.
+/// Returns a note if a complete rollout currently lacks pods.
 fn recovering(look: &Look) -> Option<String> {
     let lacking = look.recovering();
     let is_so = look.code(false) == Code::Complete && lacking > 0;

@@ -1,11 +1,11 @@
-//! Names that may have been meant.
+//! Suggestions for mistyped names.
 
 use crate::core::suggest::distance;
 
-/// So many are offered.
+/// Maximum number of suggestions.
 pub(super) const OFFERED: usize = 3;
 
-/// The names that look most like `typed`, the nearest first.
+/// Returns the names that are most similar to `typed`, the nearest first.
 pub(super) fn near<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut found: Vec<(usize, &str)> = names
         .into_iter()
@@ -17,9 +17,9 @@ pub(super) fn near<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) ->
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// How far a name is from what was typed; `None` when it is another one.
+/// Returns the distance of a name from the typed one; `None` if they are not similar.
 pub(super) fn likeness(typed: &str, name: &str) -> Option<usize> {
-    // Kubernetes limits names to 253 bytes; longer ones are no slips, and not worth comparing.
+    // Kubernetes limits names to 253 bytes. Longer ones are no typos, and not worth comparing.
     if typed.is_empty() || typed.len() > 253 || !typed.is_ascii() || !name.is_ascii() {
         return None;
     }
@@ -42,7 +42,7 @@ pub(super) fn likeness(typed: &str, name: &str) -> Option<usize> {
     (begun && name.contains(&typed)).then_some(2 * allowed + 2)
 }
 
-/// " Did you mean a, b or c?", or nothing.
+/// Returns " Did you mean a, b or c?", or an empty string.
 pub(super) fn suggestion(names: &[impl AsRef<str>]) -> String {
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     match names.split_last() {

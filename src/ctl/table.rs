@@ -1,22 +1,22 @@
-//! Columns that line up, and colour that says at a glance what is well.
+//! Aligned columns, and colours for good and bad states.
 //!
-//! No crate: those for tables draw borders and wrap cells, and what kubectl prints has neither; what is left is padding.
+//! No crate is used: table crates draw borders and wrap cells, and kubectl's style has neither. Only padding remains.
 
 use std::fmt::Write as _;
 
 use crate::core::foreign::{TEXT, cut};
 
-/// How a cell looks on a terminal with colour.
+/// Style of a cell on a terminal with colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum CellStyle {
-    /// As it is.
+    /// No style.
     #[default]
     Plain,
-    /// Well.
+    /// Good state.
     Good,
-    /// Under way.
+    /// In progress.
     Busy,
-    /// Somebody has to act.
+    /// Needs action.
     Bad,
     /// Less important.
     Faint,
@@ -24,11 +24,11 @@ pub(super) enum CellStyle {
     Bold,
 }
 
-/// Ends every style.
+/// Sequence that ends every style.
 const PLAIN: &str = "\x1b[0m";
 
 impl CellStyle {
-    /// The sequences that styles consist of.
+    /// Escape sequences of all styles.
     pub(super) const SEQUENCES: [&str; 6] = [
         Self::Good.codes(),
         Self::Busy.codes(),
@@ -38,7 +38,7 @@ impl CellStyle {
         PLAIN,
     ];
 
-    /// The colour of a phase or a verdict.
+    /// Returns the style of a phase or a verdict.
     pub(super) fn for_word(word: &str) -> Self {
         match word {
             "Complete" | "Done" => Self::Good,
@@ -69,7 +69,7 @@ impl CellStyle {
         }
     }
 
-    /// The text with or without colour.
+    /// Returns the text with its style if `colour` is true.
     pub(super) fn on(self, text: &str, colour: bool) -> String {
         match self.codes() {
             codes if !colour || codes.is_empty() || text.is_empty() => text.to_owned(),
@@ -78,14 +78,14 @@ impl CellStyle {
     }
 }
 
-/// A table in the making.
+/// A table that is being built.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     rows: Vec<Vec<(String, CellStyle)>>,
 }
 
 impl Table {
-    /// A table with a heading.
+    /// Creates a table with a heading.
     pub(super) fn new(heading: &[&str]) -> Self {
         let heading = heading
             .iter()
@@ -95,14 +95,14 @@ impl Table {
         }
     }
 
-    /// Adds a row. Cells may hold foreign text: each is shown on one line, of bounded length.
+    /// Adds a row. Cells may contain foreign text: each is shown on one line of limited length.
     pub(super) fn row(&mut self, cells: Vec<(String, CellStyle)>) {
         let cells = cells.into_iter();
         let shown = cells.map(|(cell, style)| (cut(&cell, TEXT).into_owned(), style));
         self.rows.push(shown.collect());
     }
 
-    /// The table, one line per row, no spaces at the ends of lines.
+    /// Renders the table with one line per row and no trailing spaces.
     pub(super) fn print(&self, colour: bool) -> String {
         let mut text = String::new();
         let widths = self.widths();

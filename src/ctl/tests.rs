@@ -1,4 +1,4 @@
-//! The verbs against the embedded cluster: its API server, native controllers and kubelets, in virtual time.
+//! The commands against the embedded cluster: its API server, native controllers and kubelets, in virtual time.
 
 mod foreign;
 mod people;
@@ -23,7 +23,7 @@ use crate::sim::kubelet::{self, Behaviour, FakeNodeSpec, Kubelets, Outage};
 use crate::sim::{daemonset, scheduler};
 use crate::task::Task;
 
-/// Long enough for native controllers and kubelets to do what they do.
+/// Long enough for native controllers and kubelets to react.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
 pub(super) struct CtlWorld {
@@ -34,12 +34,12 @@ pub(super) struct CtlWorld {
     _tasks: Vec<Task>,
 }
 
-/// Returns the same text on one line.
+/// Returns the text on one line.
 pub(super) fn flat(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Asserts that no line is longer than a screen is wide.
+/// Asserts that no line is longer than the width of a screen.
 #[track_caller]
 pub(super) fn assert_fits(text: &str) {
     let fits = |line: &str| line.chars().count() <= 80;
@@ -47,7 +47,7 @@ pub(super) fn assert_fits(text: &str) {
 }
 
 impl CtlWorld {
-    /// A cluster with nodes n1, n2, … and the managed DaemonSet `default/web` on them.
+    /// Creates a cluster with nodes n1, n2, … and the managed DaemonSet `default/web` on them.
     pub(super) async fn with_nodes(count: usize) -> Self {
         let epoch: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock = Clock::starting_at(epoch);
@@ -137,7 +137,7 @@ impl CtlWorld {
         tokio::time::sleep(A_MOMENT).await;
     }
 
-    /// What a command prints, and how it ends.
+    /// Runs a command, and returns its output and its result.
     pub(super) async fn run(&self, line: &str) -> (String, Result<Code, CliError>) {
         let words = format!("yurt-ds ctl {line}");
         let Command::Ctl(args) = Cli::parse_from(words.split(' ')).command else {
@@ -174,7 +174,7 @@ impl CtlWorld {
         serde_json::from_str(&self.text(&format!("{line} -o json")).await).unwrap()
     }
 
-    /// How many writes ctl sent.
+    /// Returns the number of writes that ctl sent.
     pub(super) fn writes(&self) -> u64 {
         let of_ctl = self.cluster.requests().into_iter();
         of_ctl
@@ -276,7 +276,7 @@ async fn offline_is_the_number_of_nodes_with_that_verdict() {
     let away = world.json("status web").await;
     world.kubelets.set_online("n2").await.unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    // Back, and not yet for long enough.
+    // The node is back, but not for long enough.
     let settling = world.json("status web").await;
     for row in [away, settling] {
         assert_eq!(row["offline"], 1, "{row}");
@@ -431,7 +431,7 @@ async fn pause_and_resume_write_once_and_only_when_something_changes() {
             .contains("nothing was changed")
     );
     assert_eq!(world.writes(), 2);
-    // Somebody else's pause is not shortened by accident.
+    // A pause by another operator is not shortened by accident.
     world.text("pause web").await;
     let error = world.error("pause web --for 2h").await;
     assert_eq!(error.code, Code::Refused);
@@ -629,7 +629,7 @@ async fn waiting_ends_when_something_else_is_rolled_out_than_was_waited_for() {
     };
     let ((_, ended), ()) = tokio::join!(world.run("status web --wait"), back);
     assert_eq!(ended, Ok(Code::Superseded));
-    // Complete, but not with what was asked for.
+    // The rollout is complete, but with another revision than requested.
     let line = format!("status web --wait --revision {awaited}");
     assert_eq!(world.code(&line).await, Code::Superseded);
     let current = text_of(&world.json("status web").await["revision"]).to_owned();
@@ -652,7 +652,7 @@ async fn waiting_ends_when_something_else_is_rolled_out_than_was_waited_for() {
     assert_eq!(ended, Ok(Code::Superseded));
 }
 
-/// The condition may be older than the pods: then it speaks of the same revision, and they are still starting.
+/// The condition may be older than the pods: it is about the same revision, but the pods are still starting.
 #[tokio::test(start_paused = true)]
 async fn waiting_goes_on_while_nodes_lack_a_pod_also_where_it_was_called_complete() {
     let world = CtlWorld::with_nodes(2).await;
@@ -735,7 +735,7 @@ async fn a_server_that_is_away_or_says_no_is_told_apart() {
     assert_eq!(world.code("status web").await, Code::Complete);
 }
 
-/// The guard stopped that revision.
+/// Lets the guard stop that revision.
 async fn stop(world: &CtlWorld, revision: &str) {
     let record = FailureRecord {
         stopped: Some(Stopped::FailedByRevision),
@@ -745,7 +745,7 @@ async fn stop(world: &CtlWorld, revision: &str) {
     guard(world, record).await;
 }
 
-/// The guard remembers that.
+/// Stores the guard's record.
 async fn guard(world: &CtlWorld, record: FailureRecord) {
     let state = RolloutState {
         guard: Some(record),
@@ -754,7 +754,7 @@ async fn guard(world: &CtlWorld, record: FailureRecord) {
     remember(world, &state).await;
 }
 
-/// The controller remembers that.
+/// Stores the controller's state.
 pub(super) async fn remember(world: &CtlWorld, state: &RolloutState) {
     let state = json!({ "type": "RolloutState", "status": "True", "reason": "Version1", "message": state.to_json() });
     let patch = Patch::Merge(json!({ "status": { "conditions": [state] } }));
@@ -807,7 +807,7 @@ async fn resume_releases_what_the_guard_stopped_and_says_so() {
             .cloned()
     };
     stop(&world, "5d4f8").await;
-    // A pause is ended first, by a word of its own.
+    // A pause has to be ended first by its own command.
     world.text("pause web").await;
     let text = world.text("resume web").await;
     assert!(text.starts_with("default/web is resumed."), "{text}");
@@ -822,7 +822,7 @@ async fn resume_releases_what_the_guard_stopped_and_says_so() {
     assert!(notes.contains("resume names revision 5d4f8"), "{notes}");
 }
 
-/// Says that a controller renewed its Lease so many seconds ago.
+/// Sets the time of a controller's last Lease renewal to `ago` seconds in the past.
 async fn renewed(world: &CtlWorld, ago: i64) {
     let at = world.context.clock.now().as_second() - ago;
     let at = Timestamp::from_second(at).unwrap();
@@ -847,7 +847,7 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
     let made = namespaces.create(&PostParams::default(), &namespace).await;
     made.unwrap();
     world.set_image("web:2").await;
-    // No Lease: one that runs without an election has none.
+    // There is no Lease: a controller without leader election has none.
     assert_eq!(world.code("status web").await, Code::Progressing);
     assert!(!world.text("status web").await.contains("its Lease"));
     renewed(&world, 60).await;
@@ -871,7 +871,7 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
     assert_eq!(row["phase"], "NoController");
     assert!(text_of(&row["message"]).starts_with(words), "{row}");
     assert!(world.text("status").await.contains("NoController"));
-    // Nobody may read it: then nothing is known, and nothing guessed.
+    // If the Lease is not readable, nothing is known and nothing is guessed.
     let forbidden = world
         .cluster
         .faults()
@@ -886,7 +886,7 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
         "{text}"
     );
     drop(forbidden);
-    // One that falls silent while somebody waits ends that.
+    // A wait ends if the controller falls silent meanwhile.
     renewed(&world, 100).await;
     let begun = tokio::time::Instant::now();
     assert_eq!(
@@ -895,7 +895,7 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
     );
     let took = begun.elapsed().as_secs();
     assert!((75..=95).contains(&took), "{took}");
-    // What is complete is so without one.
+    // A complete rollout is complete even without a controller.
     for node in ["n1", "n2"] {
         world.replace(node).await;
     }
@@ -920,7 +920,7 @@ async fn a_wait_ends_when_its_time_is_up_also_while_the_api_server_is_frozen() {
     let words = "Not over after 10s. The API server https://sim has not answered for 10s.";
     assert_eq!(error.text, words);
     drop(frozen);
-    // In the middle of the wait, too.
+    // The API server can also hang in the middle of a wait.
     let begun = tokio::time::Instant::now();
     let freeze = async {
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -942,7 +942,7 @@ async fn a_wait_ends_when_its_time_is_up_also_while_the_api_server_is_frozen() {
     );
 }
 
-/// While a rollout of many nodes goes on, the wait for it is never behind.
+/// A wait is never behind, even during a rollout of many nodes.
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_within_a_second_of_the_end() {
     let world = CtlWorld::with_nodes(60).await;
@@ -1040,7 +1040,7 @@ async fn a_name_after_its_kind_is_that_kind_and_a_namespace_of_such_a_name_is_st
         assert_eq!(row["kind"], "apps/v1", "{name}");
         assert_eq!(row["name"], "web", "{name}");
     }
-    // The cluster does not know the other kind, which is no reason to complain of anything but the name.
+    // The cluster does not know the other kind. The error is only about the name.
     for name in ["ads/web", "daemonset.apps.kruise.io/default/web"] {
         let error = world.error(&format!("status {name}")).await;
         assert_eq!(error.code, Code::NotFound, "{error}");

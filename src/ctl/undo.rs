@@ -1,13 +1,14 @@
-//! `ctl undo`: goes back to an older template, as Kubernetes' history of the DaemonSet has it.
+//! `ctl undo`: restores an older template from the DaemonSet's Kubernetes revision history.
 //!
 //! ```text
-//! look (GET, LIST ControllerRevisions) ─choose─► say what it restores ──► ONE conditional write of spec.template
-//!    ▲                                                                        │ somebody changed the DaemonSet
+//! look (GET, LIST ControllerRevisions) ─choose─► report what it restores ──► ONE conditional write of spec.template
+//!    ▲                                                                        │ the DaemonSet changed meanwhile
 //!    └────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Waves, budgets and windows apply to the way back as to every rollout. The template is written, and with it the annotations
-//! `resume` and `start-now` and approvals of waves for other revisions are removed. It needs no more rights than reading the DaemonSet and its ControllerRevisions, and patching the DaemonSet.
+//! Waves, budgets and windows apply to a rollback as to every rollout. The write also removes the annotations `resume` and
+//! `start-now`, and approvals of waves for other revisions. It needs only the rights to read the DaemonSet and its
+//! ControllerRevisions, and to patch the DaemonSet.
 
 mod held;
 
@@ -55,71 +56,71 @@ use crate::core::{
 };
 use crate::index::{SetKey, SetRecord};
 
-/// How often it is looked at again when somebody changed the DaemonSet between the look and the write.
+/// Number of attempts if the DaemonSet changes between the read and the write.
 const ATTEMPTS: usize = 5;
-/// What is said of a container that one of the templates does not have.
+/// Text for a container that is missing in one of the templates.
 const ABSENT: &str = "(none)";
 
-/// The answer. Field names are a promise to scripts.
+/// Answer of `undo`. Field names are stable for scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct UndoAnswer {
-    /// The kind of the DaemonSet, as its API version.
+    /// Kind of the DaemonSet, as API version.
     #[serde(serialize_with = "api_version")]
     kind: SetKind,
     /// Namespace of the DaemonSet.
     namespace: String,
-    /// Its name.
+    /// Name of the DaemonSet.
     name: String,
-    /// Whether the template was written.
+    /// True if the template was written.
     changed: bool,
-    /// The revision that was, or would be, left; `null` while Kubernetes has not made it.
+    /// Revision that is rolled back; `null` if Kubernetes has not created it yet.
     from: Option<RevisionRow>,
-    /// The revision that it went, or would go, back to.
+    /// Revision that is restored.
     to: RevisionRow,
     /// Containers whose image changes.
     images: Vec<ImageChange>,
-    /// Newer ones that would have been next, and that the guard stopped.
+    /// Newer revisions that were skipped because the guard stopped them.
     passed_over: Vec<RevisionRow>,
-    /// The revision which the annotation `resume` let go on, and lets no more; `null`: there is no such annotation.
+    /// Revision in the annotation `resume`, which ends with the rollback; `null` without the annotation.
     resume_ended: Option<String>,
-    /// The revision of the annotation `start-now`, which was, or would be, removed; `null`: there is no such annotation.
+    /// Revision in the annotation `start-now`, which ends with the rollback; `null` without the annotation.
     start_now_ended: Option<String>,
-    /// Approvals of waves for other revisions than that one, which were, or would be, removed.
+    /// Approvals of waves for other revisions, which end with the rollback.
     approvals_ended: Vec<String>,
-    /// Nodes that the rollback does not reach for now, by the reason.
+    /// Nodes that the rollback does not reach for now, by reason.
     held_back: Vec<HeldBack>,
-    /// What is to be known of the revision that it goes back to: that the guard stopped it, or that another one is advised.
+    /// Notes about the restored revision: the guard stopped it, or another one is recommended.
     notes: Vec<String>,
 }
 
-/// A revision.
+/// A revision in an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RevisionRow {
-    /// Its number; whoever is gone back to gets a new one.
+    /// Number of the revision. Kubernetes gives a restored revision a new number.
     number: i64,
-    /// Its hash, as pods carry it.
+    /// Hash of the revision, as in the label of its pods.
     hash: String,
-    /// When it was made.
+    /// Time when it was created.
     made: Option<String>,
-    /// When it last became the current one.
+    /// Time when it last became the current revision.
     last_rolled_out: Option<String>,
 }
 
-/// What happens to a container.
+/// Change of a container's image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ImageChange {
-    /// Its name.
+    /// Name of the container.
     container: String,
-    /// Its image now; `null`: there is none.
+    /// Image before; `null` if the container is new.
     from: Option<String>,
-    /// Its image then; `null`: there is none.
+    /// Image after; `null` if the container is removed.
     to: Option<String>,
 }
 
-/// Goes back to an older revision.
+/// Restores an older revision.
 pub(super) async fn undo(
     context: &Context,
     args: &UndoArgs,
@@ -165,35 +166,35 @@ pub(super) async fn undo(
     ))
 }
 
-/// A DaemonSet and the revisions that Kubernetes keeps of it.
+/// A DaemonSet and its revisions in Kubernetes.
 struct RevisionHistory {
     key: SetKey,
     seen: ObjectMeta,
     template: Value,
-    /// The settings as they are written.
+    /// Settings as written.
     settings: Option<Strategy>,
     revisions: Vec<KeptRevision>,
-    /// The revision that holds its template, once that is known.
+    /// Revision of the current template, once it is known.
     current: Option<Revision>,
-    /// The number of the revision to which its conditions advise to go back.
+    /// Number of the revision that its conditions recommend for a rollback.
     advised: Option<i64>,
-    /// Revisions besides the current one that the guard stopped, as far as it remembers.
+    /// Other revisions that the guard stopped, as far as recorded.
     stopped: Vec<Revision>,
-    /// Whether pods are still being updated to the current revision, and its rollout is not stalled.
+    /// True if pods are still being updated to the current revision and its rollout is not stalled.
     is_under_way: bool,
 }
 
-/// A revision that is kept.
+/// A revision in the history.
 struct KeptRevision {
     facts: RevisionFacts,
-    /// What its ControllerRevision holds: a patch that brings its template back.
+    /// Content of its ControllerRevision: a patch that restores its template.
     data: Value,
 }
 
 impl RevisionHistory {
     async fn read(context: &Context, key: &SetKey) -> Result<Self, CliError> {
         let access = &context.access;
-        // In the words of `status` where there is none, or it is not ours.
+        // Reports a missing or unmanaged DaemonSet with the same message as `status`.
         let found = lookup::find(access, key, context.clock.now()).await?;
         let known = found.index.set(key);
         let selector = known.map(|set| set.selector.clone());
@@ -234,7 +235,7 @@ impl RevisionHistory {
             RevisionState::Current(current) => Some(current),
             RevisionState::Unknown(_) => None,
         };
-        // Right after a change the condition is still about another revision.
+        // Right after a change, the condition still describes the previous revision.
         let reported = known.map(|set| &set.state.reported);
         let stalled =
             reported.filter(|told| told.stalled_since.is_some() && told.revision == current);
@@ -260,8 +261,9 @@ impl RevisionHistory {
         self.stopped.contains(&kept.facts.hash)
     }
 
-    /// Returns the revisions that a rollback from `current` considers, the nearest first, and true if `current` is itself the result
-    /// of one.
+    /// Returns the revisions that a rollback from `current` considers, the nearest first.
+    ///
+    /// The second value is true if `current` is itself the result of a rollback.
     fn earlier(&self, current: &Revision) -> (Vec<&KeptRevision>, bool) {
         let facts = facts(&self.revisions);
         let find = |wanted: &RevisionFacts| {
@@ -290,7 +292,7 @@ impl RevisionHistory {
         CliError::new(Code::Refused, text)
     }
 
-    /// Those that come before `chosen` on the way back, and that the guard stopped.
+    /// Returns the revisions that the rollback skipped before `chosen`, because the guard stopped them.
     fn passed_over(&self, chosen: &KeptRevision) -> Vec<RevisionRow> {
         let current = self.current.as_ref();
         let earlier = current.map(|current| self.earlier(current).0);
@@ -299,7 +301,7 @@ impl RevisionHistory {
         newer.map(KeptRevision::which).collect()
     }
 
-    /// The revision of that number; without one, the one before that the guard did not stop.
+    /// Returns the revision with that number. Without a number, returns the last earlier revision that the guard did not stop.
     fn choose(&self, number: Option<i64>) -> Result<&KeptRevision, CliError> {
         match (number, &self.current) {
             (Some(number), _) => {
@@ -345,7 +347,7 @@ impl RevisionHistory {
         }
     }
 
-    /// Why there is nothing to go back to, and what to do.
+    /// Returns the message if there is no revision to roll back to, with the next steps.
     fn nothing_earlier(&self, current: &Revision) -> String {
         let key = &self.key;
         match self.revisions.len() {
@@ -355,7 +357,7 @@ impl RevisionHistory {
                 key.namespace,
                 match key.kind {
                     SetKind::Native => format!("set image daemonset/{} CONTAINER=IMAGE", key.name),
-                    // Kubectl sets no images of what it does not know.
+                    // `kubectl set image` does not support custom resources.
                     SetKind::Advanced => format!("edit {}/{}", key.kind.resource(), key.name),
                 }
             ),
@@ -368,7 +370,7 @@ impl RevisionHistory {
         }
     }
 
-    /// That whatever could be gone back to was stopped, and what to do.
+    /// Returns the message if the guard stopped all earlier revisions, with the next steps.
     fn nothing_good(&self, current: &Revision) -> String {
         format!(
             "{} is not taken back: the guard stopped all revisions that are kept from before the present one ({current}). \
@@ -378,7 +380,7 @@ impl RevisionHistory {
         )
     }
 
-    /// What is to be known of the revision that was `chosen`: by the number that was `typed`, or as the one before.
+    /// Returns a note about the `chosen` revision. `typed` is its number if the caller named it.
     fn note(&self, chosen: &KeptRevision, typed: Option<i64>) -> Option<String> {
         if let Some(number) = typed {
             let note =
@@ -394,7 +396,7 @@ impl RevisionHistory {
         })
     }
 
-    /// The revisions that are kept, one a line, the newest first.
+    /// Returns a list of the revisions, one per line, the newest first.
     fn choices(&self) -> String {
         let line = |kept: &KeptRevision| {
             let here = match self.current.as_ref() == Some(&kept.facts.hash) {
@@ -415,7 +417,7 @@ impl RevisionHistory {
         }
     }
 
-    /// Writes the template of a revision; false when somebody changed the DaemonSet meanwhile.
+    /// Writes the template of a revision; returns false if the DaemonSet changed meanwhile.
     async fn restore(&self, context: &Context, kept: &KeptRevision) -> Result<bool, CliError> {
         let template = template_in(&kept.data).ok_or_else(|| {
             let text = format!(
@@ -431,7 +433,7 @@ impl RevisionHistory {
         if self.resumed_besides(kept).is_some() {
             changes.push(remove(&["metadata", "annotations", RESUME]));
         }
-        // It was about another rollout: this one waits for its window again.
+        // The annotation was set for another rollout. The rollback waits for its window again.
         if self.started().is_some() {
             changes.push(remove(&["metadata", "annotations", START_NOW]));
         }
@@ -461,21 +463,23 @@ impl RevisionHistory {
         }
     }
 
-    /// Returns what the annotation `start-now` says.
+    /// Returns the value of the annotation `start-now`.
     fn started(&self) -> Option<&str> {
         let annotations = self.seen.annotations.as_ref()?;
         annotations.get(START_NOW).map(String::as_str)
     }
 
-    /// The revision that the annotation `resume` names, if it is another one than `kept`: should that come again, nobody would
-    /// be charged to it.
+    /// Returns the revision in the annotation `resume` if it is not `kept`.
+    ///
+    /// If that revision were rolled out again under the annotation, failed nodes would not count against it.
     fn resumed_besides(&self, kept: &KeptRevision) -> Option<&str> {
         let named = self.seen.annotations.as_ref()?.get(RESUME)?;
         (named != kept.facts.hash.as_str()).then_some(named.as_str())
     }
 
-    /// Returns the approvals of waves for other revisions than `kept`, and the rest of the annotation. Should one of those
-    /// revisions be rolled out again, its waves wait for a new approval.
+    /// Returns the approvals of waves for other revisions than `kept`, and the rest of the annotation.
+    ///
+    /// If one of those revisions is rolled out again, its waves wait for a new approval.
     fn approvals(&self, kept: &KeptRevision) -> (Vec<&str>, Vec<&str>) {
         let annotations = self.seen.annotations.as_ref();
         let written = annotations.and_then(|annotations| annotations.get(APPROVED_WAVES));
@@ -487,7 +491,7 @@ impl RevisionHistory {
         })
     }
 
-    /// Returns what holds back the rollback to `chosen`.
+    /// Returns the reasons that keep the rollback to `chosen` from some nodes.
     fn held_back(&self, look: &Look, chosen: &KeptRevision) -> Vec<HeldBack> {
         let mut kept = self.revisions.iter();
         let from = kept.find(|kept| Some(&kept.facts.hash) == self.current.as_ref());
@@ -650,7 +654,7 @@ impl UndoAnswer {
     }
 }
 
-/// What keeps the way back from beginning, or how to follow it.
+/// Returns a sentence about what prevents the rollback from starting, or about how to follow it.
 fn follows(look: &Look, now: Timestamp) -> String {
     let key = look.key();
     let pause = match look {
@@ -688,7 +692,7 @@ fn facts(revisions: &[KeptRevision]) -> Vec<RevisionFacts> {
     revisions.iter().map(|kept| kept.facts.clone()).collect()
 }
 
-/// The image of every container of a template, by its name.
+/// Returns the image of each container of a template by container name.
 fn images(template: &Value) -> BTreeMap<&str, &str> {
     let of = |kind: &str| template["spec"][kind].as_array().into_iter().flatten();
     let containers = of("initContainers").chain(of("containers"));

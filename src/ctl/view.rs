@@ -1,11 +1,11 @@
-//! What the API server says about DaemonSets, their pods and the nodes: listed once, then watched if somebody stays.
+//! DaemonSets, their pods and the nodes as the API server reports them: listed once, then watched if the command keeps running.
 //!
 //! ```text
 //! load ──LIST──► Index ◄──WATCH── changed
 //! ```
 //!
-//! Pods are listed before revisions, so that no pod can carry a revision that is newer than those listed. A watch whose
-//! time is up goes on where it ended; one that ends for another reason means: load again.
+//! Pods are listed before revisions, so no listed pod carries a revision that is newer than the listed ones. A watch that reaches
+//! its timeout resumes where it ended. If it ends for another reason, everything is loaded again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -36,80 +36,82 @@ use crate::core::{Disruption, ParsedSettings, PodUid, RevisionState, RevisionUnk
 use crate::index::{Index, SetChange, SetKey};
 use crate::k8s::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Listed, Node, Pod};
 
-/// Lists under way at once: quick, and no burst that a server would notice.
+/// Number of concurrent lists: fast, but not a burst that the API server would notice.
 const PARALLEL: usize = 8;
-/// What the API server is asked to end a watch after, in seconds; below the client's read timeout.
+/// Timeout of a watch in seconds, enforced by the API server. It is below the client's read timeout.
 const WATCH_SECONDS: u32 = 100;
-/// A watch that ends before this was not ended because its time was up.
+/// A watch that ends earlier than this did not reach its timeout.
 const SHORTEST: Duration = Duration::from_secs(30);
 
-/// Which DaemonSets are looked at.
+/// DaemonSets that are listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ListScope {
-    /// One.
+    /// A single DaemonSet.
     One(SetKey),
-    /// Those of a namespace.
+    /// DaemonSets of one namespace.
     Namespace(String),
-    /// All.
+    /// All DaemonSets.
     Everywhere,
 }
 
-/// What was listed, and kept up to date by [`ClusterView::changed`].
+/// Listed objects, kept up to date by [`ClusterView::changed`].
 pub(super) struct ClusterView {
-    /// What it shows.
+    /// Listed DaemonSets.
     scope: ListScope,
-    /// Why nodes could not be listed, where the caller lacks that right; nothing is judged then.
+    /// Error of the node list if the caller may not list nodes. Rollouts are not evaluated then.
     pub(super) unlisted_nodes: Option<CliError>,
-    /// Everything that decides.
+    /// Objects that the evaluation depends on.
     pub(super) index: Index,
-    /// Every DaemonSet of the scope, managed or not.
+    /// All DaemonSets of the scope, managed or not.
     pub(super) present: BTreeMap<SetKey, ListedDaemonSet>,
-    /// When it was loaded: whatever is dated so was found so, and may be older.
+    /// Time of the load. A state that was found at this time may have started earlier.
     pub(super) loaded: Timestamp,
-    /// The same on the clock that waits.
+    /// Time of the load on the monotonic clock.
     pub(super) loaded_at: Instant,
-    /// Why Advanced DaemonSets could not be listed while native ones were; `None`: they were, or there is no such kind.
+    /// Reason why Advanced DaemonSets could not be listed while native ones could. `None` if they were listed or the kind does
+    /// not exist.
     pub(super) unlisted_advanced: Option<String>,
-    /// Whether Kruise's manager was at work then, as far as its Lease may be read; asked only where there are Advanced DaemonSets.
+    /// True if Kruise's manager was running at that time, as far as its Lease is readable. Checked only if there are Advanced
+    /// DaemonSets.
     kruise_runs: bool,
-    /// The disruption budgets of the namespaces where pods are evicted.
+    /// Disruption budgets of the namespaces where pods are evicted.
     pub(super) budgets: Budgets,
-    /// Why the budgets of a namespace are not known.
+    /// Reason per namespace why its budgets are unknown.
     unread: BTreeMap<String, String>,
     versions: ListVersions,
-    /// Never locked: that only lets other threads look at the rest meanwhile.
+    /// Never locked. The mutex only makes the view `Sync`, so that other threads can read the rest.
     watches: Mutex<SelectAll<BoxStream<'static, ListedChange>>>,
 }
 
-/// A DaemonSet as it was listed.
+/// A listed DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListedDaemonSet {
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub(super) deleting: bool,
-    /// Its annotation `paused`.
+    /// Annotation `paused`.
     pub(super) paused: Option<String>,
-    /// The field of that name, which decides before the annotation; only an Advanced one has it.
+    /// Field `paused`, which takes precedence over the annotation. Only Advanced DaemonSets have it.
     pub(super) paused_field: Option<Value>,
-    /// Whether it is under `OnDelete`.
+    /// True if its update strategy is `OnDelete`.
     pub(super) on_delete: bool,
-    /// Number of nodes where a pod belongs, as its status says.
+    /// Number of nodes that should run a pod, from its status.
     pub(super) desired: Option<usize>,
 }
 
-/// Where watches have to begin.
+/// Resource versions where watches start.
 #[derive(Default)]
 struct ListVersions {
     nodes: String,
     sets: BTreeMap<SetKind, String>,
     revisions: String,
     pods: Vec<(SetKey, String, String)>,
-    /// By namespace.
+    /// Namespace and resource version.
     budgets: Vec<(String, String)>,
 }
 
 enum ListedChange {
     Node(WatchEvent<Listed<Node>>),
-    /// `None`: not even the metadata of a DaemonSet can be read.
+    /// `None` if even the metadata of the DaemonSet cannot be decoded.
     Set(Option<WatchEvent<DaemonSet>>),
     Revision(WatchEvent<Listed<ControllerRevision>>),
     Pod(SetKey, WatchEvent<Listed<Pod>>),
@@ -117,24 +119,24 @@ enum ListedChange {
     Over,
 }
 
-/// What became of a view.
+/// Result of waiting for a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WatchStep {
-    /// It is up to date again.
+    /// The view is up to date.
     Changed,
-    /// It has to be loaded again.
+    /// The view has to be loaded again.
     Outdated,
 }
 
-/// Said where Advanced DaemonSets may not be listed.
+/// Message if Advanced DaemonSets may not be listed.
 const MAY_NOT_LIST: &str =
     "they may not be listed with these credentials (ClusterRole yurt-ds-viewer-advanced).";
 
 impl ClusterView {
-    /// Lists what `scope` needs.
+    /// Lists everything that `scope` needs.
     ///
     /// # Errors
-    /// What could not be listed. A DaemonSet that does not exist is none: it is not in the index then.
+    /// Fails if a list fails. A missing DaemonSet is not an error: it is absent from the index.
     pub(super) async fn load(
         access: &Access,
         scope: &ListScope,
@@ -148,7 +150,7 @@ impl ClusterView {
     /// Lists only the DaemonSets.
     ///
     /// # Errors
-    /// When they cannot be listed.
+    /// Fails if they cannot be listed.
     pub(super) async fn load_settings(
         access: &Access,
         scope: &ListScope,
@@ -175,10 +177,10 @@ impl ClusterView {
         Ok(view)
     }
 
-    /// Lists everything else that the managed ones need.
+    /// Lists the other objects that the managed DaemonSets need.
     ///
     /// # Errors
-    /// What could not be listed.
+    /// Fails if a list fails.
     pub(super) async fn load_rest(&mut self, access: &Access) -> Result<(), CliError> {
         let scope = self.scope.clone();
         let keys: Vec<SetKey> = self.managed().cloned().collect();
@@ -188,7 +190,7 @@ impl ClusterView {
         self.load_pods(access, &keys).await?;
         self.load_budgets(access).await;
         self.load_revisions(access, &scope).await?;
-        // The revisions tell which images of nodes matter.
+        // The revisions determine which images of nodes are needed.
         self.load_nodes(access).await?;
         for key in &keys {
             self.confirm(access, key).await?;
@@ -196,7 +198,7 @@ impl ClusterView {
         Ok(())
     }
 
-    /// The DaemonSets that are managed.
+    /// Returns the managed DaemonSets.
     pub(super) fn managed(&self) -> impl Iterator<Item = &SetKey> {
         let index = &self.index;
         index.keys().filter(|key| {
@@ -320,7 +322,8 @@ impl ClusterView {
         Ok(())
     }
 
-    /// Lists the budgets of the namespaces where pods are evicted. Not everybody may: then less is known.
+    /// Lists the disruption budgets of the namespaces where pods are evicted. If the caller may not list them, the reason is
+    /// kept.
     pub(super) async fn load_budgets(&mut self, access: &Access) {
         let evicts = |key: &&SetKey| match self.index.reading(key).as_deref() {
             Some(ParsedSettings::Strategy { strategy, .. }) => {
@@ -343,7 +346,7 @@ impl ClusterView {
         }
     }
 
-    /// Why it is not known what disruption budgets let go, where that matters.
+    /// Returns the reason why the state of disruption budgets is unknown, if the DaemonSet uses eviction.
     pub(super) fn unread(&self, key: &SetKey) -> Option<String> {
         let evicts = matches!(
             self.index.reading(key).as_deref(),
@@ -355,12 +358,12 @@ impl ClusterView {
         ))
     }
 
-    /// Whether Kruise's manager makes its pods.
+    /// Returns true if Kruise's manager creates the pods of the DaemonSet.
     pub(super) fn is_of_kruise(&self, key: &SetKey) -> bool {
         key.is_advanced() && self.kruise_runs
     }
 
-    /// Lets the index know which pods of a DaemonSet could not be evicted at `now`.
+    /// Records in the index which pods of a DaemonSet could not be evicted at `now`.
     pub(super) fn weigh(&mut self, key: &SetKey, now: Timestamp) {
         if let Some(set) = self.index.set_mut(key) {
             let told = blocked_since(&set.conditions);
@@ -380,10 +383,10 @@ impl ClusterView {
         Ok(())
     }
 
-    /// Clears up what a list at the wrong moment leaves open about revisions.
+    /// Resolves what lists that were taken at different moments leave open about revisions.
     async fn confirm(&mut self, access: &Access, key: &SetKey) -> Result<(), CliError> {
         for hash in self.index.unknown_hashes(key) {
-            // Revisions were listed after the pods: one that is not there was deleted, and is an old one.
+            // Revisions were listed after the pods. A missing revision was deleted, so it is an old one.
             if let Some(set) = self.index.set_mut(key) {
                 set.note_absent(hash);
             }
@@ -409,7 +412,7 @@ impl ClusterView {
         })
     }
 
-    /// Watches from where the lists ended.
+    /// Starts watches where the lists ended.
     pub(super) fn watch(&mut self, access: &Access) {
         let client = || access.client.clone();
         let scope = &self.scope.clone();
@@ -429,7 +432,7 @@ impl ClusterView {
                 ListedChange::Set(kinds::of_set(event))
             });
         }
-        // Where they are not served there is no version.
+        // Without the Advanced kind there is no version.
         let advanced = versions.sets.remove(&SetKind::Advanced);
         if let Some(version) = advanced.filter(|version| !version.is_empty()) {
             let sets: Api<Listed<AdvancedDaemonSet>> = kinds::api_in(access, namespace);
@@ -438,7 +441,7 @@ impl ClusterView {
             });
         }
         if self.managed().next().is_none() {
-            return; // nothing else was listed
+            return;
         }
         if self.unlisted_nodes.is_none() {
             let nodes = Api::all(client());
@@ -491,10 +494,10 @@ impl ClusterView {
         watches.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a change, and takes in everything that is told within `gather` after it.
+    /// Waits for a change, then applies all changes that arrive within `gather`.
     ///
-    /// Taking in is all that happens meanwhile: on a large fleet hundreds of changes come in that time, and whoever took in
-    /// one of them per look would be minutes behind.
+    /// On a large fleet hundreds of changes arrive in that time. Evaluating the rollout after each of them would fall minutes
+    /// behind.
     pub(super) async fn changed(
         &mut self,
         gather: Duration,
@@ -578,11 +581,11 @@ impl ClusterView {
     }
 }
 
-/// One watch, which the API server ends now and then.
+/// A watch that is resumed each time the API server ends it.
 struct ListFollower<K> {
     api: Api<K>,
     params: WatchParams,
-    /// From where it begins anew.
+    /// Resource version where the watch resumes.
     version: String,
     events: Option<BoxStream<'static, kube::Result<WatchEvent<K>>>>,
     begun: Instant,
@@ -592,9 +595,9 @@ impl<K> ListFollower<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    /// The next event, and how it goes on; neither when everything has to be listed again.
+    /// Returns the next event and the watch to continue with. Both are `None` if everything has to be listed again.
     ///
-    /// A watch whose time is up goes on where it ended. One that ends sooner has a reason, which a new list will tell.
+    /// A watch that reached its timeout resumes where it ended. If it ended earlier, only a new list reveals the reason.
     async fn next(mut self) -> (Option<WatchEvent<K>>, Option<Self>) {
         loop {
             let mut events = match self.events.take() {
@@ -620,7 +623,7 @@ where
     }
 }
 
-/// Adds the way on to the refusal of a list of all namespaces.
+/// Adds a hint to the error of a forbidden list of all namespaces.
 fn try_one_namespace(error: CliError) -> CliError {
     match &error.refusal {
         None => error,
@@ -634,7 +637,7 @@ fn try_one_namespace(error: CliError) -> CliError {
     }
 }
 
-/// The version of the collection that an event tells of.
+/// Returns the resource version that an event carries.
 fn version<K: Resource>(event: &WatchEvent<K>) -> Option<String> {
     match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
@@ -645,7 +648,7 @@ fn version<K: Resource>(event: &WatchEvent<K>) -> Option<String> {
     }
 }
 
-/// Where the revisions of a scope are found. They carry the labels of the template.
+/// Returns the API and the parameters to list the revisions of a scope. Revisions carry the labels of the template.
 fn revisions(
     access: &Access,
     scope: &ListScope,

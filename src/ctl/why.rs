@@ -1,4 +1,4 @@
-//! `ctl why`: the verdict on one node in a sentence, since when, and what would change it.
+//! `ctl why`: the verdict on one node as a sentence, its start, and what would change it.
 
 use std::iter;
 
@@ -35,40 +35,40 @@ use crate::core::names::PRE_PULL_POD;
 use crate::core::verdict::PullStage;
 use crate::core::{NodeName, Pod, SetKind, Verdict, instant};
 
-/// Columns before what is said, and one to spare.
+/// Width of the label column, including a space.
 const LABEL: usize = 11;
 
-/// The answer. Field names are a promise to scripts.
+/// Answer of `why`. Field names are stable for scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyAnswer {
-    /// The kind of the DaemonSet, as its API version.
+    /// Kind of the DaemonSet, as API version.
     #[serde(serialize_with = "api_version")]
     pub kind: SetKind,
     /// Namespace of the DaemonSet.
     pub namespace: String,
-    /// Its name.
+    /// Name of the DaemonSet.
     pub name: String,
-    /// Its phase.
+    /// Phase of the rollout.
     pub phase: &'static str,
-    /// A sentence about the phase.
+    /// Sentence about the phase.
     pub phase_message: String,
-    /// How far the revision that the guard stopped is taken back; `null` while nothing is.
+    /// Progress of the rollback of the revision that the guard stopped; `null` if none is in progress.
     pub reversal: Option<ReversalRow>,
-    /// The node, as `ctl status` shows it.
+    /// Node as shown by `ctl status`.
     #[serde(flatten)]
     pub node: NodeRow,
-    /// What would change the verdict.
+    /// Event or action that would change the verdict.
     pub next: String,
-    /// The page of the documentation that explains the verdict; `null` without one.
+    /// Documentation page about the verdict; `null` if there is none.
     pub docs: Option<&'static str>,
-    /// Resources that the caller may not read, and on which some of this rests.
+    /// Resources that the caller may not read and that the answer depends on.
     pub unknown: Vec<&'static str>,
-    /// What is not known, or stands still, for want of a controller or of a right.
+    /// Notes about everything that is unknown or stopped because of a missing controller or permission.
     pub notes: Vec<String>,
 }
 
-/// Says why a node is where it is.
+/// Explains the state of a node.
 pub(super) async fn why(
     context: &Context,
     args: &WhyArgs,
@@ -96,7 +96,7 @@ pub(super) async fn why(
         Output::Json | Output::Yaml => print::document(&answer, args.output)?,
         Output::Table | Output::Wide => sentences(&answer, screen.colour),
     };
-    // A reader that went away has read enough.
+    // A closed output pipe is not an error.
     let _ = screen.print(&text);
     Ok(match look.code(false) {
         Code::Silent => Code::Silent,
@@ -104,7 +104,7 @@ pub(super) async fn why(
     })
 }
 
-/// Whether the node is asked for its images and no pod pulls them, as far as the caller may see.
+/// Returns true if images were requested on the node and no pod pulls them, as far as the caller may see.
 async fn is_pull_unbegun(access: &Access, snapshot: &RolloutSnapshot, name: &NodeName) -> bool {
     let nodes = snapshot.fleet.nodes.iter().zip(&snapshot.plan.verdicts);
     let mut asked = nodes.filter_map(|(node, verdict)| match verdict {
@@ -186,7 +186,7 @@ fn answer(
     })
 }
 
-/// The answer without nodes: the pods on the node, and what the controller reported of it.
+/// Returns the answer without nodes: the pods on the node and the controller's report.
 fn reported_answer(
     view: &ClusterView,
     reported: &ReportedRollout,
@@ -225,7 +225,7 @@ fn reported_answer(
     })
 }
 
-/// The answer in at most 12 lines of a screen; `-o json` has all of it. The next step is never cut: it may be a command.
+/// Renders the answer in at most 12 lines; `-o json` has everything. The next step is never cut, because it may be a command.
 fn sentences(answer: &WhyAnswer, colour: bool) -> String {
     let node = &answer.node;
     let since = match (&node.since, &node.age) {

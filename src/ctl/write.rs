@@ -1,4 +1,4 @@
-//! Writes that hold only for what was looked at.
+//! Writes that succeed only if the object is as it was read.
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation, TestOperation};
@@ -19,30 +19,29 @@ use crate::k8s::client::{Failure, within};
 
 /// Field manager of `yurt-ds ctl`.
 pub(super) const FIELD_MANAGER: &str = "yurt-ds-ctl";
-/// How often a write is tried again that the API server could not place among those of others (409), which it tries several times
-/// itself.
+/// Attempts for a write that conflicts with other writes (409). The API server itself also retries several times.
 const ATTEMPTS: usize = 20;
 
-/// Attempts when the DaemonSet changes between read and write.
+/// Attempts if the DaemonSet changes between read and write.
 const LOOKS: usize = 5;
 
-/// Value of an annotation that follows from what was read.
+/// Annotation value computed from the rollout.
 pub(super) enum Annotation {
-    /// It stays as it is; the text says why.
+    /// The annotation stays unchanged; the text says why.
     Kept(String),
-    /// It is set; `said` is the text afterwards.
+    /// The annotation is set.
     Set {
-        /// The value.
+        /// New value.
         value: String,
-        /// The text.
+        /// Message after the write.
         said: String,
     },
 }
 
-/// Sets an annotation of a DaemonSet to what `judge` makes of the rollout, and returns the text for the caller.
+/// Sets an annotation of a DaemonSet to the result of `judge` for the rollout, and returns the message for the caller.
 ///
 /// # Errors
-/// Those of `judge`, of reading and of writing, and when the DaemonSet keeps changing.
+/// Returns errors of `judge`, of reading and of writing, and an error if the DaemonSet keeps changing.
 pub(super) async fn annotate(
     context: &Context,
     key: &SetKey,
@@ -52,10 +51,10 @@ pub(super) async fn annotate(
     let access = &context.access;
     let api = whole(&access.client, key);
     for _ in 0..LOOKS {
-        // The object before everything else: whatever is newer than it makes the write fail.
+        // Read the object first, so that any later change makes the write fail.
         let doing = format!("read DaemonSet {key}");
         let found = access.find(&doing, api.get(&key.name)).await?;
-        // Where there is none, the next call says so.
+        // If it is missing, the next call reports that.
         let seen = found.map(|set| set.metadata).unwrap_or_default();
         let (view, look) = lookup::look(access, key, context.clock.now()).await?;
         let (value, said) = match judge(&view, &look)? {
@@ -74,19 +73,19 @@ pub(super) async fn annotate(
     ))
 }
 
-/// Sets a field to `value`, whether it is there or not.
+/// Adds or replaces a field.
 pub(super) fn set(path: &[&str], value: Value) -> PatchOperation {
     let path = pointer(path);
     PatchOperation::Add(AddOperation { path, value })
 }
 
-/// Takes a field away that is there.
+/// Removes an existing field.
 pub(super) fn remove(path: &[&str]) -> PatchOperation {
     let path = pointer(path);
     PatchOperation::Remove(RemoveOperation { path })
 }
 
-/// Nothing changes unless the field has that value.
+/// Makes the patch fail unless the field has that value.
 fn test(path: &[&str], value: Value) -> PatchOperation {
     let path = pointer(path);
     PatchOperation::Test(TestOperation { path, value })
@@ -96,13 +95,13 @@ fn pointer(path: &[&str]) -> PointerBuf {
     PointerBuf::from_tokens(path.iter().copied())
 }
 
-/// Changes a DaemonSet, if its specification and annotations are still those of `seen`; false when they are not.
+/// Changes a DaemonSet if its specification and annotations are as in `seen`; returns false if they are not.
 ///
-/// The status is not looked at: whoever makes the pods writes it all the time, faster than anybody could read it, and nothing of
-/// what people ask for rests on it. So the API server compares the rest itself (RFC 6902, `test`), in one request.
+/// The status is not compared: the DaemonSet's controller writes it all the time, and no decision of a caller depends on it. So
+/// one JSON patch with `test` operations (RFC 6902) compares everything else.
 ///
 /// # Errors
-/// Everything else, explained; `doing` says what for.
+/// Returns any other error with an explanation; `doing` describes the call.
 pub(super) async fn write_if_unchanged(
     context: &Context,
     doing: &str,
@@ -133,7 +132,7 @@ pub(super) async fn write_if_unchanged(
         if !is_conflict && error.failure() != Failure::Refused {
             return Err(access.explain(doing, &error));
         }
-        // What does not pass the tests is answered as any object that cannot be (422).
+        // A failed `test` is answered like any invalid object (422).
         let now = access.find(doing, api.get_metadata(&key.name)).await?;
         if now.is_none_or(|now| !is_same(seen, &now.metadata)) {
             return Ok(false);
@@ -145,7 +144,7 @@ pub(super) async fn write_if_unchanged(
     Ok(false)
 }
 
-/// Whether nobody asked for anything else meanwhile.
+/// Returns true if the specification and annotations are unchanged.
 fn is_same(seen: &ObjectMeta, now: &ObjectMeta) -> bool {
     (&seen.uid, seen.generation) == (&now.uid, now.generation)
         && seen.deletion_timestamp == now.deletion_timestamp
@@ -181,7 +180,7 @@ mod tests {
             seen.resource_version
         );
         assert_eq!(write("1").await, Ok(true));
-        // That was a change itself.
+        // The first write changed the object.
         assert_eq!(write("2").await, Ok(false));
         let now = world.sets().get("web").await.unwrap().metadata;
         assert_eq!(now.annotations.unwrap()["example.io/a"], "1");

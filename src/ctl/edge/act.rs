@@ -1,4 +1,4 @@
-//! What became of a request: accepted, refused with a reason and a way on, or carried to its end.
+//! Results of a request: accepted, refused with a reason and next steps, or completed.
 
 use http::StatusCode;
 
@@ -14,25 +14,25 @@ use crate::ctl::error::CliError;
 use crate::ctl::print;
 use crate::ctl::screen::Screen;
 
-/// What is asked of the server.
+/// Action that is requested from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeAct {
-    /// Replace a pod; whether it was forced.
+    /// Replaces a pod; true if forced.
     Upgrade(bool),
-    /// Pull ahead.
+    /// Pulls images ahead.
     ImagePull,
 }
 
-/// How it ended.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ActOutcome {
-    /// For scripts.
+    /// Exit code.
     pub(super) code: Code,
-    /// One word.
+    /// Outcome in one word.
     pub(super) word: &'static str,
-    /// For people.
+    /// Message for the user.
     pub(super) message: String,
-    /// The pod that it is about in the end.
+    /// Pod that the outcome is about.
     pub(super) pod: Option<NodePodRow>,
 }
 
@@ -44,7 +44,7 @@ impl NodeAct {
         }
     }
 
-    /// The row of a request that ended like that.
+    /// Builds the row of a request with this outcome.
     pub(super) fn row(self, pod: &LocalPod, reply: &ActReply, outcome: &ActOutcome) -> ActRow {
         ActRow {
             namespace: pod.namespace().to_owned(),
@@ -57,10 +57,10 @@ impl NodeAct {
         }
     }
 
-    /// Whether the server agreed.
+    /// Checks that the server accepted the request.
     ///
     /// # Errors
-    /// When it did not: what it said, and the way on.
+    /// Returns the server's reason and the next steps if it did not.
     pub(super) fn agreed(
         self,
         edge: &Edge,
@@ -109,7 +109,7 @@ impl NodeAct {
         Err(CliError::new(code, sentence))
     }
 
-    /// What to do after a refusal, as far as the server or the pod tell why.
+    /// Returns the next steps after a refusal, as far as the server or the pod reveal the cause.
     fn way_on(self, pod: &LocalPod, reply: &ActReply) -> String {
         if let Some(told) = reply.reason.as_deref().and_then(told) {
             return format!(" {told}");
@@ -143,7 +143,7 @@ impl NodeAct {
     }
 }
 
-/// What a word of the server means to the owner of a node, beyond its text.
+/// Explains a reason of the server to the node owner, in addition to its text.
 fn told(reason: &str) -> Option<&'static str> {
     Some(match reason {
         "Paused" => "Its DaemonSet is paused in the cloud: ask again when somebody has resumed it.",
@@ -165,7 +165,7 @@ fn told(reason: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether the server means that there is no such pod.
+/// Returns true if the server reports that the pod does not exist.
 fn is_missing(reply: &ActReply) -> bool {
     let missing = |reason: &String| reason.eq_ignore_ascii_case("NotFound");
     reply.status == StatusCode::INTERNAL_SERVER_ERROR
@@ -173,10 +173,10 @@ fn is_missing(reply: &ActReply) -> bool {
             || (reply.text.starts_with("Get pod failed") && reply.text.contains("not found")))
 }
 
-/// Shows a request that was accepted and not waited for.
+/// Shows an accepted request that is not waited for.
 ///
 /// # Errors
-/// When a row cannot be written as a document.
+/// Fails if a row cannot be written as a document.
 pub(super) fn accepted(
     act: NodeAct,
     pod: &LocalPod,

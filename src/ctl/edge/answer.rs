@@ -1,4 +1,4 @@
-//! What the server answered: pods, or a sentence. Anything may stand behind a port, so anything may come.
+//! Answers of the server: pods, or a sentence. Any program may listen on the port, so any answer is possible.
 
 use bytes::Bytes;
 use http::header::ETAG;
@@ -11,30 +11,30 @@ use crate::core::foreign;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 
-/// How old the answer is, in seconds.
+/// Header with the age of the answer in seconds.
 const AGE: &str = "x-cache-age";
-/// Why, in a word for programs (an addition of yurt-ds).
+/// Header with the reason in one word for programs (specific to yurt-ds).
 const REASON: &str = "x-ota-reason";
-/// Longer texts of the server are cut.
+/// Limit in characters for texts of the server; longer ones are cut.
 const LONGEST: usize = 500;
-/// An answer that is older than this is told to be so: nodes hear from the cloud at least every minute or two.
+/// Age in seconds after which an answer is marked as old. Nodes hear from the cloud at least every minute or two.
 const OLD: u64 = 120;
 
-/// The pods of the node at a time.
+/// Pods of the node at one time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pods {
-    /// All of them, by namespace and name.
+    /// All pods by namespace and name.
     pub(super) items: Vec<LocalPod>,
     age: Option<u64>,
     etag: Option<String>,
 }
 
-/// A `PodList` on the wire.
+/// A `PodList` in JSON.
 #[derive(Deserialize)]
 struct PodListWire {
     #[serde(default)]
     kind: String,
-    // Present, though it may be null: OpenYurt writes an empty list so.
+    // Required, but may be null: OpenYurt writes an empty list as null.
     items: Option<Vec<LocalPod>>,
 }
 
@@ -42,7 +42,7 @@ impl Pods {
     /// Reads an answer to `GET /pods`.
     ///
     /// # Errors
-    /// When it is anything but pods; says what it is instead.
+    /// Fails if the answer is not a list of pods; says what it is instead.
     pub(super) fn read(server: &NodeServer, response: &Response<Bytes>) -> Result<Self, CliError> {
         if response.status() != StatusCode::OK {
             return Err(no_pods(server, response));
@@ -63,10 +63,10 @@ impl Pods {
         })
     }
 
-    /// Takes over an answer to `GET /pods` with `If-None-Match`.
+    /// Applies an answer to `GET /pods` with `If-None-Match`.
     ///
     /// # Errors
-    /// As [`Pods::read`].
+    /// Fails like [`Pods::read`].
     pub(super) fn renew(
         &mut self,
         server: &NodeServer,
@@ -80,30 +80,30 @@ impl Pods {
         Ok(())
     }
 
-    /// What tells this state from another.
+    /// Returns the entity tag of this state.
     pub(super) fn etag(&self) -> Option<&str> {
         self.etag.as_deref()
     }
 
-    /// How old this is, in seconds, if the server tells.
+    /// Returns the age in seconds, if the server reports it.
     pub(super) fn age(&self) -> Option<u64> {
         self.age
     }
 
-    /// The age, when it is worth a word.
+    /// Returns the age if the data is old.
     pub(super) fn old(&self) -> Option<u64> {
         self.age.filter(|age| *age > OLD)
     }
 }
 
-/// An answer in words.
+/// Answer to a request for an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ActReply {
-    /// The status.
+    /// HTTP status.
     pub(super) status: StatusCode,
-    /// The text, on one line.
+    /// Text on one line.
     pub(super) text: String,
-    /// A word for programs, of servers that have one.
+    /// Reason in one word, if the server sends it.
     pub(super) reason: Option<String>,
 }
 
@@ -122,19 +122,19 @@ fn header<'a>(response: &'a Response<Bytes>, name: &str) -> Option<&'a str> {
     response.headers().get(name)?.to_str().ok()
 }
 
-/// The body as one line that a terminal can take.
+/// Returns the body as one line that is safe for a terminal.
 fn text(response: &Response<Bytes>) -> String {
     let body = response.body();
     let start = &body[..body.len().min(8 * LONGEST)];
     one_line(&String::from_utf8_lossy(start))
 }
 
-/// Returns words of the server on one line, of bounded length.
+/// Returns a text of the server on one line with limited length.
 pub(super) fn one_line(text: &str) -> String {
     foreign::one_line(text, LONGEST)
 }
 
-/// Why there are no pods.
+/// Returns the error for an answer without pods.
 fn no_pods(server: &NodeServer, response: &Response<Bytes>) -> CliError {
     let (status, text) = (response.status(), text(response));
     let has_none_yet = status == StatusCode::INTERNAL_SERVER_ERROR
@@ -149,14 +149,14 @@ fn no_pods(server: &NodeServer, response: &Response<Bytes>) -> CliError {
         );
     }
     if header(response, REASON).is_some() && status.is_client_error() {
-        // One of ours, and it says what it wants.
+        // This is a yurt-ds server, and its text explains the refusal.
         let text = format!("The server of this node, {server}, refuses: {text} (HTTP {status}).");
         return CliError::new(Code::Refused, text);
     }
     stranger(server, response, &format!("HTTP {status}"))
 }
 
-/// What to say of a server that seems to be something else.
+/// Returns the error for a server that does not behave like an ota-server.
 pub(super) fn stranger(server: &NodeServer, response: &Response<Bytes>, why: &str) -> CliError {
     let said = match text(response) {
         text if text.is_empty() => "nothing".to_owned(),

@@ -1,4 +1,4 @@
-//! The server of a node, as a client of it.
+//! Client of a node's server.
 
 use std::path::Path;
 
@@ -17,32 +17,32 @@ use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::k8s::client::Role;
 
-/// The server of a node. Every request has a connection of its own.
+/// A client of a node's server that opens a new connection for every request.
 #[derive(Clone)]
 pub struct Edge {
     pub(super) server: NodeServer,
     connect: Connector,
-    /// Why the usual socket was not used, where there is one.
+    /// Reason why the default socket was not used although it exists.
     passed_over: Option<String>,
-    /// The namespace of `-n`.
+    /// Namespace of `-n`.
     pub(super) namespace: Option<String>,
 }
 
 impl Edge {
-    /// The server at that address, as typed after `--server`.
+    /// Creates a client for an address as typed after `--server`.
     ///
     /// # Errors
-    /// When it is no address that can be used.
+    /// Fails if the address is invalid.
     pub fn to(address: &str) -> Result<Self, CliError> {
         Ok(Self::at(NodeServer::read(address)?))
     }
 
-    /// The server that was named, else the usual socket of this node where it can be used, else the usual port.
+    /// Creates a client for the named server, or else for the default socket if it is usable, or else for the default port.
     ///
-    /// The socket comes first: any user can listen on a port that is free, but not in the directory of the socket.
+    /// The socket comes first: any user can listen on a free port, but not in the directory of the socket.
     ///
     /// # Errors
-    /// As [`Edge::to`].
+    /// Fails like [`Edge::to`].
     pub async fn find(named: Option<&str>) -> Result<Self, CliError> {
         match named {
             Some(address) => Self::to(address),
@@ -50,7 +50,7 @@ impl Edge {
         }
     }
 
-    /// The server at that socket where it can be used, else at the port.
+    /// Creates a client for that socket if it is usable, or else for the port.
     pub(super) async fn usual(socket: &Path, port: &str) -> Result<Self, CliError> {
         let edge = Self::at(NodeServer::socket(socket));
         let passed_over = match reached(&edge.connect).await {
@@ -80,52 +80,52 @@ impl Edge {
         }
     }
 
-    /// The same, over connections made by somebody else.
+    /// Creates a client that uses the given connector.
     ///
     /// # Errors
-    /// As [`Edge::to`].
+    /// Fails like [`Edge::to`].
     pub fn through(address: &str, connect: Connector) -> Result<Self, CliError> {
         let edge = Self::to(address)?;
         Ok(Self { connect, ..edge })
     }
 
-    /// The same, with the namespace of `-n`.
+    /// Sets the namespace of `-n`.
     pub fn in_namespace(self, namespace: Option<String>) -> Self {
         Self { namespace, ..self }
     }
 
-    /// The pods of the node.
+    /// Returns the pods of the node.
     pub(super) async fn get_pods(&self) -> Result<Pods, CliError> {
         let response = self.ask(Method::GET, "/pods", None).await?;
         Pods::read(&self.server, &response)
     }
 
-    /// The names of its pods, with their namespaces; `None` when it does not answer.
+    /// Returns the names of its pods as `namespace/name`; `None` if the server does not answer.
     pub(in crate::ctl) async fn names(&self) -> Option<Vec<String>> {
         let pods = self.get_pods().await.ok()?;
         let name = |pod: &LocalPod| format!("{}/{}", pod.namespace(), pod.name());
         Some(pods.items.iter().map(name).collect())
     }
 
-    /// The pods of the node, if they changed since.
+    /// Updates the pods of the node if they have changed.
     pub(super) async fn look_again(&self, pods: &mut Pods) -> Result<(), CliError> {
         let response = self.ask(Method::GET, "/pods", pods.etag()).await?;
         pods.renew(&self.server, &response)
     }
 
-    /// What an upgrade would bring; `None` when this server does not tell.
+    /// Returns the available upgrades; `None` if the server does not report them.
     pub(super) async fn get_upgrades(&self) -> Option<Upgrades> {
         let response = self.ask(Method::GET, "/yurt-ds/v1/upgrades", None).await;
         Upgrades::read(&response.ok()?)
     }
 
-    /// Asks for a pod to be replaced.
+    /// Requests the replacement of a pod.
     pub(super) async fn upgrade(&self, pod: &LocalPod, force: bool) -> Result<ActReply, CliError> {
         let query = if force { "?force=true" } else { "" };
         self.act(pod, &format!("upgrade{query}")).await
     }
 
-    /// Asks for the images of a pod's new version.
+    /// Requests a pull of the images of a pod's new revision.
     pub(super) async fn image_pull(&self, pod: &LocalPod) -> Result<ActReply, CliError> {
         self.act(pod, "imagepull").await
     }
@@ -162,7 +162,7 @@ impl Edge {
         answer.map_err(|silence| self.unreachable(&silence, is_write))
     }
 
-    /// What was tried, what happened, and what to check.
+    /// Returns an error with what was tried, what happened, and what to check.
     fn unreachable(&self, silence: &ConnectError, is_write: bool) -> CliError {
         let server = &self.server;
         let heard = if is_write && silence.may_have_been_heard() {
@@ -188,7 +188,7 @@ mod tests {
     async fn the_usual_socket_is_asked_if_it_answers_and_the_port_otherwise() {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("ota.sock");
-        let port = "http://127.0.0.1:1"; // below what is given out, and not used
+        let port = "http://127.0.0.1:1"; // below the ephemeral ports, and unused
         let usual = async || Edge::usual(&socket, port).await.unwrap();
         let error = async |edge: Edge| edge.get_pods().await.unwrap_err().text;
 

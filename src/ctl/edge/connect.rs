@@ -1,6 +1,6 @@
-//! One request, one connection, one answer: HTTP/1.1 over TCP, over a Unix socket, or over whatever a test puts in its place.
+//! One request over one connection: HTTP/1.1 over TCP, a Unix socket, or a test's replacement.
 //!
-//! Proxies of the environment are none of ours: what is asked is this machine.
+//! Proxy settings in the environment are ignored, because the server is on this machine.
 
 use std::fmt;
 use std::fs;
@@ -24,23 +24,23 @@ use tokio::time::timeout;
 
 use crate::ota_server::group;
 
-/// The server is on this machine, or a hop away.
+/// Timeout to connect. The server is on this machine or one hop away.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// The server may have to ask the cloud first, three times for two seconds, and to wait ten for what an admission webhook says of
-/// the deletion.
+/// Timeout for an answer. The server may first ask the cloud three times for two seconds, and wait ten seconds for an admission
+/// webhook of the deletion.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
-/// A node runs some hundred pods of 6 KB each; this is far beyond.
+/// Limit for the body in bytes. A node runs about a hundred pods of 6 KB each, so this is far beyond.
 const MAX_BODY: usize = 64 << 20;
 
-/// What requests go over.
+/// A byte stream for a request.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Makes a connection, whenever one is needed.
+/// Opens a connection each time it is called.
 pub type Connector = Arc<dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>;
 
-/// Connections over TCP.
+/// Returns a connector for TCP.
 pub(super) fn tcp(host: String, port: u16) -> Connector {
     Arc::new(move || {
         let host = host.clone();
@@ -52,7 +52,7 @@ pub(super) fn tcp(host: String, port: u16) -> Connector {
     })
 }
 
-/// Connections to a Unix socket.
+/// Returns a connector for a Unix socket.
 pub(super) fn unix(path: PathBuf) -> Connector {
     Arc::new(move || {
         let path = path.clone();
@@ -66,7 +66,7 @@ pub(super) fn unix(path: PathBuf) -> Connector {
     })
 }
 
-/// Says of an error of connecting to a socket what it means for that path.
+/// Explains an error of connecting to the socket at that path.
 fn explained(error: io::Error, path: &Path) -> io::Error {
     let text = match error.kind() {
         io::ErrorKind::NotFound => "there is no such socket".to_owned(),
@@ -77,7 +77,7 @@ fn explained(error: io::Error, path: &Path) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// Says which users may connect: by the socket, or by the directory that hides it.
+/// Says which users may connect, according to the socket or to the directory that hides it.
 fn access(path: &Path) -> String {
     let mut visible = path.ancestors();
     let Some((place, metadata)) = visible.find_map(|at| Some((at, fs::metadata(at).ok()?))) else {
@@ -91,23 +91,23 @@ fn access(path: &Path) -> String {
     )
 }
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Debug)]
 pub(super) enum ConnectError {
-    /// No connection.
+    /// The connection failed.
     Unconnected(io::Error),
-    /// No connection in time.
+    /// The connection was not established in time.
     NotInTime,
-    /// A connection, and nothing (or not everything) over it in time.
+    /// The answer was not complete in time.
     Slow,
-    /// It ended, or what came is not HTTP.
+    /// The connection ended early, or the answer is not HTTP.
     Broken(String),
-    /// It goes on and on.
+    /// The answer exceeds the size limit.
     Endless,
 }
 
 impl ConnectError {
-    /// Whether the request may have been received all the same.
+    /// Returns true if the server may have received the request anyway.
     pub(super) fn may_have_been_heard(&self) -> bool {
         !matches!(self, Self::Unconnected(_) | Self::NotInTime)
     }
@@ -132,7 +132,7 @@ impl fmt::Display for ConnectError {
     }
 }
 
-/// "Connection refused (os error 111)", without the number that helps nobody.
+/// Returns an error such as "Connection refused (os error 111)" without the number, in lower case.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
@@ -141,7 +141,7 @@ fn plain(error: &io::Error) -> String {
     first.into_iter().chain(letters).collect()
 }
 
-/// Asks once, over a connection of its own.
+/// Sends one request over its own connection.
 pub(super) async fn exchange(
     connect: &Connector,
     request: Request<Empty<Bytes>>,
@@ -152,7 +152,7 @@ pub(super) async fn exchange(
         .unwrap_or(Err(ConnectError::Slow))
 }
 
-/// Connects.
+/// Opens a connection.
 pub(super) async fn reached(connect: &Connector) -> Result<Box<dyn Stream>, ConnectError> {
     match timeout(CONNECT_DEADLINE, connect()).await {
         Ok(stream) => stream.map_err(ConnectError::Unconnected),
@@ -171,7 +171,7 @@ async fn converse(
         let response = sender.send_request(request).await;
         read(response.map_err(|error| broken(&error))?).await
     };
-    // Whoever waits for the answer also drives the connection; its own errors reach the answer.
+    // This task also drives the connection. Errors of the connection also end the answer.
     let drive = async move { connection.await.ok() };
     tokio::pin!(answer);
     tokio::select! {

@@ -1,4 +1,4 @@
-//! From what was typed to a pod of this node; where there is none, to a sentence that helps.
+//! Finds the pod of this node that a typed name means. If there is none, returns a helpful error.
 
 use super::answer::Pods;
 use super::client::Edge;
@@ -7,10 +7,10 @@ use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::suggest::{near, suggestion};
 
-/// The pod that `typed` means: `NAMESPACE/POD`, a pod, or a DaemonSet that has one pod here.
+/// Returns the pod that `typed` means: `NAMESPACE/POD`, a pod, or a DaemonSet with a single pod on this node.
 ///
 /// # Errors
-/// When there is none, or more than one; names those that may be meant.
+/// Fails if there is no such pod or more than one; the message lists candidates.
 pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a LocalPod, CliError> {
     let (namespace, name) = split(edge, typed)?;
     let within: Vec<&LocalPod> = pods
@@ -49,7 +49,7 @@ pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a L
     }
 }
 
-/// Namespace and name of what was typed.
+/// Splits the typed name into namespace and name.
 fn split<'a>(edge: &'a Edge, typed: &'a str) -> Result<(Option<&'a str>, &'a str), CliError> {
     let usage = |text: String| Err(CliError::new(Code::Usage, text));
     let wanted = edge.namespace.as_deref();
@@ -85,7 +85,7 @@ fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> Cli
         Some(namespace) => format!(" in namespace {namespace}"),
         None => String::new(),
     };
-    // Names that look alike in that namespace come before those of others.
+    // Similar names in that namespace come before those in others.
     let inside = |pod: &&LocalPod| namespace.is_none_or(|namespace| pod.namespace() == namespace);
     let mut found = alike(name, pods.items.iter().filter(inside));
     if found.is_empty() {
@@ -107,7 +107,7 @@ fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> Cli
     CliError::new(Code::NotFound, text)
 }
 
-/// Pods with near names, or of DaemonSets with near names.
+/// Returns pods with similar names, or of DaemonSets with similar names.
 fn alike<'a>(name: &str, pods: impl Iterator<Item = &'a LocalPod>) -> Vec<String> {
     let pods: Vec<&LocalPod> = pods.collect();
     let sets = pods.iter().filter_map(|pod| pod.daemonset());

@@ -1,4 +1,4 @@
-//! Looking again until something is over: once a second, on one line of a terminal, or line by line elsewhere.
+//! Polls until a request is done: once per second, on one redrawn line of a terminal, or else line by line.
 
 use std::time::Duration;
 
@@ -15,36 +15,36 @@ use crate::ctl::error::CliError;
 use crate::ctl::screen::Screen;
 use crate::ctl::table::CellStyle;
 
-/// An unchanged answer costs the server next to nothing; and whoever waits hears of the end within a second.
+/// Polling interval. An unchanged answer costs the server almost nothing, and the caller learns of the end within a second.
 const EVERY: Duration = Duration::from_secs(1);
-/// The server may be the very pod that is replaced; one that is silent for longer has not come back.
+/// Time that the server may be silent. It may itself be the replaced pod; after this time it has not come back.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Somebody who waits.
+/// A command that waits for its request.
 pub(super) struct Follow<'a, 'b> {
     edge: &'a Edge,
     screen: &'a mut Screen<'b>,
     timeout: Option<Duration>,
     begun: Instant,
-    /// Nothing is shown before a document is whole.
+    /// True if only the complete document is printed.
     quiet: bool,
-    /// What was printed last.
+    /// Line that was printed last.
     told: String,
-    /// Since when the server is silent.
+    /// Time when the server stopped answering; `None` while it answers.
     silent: Option<Instant>,
 }
 
-/// What comes after a pause.
+/// Result of a pause between polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FollowStep {
-    /// Look at the pods.
+    /// The pods were updated.
     Look,
-    /// The time is up.
+    /// The timeout has ended.
     TooLate,
 }
 
 impl<'a, 'b> Follow<'a, 'b> {
-    /// Begins to wait.
+    /// Starts to wait.
     pub(super) fn begin(edge: &'a Edge, screen: &'a mut Screen<'b>, args: &WaitArgs) -> Self {
         Self {
             edge,
@@ -57,20 +57,20 @@ impl<'a, 'b> Follow<'a, 'b> {
         }
     }
 
-    /// How long it has taken so far.
+    /// Returns the time since the start.
     pub(super) fn passed(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// The same for people.
+    /// Returns the time since the start as text.
     pub(super) fn after(&self) -> String {
         instant::seconds(self.passed().as_secs())
     }
 
-    /// Waits a moment, then looks again.
+    /// Waits for the next poll and updates the pods.
     ///
     /// # Errors
-    /// When the server is silent for too long, or is not what it was.
+    /// Fails if the server is silent for too long or answers unexpectedly.
     pub(super) async fn next(&mut self, pods: &mut Pods) -> Result<FollowStep, CliError> {
         let end = self
             .timeout
@@ -98,7 +98,7 @@ impl<'a, 'b> Follow<'a, 'b> {
         Ok(FollowStep::Look)
     }
 
-    /// Shows how far it is.
+    /// Shows the current step.
     pub(super) fn show(&mut self, step: &str, pods: &Pods) {
         if self.quiet {
             return;
@@ -110,7 +110,7 @@ impl<'a, 'b> Follow<'a, 'b> {
             line.push_str("; the node has no contact with the cloud");
         }
         let _ = if self.screen.live {
-            // In front, because the end of a long line is cut.
+            // The time comes first, because long lines are cut at the end.
             let passed = CellStyle::Faint.on(&format!("{:>4}", self.after()), self.screen.colour);
             self.screen.redraw(&format!("{passed} {line}\n"))
         } else if self.told != line {
@@ -122,7 +122,7 @@ impl<'a, 'b> Follow<'a, 'b> {
         };
     }
 
-    /// Shows how it ended, in the place of how far it was.
+    /// Shows the result instead of the current step.
     pub(super) fn end(self, outcome: &ActOutcome) {
         if self.quiet {
             return;
@@ -134,13 +134,13 @@ impl<'a, 'b> Follow<'a, 'b> {
         };
         let message = paint.on(&outcome.message, self.screen.colour);
         if self.screen.live {
-            // Its end is for reading: not cut at the edge of the terminal.
+            // Printed separately, because a redrawn line would be cut at the edge of the terminal.
             let _ = self.screen.redraw("");
         }
         let _ = self.screen.print(&format!("{message}\n"));
     }
 
-    /// What to say when the time is up.
+    /// Returns the outcome for an exceeded timeout.
     pub(super) fn too_late(&self, step: &str) -> ActOutcome {
         let waited = self
             .timeout

@@ -1,4 +1,4 @@
-//! `ctl imagepull`: the images of a pod's new version come to the node while the old one runs.
+//! `ctl imagepull`: pulls the images of a pod's new revision while the old pod runs.
 
 use super::act::{ActOutcome, NodeAct, accepted};
 use super::answer::{Pods, one_line};
@@ -16,7 +16,7 @@ use crate::ctl::error::CliError;
 use crate::ctl::print;
 use crate::ctl::screen::Screen;
 
-/// Pulls ahead for a pod, or shows for which.
+/// Pulls images for a pod, or lists the pods with new images.
 pub(super) async fn imagepull(
     edge: &Edge,
     args: &ImagepullArgs,
@@ -48,7 +48,7 @@ pub(super) async fn imagepull(
     Ok(outcome.code)
 }
 
-/// Waits until the images are there, or will not be.
+/// Waits until the images are on the node or cannot be pulled.
 async fn wait(
     follow: &mut Follow<'_, '_>,
     pull: &AwaitedPull,

@@ -1,4 +1,4 @@
-//! `ctl pods`, and what `ctl upgrade` and `ctl imagepull` show when no pod is named.
+//! `ctl pods`, and the lists of `ctl upgrade` and `ctl imagepull` if no pod is named.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -17,7 +17,7 @@ use crate::ctl::print;
 use crate::ctl::screen::Screen;
 use crate::ctl::table::{CellStyle, Table};
 
-/// Column of a table from which on cells may tell a reason.
+/// First table column whose cells may contain a reason.
 const UPDATE: usize = 4;
 
 /// Shows the pods of the node.
@@ -29,7 +29,7 @@ pub(super) async fn pods(
 ) -> Result<Code, CliError> {
     let pods = edge.get_pods().await?;
     let namespace = edge.namespace.as_deref().filter(|_| !args.all_namespaces);
-    // Only those who look at images are told about new ones.
+    // The default table has no columns for new images.
     let upgrades = match args.output {
         Output::Table => None,
         _ => edge.get_upgrades().await,
@@ -52,21 +52,21 @@ pub(super) async fn pods(
             format!("{}{body}", old(&pods))
         }
     };
-    // A reader that went away is no reason to hide the outcome.
+    // A closed output pipe must not hide the exit code.
     let _ = screen.print(&text);
     Ok(Code::Complete)
 }
 
-/// What `ctl upgrade` and `ctl imagepull` are about.
+/// Purpose of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Intent {
-    /// Replacing pods.
+    /// `ctl upgrade`: replace pods.
     Upgrade,
-    /// Pulling ahead.
+    /// `ctl imagepull`: pull images ahead.
     Pull,
 }
 
-/// Shows what an upgrade would change, and how it is asked for.
+/// Shows what an upgrade would change, and the command to request it.
 pub(super) async fn upgradable(
     edge: &Edge,
     intent: Intent,
@@ -96,7 +96,7 @@ pub(super) async fn upgradable(
     Ok(Code::Complete)
 }
 
-/// How old the answer is, when that is worth a line.
+/// Returns a line about the age of the answer if it is old.
 fn old(pods: &Pods) -> String {
     match pods.old() {
         None => String::new(),
@@ -132,7 +132,7 @@ fn up_to_date(namespace: Option<&str>, pods: &Pods) -> String {
     }
 }
 
-/// Which pods would have no successor.
+/// Lists the pods that would have no successor.
 fn refused(rows: &[NodePodRow]) -> String {
     let refused = rows.iter().filter(|row| row.update_refused.is_some());
     let keys: Vec<String> = refused.map(|row| one_line(&row.key())).collect();
@@ -197,7 +197,7 @@ fn table(rows: &[NodePodRow], wide: bool, colour: bool, now: Timestamp) -> Strin
             cells.push(plain(&joined(images)));
             cells.push(plain(&joined(new)));
         } else {
-            // The reasons follow below, where they have room.
+            // Reasons are listed below the table, because they are too long for a cell.
             for (cell, what) in cells[UPDATE..].iter_mut().zip(["update", "image"]) {
                 let Some((word, _)) = cell.0.split_once(": ") else {
                     continue;
@@ -250,7 +250,7 @@ fn plain(text: &str) -> (String, CellStyle) {
     (one_line(text), CellStyle::Plain)
 }
 
-/// `1/1`, and what is wrong where something is.
+/// Returns the cell for ready containers, such as `1/1`, with the problem if there is one.
 fn ready(row: &NodePodRow) -> (String, CellStyle) {
     let counted = &row.ready_containers;
     match &row.problem {
@@ -288,14 +288,14 @@ fn image_ready(row: &NodePodRow) -> (String, CellStyle) {
     }
 }
 
-/// From which revision to which.
+/// Returns the old and the new revision.
 fn revisions(row: &NodePodRow) -> String {
     let old = row.revision.as_deref().unwrap_or("?");
     let new = row.new_revision.as_ref().or(row.target.as_ref());
     format!("{old} → {}", new.map_or("?", String::as_str))
 }
 
-/// From which images to which, as far as they change.
+/// Returns the old and the new images of the containers that change.
 fn images(row: &NodePodRow) -> String {
     let told = row.containers.iter().any(|found| found.new_image.is_some());
     if !told {

@@ -1,4 +1,4 @@
-//! A pod as the node tells it: what its owner wants to know. Everything may be missing; nothing is believed.
+//! A pod as the node's server reports it, reduced to what its owner needs. Any field may be missing, and no field is trusted.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -10,7 +10,7 @@ use crate::core::names::{
 use crate::core::revision_in;
 use crate::k8s::{Condition, nullable};
 
-/// The part of a pod that is shown or followed.
+/// Part of a pod that is shown or followed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct LocalPod {
@@ -54,10 +54,10 @@ struct LocalPodSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct LocalContainer {
-    /// Its name.
+    /// Name of the container.
     #[serde(deserialize_with = "nullable")]
     pub(super) name: String,
-    /// Its image.
+    /// Image of the container.
     #[serde(deserialize_with = "nullable")]
     pub(super) image: String,
 }
@@ -104,29 +104,29 @@ struct Detail {
     exit_code: i64,
 }
 
-/// Words of a container that simply has not got there yet.
+/// Waiting reasons of a container that is still starting.
 const PATIENCE: [&str; 3] = ["", "ContainerCreating", "PodInitializing"];
 
-/// What keeps a pod from running.
+/// Problem that keeps a pod from running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
-    /// One word, such as `ImagePullBackOff`.
+    /// Reason in one word, such as `ImagePullBackOff`.
     pub(super) word: String,
-    /// What the kubelet says about it; may be empty.
+    /// Message of the kubelet; may be empty.
     pub(super) message: String,
 }
 
-/// Whether something newer waits.
+/// Update state that the pod announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnnouncedUpdate {
-    /// Its owner may upgrade it.
+    /// A newer revision is available, and the node owner may upgrade.
     Available,
-    /// It runs what it should.
+    /// The pod runs the revision that it should.
     UpToDate,
 }
 
 impl AnnouncedUpdate {
-    /// Its word for programs.
+    /// Returns the word for it in JSON and YAML.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Available => "available",
@@ -135,21 +135,21 @@ impl AnnouncedUpdate {
     }
 }
 
-/// How it stands with pulling ahead.
+/// State of the images that are pulled ahead of an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PulledImages {
-    /// On the node.
+    /// The images are on the node.
     Pulled,
-    /// Asked for.
+    /// The pull was requested.
     Pulling,
-    /// Could not be pulled; why.
+    /// The pull failed, with the reason.
     Failed(String),
-    /// What is told belongs to another version than the one that waits.
+    /// The reported state belongs to another revision than the announced one.
     Stale,
 }
 
 impl PulledImages {
-    /// Its word for programs.
+    /// Returns the word for it in JSON and YAML.
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::Pulled => "pulled",
@@ -161,85 +161,85 @@ impl PulledImages {
 }
 
 impl LocalPod {
-    /// Its name.
+    /// Returns the name.
     pub(super) fn name(&self) -> &str {
         &self.metadata.name
     }
 
-    /// Its namespace.
+    /// Returns the namespace.
     pub(super) fn namespace(&self) -> &str {
         &self.metadata.namespace
     }
 
-    /// Written `namespace/name`.
+    /// Returns `namespace/name`.
     pub(super) fn key(&self) -> String {
         format!("{}/{}", self.metadata.namespace, self.metadata.name)
     }
 
-    /// What tells it from a later pod of the same name.
+    /// Returns the UID, which differs for a later pod of the same name.
     pub(super) fn uid(&self) -> &str {
         &self.metadata.uid
     }
 
-    /// The node it runs on.
+    /// Returns the node of the pod.
     pub(super) fn node(&self) -> &str {
         &self.spec.node_name
     }
 
-    /// When it was made.
+    /// Returns the creation time.
     pub(super) fn created(&self) -> Option<Timestamp> {
         self.metadata.creation_timestamp.as_ref().map(|time| time.0)
     }
 
-    /// Whether it is being deleted.
+    /// Returns true if the pod is being deleted.
     pub(super) fn is_deleting(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Its controlling owner; failing that, its first.
+    /// Returns the controlling owner, or else the first owner.
     pub(super) fn owner(&self) -> Option<&OwnerReference> {
         let owners = &self.metadata.owner_references;
         let mut controllers = owners.iter().filter(|owner| owner.controller == Some(true));
         controllers.next().or(owners.first())
     }
 
-    /// The DaemonSet it belongs to.
+    /// Returns the DaemonSet that owns the pod.
     pub(super) fn daemonset(&self) -> Option<&str> {
         let owner = self.owner().filter(|owner| owner.kind == "DaemonSet")?;
         Some(&owner.name)
     }
 
-    /// Hash of the revision it was made from.
+    /// Returns the hash of the revision that the pod was created from.
     pub(super) fn revision(&self) -> Option<&str> {
         let hash = self.metadata.labels.get(REVISION_HASH_LABEL)?;
         (!hash.is_empty()).then_some(hash.as_str())
     }
 
-    /// All containers, and whether they are init containers.
+    /// Returns all containers, each with a flag that is true for init containers.
     pub(super) fn containers(&self) -> impl Iterator<Item = (&LocalContainer, bool)> {
         let first = self.spec.init_containers.iter().map(|found| (found, true));
         first.chain(self.spec.containers.iter().map(|found| (found, false)))
     }
 
-    /// Whether it serves.
+    /// Returns true if the pod is Ready.
     pub(super) fn is_ready(&self) -> bool {
         self.condition("Ready").is_some_and(is_true)
     }
 
-    /// How many of its containers are ready, and how many there are.
+    /// Returns the numbers of ready containers and of all containers.
     pub(super) fn ready_containers(&self) -> (usize, usize) {
         let statuses = &self.status.container_statuses;
         let ready = statuses.iter().filter(|status| status.ready).count();
         (ready, self.spec.containers.len())
     }
 
-    /// Whether the images of all containers are on the node.
+    /// Returns true if the images of all containers are on the node.
     pub(super) fn has_images(&self) -> bool {
         let statuses = &self.status.container_statuses;
         !statuses.is_empty() && statuses.iter().all(|status| !status.image_id.is_empty())
     }
 
-    /// What keeps it from running.
+    /// Returns the problem that keeps the pod from running.
     pub(super) fn problem(&self) -> Option<Problem> {
         let init = self.status.init_container_statuses.iter();
         let mut found = init
@@ -254,7 +254,7 @@ impl LocalPod {
         })
     }
 
-    /// Whether something newer waits; `None` when nobody said.
+    /// Returns the announced update state; `None` if no condition reports it.
     pub(super) fn update(&self) -> Option<AnnouncedUpdate> {
         match self.condition(POD_NEED_UPGRADE)?.status.as_str() {
             "True" => Some(AnnouncedUpdate::Available),
@@ -263,19 +263,19 @@ impl LocalPod {
         }
     }
 
-    /// Why what waits is refused unless it is forced, in a word; `None` when it is not.
+    /// Returns the reason, in one word, why an upgrade without `--force` is refused; `None` if it is not refused.
     pub(super) fn refused(&self) -> Option<&'static str> {
         let condition = self.condition(POD_NEED_UPGRADE)?;
         let is_repelled = is_true(condition) && condition.reason == UNTOLERATED_TAINT;
         is_repelled.then_some(UNTOLERATED_TAINT)
     }
 
-    /// Hash of the revision it should run, as the one who announces upgrades counts.
+    /// Returns the hash of the announced revision.
     pub(super) fn target(&self) -> Option<&str> {
         hash(self.condition(POD_NEED_UPGRADE)?)
     }
 
-    /// How it stands with pulling ahead; `None` when nobody asked for it.
+    /// Returns the state of the images that are pulled ahead; `None` if no pull was requested.
     pub(super) fn images(&self) -> Option<PulledImages> {
         let condition = self.condition(POD_IMAGE_READY)?;
         let other = hash(condition).is_some_and(|hash| self.target().is_some_and(|it| it != hash));
@@ -324,7 +324,7 @@ fn is_true(condition: &Condition) -> bool {
     condition.status == "True"
 }
 
-/// The hash in a condition's message; `None` when it has no such form.
+/// Returns the hash in a condition's message; `None` if the message has another form.
 fn hash(condition: &Condition) -> Option<&str> {
     revision_in(&condition.message).filter(|hash| !hash.is_empty())
 }

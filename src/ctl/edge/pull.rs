@@ -1,42 +1,42 @@
-//! From a request to pull to images on the node: how far it is, judged from what the node tells. Pure.
+//! Progress from a pull request to images on the node, evaluated from the node's pods. Pure.
 
 use std::time::Duration;
 
 use super::answer::{Pods, one_line};
 use super::pod::{AnnouncedUpdate, LocalPod, PulledImages};
 
-/// A failure that was there before the request counts as its result only after this long: what is told may be a moment
-/// behind, and the next failure may have the very same words.
+/// Time after which a failure from before the request counts as its result. The reported state may be outdated for a moment, and
+/// the next failure may have exactly the same text.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// A pod whose images are to be pulled.
+/// A pod whose images are being pulled.
 #[derive(Clone, Debug)]
 pub(super) struct AwaitedPull {
     key: String,
     uid: String,
-    /// What was told before the request.
+    /// Reported state before the request.
     before: Option<PulledImages>,
 }
 
-/// How far it is.
+/// Progress of the pull.
 #[derive(Clone, Debug)]
 pub(super) enum PullProgress<'a> {
-    /// Asked for.
+    /// The pull was requested.
     Asked,
-    /// Under way.
+    /// The images are being pulled.
     Pulling,
-    /// On the node.
+    /// The images are on the node.
     Pulled(&'a LocalPod),
-    /// Could not be pulled; why.
+    /// The pull failed, with the reason.
     Failed(&'a LocalPod, String),
-    /// Nothing newer waits any more.
+    /// A newer revision is no longer available.
     Withdrawn,
-    /// The pod is no more.
+    /// The pod is gone.
     Gone,
 }
 
 impl AwaitedPull {
-    /// That for a pod.
+    /// Prepares to follow the pull for a pod.
     pub(super) fn from_pod(pod: &LocalPod) -> Self {
         Self {
             key: one_line(&pod.key()),
@@ -45,12 +45,12 @@ impl AwaitedPull {
         }
     }
 
-    /// The pod, as `namespace/name`.
+    /// Returns the pod as `namespace/name`.
     pub(super) fn key(&self) -> &str {
         &self.key
     }
 
-    /// How far it is, that long after the request.
+    /// Returns the progress at that time after the request.
     pub(super) fn stage<'a>(&self, pods: &'a Pods, after: Duration) -> PullProgress<'a> {
         let mut found = pods.items.iter().filter(|pod| pod.uid() == self.uid);
         let Some(pod) = found.next().filter(|pod| !pod.is_deleting()) else {
@@ -70,7 +70,7 @@ impl AwaitedPull {
         }
     }
 
-    /// How far it is, for people.
+    /// Returns the progress as text.
     pub(super) fn told(&self, stage: &PullProgress<'_>) -> String {
         let key = &self.key;
         match stage {

@@ -1,6 +1,6 @@
-//! The rows that every form of an answer is made of: tables, JSON and YAML say the same.
+//! Rows behind every output format: tables, JSON and YAML show the same data.
 //!
-//! Field names are a promise to scripts: fields may be added, none is renamed or removed. Instants are RFC 3339.
+//! Field names are stable for scripts: fields may be added, but are never renamed or removed. Times are in RFC 3339.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use super::pod::{LocalPod, Problem, PulledImages};
 use super::upgrades::{PodUpgrade, Upgrades};
 use crate::core::instant;
 
-/// What `-o json` and `-o yaml` contain, for the reference.
+/// Fields of `-o json` and `-o yaml`, for the reference.
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
   of a pod        namespace, name, node, daemonSet, ready, readyContainers, problem, terminating, created, revision,
@@ -26,41 +26,42 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePodRow {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// The node it runs on.
+    /// Node of the pod.
     pub node: Option<String>,
-    /// The DaemonSet it belongs to.
+    /// DaemonSet that owns the pod.
     pub daemon_set: Option<String>,
-    /// Whether it is Ready.
+    /// True if the pod is Ready.
     pub ready: bool,
-    /// Ready containers of all, as in `1/1`.
+    /// Number of ready containers and of all containers, as in `1/1`.
     pub ready_containers: String,
-    /// What keeps it from running, one word such as `ImagePullBackOff`.
+    /// Problem that keeps the pod from running, in one word such as `ImagePullBackOff`.
     pub problem: Option<String>,
-    /// Whether it is being deleted.
+    /// True if the pod is being deleted.
     pub terminating: bool,
-    /// When it was made.
+    /// Creation time.
     pub created: Option<String>,
-    /// Hash of the revision it was made from.
+    /// Hash of the revision that the pod was created from.
     pub revision: Option<String>,
-    /// `available` or `upToDate`; `null` when nobody said.
+    /// `available` or `upToDate`; `null` if no condition reports it.
     pub update: Option<&'static str>,
-    /// `UntoleratedTaint`: an upgrade is refused without `--force`, because no new pod would come; `null` where it is not.
+    /// `UntoleratedTaint` if an upgrade is refused without `--force`, because no new pod would come to the node; `null`
+    /// otherwise.
     pub update_refused: Option<&'static str>,
-    /// The revision it should run, as announced.
+    /// Revision that the pod should run, as announced.
     pub target: Option<String>,
-    /// Hash of the revision an upgrade brings; `null` unless the server tells.
+    /// Hash of the revision that an upgrade installs; `null` if the server does not report it.
     pub new_revision: Option<String>,
-    /// `pulled`, `pulling`, `failed` or `stale`; `null` when nobody asked.
+    /// `pulled`, `pulling`, `failed` or `stale`; `null` if no pull was requested.
     pub image_ready: Option<&'static str>,
-    /// Why pulling failed.
+    /// Reason of a failed pull.
     pub image_ready_message: Option<String>,
     /// Init containers and containers.
     pub containers: Vec<ContainerRow>,
-    /// How old this is, in seconds; `null` when the server does not tell.
+    /// Age of the data in seconds; `null` if the server does not report it.
     pub cache_age_seconds: Option<u64>,
 }
 
@@ -68,38 +69,38 @@ pub struct NodePodRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerRow {
-    /// Its name; `null` where only images are known.
+    /// Name of the container.
     pub name: String,
-    /// Whether it is an init container.
+    /// True if it is an init container.
     pub init: bool,
-    /// What it runs; `null` for one that an upgrade adds.
+    /// Present image; `null` for a container that an upgrade adds.
     pub image: Option<String>,
-    /// What it is to run; `null` when unknown, or when an upgrade removes it.
+    /// Image after the upgrade; `null` if unknown or if the upgrade removes the container.
     pub new_image: Option<String>,
 }
 
-/// What became of a request.
+/// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ActRow {
-    /// Namespace of the pod that was named.
+    /// Namespace of the named pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the named pod.
     pub name: String,
     /// `upgrade` or `imagepull`.
     pub request: &'static str,
-    /// What the server said.
+    /// Answer of the server.
     pub answer: String,
-    /// How it ended, one word.
+    /// Outcome, in one word.
     pub outcome: &'static str,
-    /// The same as a sentence.
+    /// Outcome as a sentence.
     pub message: String,
-    /// The pod that came, or whose images were pulled.
+    /// New pod, or the pod whose images were pulled.
     pub pod: Option<NodePodRow>,
 }
 
 impl NodePodRow {
-    /// The row of a pod.
+    /// Builds the row of a pod.
     pub(super) fn new(pod: &LocalPod, pods: &Pods, upgrades: Option<&Upgrades>) -> Self {
         let (images, upgrade) = (pod.images(), upgrades.and_then(|told| told.for_pod(pod)));
         let (ready, all) = pod.ready_containers();
@@ -129,7 +130,7 @@ impl NodePodRow {
         }
     }
 
-    /// Namespace and name.
+    /// Returns namespace and name.
     pub(super) fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
@@ -162,7 +163,7 @@ fn containers(pod: &LocalPod, upgrade: Option<&PodUpgrade>) -> Vec<ContainerRow>
     rows
 }
 
-/// A problem as a word, and what the kubelet says about it.
+/// Returns the problem as a word, with the kubelet's message.
 pub(super) fn told(problem: &Problem) -> String {
     if problem.message.is_empty() {
         one_line(&problem.word)

@@ -1,4 +1,4 @@
-//! The server of a node as a person names it: an `http://` address or the `unix://` path of its socket.
+//! Address of a node's server: an `http://` URL or the `unix://` path of its socket.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,31 +9,31 @@ use crate::cli::edge::{SERVER, SOCKET};
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 
-/// What to check when nothing, or something strange, answers.
+/// Hint for the case that no server, or an unexpected one, answers.
 pub(super) const CHECK: &str = "
 This command asks the node that it runs on: check that this is the node, and that yurt-ds ota-server runs on it. Where
 it runs: kubectl -n yurt-ds-edge get pods -o wide -l app.kubernetes.io/component=ota-server
 On another port or socket, as YurtHub may (--serve-port): name it by --server or YURT_DS_SERVER.";
-/// How the path of a socket begins.
+/// Prefix of a socket path.
 const UNIX: &str = "unix://";
 
-/// Where requests go.
+/// Address to send requests to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeServer {
-    /// Host and port as in a URL; what the `Host` header says.
+    /// Host and port as in a URL, sent in the `Host` header.
     pub(super) authority: String,
-    /// What is connected to.
+    /// Port or socket to connect to.
     pub(super) place: Place,
 }
 
-/// What a server listens on.
+/// A TCP port or a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// A TCP port.
     Port {
-        /// Name or address.
+        /// Host name or IP address.
         host: String,
-        /// Number.
+        /// Port number.
         port: u16,
     },
     /// A Unix socket.
@@ -41,10 +41,10 @@ pub(super) enum Place {
 }
 
 impl NodeServer {
-    /// Reads `--server`.
+    /// Parses `--server`.
     ///
     /// # Errors
-    /// Says what is wrong with it, and how it should look.
+    /// Says what is wrong with the value, and gives an example.
     pub(super) fn read(typed: &str) -> Result<Self, CliError> {
         let wrong = |why: &str| {
             let text = format!(
@@ -81,7 +81,7 @@ impl NodeServer {
             return Err(wrong("leave away user and password, there is no login"));
         }
         let host = authority.host();
-        // Not `port()`, to which 99999 is as good as none.
+        // `port()` ignores a port that is out of range, such as 99999.
         let port = match authority.as_str().strip_prefix(host).unwrap_or_default() {
             "" => Some(80),
             port => port.trim_start_matches(':').parse().ok(),
@@ -99,7 +99,7 @@ impl NodeServer {
         }
     }
 
-    /// The server at that socket.
+    /// Returns the server at that socket.
     pub(super) fn socket(path: &Path) -> Self {
         Self {
             authority: "localhost".to_owned(),

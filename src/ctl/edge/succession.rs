@@ -1,4 +1,4 @@
-//! From a pod to its successor: how far it is, judged from what the node tells. Pure.
+//! Progress from a pod to its successor, evaluated from the node's pods. Pure.
 
 use std::fmt;
 
@@ -6,49 +6,49 @@ use super::answer::{Pods, one_line};
 use super::pod::{AnnouncedUpdate, LocalPod};
 use super::row::told;
 
-/// A pod that is to be replaced, and what tells its successor from others.
+/// A pod that is being replaced, with the data that identifies its successor.
 #[derive(Clone, Debug)]
 pub(super) struct PodSuccession {
     namespace: String,
     name: String,
     uid: String,
-    /// UID of its DaemonSet; a pod of anything else is succeeded by one of the same name.
+    /// UID of its DaemonSet. A pod without one is succeeded by a pod of the same name.
     daemonset: Option<String>,
     revision: Option<String>,
-    /// UIDs of all pods that were there before.
+    /// UIDs of all pods that existed before.
     before: Vec<String>,
 }
 
-/// How far it is.
+/// Stage of the replacement.
 #[derive(Clone, Debug)]
 pub(super) enum SuccessionStage<'a> {
-    /// The old pod runs.
+    /// The old pod is running.
     Running,
-    /// The old pod ends.
+    /// The old pod is terminating.
     Stopping,
-    /// The old pod is gone, and there is no new one.
+    /// The old pod is gone and there is no new pod yet.
     Gone,
-    /// The new pod does not serve yet.
+    /// The new pod is not Ready yet.
     Coming(&'a LocalPod),
-    /// The new pod serves.
+    /// The new pod is Ready.
     Ready(&'a LocalPod),
 }
 
-/// What a new pod that serves means.
+/// Revision of a Ready successor, compared with its predecessor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SuccessorRevision {
-    /// It runs another revision than its predecessor.
+    /// Another revision.
     New,
-    /// It runs that of its predecessor, which is the one it should run.
+    /// Its predecessor's revision, which is the one it should run.
     Back,
-    /// It runs that of its predecessor, though another waits.
+    /// Its predecessor's revision, although another one is available.
     Old,
-    /// It runs that of its predecessor, and nobody said whether it should.
+    /// Its predecessor's revision, and no condition reports whether it should run it.
     Unknown,
 }
 
 impl PodSuccession {
-    /// That of a pod.
+    /// Prepares to follow the replacement of a pod.
     pub(super) fn new(pod: &LocalPod, pods: &Pods) -> Self {
         let owner = pod.owner().filter(|owner| owner.kind == "DaemonSet");
         Self {
@@ -61,17 +61,17 @@ impl PodSuccession {
         }
     }
 
-    /// The old pod, as `namespace/name`.
+    /// Returns the old pod as `namespace/name`.
     pub(super) fn key(&self) -> String {
         one_line(&format!("{}/{}", self.namespace, self.name))
     }
 
-    /// The revision of the old pod.
+    /// Returns the revision of the old pod.
     pub(super) fn revision(&self) -> Option<&str> {
         self.revision.as_deref()
     }
 
-    /// How far it is.
+    /// Returns the stage.
     pub(super) fn stage<'a>(&self, pods: &'a Pods) -> SuccessionStage<'a> {
         let new = pods.items.iter().filter(|pod| self.is_succeeded_by(pod));
         if let Some(new) = new.max_by_key(|pod| (pod.created(), pod.name())) {
@@ -99,9 +99,9 @@ impl PodSuccession {
             && !self.before.iter().any(|uid| uid == pod.uid())
     }
 
-    /// What a new pod that serves means.
+    /// Compares the revision of the new pod with its predecessor's.
     pub(super) fn result(&self, new: &LocalPod) -> SuccessorRevision {
-        // Only the label tells: the hash in the announcement of OpenYurt's own controller is another.
+        // Only the label is reliable: OpenYurt's own controller announces a different hash.
         if self.revision().is_none() || new.revision() != self.revision() {
             return SuccessorRevision::New;
         }
@@ -112,14 +112,14 @@ impl PodSuccession {
         }
     }
 
-    /// How far it is, for people.
+    /// Returns the stage as text.
     pub(super) fn told<'a>(&'a self, stage: &'a SuccessionStage<'a>) -> impl fmt::Display + 'a {
         StageText(self, stage)
     }
 }
 
 impl PodSuccession {
-    /// The sentence of a step that has passed.
+    /// Returns the line for a completed step.
     pub(super) fn passed(&self, step: usize) -> String {
         let what = match step {
             1 => "deleted",
@@ -131,7 +131,7 @@ impl PodSuccession {
 }
 
 impl SuccessionStage<'_> {
-    /// Number of the step, from 1 to 4.
+    /// Returns the number of the step, from 1 to 4.
     pub(super) fn step(&self) -> usize {
         match self {
             Self::Running | Self::Stopping => 1,

@@ -1,4 +1,4 @@
-//! `ctl upgrade`: one pod of this node is replaced because its owner says so.
+//! `ctl upgrade`: replaces one pod of this node at its owner's request.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::ctl::error::CliError;
 use crate::ctl::print;
 use crate::ctl::screen::Screen;
 
-/// A new pod is told soon whether it runs what it should; after this long nobody is there to tell.
+/// Time to wait for a new pod's update condition. If it is missing after this time, no controller is running to set it.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// Replaces a pod, or shows what could be.
+/// Replaces a pod, or lists the available upgrades.
 pub(super) async fn upgrade(
     edge: &Edge,
     args: &UpgradeArgs,
@@ -54,7 +54,7 @@ pub(super) async fn upgrade(
     Ok(outcome.code)
 }
 
-/// Waits until the successor is there and serves.
+/// Waits until the successor is Ready.
 async fn wait(
     follow: &mut Follow<'_, '_>,
     succession: &PodSuccession,
@@ -96,7 +96,7 @@ async fn wait(
     }
 }
 
-/// Shows how far it is, and before that the steps that passed since the last look: their numbers have no gaps.
+/// Shows the current step, after the steps that passed since the last poll: step numbers have no gaps.
 fn show(follow: &mut Follow<'_, '_>, succession: &PodSuccession, pods: &Pods, shown: &mut usize) {
     let stage = succession.stage(pods);
     let step = stage.step();

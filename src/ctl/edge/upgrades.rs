@@ -1,4 +1,4 @@
-//! What an upgrade would bring, from servers that tell: an addition of yurt-ds to OpenYurt's routes.
+//! Changes that an upgrade would make, as reported by yurt-ds servers in addition to OpenYurt's routes.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -7,14 +7,14 @@ use serde::Deserialize;
 use super::pod::LocalPod;
 use crate::k8s::nullable;
 
-/// The answer to `GET /yurt-ds/v1/upgrades`.
+/// Answer to `GET /yurt-ds/v1/upgrades`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Upgrades {
     #[serde(deserialize_with = "nullable")]
     items: Vec<PodUpgrade>,
 }
 
-/// What waits for one pod.
+/// Available upgrade of one pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct PodUpgrade {
@@ -22,36 +22,36 @@ pub(super) struct PodUpgrade {
     namespace: String,
     #[serde(deserialize_with = "nullable")]
     pod: String,
-    /// Hash of the revision that it brings.
+    /// Hash of the new revision.
     pub(super) revision: Option<String>,
-    /// Its containers.
+    /// Containers of the pod.
     #[serde(deserialize_with = "nullable")]
     pub(super) containers: Vec<ContainerUpgrade>,
 }
 
-/// What becomes of one container.
+/// Change of one container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ContainerUpgrade {
-    /// Its name.
+    /// Name of the container.
     #[serde(deserialize_with = "nullable")]
     pub(super) name: String,
-    /// Whether it is an init container.
+    /// True if it is an init container.
     #[serde(deserialize_with = "nullable")]
     pub(super) init: bool,
-    /// The image it is to run; `None` when it goes.
+    /// Image after the upgrade; `None` if the container is removed.
     pub(super) new_image: Option<String>,
 }
 
 impl Upgrades {
-    /// Reads an answer; `None` when it is none.
+    /// Reads an answer; `None` if it is invalid.
     pub(super) fn read(response: &Response<Bytes>) -> Option<Self> {
         (response.status() == StatusCode::OK)
             .then(|| serde_json::from_slice(response.body()).ok())
             .flatten()
     }
 
-    /// What waits for that pod.
+    /// Returns the available upgrade of that pod.
     pub(super) fn for_pod(&self, pod: &LocalPod) -> Option<&PodUpgrade> {
         let mut items = self.items.iter();
         items.find(|told| told.namespace == pod.namespace() && told.pod == pod.name())

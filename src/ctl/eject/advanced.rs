@@ -1,5 +1,4 @@
-//! An Advanced DaemonSet on its way back to Kubernetes: it is made a native one first, paused, so that nobody replaces a pod
-//! between the two steps.
+//! Ejects an Advanced DaemonSet: it is first converted to a paused native one, so that no pod is replaced between the two steps.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 
@@ -13,10 +12,12 @@ use crate::ctl::migrate::{Purpose, carry_over};
 use crate::ctl::screen::Screen;
 use crate::index::SetKey;
 
-/// Makes a native DaemonSet of it, and says which; `None`: that was only to be looked at. A native `key` was on its way already.
+/// Converts the DaemonSet to a native one and returns its key; `None` with `--dry-run`.
+///
+/// If `key` is native, an earlier command has begun the conversion.
 ///
 /// # Errors
-/// While nodes run an old revision, and when it cannot be made a native one.
+/// Fails while nodes run an old revision, or if the conversion is not possible.
 pub(super) async fn make_native(
     context: &Context,
     args: &EjectArgs,

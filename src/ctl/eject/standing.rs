@@ -1,4 +1,4 @@
-//! A DaemonSet that is to be handed back, as it stands, and what the native RollingUpdate would make of it.
+//! State of a DaemonSet before `ctl eject`, and what the native RollingUpdate would do with it.
 
 use std::collections::BTreeMap;
 
@@ -8,33 +8,33 @@ use crate::ctl::snapshot::RolloutSnapshot;
 use crate::index::SetKey;
 use k8s_openapi::api::apps::v1::DaemonSet;
 
-/// A DaemonSet as it stands, and what follows from that.
+/// State of a DaemonSet before `ctl eject`.
 pub(super) struct EjectCandidate {
     pub(super) key: SetKey,
     pub(super) set: DaemonSet,
     pub(super) snapshot: RolloutSnapshot,
-    /// Our annotations on it.
+    /// Annotations of yurt-ds on it.
     pub(super) settings: BTreeMap<String, String>,
     pub(super) old: OldNodes,
 }
 
-/// Nodes whose pods the native RollingUpdate would replace at once.
+/// Numbers of nodes whose pods the native RollingUpdate would replace at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OldNodes {
-    /// All of them.
+    /// Number of all such nodes.
     pub(super) nodes: usize,
-    /// Those that are offline.
+    /// Number of offline ones.
     pub(super) offline: usize,
-    /// Those that keep their revision because the settings say so.
+    /// Number of nodes that keep their revision because of the settings.
     pub(super) kept: usize,
-    /// Not among them: nodes whose outdated pods are ending already.
+    /// Number of nodes whose outdated pods are already terminating; not part of `nodes`.
     pub(super) ending: usize,
-    /// Whether the present revision is known.
+    /// True if the present revision is known.
     pub(super) known: bool,
 }
 
 impl OldNodes {
-    /// Counts what the native controller would replace.
+    /// Counts the nodes that the native controller would update.
     pub(super) fn new(snapshot: &RolloutSnapshot) -> Self {
         let has_old = |node: &Node, ending: bool| {
             let mut pods = node.pods.iter();

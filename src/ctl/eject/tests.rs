@@ -1,4 +1,4 @@
-//! Handing back on the embedded cluster, with and without a controller.
+//! Ejects on the embedded cluster, with and without a controller.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -17,10 +17,10 @@ use crate::sim::cluster::faults::Fault;
 use crate::sim::kubelet::Outage;
 use crate::sim::world::start_controller;
 
-/// Long enough for controllers and kubelets to do what they do.
+/// Long enough for controllers and kubelets to react.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
-/// The UID of every pod, and what its conditions are.
+/// Returns the condition types of every pod by UID.
 async fn pods(world: &CtlWorld) -> BTreeMap<String, Vec<String>> {
     let pods: Api<Pod> = Api::namespaced(world.client.clone(), "default");
     let pods = pods.list(&Default::default()).await.unwrap();
@@ -84,7 +84,7 @@ async fn a_finished_rollout_is_handed_back_by_one_write_and_nobody_is_restarted(
         0,
         "{after}"
     );
-    // From now on Kubernetes does it.
+    // From now on Kubernetes updates the pods.
     world.set_image("web:3").await;
     tokio::time::sleep(A_MOMENT).await;
     let pods = pods(&world).await;
@@ -99,7 +99,7 @@ async fn an_old_manifest_that_is_applied_meanwhile_is_named() {
     let client = world.cluster.client(&Role::Controller.user_agent());
     let (_end, _controller) = start_controller(client, clock, SetKind::Native);
     tokio::time::sleep(A_MOMENT).await;
-    // The look after the hand-over takes a second.
+    // The read after the hand-over takes a second.
     let is_handed_over = AtomicBool::new(false);
     let _slow = world.cluster.faults().add(move |request| {
         let is_it = request.user_agent == "ctl" && request.resource == "daemonsets";
@@ -163,7 +163,7 @@ async fn a_surge_is_handed_back_as_one() {
     let native = json!({ "maxSurge": "25%", "maxUnavailable": 0 });
     let words = "RollingUpdate with maxSurge 25% and maxUnavailable 0.";
     case(None, "25%", native.clone(), words).await;
-    // Kubernetes takes one of the two.
+    // Kubernetes accepts only one of the two.
     case(Some("1"), "25%", native, words).await;
 }
 
@@ -199,7 +199,7 @@ async fn outdated_nodes_are_a_reason_to_refuse() {
     assert!(said.contains("No pod is restarted"), "{said}");
 }
 
-/// Found on a real cluster, in the moment between the last deletion and its end.
+/// Found on a real cluster, between the last deletion and its completion.
 #[tokio::test(start_paused = true)]
 async fn old_pods_that_are_ending_are_a_reason_too() {
     let world = CtlWorld::with_nodes(2).await;
@@ -323,7 +323,7 @@ async fn settings_that_cannot_be_read_are_not_guessed() {
             .contains("apps.openyurt.io/max-unavailable is \"lots\""),
         "{error}"
     );
-    // Kubernetes acts already: there is nothing to decide.
+    // Kubernetes already updates the pods, so there is nothing to refuse.
     world
         .patch(json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } }))
         .await;

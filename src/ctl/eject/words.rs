@@ -1,4 +1,4 @@
-//! What `ctl eject` says: why not, what would be, what was done.
+//! Messages of `ctl eject`: refusals, previews and results.
 
 use super::standing::EjectCandidate;
 use crate::core::words::plural;
@@ -7,7 +7,7 @@ use crate::ctl::migrate::{nothing_like, rolling_update};
 use crate::index::SetKey;
 
 impl EjectCandidate {
-    /// Why it is refused while pods are outdated, and the ways on.
+    /// Says why it is refused while pods are outdated, and what to do.
     pub(super) fn refusal(&self) -> String {
         let key = &self.key;
         if !self.old.known {
@@ -29,7 +29,7 @@ impl EjectCandidate {
             Mode::AdvancedRollingUpdate if self.snapshot.rollout().is_paused() => {
                 format!("Resume it, and let the rollout end first (yurt-ds ctl resume {key})")
             }
-            // Such a rollout is complete, and goes no further by itself.
+            // Such a rollout is complete and does not continue automatically.
             Mode::AdvancedRollingUpdate if self.old.kept > 0 => format!(
                 "Take away what keeps them back (partition, selector, hold), and let the rollout end first (yurt-ds ctl status {key} \
                  --wait --strict)"
@@ -50,7 +50,7 @@ impl EjectCandidate {
         )
     }
 
-    /// What the native controller does with outdated pods.
+    /// Says what the native controller would do with outdated pods.
     fn consequence(&self) -> String {
         let asking = match self.snapshot.strategy.mode {
             Mode::AdvancedRollingUpdate | Mode::OnDelete => "",
@@ -82,7 +82,7 @@ impl EjectCandidate {
         }
     }
 
-    /// Who is on the way to the present revision, and the verb for what their old pods do.
+    /// Returns the nodes whose old pods are terminating, with the verb.
     fn ending(&self) -> String {
         match self.old.ending {
             1 => "pod of 1 node is".to_owned(),
@@ -105,7 +105,7 @@ impl EjectCandidate {
         }
     }
 
-    /// What `--dry-run` says.
+    /// Returns the answer to `--dry-run`.
     pub(super) fn would(&self) -> String {
         format!(
             "{} would be handed back to Kubernetes; nothing was written.\n{}",
@@ -114,7 +114,7 @@ impl EjectCandidate {
         )
     }
 
-    /// What is said after the one write.
+    /// Returns the message after the conditional write.
     pub(super) fn done(&self) -> String {
         format!(
             "{} is handed back to Kubernetes.\n{}",
@@ -166,7 +166,7 @@ impl EjectCandidate {
     }
 }
 
-/// That a controller still takes away what it made.
+/// Says that a controller is still removing what it created.
 pub(super) fn at_work(key: &SetKey) -> String {
     format!(
         "The controller is at work and has not taken away all that it made for it yet; it goes on with that by itself, and \
@@ -175,7 +175,7 @@ pub(super) fn at_work(key: &SetKey) -> String {
     )
 }
 
-/// The old manifest was applied again after the hand-over.
+/// Says that the old manifest was applied again after the hand-over.
 pub(super) fn applied_again(key: &SetKey, settings: &[&str]) -> String {
     format!(
         "{key} was handed back to Kubernetes, and its old manifest was applied again since: it has {} again. Change the manifest, or \
@@ -184,7 +184,7 @@ pub(super) fn applied_again(key: &SetKey, settings: &[&str]) -> String {
     )
 }
 
-/// What became of the conditions.
+/// Says what happened to the conditions.
 pub(super) fn released(announced: usize, by_controller: bool) -> String {
     let who = if by_controller {
         "The controller removed"
@@ -201,7 +201,7 @@ pub(super) fn released(announced: usize, by_controller: bool) -> String {
     format!("{who} the conditions of yurt-ds on the DaemonSet{pods}.\n")
 }
 
-/// What became of an Advanced DaemonSet that is not handed back in the end.
+/// Says what became of an Advanced DaemonSet that is converted but not yet returned to Kubernetes.
 pub(super) fn native_by_now(key: &SetKey) -> String {
     format!(
         "{key} is a DaemonSet of Kubernetes (apps/v1) by now, and paused until it is handed back: yurt-ds ctl eject {key}\nTo let \
@@ -209,7 +209,7 @@ pub(super) fn native_by_now(key: &SetKey) -> String {
     )
 }
 
-/// What the native RollingUpdate is to do.
+/// Returns the settings of the native RollingUpdate in words.
 fn native_words(strategy: &Strategy) -> String {
     rolling_update(strategy)
         .to_string()

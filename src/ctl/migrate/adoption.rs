@@ -1,4 +1,4 @@
-//! What the controller of the new kind made of the revisions that were there.
+//! Result of the new controller's adoption of the existing revisions.
 
 use std::time::Duration;
 
@@ -8,36 +8,36 @@ use super::revisions::{are_alike, number};
 use crate::core::SetKind;
 use crate::core::names::REVISION_HASH_LABEL;
 
-/// How long the controller of that kind gets to look at what was made.
+/// Returns the time that the controller of that kind gets to process the new DaemonSet.
 pub(super) fn patience(kind: SetKind) -> Duration {
     match kind {
-        // Before that it is not certain that nobody is restarted.
+        // Until the controller has processed it, pods might still be restarted.
         SetKind::Native => Duration::from_secs(60),
-        // This controller restarts nobody, and may not run.
+        // This controller restarts no pod, and may not be running.
         SetKind::Advanced => Duration::from_secs(10),
     }
 }
 
-/// What became of a DaemonSet that was made.
+/// State of a new DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Adoption {
-    /// Its controller has not looked at it in time.
+    /// Its controller did not process it in time.
     Unseen,
     /// It was deleted meanwhile, or another one has its name.
     Replaced,
-    /// It goes on with a revision that was there.
+    /// It continues with an existing revision.
     Known,
-    /// It made a revision of its own although one with the same template was there.
+    /// Its controller created a revision although one with an equal template existed.
     Foreign {
-        /// The hash that pods carry.
+        /// Hash in the label of the pods.
         ours: String,
-        /// That of the new one.
+        /// Hash of the new revision.
         theirs: String,
     },
 }
 
 impl Adoption {
-    /// What these revisions tell, all that the DaemonSet controls.
+    /// Evaluates all revisions that the DaemonSet controls.
     pub(super) fn from_owned(mut owned: Vec<Value>) -> Self {
         owned.sort_by_key(number);
         let hash = |revision: &Value| {

@@ -1,9 +1,9 @@
-//! Datadog's ExtendedDaemonSet as a DaemonSet of either kind: a manifest with the settings that have a counterpart, and the names of
-//! those that have none.
+//! Converts Datadog's ExtendedDaemonSet to a DaemonSet of either kind: a manifest with the equivalent settings, and the names of
+//! the others.
 //!
-//! It is only printed, after the API server has checked it in a dry run. The pods of an ExtendedDaemonSet belong to one
-//! ExtendedDaemonSetReplicaSet for each template, and carry no hash of a ControllerRevision, so whoever adopts them cannot know what
-//! they run, and replaces each once.
+//! The manifest is only printed, after the API server has checked it in a dry run. The pods of an ExtendedDaemonSet belong to one
+//! ExtendedDaemonSetReplicaSet per template, and have no hash of a ControllerRevision. So the controller that adopts them cannot
+//! know their template, and replaces each pod once.
 
 use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, core::GroupVersionKind};
@@ -35,10 +35,10 @@ const GROUP: &str = "datadoghq.com";
 const PREFIX: &str = "extendeddaemonset.datadoghq.com/";
 /// Label that Datadog's controller adds to the pods, with the name of the ExtendedDaemonSet.
 const NAME_LABEL: &str = "extendeddaemonset.datadoghq.com/name";
-/// Annotations that stop it: whole rollouts, canaries.
+/// Annotations that stop whole rollouts or canaries.
 const STOPS: [&str; 3] = ["rolling-update-paused", "rollout-frozen", "canary-paused"];
 
-/// What follows the kind, if that is what was typed.
+/// Returns the name after the kind if an ExtendedDaemonSet was typed.
 pub(super) fn typed(name: &str) -> Option<&str> {
     let (kind, rest) = name.split_once('/')?;
     let kind = kind.to_ascii_lowercase();
@@ -48,7 +48,7 @@ pub(super) fn typed(name: &str) -> Option<&str> {
         .then_some(rest)
 }
 
-/// Prints what it becomes.
+/// Prints the resulting manifest.
 pub(super) async fn show(
     context: &Context,
     name: &str,
@@ -87,7 +87,7 @@ pub(super) async fn show(
     Ok(())
 }
 
-/// The DaemonSet of that kind with its settings.
+/// Returns the DaemonSet of that kind with the equivalent settings.
 fn translate(key: &SetKey, extended: &Value, kind: SetKind) -> Result<Translation, CliError> {
     let mut made = to_advanced(extended);
     select(&mut made, key)?;
@@ -113,7 +113,7 @@ fn translate(key: &SetKey, extended: &Value, kind: SetKind) -> Result<Translatio
     }
 }
 
-/// The Advanced DaemonSet with its settings.
+/// Returns the Advanced DaemonSet with the equivalent settings.
 fn to_advanced(extended: &Value) -> Translation {
     let mut made = Translation::begin(extended, SetKind::Advanced);
     let strategy = &extended["spec"]["strategy"];
@@ -138,10 +138,10 @@ fn to_advanced(extended: &Value) -> Translation {
     made
 }
 
-/// Gives it a selector that matches the labels of its template.
+/// Adds a selector that matches the labels of the template.
 ///
-/// Datadog's controller adds the label [`NAME_LABEL`] to every pod, and needs neither a selector nor labels in the template. Where the
-/// selector rests on that label, the template gets it too.
+/// Datadog's controller adds the label [`NAME_LABEL`] to every pod, and needs neither a selector nor labels in the template. If
+/// the selector uses that label, the template gets it too.
 fn select(made: &mut Translation, key: &SetKey) -> Result<(), CliError> {
     let spec = &mut made.object["spec"];
     let labels = spec["template"]["metadata"]["labels"].as_object();
@@ -187,7 +187,7 @@ fn select(made: &mut Translation, key: &SetKey) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Returns the error for an ExtendedDaemonSet that cannot be made a DaemonSet.
+/// Returns the error for an ExtendedDaemonSet that cannot be converted.
 fn unusable(key: &SetKey, why: &str) -> CliError {
     let text = format!("ExtendedDaemonSet {key} cannot be translated: {why}");
     CliError::new(Code::Invalid, text)
@@ -231,7 +231,7 @@ fn rolling(made: &mut Translation, rolling: &Value) {
     }
 }
 
-/// A canary is a wave of its own; where it is said only how many nodes it has, somebody has to say which.
+/// Converts a canary to its own wave. If only the number of nodes is set, the operator has to select them.
 fn canary(made: &mut Translation, canary: &Value) {
     let is_manual = canary["validationMode"] == "manual";
     let mut wave = json!({ "name": "canary", "selector": canary["nodeSelector"] });

@@ -1,8 +1,8 @@
-//! What is still to be made, kept in the cluster while the old DaemonSet goes: whoever types the command again, from wherever,
-//! finishes what was begun.
+//! Journal of a migration: the objects that still have to be created. It is stored in the cluster, so any later run of the
+//! command can finish.
 //!
-//! It is a ControllerRevision, for such objects hold any data and whoever may do the rest may make one. It has no labels, so
-//! that nobody takes it for a revision of a DaemonSet.
+//! It is a ControllerRevision, because that kind holds any data, and callers with the other rights of `migrate` may create one.
+//! It has no labels, so no DaemonSet adopts it as a revision.
 
 use kube::api::GetParams;
 use kube::core::Request;
@@ -19,50 +19,50 @@ use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::index::SetKey;
 
-/// A purpose, as it is written.
+/// Values of the purpose in the stored journal.
 const MIGRATE: &str = "migrate";
 const EJECT: &str = "eject";
 
-/// What is still to be made.
+/// Objects that still have to be created.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Journal {
-    /// The UID of the DaemonSet that goes.
+    /// UID of the old DaemonSet.
     pub(super) from: String,
-    /// What for.
+    /// Purpose of the migration.
     pub(super) purpose: Purpose,
-    /// Whether `object` is paused beyond what its owner asked for: a pause that ends with the migration.
+    /// True if the migration paused `object`; that pause ends with the migration.
     pub(super) held: bool,
-    /// Revisions that are to be written anew, the oldest first.
+    /// Revisions to rewrite, the oldest first.
     pub(super) revisions: Vec<Value>,
-    /// The DaemonSet that comes.
+    /// New DaemonSet.
     pub(super) object: Value,
 }
 
 impl Journal {
-    /// The name of its object.
+    /// Returns the name of the journal's ControllerRevision.
     pub(super) fn name(key: &SetKey) -> String {
         format!("{}-migration", key.name)
     }
 
-    /// The kind of the DaemonSet that comes.
+    /// Returns the kind of the new DaemonSet.
     pub(super) fn kind(&self) -> SetKind {
         SetKind::of_api_version(self.object["apiVersion"].as_str().unwrap_or_default())
     }
 
-    /// Whether the DaemonSet that comes is paused at first, whoever asked for it.
+    /// Returns true if the new DaemonSet is created paused, by its owner or by the migration.
     pub(super) fn is_paused(&self) -> bool {
         !self.object["metadata"]["annotations"][PAUSED].is_null()
     }
 
-    /// Whether `set` is the DaemonSet that it tells of.
+    /// Returns true if `set` is the old DaemonSet.
     pub(super) fn is_from(&self, set: &Value) -> bool {
         set["metadata"]["uid"] == *self.from
     }
 
-    /// Reads that of a DaemonSet.
+    /// Reads the journal of a DaemonSet.
     ///
     /// # Errors
-    /// When it may not be read, or nobody answers.
+    /// Fails if it may not be read or the API server does not answer.
     pub(super) async fn find(access: &Access, key: &SetKey) -> Result<Option<Self>, CliError> {
         let name = Self::name(key);
         let request = Request::new(path(key)).get(&name, &GetParams::default());
@@ -77,13 +77,13 @@ impl Journal {
             .ok_or_else(|| unknown(&name, &key.namespace))
     }
 
-    /// Whether what it holds has that name.
+    /// Returns true if the new DaemonSet has that name and namespace.
     fn is_about(&self, key: &SetKey) -> bool {
         let meta = &self.object["metadata"];
         (&meta["name"], &meta["namespace"]) == (&json!(&*key.name), &json!(&*key.namespace))
     }
 
-    /// Whether `made` is the DaemonSet that it holds: with the same selector, and a template that makes the same pods.
+    /// Returns true if `made` is the new DaemonSet: it has the same selector, and its template creates the same pods.
     pub(super) fn is_made(&self, made: &Value) -> bool {
         let of = |set: &Value| {
             let selector = Selector::from_json(&set["spec"]["selector"]).unwrap_or_default();
@@ -110,7 +110,7 @@ impl Journal {
         })
     }
 
-    /// What it holds, in a form that `kubectl create -f -` takes, too.
+    /// Returns the journal as data that `kubectl create -f -` also accepts.
     fn data(&self) -> Value {
         let items: Vec<&Value> = self.revisions.iter().chain([&self.object]).collect();
         let purpose = match self.purpose {
@@ -127,10 +127,10 @@ impl Journal {
         })
     }
 
-    /// Keeps it in the cluster, in place of what an earlier attempt left.
+    /// Stores the journal in the cluster, replacing one of an earlier attempt.
     ///
     /// # Errors
-    /// When it may not be written, or is too big for one object.
+    /// Fails if it may not be written or is too large for one object.
     pub(super) async fn keep(&self, access: &Access, key: &SetKey) -> Result<(), CliError> {
         self.forget(access, key).await?;
         let name = Self::name(key);
@@ -144,16 +144,16 @@ impl Journal {
         create(access, key, &object).await
     }
 
-    /// Removes it.
+    /// Removes the journal.
     ///
     /// # Errors
-    /// When it may not be removed.
+    /// Fails if it may not be removed.
     pub(super) async fn forget(&self, access: &Access, key: &SetKey) -> Result<(), CliError> {
         delete(access, key, &Self::name(key)).await
     }
 }
 
-/// What has the name of a journal, and is none.
+/// Returns the error for an object that has a journal's name but is not a journal.
 fn unknown(name: &str, namespace: &str) -> CliError {
     let text = format!(
         "The ControllerRevision {name} in namespace {namespace} has the name under which migrate keeps what is to be made, and is nothing \

@@ -1,4 +1,4 @@
-//! Whether a DaemonSet can be made one of the other kind now, and what it becomes.
+//! Checks whether a DaemonSet can be converted to the other kind now, and converts it.
 
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -22,7 +22,7 @@ use crate::ctl::snapshot::RolloutSnapshot;
 use crate::k8s::{AdvancedDaemonSet, DaemonSet};
 
 impl Migration<'_> {
-    /// Says why not, or what is to be made.
+    /// Returns the converted DaemonSet, or the reason why it cannot be converted.
     pub(super) async fn judge(&self, source: &Value) -> Result<Translation, CliError> {
         self.judge_object(source)?;
         let (strategy, scaling) = self.settings(source)?;
@@ -51,12 +51,12 @@ impl Migration<'_> {
         }
     }
 
-    /// Why it is not migrated.
+    /// Returns the error for a DaemonSet that is not migrated.
     pub(super) fn no(&self, why: String) -> CliError {
         CliError::new(Code::Refused, words::not_migrated(&self.source, &why))
     }
 
-    /// What of the object itself speaks against it.
+    /// Checks everything that depends only on the object itself.
     fn judge_object(&self, source: &Value) -> Result<(), CliError> {
         let meta = &source["metadata"];
         if !meta["deletionTimestamp"].is_null() {
@@ -87,7 +87,7 @@ impl Migration<'_> {
         }
     }
 
-    /// Its settings, as this controller reads them; `None`: it has none.
+    /// Returns the settings as yurt-ds reads them; `None` if it has none.
     pub(super) fn settings(&self, source: &Value) -> Result<(Option<Strategy>, Scaling), CliError> {
         let unreadable = |error: serde_json::Error| {
             let text = words::unreadable(&self.source, &error);
@@ -111,7 +111,7 @@ impl Migration<'_> {
         Ok((strategy, scaling.unwrap_or_default()))
     }
 
-    /// What is half done with its pods only who began it can finish.
+    /// Checks that no pods are in a state that only their present controller can finish.
     pub(super) async fn judge_pods(
         &self,
         source: &Value,
@@ -130,7 +130,7 @@ impl Migration<'_> {
     }
 }
 
-/// On how many nodes containers are exchanged in place.
+/// Returns the number of nodes with an in-place update in progress.
 fn half_done(snapshot: &RolloutSnapshot) -> usize {
     let nodes = snapshot.fleet.nodes.iter();
     let is_half_done = |pods: &crate::core::fleet::Pods| {
@@ -142,7 +142,7 @@ fn half_done(snapshot: &RolloutSnapshot) -> usize {
     nodes.filter(|node| is_half_done(&node.pods)).count()
 }
 
-/// Nobody replaces a pod before it is handed back.
+/// Pauses the DaemonSet until it is returned to Kubernetes.
 fn hold(made: &mut Translation) {
     if made.annotation(UPDATE_STRATEGY).is_none() {
         made.annotate(UPDATE_STRATEGY, &Mode::AdvancedRollingUpdate.to_string());

@@ -1,5 +1,5 @@
-//! An Advanced DaemonSet as a native one: its fields become annotations under `OnDelete`, so that this controller goes on rolling
-//! it out, and Kubernetes replaces nothing by itself.
+//! Converts an Advanced DaemonSet to a native one. Its fields become annotations, and its update strategy `OnDelete`. So yurt-ds
+//! continues the rollout, and Kubernetes replaces no pods.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ const IN_FIELDS: [&str; 7] = [
     LIFECYCLE,
 ];
 
-/// An Advanced DaemonSet with these settings as a native one.
+/// Returns an Advanced DaemonSet with these settings as a native one.
 pub(super) fn to_native(source: &Value, strategy: &Strategy, scaling: Scaling) -> Translation {
     let mut made = Translation::begin(source, SetKind::Native);
     made.object["spec"]["updateStrategy"] = json!({ "type": ON_DELETE });
@@ -48,7 +48,7 @@ pub(super) fn to_native(source: &Value, strategy: &Strategy, scaling: Scaling) -
             }
             annotations(&mut made, source, strategy);
         }
-        // Their annotations say it, or nothing has an effect.
+        // The annotations contain the settings, or no setting has an effect.
         Mode::Ota | Mode::OnDelete => {
             let rolling = &source["spec"]["updateStrategy"]["rollingUpdate"];
             if rolling.as_object().is_some_and(|fields| !fields.is_empty()) {
@@ -90,8 +90,7 @@ pub(super) fn to_native(source: &Value, strategy: &Strategy, scaling: Scaling) -
     made
 }
 
-/// The settings of the native RollingUpdate that mean the same. It refuses both values above zero; then surge is
-/// what is kept.
+/// Returns the equivalent settings of the native RollingUpdate. It rejects two values above zero; then only the surge is kept.
 pub(in crate::ctl) fn rolling_update(strategy: &Strategy) -> Value {
     if strategy.max_surge.is_zero() {
         json!({ "maxUnavailable": strategy.max_unavailable.to_field() })
@@ -100,7 +99,7 @@ pub(in crate::ctl) fn rolling_update(strategy: &Strategy) -> Value {
     }
 }
 
-/// Which of these settings of ours Kubernetes' own rolling update has no counterpart of, in a sentence; `None`: it has all.
+/// Returns a sentence about the settings that Kubernetes' own rolling update does not have; `None` if it has all of them.
 pub(in crate::ctl) fn nothing_like<'a>(keys: impl Iterator<Item = &'a str>) -> Option<String> {
     let lost = keys.filter(|key| !setting(key).is_some_and(|setting| setting.is_native));
     let lost: Vec<&str> = lost
@@ -110,14 +109,14 @@ pub(in crate::ctl) fn nothing_like<'a>(keys: impl Iterator<Item = &'a str>) -> O
     lost.map(|lost| format!("The native RollingUpdate has nothing like: {lost}."))
 }
 
-/// The same native DaemonSet once it is handed back to Kubernetes.
+/// Returns the native DaemonSet as it is after the return to Kubernetes.
 pub(super) fn handed_back(mut made: Translation, strategy: &Strategy) -> Translation {
     made.moved.clear();
     made.object["spec"]["updateStrategy"] =
         json!({ "type": "RollingUpdate", "rollingUpdate": rolling_update(strategy) });
     let settings = made.annotated().into_iter().filter(|key| is_setting(key));
     let settings: Vec<String> = settings.collect();
-    // It is set to hold the rollout until then.
+    // The annotation only pauses the rollout until the return.
     let own = settings
         .iter()
         .map(String::as_str)
@@ -131,7 +130,7 @@ pub(super) fn handed_back(mut made: Translation, strategy: &Strategy) -> Transla
 }
 
 fn annotations(made: &mut Translation, source: &Value, strategy: &Strategy) {
-    // Beside its field an annotation has no effect, and is not to get one.
+    // Next to its field an annotation has no effect, and must not get one.
     for key in IN_FIELDS {
         if strategy.name_of(key) != key {
             made.take(key);
@@ -166,14 +165,14 @@ fn annotations(made: &mut Translation, source: &Value, strategy: &Strategy) {
             &source["spec"]["lifecycle"].to_string(),
         );
     }
-    // Under a native DaemonSet, nothing said is yes for updates in place, and no for all else.
+    // On a native DaemonSet, the default is to pull ahead for in-place updates only.
     let parallelism = strategy.image_predownload_parallelism;
     if let Some(parallelism) = parallelism.filter(|share| is_in_place || !share.is_zero()) {
         made.annotate(IMAGE_PREDOWNLOAD_PARALLELISM, &parallelism.to_string());
     }
 }
 
-/// Sets the annotation of that setting where a field says it so far, or nothing does.
+/// Sets the annotation of a setting that was in a field or had the default.
 fn put(made: &mut Translation, strategy: &Strategy, key: &'static str, value: &str) {
     if strategy.name_of(key) == key {
         return;

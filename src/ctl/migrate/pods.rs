@@ -1,4 +1,4 @@
-//! Which pods the new DaemonSet would not take over as they are.
+//! Pods that the new DaemonSet would not adopt as they are.
 
 use std::collections::BTreeSet;
 
@@ -16,11 +16,12 @@ use crate::ctl::list::list;
 use crate::index::{PodController, SetKey};
 use crate::k8s::{DaemonSet, Pod};
 
-/// The pods of a DaemonSet, each with its controller.
+/// Pods of a DaemonSet, each with its controller.
 struct OwnPods(Vec<(Pod, PodController)>);
 
 impl OwnPods {
-    /// The nodes whose pod is ending: nobody adopts such a pod, so the new DaemonSet would make another one beside it.
+    /// Returns the nodes whose pod is terminating. Such a pod is not adopted, so the new DaemonSet would create another one next
+    /// to it.
     fn ending(&self) -> Vec<String> {
         let pods = self.0.iter().map(|(pod, _)| pod);
         let ending = pods.filter(|pod| pod.metadata.deletion_timestamp.is_some());
@@ -28,7 +29,7 @@ impl OwnPods {
         ending.map(|pod| PodPlace::from_pod(pod).node).collect()
     }
 
-    /// Second pods (`max-surge`): those that a ControllerRevision controls, and of several pods on a node all but the oldest.
+    /// Returns the surge pods (`max-surge`): pods controlled by a ControllerRevision, and all but the oldest pod of a node.
     fn second(&self) -> Vec<PodPlace> {
         let mut pods: Vec<&(Pod, PodController)> = self.0.iter().collect();
         pods.sort_by_key(|(pod, _)| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
@@ -43,7 +44,7 @@ impl OwnPods {
         second.map(|(pod, _)| PodPlace::from_pod(pod)).collect()
     }
 
-    /// Whether a selector matches one of them.
+    /// Returns true if a selector matches one of the pods.
     fn is_any_selected(&self, selector: &Selector) -> bool {
         self.0.iter().any(|(pod, _)| {
             let labels = pod.metadata.labels.as_ref();
@@ -62,7 +63,7 @@ impl PodPlace {
 }
 
 impl Migration<'_> {
-    /// Says why not, if the new DaemonSet would not take over each pod as it is.
+    /// Checks that the new DaemonSet would adopt each pod as it is.
     pub(super) async fn judge_adoption(&self, source: &Value) -> Result<(), CliError> {
         let pods = self.own_pods(source).await?;
         match (pods.ending(), pods.second()) {
@@ -72,7 +73,7 @@ impl Migration<'_> {
         }
     }
 
-    /// The pods that the selector of `set` matches.
+    /// Returns the pods that the selector of `set` matches.
     pub(super) async fn selected_pods(&self, set: &Value) -> Result<Vec<Pod>, CliError> {
         let access = &self.context.access;
         let api = api_in::<Pod>(access, Some(&self.source.namespace));
@@ -92,8 +93,9 @@ impl Migration<'_> {
         Ok(OwnPods(own.collect()))
     }
 
-    /// Whether pods are left for what is kept: where none is, the DaemonSet was made again by somebody and deleted since, and what is
-    /// kept is not what anybody wants any more.
+    /// Checks that pods are left for the DaemonSet in the journal.
+    ///
+    /// If there are none, the DaemonSet was created again and deleted since, and the journal is obsolete.
     pub(super) async fn judge_left(&self, journal: &Journal) -> Result<(), CliError> {
         let pods = self.selected_pods(&journal.object).await?;
         let is_left = |pod: &&Pod| {
@@ -109,7 +111,7 @@ impl Migration<'_> {
         }
     }
 
-    /// While nobody owns the pods, whoever selects them takes them.
+    /// Checks that no other DaemonSet selects the pods and would adopt them while they have no owner.
     async fn judge_neighbours(&self, pods: &OwnPods) -> Result<(), CliError> {
         let access = &self.context.access;
         let namespace = Some(&*self.source.namespace);

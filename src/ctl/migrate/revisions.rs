@@ -1,9 +1,12 @@
-//! ControllerRevisions as Kubernetes' own controller would have written them.
+//! ControllerRevisions in exactly the form that Kubernetes' own controller writes.
 //!
-//! That controller takes a revision for the current one if its data is byte for byte what it would write itself: the template as
-//! the API server stores it, keys in order, `$patch: replace` beside it (`pkg/controller/daemon/update.go`, `getPatch` and `Match`).
-//! yurt-ds and Kruise write what was applied, without defaults. So each revision is written anew in Kubernetes' words, under its
-//! name, its number and its hash, before the native DaemonSet is made: then pods go on carrying the hash of a revision that it knows.
+//! Kubernetes' controller accepts a revision as the current one if its data is byte for byte what it would write itself. That is
+//! the template as the API server stores it, with sorted keys and `$patch: replace` (`pkg/controller/daemon/update.go`,
+//! `getPatch` and `Match`).
+//!
+//! yurt-ds and Kruise write the template as it was applied, without defaults. So each revision is rewritten in Kubernetes' form
+//! before the native DaemonSet is created. It keeps its name, number and hash, so the pods carry the hash of a revision that
+//! Kubernetes knows.
 
 use kube::Resource as _;
 use kube::api::{DeleteParams, PostParams};
@@ -17,12 +20,12 @@ use crate::ctl::write::FIELD_MANAGER;
 use crate::index::SetKey;
 use crate::k8s::{ControllerRevision, go_json};
 
-/// The template in a revision; `None`: it holds none.
+/// Returns the template in a revision; `None` if there is none.
 fn template(revision: &Value) -> Option<&Value> {
     revision.pointer("/data/spec/template")
 }
 
-/// A revision with this data, without an owner: whoever selects it takes it over.
+/// Returns the revision with this data and without an owner. The DaemonSet that selects it adopts it.
 pub(super) fn rewritten(revision: &Value, data: &Value) -> Value {
     let meta = &revision["metadata"];
     json!({
@@ -39,40 +42,42 @@ pub(super) fn rewritten(revision: &Value, data: &Value) -> Value {
     })
 }
 
-/// Whether a revision certainly holds this data in the very bytes of Go: what has no character that is escaped is written alike by
-/// all, of other data the API server shows the same whatever it stores.
+/// Returns true if a revision certainly holds this data in exactly Go's bytes.
+///
+/// Data without escaped characters has the same bytes in every encoder. For other data, the API server's answer doesn't reveal
+/// the stored bytes.
 pub(super) fn is_written(revision: &Value, data: &Value) -> bool {
     let text = data.to_string();
     revision["data"] == *data && go_json(data) == text
 }
 
-/// Its number.
+/// Returns the number of a revision.
 pub(super) fn number(revision: &Value) -> i64 {
     revision["revision"].as_i64().unwrap_or(0)
 }
 
-/// Its name.
+/// Returns the name of a revision.
 pub(super) fn name(revision: &Value) -> &str {
     revision["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// Whether somebody with this UID controls it.
+/// Returns true if the object with this UID controls the revision.
 pub(super) fn is_controlled_by(revision: &Value, uid: &str) -> bool {
     let owners = revision["metadata"]["ownerReferences"].as_array();
     let mut owners = owners.into_iter().flatten();
     owners.any(|owner| owner["controller"] == true && owner["uid"] == uid)
 }
 
-/// Whether both hold templates that make the same pods.
+/// Returns true if the templates of both revisions create the same pods.
 pub(super) fn are_alike(one: &Value, other: &Value) -> bool {
     let fingerprint = |revision| template(revision).map(TemplateFingerprint::from_template);
     fingerprint(one).is_some() && fingerprint(one) == fingerprint(other)
 }
 
-/// Lets the API server check that a revision may be written anew: after the deletion of the DaemonSet there is no way back.
+/// Checks with dry runs that a revision can be rewritten, because the deletion of the DaemonSet cannot be undone.
 ///
 /// # Errors
-/// When it may not be deleted, or not be made.
+/// Fails if the revision may not be deleted or created.
 pub(super) async fn try_rewrite(
     access: &Access,
     key: &SetKey,
@@ -86,14 +91,14 @@ pub(super) async fn try_rewrite(
     };
     let deletion = Request::new(path(key)).delete(name, &params);
     access.call(&doing, send(access, deletion)).await?;
-    // Its own name is taken as long as it is there.
+    // The revision's own name is still taken.
     let mut anew = revision.clone();
     anew["metadata"]["name"] = json!(format!("{name}-anew"));
     let creation = Request::new(path(key)).create(&posted(true), go_json(&anew).into_bytes());
     access.call(&doing, send(access, creation)).await.map(drop)
 }
 
-/// How objects are made here.
+/// Returns the parameters for creating objects.
 pub(super) fn posted(dry_run: bool) -> PostParams {
     PostParams {
         dry_run,
@@ -101,27 +106,27 @@ pub(super) fn posted(dry_run: bool) -> PostParams {
     }
 }
 
-/// Makes a ControllerRevision, in the bytes of Kubernetes' own controllers.
+/// Creates a ControllerRevision, encoded as in Kubernetes' own controllers.
 ///
 /// # Errors
-/// When it may not be made.
+/// Fails if it may not be created.
 pub(super) async fn create(access: &Access, key: &SetKey, object: &Value) -> Result<(), CliError> {
     let request = Request::new(path(key)).create(&posted(false), go_json(object).into_bytes());
     let doing = format!("create controllerrevision {}", name(object));
     access.call(&doing, send(access, request)).await.map(drop)
 }
 
-/// Deletes a ControllerRevision; one that is gone is no matter.
+/// Deletes a ControllerRevision; succeeds if it does not exist.
 ///
 /// # Errors
-/// When it may not be deleted.
+/// Fails if it may not be deleted.
 pub(super) async fn delete(access: &Access, key: &SetKey, name: &str) -> Result<(), CliError> {
     let request = Request::new(path(key)).delete(name, &DeleteParams::default());
     let doing = format!("delete controllerrevision {name}");
     access.find(&doing, send(access, request)).await.map(drop)
 }
 
-/// Where ControllerRevisions of its namespace are found.
+/// Returns the URL path of ControllerRevisions in the namespace.
 pub(super) fn path(key: &SetKey) -> String {
     ControllerRevision::url_path(&(), Some(&key.namespace))
 }
@@ -129,7 +134,7 @@ pub(super) fn path(key: &SetKey) -> String {
 /// Sends a request.
 ///
 /// # Errors
-/// Those of the API server.
+/// Returns errors of the API server.
 pub(super) async fn send(
     access: &Access,
     request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,

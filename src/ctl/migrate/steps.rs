@@ -1,4 +1,4 @@
-//! What a migration asks of the API server, one function for each step.
+//! Requests of a migration to the API server, one function per step.
 
 use std::time::Duration;
 
@@ -31,11 +31,11 @@ use crate::index::SetKey;
 use crate::k8s::client::{CallError, Failure};
 use crate::k8s::{AdvancedDaemonSet, DaemonSet};
 
-/// How often it is tried to delete exactly what was looked at, beside writes of its status.
+/// Number of attempts to delete exactly the object that was read, while its status is being written.
 const ATTEMPTS: usize = 20;
-/// How long the garbage collector gets to let go of the pods: it writes each, a thousand in a minute.
+/// Time that the garbage collector gets to orphan the pods: it patches each of them, about a thousand per minute.
 const LETTING_GO: Duration = Duration::from_secs(600);
-/// Of the metadata what nobody else may set.
+/// Metadata fields that only the API server sets.
 const SET_BY_SERVER: [&str; 5] = [
     "uid",
     "resourceVersion",
@@ -43,10 +43,10 @@ const SET_BY_SERVER: [&str; 5] = [
     "managedFields",
     "generation",
 ];
-/// Two ControllerRevisions that are made so far apart have times that differ.
+/// Time between the creation of two ControllerRevisions, so that their timestamps differ.
 const APART: Duration = Duration::from_millis(1100);
 
-/// What of the DaemonSet that was looked at has to be the same when it is deleted; its status may change as often as it likes.
+/// Fields that must be unchanged when the DaemonSet is deleted; its status may change at any time.
 const LOOKED_AT: [&str; 6] = [
     "/metadata/uid",
     "/metadata/deletionTimestamp",
@@ -56,21 +56,21 @@ const LOOKED_AT: [&str; 6] = [
     "/spec",
 ];
 
-/// Why the old DaemonSet was not deleted.
+/// Reason why the old DaemonSet was not deleted.
 #[derive(Debug)]
 pub(super) enum Undeleted {
-    /// It is as it was.
+    /// It certainly exists unchanged.
     Certainly(CliError),
-    /// The answer was lost: it may be deleted, or may be yet.
+    /// The answer was lost: it may be deleted now or later.
     Perhaps(CliError),
 }
 
-/// A DaemonSet on its way from one kind to the other.
+/// A migration of a DaemonSet from one kind to the other.
 pub(super) struct Migration<'a> {
     pub(super) context: &'a Context,
-    /// What it is.
+    /// Key of the old DaemonSet.
     pub(super) source: SetKey,
-    /// What it becomes.
+    /// Key of the new DaemonSet.
     pub(super) target: SetKey,
     pub(super) purpose: Purpose,
 }
@@ -85,7 +85,7 @@ impl<'a> Migration<'a> {
         }
     }
 
-    /// Both DaemonSets of that name, as far as there are any.
+    /// Reads both DaemonSets of that name, as far as they exist.
     pub(super) async fn look(&self) -> Result<(Option<Value>, Option<Value>), CliError> {
         Ok((
             self.read(&self.source).await?,
@@ -102,7 +102,8 @@ impl<'a> Migration<'a> {
         Ok(found.and_then(|found| serde_json::to_value(found).ok()))
     }
 
-    /// Says why not, or what is to be made; tries on the API server what can be tried.
+    /// Checks the migration, also with dry runs on the API server. Returns the objects to create, or the reason why it is
+    /// refused.
     pub(super) async fn prepare(&self, source: &Value) -> Result<(Journal, Translation), CliError> {
         let translation = self.judge(source).await?;
         let stored = self.try_create(&translation.object).await;
@@ -131,7 +132,7 @@ impl<'a> Migration<'a> {
         Ok((journal, translation))
     }
 
-    /// Lets the API server check what is to be made, and answers with what it would store.
+    /// Creates the object in a dry run and returns what the API server would store.
     async fn try_create(&self, object: &Value) -> Result<Value, CallError> {
         let request =
             Request::new(self.path()).create(&posted(true), object.to_string().into_bytes());
@@ -139,10 +140,10 @@ impl<'a> Migration<'a> {
         access.wait(send(access, request)).await
     }
 
-    /// Lets the API server check a manifest that is only printed. Returns why it could not check.
+    /// Lets the API server check a manifest that is only printed. Returns the reason if it could not check.
     ///
     /// # Errors
-    /// When it refuses the manifest.
+    /// Fails if the API server refuses the manifest.
     pub(super) async fn check_printed(&self, object: &Value) -> Result<Option<CliError>, CliError> {
         let Err(error) = self.try_create(object).await else {
             return Ok(None);
@@ -154,7 +155,7 @@ impl<'a> Migration<'a> {
         }
     }
 
-    /// Why it would not be made.
+    /// Explains why the object would not be created.
     fn not_taken(&self, error: &CallError) -> CliError {
         let key = &self.target;
         let doing = format!(
@@ -178,7 +179,7 @@ impl<'a> Migration<'a> {
     async fn try_delete(&self, source: &Value) -> Result<(), CliError> {
         let access = &self.context.access;
         let doing = format!("delete the DaemonSet {} (dry run)", self.source);
-        // The status may have changed since.
+        // The status may have changed since the object was read.
         let params = DeleteParams {
             dry_run: true,
             preconditions: None,
@@ -189,7 +190,8 @@ impl<'a> Migration<'a> {
         access.call(&doing, call).await.map(drop)
     }
 
-    /// A template generation that no pod carries: pods of an older native DaemonSet would be up to date by it, whatever they run.
+    /// Returns a template generation that no pod carries. Otherwise pods of an older native DaemonSet would count as updated
+    /// whatever they run.
     async fn next_generation(&self, source: &Value) -> Result<i64, CliError> {
         let pods = self.selected_pods(source).await?;
         let carried = pods.iter().filter_map(|pod| {
@@ -203,7 +205,8 @@ impl<'a> Migration<'a> {
         Ok(carried.max().unwrap_or(0).max(0) + 1)
     }
 
-    /// The revisions that are to be written anew, the oldest first. `stored`: the native DaemonSet as the API server would store it.
+    /// Returns the revisions that have to be rewritten, the oldest first. `stored` is the native DaemonSet as the API server
+    /// would store it.
     async fn in_native_words(
         &self,
         source: &Value,
@@ -225,7 +228,7 @@ impl<'a> Migration<'a> {
             let Some(wanted) = template.map(data_of) else {
                 continue;
             };
-            // Of several that say the same Kubernetes takes the pods of all for those of the newest.
+            // If several revisions are equal, Kubernetes attributes the pods of all of them to the newest.
             if taken.contains(&wanted) {
                 continue;
             }
@@ -239,7 +242,8 @@ impl<'a> Migration<'a> {
         Ok(anew.into_iter().map(|(_, revision)| revision).collect())
     }
 
-    /// The template of an older revision as the API server would store it; `None`: there is none, or it takes it no more.
+    /// Returns the template of an older revision as the API server would store it; `None` if there is none or it is no longer
+    /// accepted.
     async fn stored_template(
         &self,
         stored: &Value,
@@ -272,7 +276,7 @@ impl<'a> Migration<'a> {
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
-    /// Deletes the DaemonSet that was looked at, and leaves what it owns.
+    /// Deletes the DaemonSet that was read, and orphans its objects.
     pub(super) async fn orphan(&self, seen: &Value) -> Result<(), Undeleted> {
         let access = &self.context.access;
         let key = &self.source;
@@ -302,7 +306,7 @@ impl<'a> Migration<'a> {
         Err(Undeleted::Certainly(self.no(text.to_owned())))
     }
 
-    /// Waits until the DaemonSet with that UID is gone. Returns the one that was made in its place, if there is one.
+    /// Waits until the DaemonSet with that UID is gone. Returns the one that was created in its place, if there is one.
     pub(super) async fn await_gone(
         &self,
         uid: &str,
@@ -338,11 +342,11 @@ impl<'a> Migration<'a> {
         }
     }
 
-    /// Writes the revisions anew, each in the place of the old one.
+    /// Rewrites the revisions, replacing each one.
     pub(super) async fn write_revisions(&self, journal: &Journal) -> Result<(), CliError> {
         let access = &self.context.access;
         let numbers: Vec<i64> = journal.revisions.iter().map(number).collect();
-        // Who went back to an older revision gave it a greater number, and only their times tell.
+        // A rollback gave an older revision a greater number, so only timestamps tell the order.
         let is_turned = !numbers.is_sorted();
         for (at, revision) in journal.revisions.iter().enumerate() {
             if is_turned && at > 0 {
@@ -354,7 +358,7 @@ impl<'a> Migration<'a> {
         Ok(())
     }
 
-    /// Makes the new DaemonSet.
+    /// Creates the new DaemonSet.
     pub(super) async fn create(&self, journal: &Journal) -> Result<Value, CliError> {
         let access = &self.context.access;
         let doing = format!("create DaemonSet {}", self.target);
@@ -374,7 +378,7 @@ impl<'a> Migration<'a> {
         }
     }
 
-    /// Whether the new DaemonSet is paused at first, beyond what its owner asked for.
+    /// Returns true if the new DaemonSet has to be created paused although its owner did not pause it.
     fn has_to_be_held(&self, made: &Translation) -> bool {
         let mode = made.annotation(UPDATE_STRATEGY).map(str::parse::<Mode>);
         self.target.kind == SetKind::Native
@@ -382,13 +386,13 @@ impl<'a> Migration<'a> {
             && made.annotation(PAUSED).is_none()
     }
 
-    /// Ends that pause.
+    /// Ends the pause of the migration.
     pub(super) async fn let_go_on(&self, made: &Value) -> Result<(), CliError> {
         let uid = text(&made["metadata"]["uid"]);
         annotate(self.context, &self.target, &uid, PAUSED, None).await
     }
 
-    /// Waits until its controller has looked at the new DaemonSet, and says what that made of its revisions.
+    /// Waits until the controller of the new DaemonSet has processed it, and returns what it did with the revisions.
     pub(super) async fn await_adoption(&self, made: &Value) -> Result<Adoption, CliError> {
         let end = tokio::time::Instant::now() + patience(self.target.kind);
         let uid = text(&made["metadata"]["uid"]);
@@ -415,7 +419,7 @@ impl<'a> Migration<'a> {
     }
 }
 
-/// Its pods go on without it.
+/// Deletes the DaemonSet and keeps its pods.
 fn orphaning(set: &Value) -> DeleteParams {
     let meta = &set["metadata"];
     DeleteParams {
@@ -428,13 +432,13 @@ fn orphaning(set: &Value) -> DeleteParams {
     }
 }
 
-/// The label selector of its pods and revisions, as a query.
+/// Returns the label selector of its pods and revisions as a query.
 pub(super) fn selector(set: &Value) -> String {
     let selector = Selector::from_json(&set["spec"]["selector"]);
     selector.unwrap_or_default().to_query()
 }
 
-/// A text of an object, or nothing.
+/// Returns a string value, or an empty string.
 pub(super) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }

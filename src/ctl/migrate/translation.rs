@@ -1,15 +1,15 @@
-//! What a DaemonSet of one kind is as one of the other: a manifest, and what has to be said of it.
+//! Translation of a DaemonSet to the other kind: a manifest, and notes about its settings.
 
 use serde_json::{Map, Value, json};
 
 use crate::core::SetKind;
 use crate::core::names::TEMPLATE_GENERATION_ANNOTATION;
 
-/// What kubectl compares the next apply with; it is about the other kind.
+/// Annotation that kubectl compares with the next applied manifest. It describes the other kind.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Annotations that say what was true of the other object, and are not carried over.
+/// Annotations that describe the other object and are dropped.
 const LEFT_BEHIND: [&str; 2] = [LAST_APPLIED, TEMPLATE_GENERATION_ANNOTATION];
-/// Of the specification what both kinds have.
+/// Fields of the specification that both kinds have.
 const COMMON: [&str; 4] = [
     "selector",
     "template",
@@ -17,20 +17,21 @@ const COMMON: [&str; 4] = [
     "revisionHistoryLimit",
 ];
 
-/// A DaemonSet as the other kind has it.
+/// A DaemonSet translated to the other kind.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Translation {
-    /// Its manifest.
+    /// Manifest of the DaemonSet.
     pub(super) object: Value,
-    /// Settings that stand in another place there, as "THERE: VALUE becomes HERE: VALUE".
+    /// Settings that have another place in the other kind, as "THERE: VALUE becomes HERE: VALUE".
     pub(super) moved: Vec<String>,
-    /// What has no counterpart, each as a sentence.
+    /// Sentences about settings without a counterpart.
     pub(super) lost: Vec<String>,
 }
 
 impl Translation {
-    /// The same DaemonSet as one of `kind`, still without settings in its specification: with its name, its labels, its
-    /// annotations, its other owners, and what both kinds have of the specification.
+    /// Translates everything except the settings in the specification.
+    ///
+    /// These are name, labels, annotations, other owners, and the fields of the specification that both kinds have.
     pub(super) fn begin(source: &Value, kind: SetKind) -> Self {
         let meta = &source["metadata"];
         let mut metadata = Map::new();
@@ -62,7 +63,7 @@ impl Translation {
         }
     }
 
-    /// An annotation of it.
+    /// Returns the value of an annotation.
     pub(super) fn annotation(&self, key: &str) -> Option<&str> {
         self.object["metadata"]["annotations"][key].as_str()
     }
@@ -72,7 +73,7 @@ impl Translation {
         self.object["metadata"]["annotations"][key] = json!(value);
     }
 
-    /// Takes an annotation away, and says what it was.
+    /// Removes an annotation and returns its value.
     pub(super) fn take(&mut self, key: &str) -> Option<String> {
         let annotations = self.object["metadata"].get_mut("annotations")?;
         let annotations = annotations.as_object_mut()?;
@@ -85,7 +86,7 @@ impl Translation {
         Some(value.as_str().unwrap_or_default().to_owned())
     }
 
-    /// The keys of its annotations.
+    /// Returns the keys of its annotations.
     pub(super) fn annotated(&self) -> Vec<String> {
         let annotations = self.object["metadata"]["annotations"].as_object();
         annotations
@@ -96,7 +97,7 @@ impl Translation {
     }
 }
 
-/// A value as somebody would write it: a text without its quotes.
+/// Returns a value as it would be written in an annotation: a string without quotes.
 pub(super) fn plain(value: &Value) -> String {
     value
         .as_str()

@@ -1,4 +1,4 @@
-//! What `ctl migrate` says: why not, what would be, what was done, and how to finish what was begun.
+//! Messages of `ctl migrate`: refusals, previews, results, and how to finish an interrupted migration.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use crate::ctl::kinds::unmistakable;
 use crate::ctl::print::document;
 use crate::index::SetKey;
 
-/// Who applies objects again and again, by what is found on them.
+/// Tools that apply objects repeatedly, by a label or annotation that they set.
 const APPLIERS: [(&str, &str); 5] = [
     ("argocd.argoproj.io/tracking-id", "Argo CD"),
     ("argocd.argoproj.io/instance", "Argo CD"),
@@ -39,7 +39,7 @@ fn flag(kind: SetKind) -> &'static str {
     }
 }
 
-/// The command that finishes it.
+/// Returns the command that finishes the migration.
 fn command(target: &SetKey, purpose: Purpose) -> String {
     match purpose {
         Purpose::GoOn => format!("yurt-ds ctl migrate {target} --to {}", flag(target.kind)),
@@ -47,12 +47,12 @@ fn command(target: &SetKey, purpose: Purpose) -> String {
     }
 }
 
-/// Why it is not migrated, before anything was done.
+/// Says that the DaemonSet is not migrated and nothing was changed, with the reason.
 pub(super) fn not_migrated(key: &SetKey, why: &str) -> String {
     format!("{key} is not migrated, and nothing was changed: {why}")
 }
 
-/// That there is nothing to do.
+/// Says that there is nothing to do.
 pub(super) fn already(target: &SetKey) -> String {
     format!(
         "{target} is {} already; nothing was changed.\n",
@@ -60,7 +60,7 @@ pub(super) fn already(target: &SetKey) -> String {
     )
 }
 
-/// That both kinds have one of that name.
+/// Says that both kinds have a DaemonSet of that name.
 pub(super) fn both_exist(target: &SetKey) -> String {
     let why = format!(
         "there is {} of that name already. Delete the one that is not wanted; its pods go with it, unless that is done with \
@@ -70,7 +70,7 @@ pub(super) fn both_exist(target: &SetKey) -> String {
     not_migrated(target, &why)
 }
 
-/// That an attempt in the other direction, to `other`, is unfinished.
+/// Says that a migration in the other direction, to `other`, is unfinished.
 pub(super) fn other_way(other: &SetKey, purpose: Purpose) -> String {
     format!(
         "{other} was on its way to {}, and that is not finished. Finish it first: {}",
@@ -79,7 +79,7 @@ pub(super) fn other_way(other: &SetKey, purpose: Purpose) -> String {
     )
 }
 
-/// What a dry run says of an attempt that is not finished.
+/// Says that a migration is unfinished, in answer to a dry run.
 pub(super) fn unfinished(target: &SetKey, purpose: Purpose) -> String {
     format!(
         "{target} is on its way to {} already, and that is not finished. Finish it: {}",
@@ -88,7 +88,7 @@ pub(super) fn unfinished(target: &SetKey, purpose: Purpose) -> String {
     )
 }
 
-/// That it is finished now.
+/// Says that an unfinished migration continues.
 pub(super) fn goes_on(target: &SetKey) -> String {
     format!(
         "{target} was on its way to {} already: that goes on.\n",
@@ -96,7 +96,7 @@ pub(super) fn goes_on(target: &SetKey) -> String {
     )
 }
 
-/// What has no controller here.
+/// Says that the target kind or its namespace does not exist.
 pub(super) fn not_served(target: &SetKey) -> String {
     let why = format!(
         "the API server knows no {}, or there is no namespace {}. Install the kind: kubectl apply -k manifests/components/advanced",
@@ -106,12 +106,12 @@ pub(super) fn not_served(target: &SetKey) -> String {
     not_migrated(target, &why)
 }
 
-/// An object that has not the form of its kind.
+/// Says that the object cannot be decoded.
 pub(super) fn unreadable(source: &SetKey, error: &serde_json::Error) -> String {
     not_migrated(source, &format!("it cannot be read: {error}."))
 }
 
-/// Settings that cannot be used.
+/// Says that the settings are invalid.
 pub(super) fn invalid(source: &SetKey, invalid: &Invalid) -> String {
     let why = format!(
         "what its settings mean is not clear: {invalid}. Correct that, or remove it, first."
@@ -119,7 +119,7 @@ pub(super) fn invalid(source: &SetKey, invalid: &Invalid) -> String {
     not_migrated(source, &why)
 }
 
-/// Somebody wants to do something before it goes.
+/// Says that finalizers would block the deletion.
 pub(super) fn finalizers(finalizers: &[&str]) -> String {
     format!(
         "{} {} would keep it from going. Take {} away first, if whoever set {} can do without.",
@@ -130,14 +130,14 @@ pub(super) fn finalizers(finalizers: &[&str]) -> String {
     )
 }
 
-/// Somebody else makes it.
+/// Says that another object controls the DaemonSet.
 pub(super) fn controlled(owner: &str) -> String {
     format!(
         "{owner} makes it, and would make it anew. Let that make the other kind, or release it first."
     )
 }
 
-/// The guard stopped its revision, which the new object would not know.
+/// Says that the guard stopped its revision, which the new object would not know.
 pub(super) fn stopped(source: &SetKey) -> String {
     format!(
         "the guard has stopped its revision, and would forget that. Go back first (yurt-ds ctl undo {source}), or let it go on \
@@ -145,21 +145,21 @@ pub(super) fn stopped(source: &SetKey) -> String {
     )
 }
 
-/// Kruise would take it over.
+/// Says that Kruise's manager would take it over.
 pub(super) fn kruise_runs() -> String {
     "OpenKruise's manager runs (its Lease kruise-system/kruise-manager is renewed): it would take the DaemonSet over, and replace \
      pods whose revision it does not know. Stop it first; docs/coming-from-kruise.md says how."
         .to_owned()
 }
 
-/// Nodes that are empty on purpose would get a pod.
+/// Says that intentionally empty nodes would get a pod.
 pub(super) fn partitioned() -> String {
     "its partition also keeps nodes from getting their first pod (partitionedScaling), and Kubernetes makes one on every node at \
      once. Set partition to 0 and let it end, or partitionedScaling to false, first."
         .to_owned()
 }
 
-/// Surge and updates in place are finished by who began them.
+/// Says that in-place updates have to be finished by the controller that began them.
 pub(super) fn half_done(source: &SetKey, nodes: usize) -> String {
     format!(
         "on {nodes} {} containers are being exchanged in place, and only who began that can finish it. Pause it (yurt-ds ctl pause \
@@ -168,7 +168,7 @@ pub(super) fn half_done(source: &SetKey, nodes: usize) -> String {
     )
 }
 
-/// Pods that are ending, on these nodes.
+/// Says that the pods on these nodes are still terminating.
 pub(super) fn ending(nodes: &[String]) -> String {
     format!(
         "the pod on {} is still ending: nobody adopts such a pod, and the new DaemonSet would make another one beside it. Try again \
@@ -177,7 +177,7 @@ pub(super) fn ending(nodes: &[String]) -> String {
     )
 }
 
-/// A pod, and the node that it belongs to.
+/// A pod and the node that it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodPlace {
     pub(super) pod: String,
@@ -190,7 +190,7 @@ impl std::fmt::Display for PodPlace {
     }
 }
 
-/// Second pods beside old ones, which only the controller that made them can finish.
+/// Says that there are surge pods, which only the controller that created them can finish.
 pub(super) fn second(source: &SetKey, pods: &[PodPlace]) -> String {
     let pods: Vec<String> = pods.iter().map(PodPlace::to_string).collect();
     format!(
@@ -201,14 +201,14 @@ pub(super) fn second(source: &SetKey, pods: &[PodPlace]) -> String {
     )
 }
 
-/// Another DaemonSet that would take the pods.
+/// Says that another DaemonSet would adopt the pods.
 pub(super) fn selected(other: &str) -> String {
     format!(
         "{other} selects its pods too, and would take them while nobody owns them. Give that one another selector, or remove it, first."
     )
 }
 
-/// None of the pods is left that were to be taken over.
+/// Says that none of the pods to adopt is left.
 pub(super) fn abandoned(target: &SetKey) -> String {
     let journal = Journal::name(target);
     format!(
@@ -220,7 +220,7 @@ pub(super) fn abandoned(target: &SetKey) -> String {
     )
 }
 
-/// Somebody else has made a DaemonSet in the place of the one that was kept.
+/// Says that another DaemonSet was created instead of the one in the journal.
 pub(super) fn made_by_others(target: &SetKey) -> String {
     let journal = Journal::name(target);
     format!(
@@ -232,7 +232,7 @@ pub(super) fn made_by_others(target: &SetKey) -> String {
     )
 }
 
-/// What is done with settings, one a line.
+/// Lists the result for each setting, one per line.
 pub(super) fn translated(translation: &Translation) -> String {
     let moved = translation.moved.iter().map(|line| format!("  {line}\n"));
     let lost = translation
@@ -242,7 +242,7 @@ pub(super) fn translated(translation: &Translation) -> String {
     moved.chain(lost).collect()
 }
 
-/// What `--dry-run` says.
+/// Renders the answer to `--dry-run`.
 pub(super) fn would(
     to: &SetKey,
     source: &Value,
@@ -258,7 +258,7 @@ pub(super) fn would(
     ))
 }
 
-/// Where else it has to be changed.
+/// Says where else the object has to be changed.
 fn to_change(object: &Value, kind: SetKind) -> String {
     let meta = &object["metadata"];
     let has = |key: &str| !meta["annotations"][key].is_null() || !meta["labels"][key].is_null();
@@ -280,12 +280,12 @@ fn to_change(object: &Value, kind: SetKind) -> String {
     }
 }
 
-/// How to finish after the old one was deleted.
+/// Says how to finish after the old DaemonSet was deleted.
 pub(super) fn to_finish(target: &SetKey, journal: &Journal, purpose: Purpose) -> String {
     let (ns, kept) = (&target.namespace, Journal::name(target));
     let names: Vec<&str> = journal.revisions.iter().map(name).collect();
     let names = names.join(" ");
-    // Some of them are there in their old words, or in the new ones already.
+    // Some of them may exist already, in their old form or in the new one.
     let delete = match names.is_empty() {
         true => String::new(),
         false => {
@@ -305,7 +305,7 @@ pub(super) fn to_finish(target: &SetKey, journal: &Journal, purpose: Purpose) ->
     )
 }
 
-/// The old manifest was applied again before the new DaemonSet was made.
+/// Says that the old manifest was applied again before the new DaemonSet was created.
 pub(super) fn applied_instead(source: &SetKey, target: &SetKey, purpose: Purpose) -> String {
     format!(
         "{source} is not migrated: its manifest ({}) was applied again as soon as the DaemonSet was deleted, and the pods belong to that \
@@ -316,7 +316,7 @@ pub(super) fn applied_instead(source: &SetKey, target: &SetKey, purpose: Purpose
     )
 }
 
-/// The old manifest was applied again, and the new DaemonSet is there.
+/// Says that the old manifest was applied again after the new DaemonSet was created.
 pub(super) fn applied_beside(source: &SetKey) -> String {
     format!(
         "The manifest of {source} ({}) was applied again: there are two DaemonSets, each with a pod on every node. Change the manifest, \
@@ -329,7 +329,7 @@ pub(super) fn applied_beside(source: &SetKey) -> String {
     )
 }
 
-/// How to go on when the answer to the deletion of the old one was lost.
+/// Says how to continue if the answer to the deletion was lost.
 pub(super) fn perhaps_begun(target: &SetKey, purpose: Purpose) -> String {
     format!(
         "Whether the old DaemonSet is deleted is not known; its pods run on in either case. What is to be made is kept in the \
@@ -339,7 +339,7 @@ pub(super) fn perhaps_begun(target: &SetKey, purpose: Purpose) -> String {
     )
 }
 
-/// How to go on after the new one was made.
+/// Says how to continue after the new DaemonSet was created.
 pub(super) fn to_conclude(target: &SetKey, purpose: Purpose, is_paused: bool) -> String {
     let paused = if is_paused {
         ", and paused until this is finished"
@@ -353,7 +353,7 @@ pub(super) fn to_conclude(target: &SetKey, purpose: Purpose, is_paused: bool) ->
     )
 }
 
-/// That what was made is paused, for it was to be handed back.
+/// Says that the new DaemonSet is paused because it is to be returned to Kubernetes.
 pub(super) fn to_eject(target: &SetKey) -> String {
     format!(
         "It was to be handed back to Kubernetes, and is paused ({PAUSED}). To hand it back: {}\nTo let yurt-ds go on with it: \
@@ -362,7 +362,7 @@ pub(super) fn to_eject(target: &SetKey) -> String {
     )
 }
 
-/// That what was made is not taken over, or not as it should be.
+/// Says that the new DaemonSet was not adopted as expected.
 pub(super) fn not_adopted(
     target: &SetKey,
     purpose: Purpose,
@@ -396,7 +396,7 @@ pub(super) fn not_adopted(
     }
 }
 
-/// What is said in the end.
+/// Returns the final message.
 pub(super) fn done(target: &SetKey, journal: &Journal, adoption: &Adoption) -> String {
     let taken = match adoption {
         Adoption::Unseen => format!(
@@ -420,7 +420,9 @@ fn capital(text: &str) -> String {
     first.into_iter().chain(letters).collect()
 }
 
-/// What goes before the manifest that an ExtendedDaemonSet becomes. `unchecked`: why the API server could not check it.
+/// Returns the text above the manifest that replaces an ExtendedDaemonSet.
+///
+/// `unchecked` is the reason why the API server could not check the manifest.
 pub(super) fn of_extended(
     key: &SetKey,
     kind: SetKind,

@@ -1,4 +1,4 @@
-//! What would be changed: settings, images, or nothing but a restart.
+//! Planned changes: settings, images, or only a restart.
 
 use std::collections::BTreeMap;
 
@@ -13,30 +13,30 @@ use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::suggest::{near, suggestion};
 
-/// What stands before a setting that would be taken away.
+/// Prefix of a setting that would be removed.
 pub(super) const UNSET: &str = "without ";
 
-/// The annotation by which `kubectl rollout restart` changes a template.
+/// Annotation that `kubectl rollout restart` sets in a template.
 const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
 
-/// Longest reference of an image, in bytes. Its name has at most 255, its tag 128, and a digest 135.
+/// Maximum length of an image reference in bytes. Its name has at most 255, its tag 128, and a digest 135.
 const LONGEST_IMAGE: usize = 600;
 
-/// A change that nobody has made yet.
+/// A planned change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PlannedChange {
-    /// Annotations of the DaemonSet: their new values, `None` for those that go.
+    /// New values of annotations; `None` for annotations that are removed.
     pub(super) settings: BTreeMap<String, Option<String>>,
-    /// Images by container; without a name: of the only one.
+    /// Images by container; `None` means the only container.
     images: Vec<(Option<String>, String)>,
     restart: bool,
 }
 
 impl PlannedChange {
-    /// Reads what was typed.
+    /// Parses the command line.
     ///
     /// # Errors
-    /// What cannot be meant.
+    /// Says which argument is invalid.
     pub(super) fn typed(args: &PlanArgs) -> Result<Self, CliError> {
         let mut change = Self {
             restart: args.restart,
@@ -84,7 +84,7 @@ impl PlannedChange {
                 cut(key, QUOTED)
             )));
         };
-        // Where the default is printed as a word, such as "always", no value of the annotation says the same.
+        // If the default is printed as a word, such as "always", no annotation value has that meaning.
         let value = value.filter(|text| text != known.default);
         match self.settings.insert(full, value) {
             Some(other) if self.settings.get(key) != Some(&other) => Err(usage(format!(
@@ -94,8 +94,10 @@ impl PlannedChange {
         }
     }
 
-    /// What a person would patch for the settings, so that they count. On an Advanced DaemonSet a field decides before the annotation
-    /// of the same meaning: what fits into the field goes there, and the other one of the two goes away.
+    /// Returns the patch that makes the settings effective.
+    ///
+    /// On an Advanced DaemonSet a field takes precedence over the annotation with the same meaning. Values that fit are set in
+    /// the field, and the other one of the two is removed.
     pub(super) fn to_settings(&self, kind: SetKind) -> Value {
         let mut patch = json!({});
         for (key, value) in &self.settings {
@@ -119,10 +121,10 @@ impl PlannedChange {
         patch
     }
 
-    /// Puts the images and the restart into a template.
+    /// Applies images and restart to a template.
     ///
     /// # Errors
-    /// When there is no such container.
+    /// Fails if there is no such container.
     pub(super) fn to_template(&self, template: &mut Value) -> Result<(), CliError> {
         let mut given: BTreeMap<String, &str> = BTreeMap::new();
         for (name, image) in &self.images {
@@ -176,7 +178,7 @@ impl PlannedChange {
         Ok(())
     }
 
-    /// In words, one per change; empty when nothing is changed.
+    /// Returns one text per change; empty if nothing changes.
     pub(super) fn words(&self) -> Vec<String> {
         let setting = |(key, value): (&String, &Option<String>)| {
             let key = key.trim_start_matches(ANNOTATION_PREFIX);
@@ -196,14 +198,14 @@ impl PlannedChange {
     }
 }
 
-/// The setting whose field on an Advanced DaemonSet has that name.
+/// Returns the setting whose Advanced DaemonSet field has that name.
 fn of_field(name: &str) -> Option<&'static str> {
     let has_name =
         |key: &&str| path_of(key).is_some_and(|path| path.rsplit('.').next() == Some(name));
     keys().find(has_name)
 }
 
-/// What is typed for a setting as the field at `path` has it; `None`: the field cannot say that, or says it in other words.
+/// Converts a typed value for the field at `path`; `None` if the field cannot express it or uses another syntax.
 fn in_field(path: &str, text: &str) -> Option<Value> {
     match path.rsplit('.').next()? {
         "paused" => text.parse::<bool>().ok().map(Value::from),
@@ -215,7 +217,7 @@ fn in_field(path: &str, text: &str) -> Option<Value> {
     }
 }
 
-/// Returns true for what can be the reference of an image, as far as its length and its characters tell.
+/// Returns true if the text can be an image reference, judging by its length and characters.
 fn is_image(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@+[]".contains(&byte);
     (1..=LONGEST_IMAGE).contains(&text.len()) && text.bytes().all(fits)

@@ -1,8 +1,8 @@
-//! How long the present pods took to start, or to be changed in place, and how long they may take to end.
+//! Measures how long the present pods took to start or to be updated in place, and how long pods may take to end.
 //!
-//! Times on the wire are whole seconds. A difference of two of them is right on average and off by up to a second each time,
-//! so what is played keeps their mean, and as much of their spread as whole seconds do not explain. Pods that were made in a
-//! crowd waited for one another: of those that a plan does not make again, the least crowded ones are measured.
+//! Kubernetes timestamps are whole seconds. The difference of two of them is right on average, but off by up to a second each
+//! time. So the simulated durations keep the mean, and only the part of the spread that rounding does not explain. Pods that
+//! started in a crowd waited for each other. If a plan does not start as many at once, the least crowded pods are measured.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,58 +14,59 @@ use serde_json::Value;
 use crate::core::forecast::NodePace;
 use crate::core::{Fleet, Node, NodeName, Pod, PodUid, Readiness, Revision};
 
-/// A pod that became Ready later than this after its container started was not slow: its node was away meanwhile.
+/// Limit between container start and Ready. A pod that became Ready later was not slow: its node was away meanwhile.
 const READY_WITHIN: Duration = Duration::from_secs(600);
-/// A kubelet that returns tells of its pods and of its node within this time, in any order.
+/// Time within which a returning kubelet reports its pods and its node, in any order.
 const RETURNING: Duration = Duration::from_secs(10);
-/// How long a node pulls the new images ahead: whoever plans does not know the registry.
+/// Assumed time to pull the new images ahead. The registry's speed is unknown to the planner.
 pub(super) const PULL: Duration = Duration::from_secs(2);
-/// What a pod is assumed to take where there is none to measure.
+/// Assumed start time of a pod if no pod can be measured.
 const ASSUMED: Duration = Duration::from_secs(10);
-/// A pod that is not Ready this much after it should have been does not become so by itself.
+/// A pod that is not Ready this long after its expected time does not become Ready automatically.
 const LATE: Duration = Duration::from_secs(60);
-/// What passes from the end of one pod to the beginning of the next where no rollout tells: watches, Kubernetes' DaemonSet
-/// controller, the API server and yurt-ds answer one after the other.
+/// Assumed time from the end of one pod to the start of the next, if no rollout can be measured. Watches, Kubernetes' DaemonSet
+/// controller, the API server and yurt-ds react one after the other.
 const REACTION: Duration = Duration::from_millis(300);
-/// Where more passed, something else held the rollout up.
+/// A longer reaction has another cause.
 const REACTION_MAX: Duration = Duration::from_secs(2);
-/// `terminationGracePeriodSeconds` where a template says nothing (Kubernetes).
+/// Kubernetes' default of `terminationGracePeriodSeconds`.
 const GRACE: u64 = 30;
-/// At least so many pods are measured, however crowded they were, and one in so many of the fleet.
+/// Minimum number of measured pods, however crowded they were; for large fleets one in `ONE_IN`.
 const LEAST: usize = 10;
 const ONE_IN: usize = 20;
-/// How much the difference of two times varies because both are cut to whole seconds (two twelfths, in seconds²).
+/// Variance of the difference of two times that are cut to whole seconds (two twelfths, in seconds²).
 const CUT: f64 = 1.0 / 6.0;
 
-/// What a plan tells of how long pods take.
+/// Durations that a plan reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MeasuredPace {
-    /// From its creation until a pod is Ready, on average; seconds.
+    /// Average time from a pod's creation until it is Ready, in seconds.
     pub(super) start_seconds: u64,
-    /// Nine of ten are quicker than that; seconds.
+    /// Time within which nine of ten pods are Ready, in seconds.
     pub(super) slow_start_seconds: u64,
-    /// How many pods were measured; none: the start is assumed.
+    /// Number of measured pods; 0 if the start time is assumed.
     pub(super) measured_pods: usize,
-    /// Whether too few others were there, and these started beside more pods than a plan makes at once.
+    /// True if too few uncrowded pods were found, and the measured ones started together with more pods than a plan starts at
+    /// once.
     pub(super) crowded: bool,
-    /// From its deletion until it is gone; seconds.
+    /// Time from a pod's deletion until it is gone, in seconds.
     pub(super) end_seconds: u64,
     /// True if `end_seconds` comes from the last rollout. Otherwise it comes from `--ends-in` or is the grace period.
     pub(super) end_measured: bool,
-    /// What more passes until the next one begins.
+    /// Additional time until the next pod starts.
     pub(super) reaction: ReactionTimes,
-    /// From the change until a pod that is updated in place is Ready, on average; seconds, `null` when none was measured.
+    /// Average time from the change until a pod that is updated in place is Ready, in seconds; `null` if none was measured.
     pub(super) in_place_seconds: Option<u64>,
-    /// What more passes until the next one is changed.
+    /// Additional time until the next pod is changed.
     pub(super) in_place_reaction: ReactionTimes,
 }
 
-/// What passes from one to the next.
+/// Time that passes between one pod and the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct ReactionTimes {
     pub(super) milliseconds: u64,
-    /// Whether it was so in the last rollout; otherwise it is assumed.
+    /// True if it was measured in the last rollout, false if it is assumed.
     pub(super) measured: bool,
 }
 
@@ -83,7 +84,7 @@ impl ReactionTimes {
     }
 }
 
-/// How long every node takes.
+/// Durations per node.
 #[derive(Debug)]
 pub(super) struct Measured {
     starts: Times,
@@ -94,20 +95,22 @@ pub(super) struct Measured {
     change_reaction: ReactionTimes,
 }
 
-/// How the present revision was rolled out.
+/// Rollout of the present revision.
 #[derive(Clone, Debug)]
 pub(super) struct LastRollout {
-    /// Its hash.
+    /// Hash of the revision.
     pub(super) revision: Revision,
-    /// How many nodes were under way at once.
+    /// Number of nodes that were updated at once.
     pub(super) width: usize,
-    /// How long a pod had to be Ready.
+    /// Time that a pod had to be Ready.
     pub(super) min_ready: Duration,
 }
 
 impl Measured {
-    /// Measures the present pods, but for those that became Ready when their node returned, for a plan in which about `width` are
-    /// under way at once; `ends` is how long they take to end, where somebody knows.
+    /// Measures the present pods for a plan that updates about `width` nodes at once.
+    ///
+    /// Pods that became Ready when their node returned are left out. `ends` is the time that pods take to end, if the caller
+    /// knows it.
     pub(super) fn new(
         pods: &[(NodeName, Pod)],
         returns: &BTreeMap<NodeName, Timestamp>,
@@ -122,7 +125,7 @@ impl Measured {
             last.and_then(|last| turnaround(pods, seen, last))
         };
         let (replaced, changed) = (turn(start_of), turn(change_of));
-        // Pods of the last rollout that left no time for a whole grace period ended sooner.
+        // Pods of the last rollout ended sooner if less than a grace period passed between one pod and the next.
         let sooner = replaced.filter(|turn| ends.is_none() && *turn < grace);
         let end = sooner.map(|turn| turn.saturating_sub(REACTION));
         let (end, end_measured) = (end.or(ends).unwrap_or(grace), end.is_some());
@@ -147,7 +150,7 @@ impl Measured {
         }
     }
 
-    /// What a plan tells of it.
+    /// Returns the durations that a plan reports.
     pub(super) fn pace(&self) -> MeasuredPace {
         let starts = self.starts();
         MeasuredPace {
@@ -163,17 +166,18 @@ impl Measured {
         }
     }
 
-    /// From creation to Ready, on average.
+    /// Returns the average time from creation to Ready.
     pub(super) fn start(&self) -> Duration {
         self.starts().mean().unwrap_or(ASSUMED)
     }
 
-    /// From deletion until the next one can begin.
+    /// Returns the time from deletion until the next pod can start.
     pub(super) fn end(&self) -> Duration {
         self.end + self.reaction.time()
     }
 
-    /// Returns how long the pod of each node takes: as the present one, if that was measured, or else as the measured ones in turn.
+    /// Returns a function that gives each node's durations: the present pod's if it was measured, else those of the measured pods
+    /// in turn.
     pub(super) fn by_node(&self, fleet: &Fleet) -> impl Fn(&NodeName) -> NodePace {
         let (mut starts, mut changes) = (self.starts().in_turn(), self.changes.in_turn());
         let assumed = NodePace {
@@ -195,7 +199,7 @@ impl Measured {
         move |node| all.get(node).copied().unwrap_or(assumed)
     }
 
-    /// UIDs of the pods that do not become Ready by themselves.
+    /// Returns the UIDs of the pods that do not become Ready automatically.
     pub(super) fn broken(&self, pods: &[(NodeName, Pod)], now: Timestamp) -> BTreeSet<PodUid> {
         let patience = LATE + 2 * self.starts().slow().unwrap_or(ASSUMED);
         let is_broken = |pod: &&Pod| {
@@ -206,7 +210,7 @@ impl Measured {
         broken.map(|pod| pod.uid.clone()).collect()
     }
 
-    /// Where every pod was changed in place since, that is the nearest to a start that there is.
+    /// Returns the start times. If all pods were changed in place since, the times of these changes are the best estimate.
     fn starts(&self) -> &Times {
         if self.starts.all.is_empty() {
             &self.changes
@@ -216,12 +220,12 @@ impl Measured {
     }
 }
 
-/// To whole seconds, the nearest.
+/// Rounds to the nearest whole second.
 pub(super) fn rounded(time: Duration) -> u64 {
     (time + Duration::from_millis(500)).as_secs()
 }
 
-/// Something that was seen to begin and to end on a node.
+/// A start or change of a pod that was observed on a node.
 struct PodSpan {
     node: NodeName,
     began: Timestamp,
@@ -233,14 +237,14 @@ impl PodSpan {
         self.ended.duration_since(self.began).as_secs_f64()
     }
 
-    /// Whether its node became Ready only then: what it took was the absence of the node.
+    /// Returns true if the node became Ready only at the end. Then the node's absence was measured, not the pod.
     fn waited_for(&self, returned: Option<&Timestamp>) -> bool {
         let late = self.ended.saturating_add(RETURNING).unwrap_or(self.ended);
         returned.is_some_and(|returned| self.began < *returned && *returned <= late)
     }
 }
 
-/// Returns since when a node is Ready, with its name.
+/// Returns the name of a node and the time when it became Ready; `None` if it is not Ready.
 pub(super) fn returned(node: &Node) -> Option<(NodeName, Timestamp)> {
     match node.readiness {
         Readiness::Ready { since } => Some((node.name.clone(), since)),
@@ -248,18 +252,18 @@ pub(super) fn returned(node: &Node) -> Option<(NodeName, Timestamp)> {
     }
 }
 
-/// How long something took, by node.
+/// Durations by node.
 #[derive(Debug, Default)]
 struct Times {
     by_node: BTreeMap<NodeName, Duration>,
-    /// The same, in the order of the nodes.
+    /// Durations in the order of the nodes.
     all: Vec<Duration>,
-    /// Whether some of them were seen in a greater crowd than was asked for.
+    /// True if some of them were measured in a larger crowd than requested.
     crowded: bool,
 }
 
 impl Times {
-    /// Of what was seen in a crowd of up to `width`, or else in the smallest ones.
+    /// Keeps the spans with a crowd smaller than `width`, or else those with the smallest crowds.
     fn new(seen: Vec<PodSpan>, width: usize) -> Self {
         let least = LEAST.max(seen.len() / ONE_IN);
         let mut crowds: Vec<(usize, PodSpan)> = crowds(&seen).into_iter().zip(seen).collect();
@@ -287,7 +291,7 @@ impl Times {
         self.all.iter().sum::<Duration>().checked_div(count)
     }
 
-    /// Nine of ten are quicker.
+    /// Returns the time within which nine of ten were done.
     fn slow(&self) -> Option<Duration> {
         let mut sorted = self.all.clone();
         sorted.sort();
@@ -295,7 +299,7 @@ impl Times {
         sorted.get(rank).copied()
     }
 
-    /// A time for each node that is named; equal names in equal order get equal times.
+    /// Returns a function that gives each node a time. The same names in the same order get the same times.
     fn in_turn(&self) -> impl FnMut(&NodeName) -> Option<Duration> {
         let mut others = self.all.iter().cycle();
         move |node| {
@@ -305,7 +309,7 @@ impl Times {
     }
 }
 
-/// When each began, and when each ended, in order.
+/// Returns the sorted times of begin and of end.
 fn sorted(seen: &[PodSpan]) -> (Vec<Timestamp>, Vec<Timestamp>) {
     let (mut began, mut ended): (Vec<_>, Vec<_>) =
         seen.iter().map(|one| (one.began, one.ended)).unzip();
@@ -314,9 +318,10 @@ fn sorted(seen: &[PodSpan]) -> (Vec<Timestamp>, Vec<Timestamp>) {
     (began, ended)
 }
 
-/// What passed in the last rollout from one that was available to the beginning of the one that took its place: with `width`
-/// places, the first that is available makes room for the one after these, and so on. Only those near the median count: pauses and
-/// nodes that were away are at the edges.
+/// Returns the time in the last rollout from one pod being available to the start of the pod that takes its place.
+///
+/// With `width` places, the first available pod makes room for the pod at position `width`, and so on. Only gaps near the median
+/// count: pauses and absent nodes produce the extremes.
 fn turnaround(
     pods: &[(NodeName, Pod)],
     seen: fn(&NodeName, &Pod) -> Option<PodSpan>,
@@ -334,7 +339,7 @@ fn turnaround(
         return None;
     }
     gaps.sort_by(f64::total_cmp);
-    // A gap of 0.3 s is told as 0 s or, less often, as 1 s: without the rarer ones the mean would not be right.
+    // A gap of 0.3 s shows as 0 s or, less often, as 1 s. The mean is right only if both count.
     let median = gaps[gaps.len() / 2];
     let near = |gap: &f64| (gap - median).abs() <= 1.0;
     gaps.retain(near);
@@ -342,13 +347,13 @@ fn turnaround(
     Duration::try_from_secs_f64(mean - last.min_ready.as_secs_f64()).ok()
 }
 
-/// What of a turnaround is not the `end` of a pod; `None`: it was something else.
+/// Returns the turnaround without the `end` of a pod; `None` if the rest is too long or negative.
 fn reaction(turnaround: Duration, end: Duration) -> Option<Duration> {
     let reaction = turnaround.checked_sub(end);
     reaction.filter(|reaction| *reaction <= REACTION_MAX)
 }
 
-/// How many others had begun and not ended when each one began. Who ended in that second made room for it.
+/// Returns how many others were in progress when each one began. Spans that ended in that same second made room and don't count.
 fn crowds(seen: &[PodSpan]) -> Vec<usize> {
     let (began, ended) = sorted(seen);
     let crowd = |one: &PodSpan| {
@@ -359,7 +364,7 @@ fn crowds(seen: &[PodSpan]) -> Vec<usize> {
     seen.iter().map(crowd).collect()
 }
 
-/// The times behind differences of whole seconds: with the same mean, and without the spread that comes from cutting.
+/// Estimates the times behind differences of whole seconds: keeps the mean, and removes the spread that comes from rounding.
 fn uncut(seconds: &[f64]) -> Vec<Duration> {
     let count = seconds.len() as f64;
     let mean = seconds.iter().sum::<f64>() / count;
@@ -373,7 +378,7 @@ fn uncut(seconds: &[f64]) -> Vec<Duration> {
     seconds.iter().map(time).collect()
 }
 
-/// From creation to Ready, of a pod that was not interrupted on the way.
+/// Returns the span from creation to Ready of a pod whose containers never restarted and that was not updated in place.
 fn start_of(node: &NodeName, pod: &Pod) -> Option<PodSpan> {
     let mut containers = pod.in_place.containers.iter();
     if pod.in_place.update.is_some() || containers.any(|container| container.restarts > 0) {
@@ -382,7 +387,7 @@ fn start_of(node: &NodeName, pod: &Pod) -> Option<PodSpan> {
     span(node, pod, pod.created)
 }
 
-/// From its last update in place to Ready.
+/// Returns the span from the last in-place update to Ready.
 fn change_of(node: &NodeName, pod: &Pod) -> Option<PodSpan> {
     let update = pod.in_place.update.filter(|update| update.is_carried_out)?;
     span(node, pod, update.at)
@@ -408,7 +413,7 @@ mod tests {
     use crate::core::fleet::in_place::{InPlaceUpdate, RunningContainer};
     use crate::core::testing::{at, current, fleet, node};
 
-    /// One on `node` that was created at `created`, accepted by its kubelet at `started`, and Ready at `ready`.
+    /// Builds a pod on `node` that was created at `created`, accepted by its kubelet at `started`, and Ready at `ready`.
     fn pod(node: &str, created: i64, ready: i64, restarts: u32, started: i64) -> (NodeName, Pod) {
         let mut pod = current(1);
         pod.uid = format!("u-{node}").as_str().into();
@@ -511,11 +516,11 @@ mod tests {
         assert!(!all.crowded);
     }
 
-    /// Found on a real cluster: whoever began in the second in which others ended counted as crowded, and what was left was the
-    /// quickest or the slowest.
+    /// Found on a real cluster: a pod that began in the second in which others ended counted as crowded. Only the quickest or the
+    /// slowest pods were left.
     #[test]
     fn places_that_follow_each_other_within_a_second_are_no_crowd() {
-        // Two places; a start takes 1.4 s, and the next one begins at once.
+        // Two places; a start takes 1.4 s, and the next pod begins at once.
         let pods = (0..40).map(|number: i64| {
             let began = 1_400 * (number / 2);
             let ended = began + 1_400;
@@ -540,7 +545,7 @@ mod tests {
         };
         assert_eq!(measured("away", -500), 12);
         assert_eq!(measured("away", 59), 11);
-        // That was later.
+        // The node returned later.
         assert_eq!(measured("away", 3_600), 12);
     }
 
@@ -619,7 +624,7 @@ mod tests {
         assert_eq!(end(&last("a", 3, 0), None), (30, false), "another revision");
     }
 
-    /// Found on a real cluster: 0.3 s were taken for 0.1 s, which is the sixth part of a rollout in place.
+    /// Found on a real cluster: a reaction of 0.3 s was measured as 0.1 s. The difference is a sixth of an in-place rollout.
     #[test]
     fn what_passes_from_one_to_the_next_is_right_also_below_a_second() {
         // Twenty places that follow each other; a start takes 1.3 s, and 0.3 s pass.
@@ -643,7 +648,7 @@ mod tests {
         assert!((250..=350).contains(&milliseconds), "{milliseconds}");
     }
 
-    /// Found on a real cluster: it was planned to start, although the scheduler had said that there is no room.
+    /// Found on a real cluster: the plan expected the pod to start although the scheduler had reported that there is no room.
     #[test]
     fn what_has_no_room_is_broken() {
         let mut no_room = pod("n1", 8, 9, 0, 0);

@@ -1,4 +1,4 @@
-//! The live fleet as it would be right after a change: read once, changed in memory, never written.
+//! The live fleet as it would be right after a change: read once, changed only in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,33 +36,33 @@ use crate::ctl::view::ClusterView;
 use crate::index::SetKey;
 use crate::sim::cluster::{Cluster, ClusterOptions};
 
-/// The hash of a revision that does not exist yet.
+/// Hash of a revision that does not exist yet.
 const PLANNED: &str = "planned";
 
-/// A fleet with a change that nobody has made yet.
+/// A fleet with a planned change.
 pub(super) struct PlannedRollout {
-    /// The DaemonSet as it is judged right after the change.
+    /// Evaluated state of the DaemonSet right after the change.
     pub(super) snapshot: RolloutSnapshot,
     pub(super) revisions: RevisionChange,
-    /// What new pods are like.
+    /// State of new pods.
     pub(super) new_pod: Pod,
-    /// How pods of an Advanced DaemonSet are created.
+    /// Rules for creating pods of an Advanced DaemonSet.
     pub(super) scaling: Option<Scaling>,
-    /// The disruption budgets, where pods are evicted.
+    /// Disruption budgets, if pods are evicted.
     pub(super) budgets: Budgets,
-    /// The present pods with their nodes.
+    /// Present pods with their nodes.
     pub(super) pods: Vec<(NodeName, Pod)>,
-    /// How the present revision was rolled out, if it was by yurt-ds.
+    /// Rollout of the present revision, if yurt-ds performed it.
     pub(super) last: Option<LastRollout>,
-    /// The template of the new pods.
+    /// Template of the new pods.
     pub(super) template: Value,
 }
 
 impl PlannedRollout {
-    /// Reads a managed DaemonSet with its fleet, and makes the change in memory; `Err` in `Ok` where nodes may not be listed.
+    /// Reads a managed DaemonSet with its fleet, and makes the change in memory; `Ok(Err(_))` if nodes may not be listed.
     ///
     /// # Errors
-    /// What may not be read, does not exist, or cannot be planned.
+    /// Fails if an object cannot be read, does not exist or cannot be planned.
     pub(super) async fn read(
         access: &Access,
         key: &SetKey,
@@ -119,7 +119,7 @@ impl PlannedRollout {
         let mut snapshot = snapshot.ok_or_else(nothing_to_plan)?;
         forget_answers(&mut snapshot.fleet);
         snapshot.state = Arc::default();
-        // The order of events matters only before Kubernetes 1.33, and then for a moment.
+        // The order of events matters only before Kubernetes 1.33, and only for a moment.
         snapshot.fleet.in_order = true;
         Ok(Ok(Self {
             snapshot,
@@ -134,10 +134,10 @@ impl PlannedRollout {
     }
 }
 
-/// Whether there is a rollout to plan.
+/// Checks that there is a rollout to plan.
 fn is_plannable(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
     let advanced = view.index.set(key).and_then(|set| set.advanced.as_ref());
-    // Without pods there is nothing to plan, whatever is changed besides.
+    // Without pods there is nothing to plan, whatever else changes.
     if advanced.is_some_and(|advanced| !advanced.is_workable)
         && let Some(ParsedSettings::Invalid(invalid, _)) = view.index.reading(key).as_deref()
     {
@@ -146,7 +146,7 @@ fn is_plannable(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Returns the present revision; `None` where the yurt-ds controller has not made it yet.
+/// Returns the present revision; `None` if the yurt-ds controller has not created it yet.
 fn current(
     view: &mut ClusterView,
     key: &SetKey,
@@ -166,7 +166,7 @@ fn current(
     }
 }
 
-/// Returns the revision that holds a template; `None`: no revision does.
+/// Returns the revision that holds a template; `None` if there is none.
 fn revision_of(
     view: &ClusterView,
     key: &SetKey,
@@ -186,7 +186,7 @@ fn revision_of(
     Some(same.max_by_key(|known| known.number)?.hash)
 }
 
-/// Asks an embedded API server with Kruise's definition whether it accepts an Advanced DaemonSet: its fields have types and limits.
+/// Validates an Advanced DaemonSet with an embedded API server and Kruise's CRD: its fields have types and limits.
 async fn accepted(planned: &Value, now: Timestamp) -> Result<(), CliError> {
     let cluster = Cluster::new(ClusterOptions::new(Clock::starting_at(now), 0));
     cluster.install_advanced();
@@ -215,7 +215,7 @@ async fn accepted(planned: &Value, now: Timestamp) -> Result<(), CliError> {
     }
 }
 
-/// Lets the index know the planned DaemonSet, handled by the controller that makes revisions; returns the number of its revision.
+/// Applies the planned DaemonSet to the index, as already processed by its controller; returns the number of its revision.
 fn apply(
     view: &mut ClusterView,
     key: &SetKey,
@@ -243,7 +243,7 @@ fn apply(
     let hash = to.map_or(PLANNED, Revision::as_str);
     let name = to.and_then(|to| view.index.revision_name(&uid, to));
     let name = name.map_or_else(|| format!("{}-{PLANNED}", key.name), str::to_owned);
-    // A revision that comes again keeps its age: it needs no proof, and the rollout is a way back.
+    // A restored revision keeps its creation time: it needs no proof, and the rollout is a rollback.
     let same = known.iter().find(|known| Some(&known.hash) == to);
     let made = same.and_then(|known| known.made).unwrap_or(now);
     let revision = json!({
@@ -272,7 +272,7 @@ fn apply(
     greatest + 1
 }
 
-/// Forgets what others answered before the change: the API server is asked again.
+/// Clears answers from before the change: the API server is asked again.
 fn forget_answers(fleet: &mut Fleet) {
     fleet.write_failures = Default::default();
     fleet.evictions = Default::default();
@@ -280,7 +280,7 @@ fn forget_answers(fleet: &mut Fleet) {
     fleet.not_ready = BTreeMap::new();
 }
 
-/// Returns what a pod of this template is like before it starts.
+/// Returns a pod of this template before it starts.
 fn new_pod(template: &Value, number: i64) -> Pod {
     let labels = template["metadata"]["labels"].as_object();
     let labels = labels.into_iter().flatten();
@@ -326,7 +326,7 @@ fn new_pod(template: &Value, number: i64) -> Pod {
     }
 }
 
-/// Returns the settings; if they cannot be used, the same sentence as the controller's.
+/// Returns the settings, or the controller's message if they are invalid.
 fn usable(kind: SetKind, set: Value) -> Result<Strategy, CliError> {
     let set = decided_upon(kind, set);
     match set.map(|set| read(&set.settings())) {
@@ -345,7 +345,7 @@ fn nothing_to_plan() -> CliError {
     )
 }
 
-/// Returns how the present revision was rolled out: Kubernetes keeps the annotations of that time on the ControllerRevision.
+/// Returns how the present revision was rolled out. Kubernetes keeps the annotations of that time on the ControllerRevision.
 async fn last(
     access: &Access,
     view: &ClusterView,
@@ -357,7 +357,7 @@ async fn last(
     let set = view.index.set(key)?;
     let name = view.index.revision_name(&set.uid, current)?;
     let api: Api<ControllerRevision> = Api::namespaced(access.client.clone(), &key.namespace);
-    // Callers may list ControllerRevisions, and need no right to get one.
+    // Callers may list ControllerRevisions but need no right to get one.
     let params = ListParams::default().fields(&format!("metadata.name={name}"));
     let listing = api.list_metadata(&params);
     let found = access
@@ -374,7 +374,7 @@ async fn last(
     })
 }
 
-/// Returns how many nodes are under way at once, as long as nothing but the budget holds them back.
+/// Returns how many nodes are updated at once if only the budget limits them.
 pub(super) fn width(strategy: &Strategy, pods: usize) -> usize {
     let shares = [strategy.max_unavailable, strategy.max_surge];
     let widths = shares.map(|share| share.resolve(pods));

@@ -1,4 +1,4 @@
-//! A plan for people: what it comes to first, then who is next, folded where a fleet is long.
+//! A plan as text: the result first, then the order of nodes, abbreviated for large fleets.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,17 +13,17 @@ use crate::core::words::{named, plural};
 use crate::ctl::brief::wrapped;
 use crate::ctl::table::{CellStyle, Table};
 
-/// Longest change that is shown whole, in characters: an image with its registry and its digest fits.
+/// Maximum length in characters of a change that is shown whole. An image with registry and digest fits.
 const SHOWN: usize = 200;
-/// More nodes are told by batch.
+/// Maximum number of nodes that are listed one by one; more are listed by batch.
 const EACH: usize = 20;
-/// More batches are left out in the middle.
+/// Maximum number of batches; more are left out in the middle.
 const BATCHES: usize = 20;
 
-/// The answer; `wide` tells every node.
+/// Renders the answer; `wide` lists every node.
 pub(super) fn plan(row: &PlanRow, wide: bool, colour: bool) -> String {
     let head = head(row);
-    // A line of its own for each sentence, in 80 columns.
+    // One line per sentence, in 80 columns.
     let indent = |line: &str| line.chars().take_while(|letter| *letter == ' ').count();
     let lines = head.lines();
     let mut text: String = lines
@@ -40,7 +40,7 @@ pub(super) fn plan(row: &PlanRow, wide: bool, colour: bool) -> String {
     text
 }
 
-/// What would be changed: ` with a=1, b=2 without c`.
+/// Returns the planned changes: ` with a=1, b=2 without c`.
 pub(super) fn changes(change: &[String]) -> String {
     let set = change.iter().map(String::as_str);
     let (unset, set): (Vec<&str>, Vec<&str>) = set.partition(|word| word.starts_with(UNSET));
@@ -75,7 +75,7 @@ fn head(row: &PlanRow) -> String {
             },
             match row.complete {
                 true => format!(" within {}", exact(row.seconds)),
-                // How long it takes to get stuck says nothing.
+                // The time until a rollout gets stuck is of no use.
                 false => String::new(),
             },
             row.batches,
@@ -83,7 +83,7 @@ fn head(row: &PlanRow) -> String {
         );
         let _ = writeln!(text, "{}", pace(row));
     }
-    // One without an end is the end, which follows.
+    // A wait without an end is the final state, which follows.
     for wait in &row.waits {
         if let Some(until) = &wait.until {
             let (from, why) = (&wait.from, &wait.message);
@@ -94,7 +94,7 @@ fn head(row: &PlanRow) -> String {
         let lost = row.broke.join(", ");
         let _ = writeln!(text, "As if these were lost with the new revision: {lost}.");
     }
-    // No full stop: the sentence may end with a command.
+    // Without a full stop, because the sentence may end with a command.
     let _ = writeln!(text, "At the end: {}: {}", row.phase, row.message);
     if row.cut {
         let _ = writeln!(text, "It is not over then (see --horizon).");
@@ -154,7 +154,7 @@ fn pace(row: &PlanRow) -> String {
     )
 }
 
-/// How soon the next one begins, in a sentence.
+/// Returns a sentence about the time between two nodes.
 fn reaction(reaction: ReactionTimes) -> String {
     let known = if reaction.measured {
         "as in the last rollout"
@@ -165,7 +165,7 @@ fn reaction(reaction: ReactionTimes) -> String {
     format!(" Until the next one begins, {seconds:.1}s pass ({known}).")
 }
 
-/// Who is left, by word.
+/// Returns the remaining nodes by verdict.
 fn left(row: &PlanRow) -> Vec<String> {
     let mut words: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for left in &row.left {
@@ -239,7 +239,7 @@ fn at(seconds: u64) -> String {
     format!("+{}", exact(seconds))
 }
 
-/// `2m40s`: the table would say the same of several batches in coarser words.
+/// Formats a duration such as `2m40s`. The coarser format of tables would be equal for several batches.
 fn exact(seconds: u64) -> String {
     let duration = humantime::format_duration(Duration::from_secs(seconds));
     duration.to_string().replace(' ', "")

@@ -1,4 +1,4 @@
-//! What a plan says, the same in every form. Field names are a promise to scripts.
+//! Rows of a plan, the same in every format. Field names are stable for scripts.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::core::{Phase, SetKind, Verdict, instant};
 use crate::ctl::row::{NodeRow, SetRow, api_version};
 use crate::ctl::snapshot::RolloutSnapshot;
 
-/// What `-o json` and `-o yaml` contain, for the reference.
+/// Fields of `-o json` and `-o yaml`, for the reference.
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
   of a plan       kind, namespace, name, change (what was asked for), from and to (revisions; null for one that does
@@ -28,31 +28,33 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   without nodes   kind, namespace, name, change, from, to, unknown (nodes), pods, outdated (of another revision than to),
                   message; nothing is played, and the exit code is 7";
 
-/// Where nothing becomes Ready, so long without a beginning ends a batch.
+/// Time without a new step after which a batch ends, if no pod becomes Ready.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);
 
 /// A plan.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PlanRow {
-    /// The kind of the DaemonSet, as its API version.
+    /// Kind of the DaemonSet, as API version.
     #[serde(serialize_with = "api_version")]
     pub(super) kind: SetKind,
     pub(super) namespace: String,
     pub(super) name: String,
-    /// What would be changed, in words.
+    /// Planned changes in words.
     pub(super) change: Vec<String>,
-    /// The present revision; `null` for one that does not exist yet.
+    /// Hash of the present revision; `null` if it does not exist yet.
     pub(super) from: Option<String>,
-    /// The one that nodes get; `null` for one that does not exist yet.
+    /// Hash of the revision that nodes get; `null` if it does not exist yet.
     pub(super) to: Option<String>,
-    /// Nodes where a pod belongs.
+    /// Number of nodes that should run a pod.
     pub(super) targeted: usize,
-    /// Nodes whose pod is replaced, or made where there is none.
+    /// Number of nodes whose pod is replaced, or created if there is none.
     pub(super) replaced: usize,
     pub(super) batches: usize,
     pub(super) begins: String,
-    /// When it is over, or else when the last pod is Ready, or begins where it never is; `null` when none is replaced.
+    /// End of the rollout. If it does not complete, the time when the last pod is Ready, or its start if it never is.
+    ///
+    /// `null` if no pod is replaced.
     pub(super) ends: Option<String>,
     pub(super) seconds: u64,
     pub(super) slow_seconds: u64,
@@ -62,47 +64,47 @@ pub(super) struct PlanRow {
     pub(super) broke: Vec<String>,
     /// Nodes that do not run the revision at the end.
     pub(super) left: Vec<LeftRow>,
-    /// The state at the end, and a sentence about it.
+    /// Phase at the end. `message` is a sentence about it.
     pub(super) phase: &'static str,
     pub(super) message: String,
     pub(super) notes: Vec<String>,
     pub(super) cut: bool,
-    /// Whether the rollout is complete at the end.
+    /// True if the rollout is complete at the end.
     #[serde(skip)]
     pub(super) complete: bool,
 }
 
-/// One node.
+/// Step of a plan: one node.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct StepRow {
     pub(super) node: String,
-    /// Counts from 1.
+    /// Number of the batch, from 1.
     pub(super) batch: usize,
     pub(super) manner: ReplacementManner,
     pub(super) begins: String,
     pub(super) ready: Option<String>,
-    /// From the beginning of the plan to the beginning of this step.
+    /// Seconds from the start of the plan to the start of this step.
     pub(super) seconds: u64,
     #[serde(skip)]
     pub(super) ready_seconds: Option<u64>,
 }
 
-/// A time in which nothing moves.
+/// A time in which the rollout waits.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct WaitRow {
     pub(super) from: String,
     pub(super) until: Option<String>,
-    /// The state of the rollout meanwhile.
+    /// Phase of the rollout meanwhile.
     pub(super) phase: &'static str,
-    /// What is awaited: the reason of the condition meanwhile, and its sentence; or which holds have to end.
+    /// Reason of the condition meanwhile, with its sentence as `message`; or the holds that have to end.
     pub(super) reason: &'static str,
     pub(super) message: String,
     #[serde(skip)]
     pub(super) seconds: u64,
 }
 
-/// A node that is left.
+/// A node that does not run the revision at the end.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct LeftRow {
     pub(super) node: String,
@@ -111,14 +113,14 @@ pub(super) struct LeftRow {
     pub(super) message: String,
 }
 
-/// Hashes of the revision before a change, and of the one that nodes get; `None` for one that does not exist yet.
+/// Hashes of the revisions before and after a change; `None` for one that does not exist yet.
 pub(super) struct RevisionChange {
     pub(super) from: Option<String>,
     pub(super) to: Option<String>,
 }
 
 impl PlanRow {
-    /// The row of a forecast; `at_end` is the rollout at its end.
+    /// Builds the row of a forecast. `at_end` is the rollout at its end.
     pub(super) fn new(
         played: &Forecast,
         at_end: &RolloutSnapshot,
@@ -154,7 +156,7 @@ impl PlanRow {
             seconds: since(wait.from),
         };
         let mut waits: Vec<WaitRow> = played.waits.iter().map(wait).collect();
-        // What follows on the last step is the end, not a wait; but holds that end after the horizon.
+        // A wait after the last step is the end of the rollout, except for holds that end after the horizon.
         let trailing = |wait: &WaitRow| {
             complete
                 && wait.reason != HELD
@@ -189,8 +191,10 @@ impl PlanRow {
     }
 }
 
-/// The batch of every step, counted from 1. A batch is what begins before the first of it to begin is Ready: where nodes
-/// follow one another as places become free, that is one filling of these places.
+/// Returns the batch of every step, counted from 1.
+///
+/// A batch holds the steps that begin before its first pod is Ready. If nodes follow one another as places become free, that is
+/// one filling of these places.
 fn batches(steps: &[Replacement]) -> Vec<usize> {
     let mut batches = Vec::with_capacity(steps.len());
     let mut free: Option<Timestamp> = None;
@@ -207,8 +211,9 @@ fn batches(steps: &[Replacement]) -> Vec<usize> {
     batches
 }
 
-/// When it is over: when all that is replaced is available, and what it replaced is gone; where it does not come to that,
-/// when the last pod is Ready, or has begun where it never is.
+/// Returns the end of the rollout: when all new pods are available and all old ones are gone.
+///
+/// If it does not complete, returns when the last pod is Ready, or its start if it never is.
 fn over(played: &Forecast, min_ready: Duration, complete: bool) -> Option<Timestamp> {
     let steps = played.steps.iter();
     let ready = steps.map(|step| step.ready.unwrap_or(step.begins)).max()?;
@@ -241,7 +246,7 @@ fn left(end: &RolloutSnapshot) -> Vec<LeftRow> {
 mod tests {
     use super::*;
 
-    /// Batches of steps that begin and are Ready at these seconds.
+    /// Returns the batches of steps that begin and become Ready at these seconds.
     fn of(steps: &[(i64, Option<i64>)]) -> Vec<usize> {
         let at = |second: i64| Timestamp::from_second(second).unwrap();
         let step = |(begins, ready): &(i64, Option<i64>)| Replacement {
@@ -258,7 +263,7 @@ mod tests {
         let ready = |begins: i64, takes: i64| (begins, Some(begins + takes));
         let together = [ready(0, 5), ready(0, 9), ready(9, 5), ready(9, 5)];
         assert_eq!(of(&together), [1, 1, 2, 2]);
-        // Two places; the next one begins as soon as one is free.
+        // Two places; the next step begins as soon as one is free.
         let sliding = [
             ready(0, 5),
             ready(0, 3),

@@ -1,4 +1,4 @@
-//! Plans against what then really happens on the embedded cluster.
+//! Plans compared with the actual rollout on the embedded cluster.
 
 mod advanced;
 
@@ -25,7 +25,7 @@ use crate::task::Task;
 
 const A_MOMENT: Duration = Duration::from_secs(60);
 
-/// The nodes whose pods are deleted from now on, in order, when the controller does it.
+/// Returns the nodes whose pods the controller deletes after the change, in order.
 async fn really(world: &CtlWorld, kind: SetKind, change: impl Future<Output = ()>) -> Vec<String> {
     let pods: Api<crate::k8s::Pod> = Api::namespaced(world.client.clone(), "default");
     let (found, mut nodes) = tokio::sync::mpsc::unbounded_channel();
@@ -191,7 +191,7 @@ async fn what_blocks_is_told_with_its_end() {
         "{text}"
     );
     assert!(flat(&text).contains("(see --horizon)"), "{text}");
-    // The window shuts before the second node.
+    // The window closes before the second node.
     let (text, ended) = world
         .run("plan web --image web:2 --horizon 3d --ends-in 3h")
         .await;
@@ -219,7 +219,7 @@ async fn an_update_in_place_is_planned_as_one() {
         steps.map(|step| step["manner"].clone()).collect()
     };
     assert_eq!(manners(&plan), ["inPlace"; 3], "{plan}");
-    // A variable of a container cannot be changed in a running pod.
+    // An environment variable cannot be changed in a running pod.
     let env = json!([{ "name": "c", "env": [{ "name": "A", "value": "b" }] }]);
     let template = json!({ "spec": { "containers": env } });
     annotate(&world, json!({ "apps.openyurt.io/paused": "true" })).await;
@@ -248,7 +248,7 @@ async fn a_way_back_is_planned_as_one() {
     assert!(back["seconds"].as_u64().unwrap() < 10, "{back}");
 }
 
-/// A real kubelet names an image in full and by its digest, another one than the played kubelet would tell.
+/// A real kubelet reports an image by its full name and digest, unlike the simulated kubelet.
 #[tokio::test(start_paused = true)]
 async fn an_update_in_place_of_pods_of_real_kubelets_takes_its_time_and_keeps_to_the_budget() {
     let world = CtlWorld::with_nodes(4).await;
@@ -314,7 +314,7 @@ async fn what_cannot_be_planned_says_why() {
             .contains("apps.openyurt.io/max-unavailable is \"abc\""),
         "{error}"
     );
-    // No sentence repeats a long value.
+    // No message repeats a long value.
     for value in [
         "x".repeat(8_000),
         format!(r#"{{"{}":1}}"#, "x".repeat(8_000)),
@@ -385,7 +385,7 @@ async fn where_pods_are_evicted_disruption_budgets_are_foreseen() {
     );
 }
 
-/// A wait that is longer than a rollout may stand still is no standstill, whatever makes it.
+/// A wait with a known end is no standstill, whatever its cause, even if it exceeds the limit for a standstill.
 #[tokio::test(start_paused = true)]
 async fn a_plan_goes_on_after_a_long_wait() {
     #[track_caller]
@@ -415,7 +415,7 @@ async fn a_plan_goes_on_after_a_long_wait() {
     assert_eq!(wait["reason"], "Held", "{plan}");
     assert_eq!(wait["message"], held, "{plan}");
     assert_eq!(wait["until"], "2026-01-01T05:00:00Z", "{plan}");
-    // The end of a hold is known also behind the horizon.
+    // The end of a hold is known even after the horizon.
     let text = flat(&world.text("plan web --image web:2 --horizon 1h").await);
     for words in [
         "until 2026-01-01T05:00:00Z: node n2 keeps",
@@ -423,7 +423,7 @@ async fn a_plan_goes_on_after_a_long_wait() {
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    // A node whose window never opens does not end the plan before the hold of another one.
+    // A node whose window never opens does not end the plan before another node's hold ends.
     let never =
         json!({ "metadata": { "annotations": { "apps.openyurt.io/maintenance-window": "Mon" } } });
     let patched = nodes

@@ -1,6 +1,7 @@
-//! A plan for a caller who may not list nodes: what would change, and for how many pods.
+//! A plan for a caller without the right to list nodes: the changes and the number of affected pods.
 //!
-//! Nothing is played. Without nodes nothing tells which of them are online, in which wave they are, or where a pod belongs.
+//! The rollout is not simulated, because without nodes it is unknown which are online, in which wave they are, and where pods
+//! belong.
 
 use serde::Serialize;
 
@@ -12,36 +13,36 @@ use crate::ctl::row::api_version;
 use crate::ctl::view::ClusterView;
 use crate::index::SetKey;
 
-/// What is known of a plan without nodes. Field names are a promise to scripts.
+/// Known facts of a plan without nodes. Field names are stable for scripts.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct UnplayedPlan {
-    /// The kind of the DaemonSet, as its API version.
+    /// Kind of the DaemonSet, as API version.
     #[serde(serialize_with = "api_version")]
     kind: SetKind,
     namespace: String,
     name: String,
-    /// What would be changed, in words.
+    /// Planned changes in words.
     change: Vec<String>,
-    /// The present revision; `null` for one that does not exist yet.
+    /// Hash of the present revision; `null` if it does not exist yet.
     from: Option<String>,
-    /// The one that pods would get; `null` for one that does not exist yet.
+    /// Hash of the revision that pods would get; `null` if it does not exist yet.
     to: Option<String>,
-    /// Resources that the caller may not read, and without which nothing is played.
+    /// Resources that the caller may not read and that the simulation needs.
     unknown: Vec<&'static str>,
-    /// Pods of the DaemonSet.
+    /// Number of pods of the DaemonSet.
     pods: usize,
-    /// Those of them that are of another revision than `to`.
+    /// Number of pods of another revision than `to`.
     outdated: usize,
     message: &'static str,
 }
 
-/// Why nothing is played.
+/// Reason why the rollout is not simulated.
 const NOT_PLAYED: &str = "not played: you may not list nodes; their order, how long it takes and what blocks it are not known (for that: the \
     ClusterRole yurt-ds-viewer with a ClusterRoleBinding)";
 
 impl UnplayedPlan {
-    /// What is known of a change to a DaemonSet whose nodes are not known.
+    /// Builds the plan of a change to a DaemonSet whose nodes are unknown.
     pub(super) fn new(
         key: &SetKey,
         view: &ClusterView,
@@ -70,7 +71,7 @@ impl UnplayedPlan {
         }
     }
 
-    /// The answer for people.
+    /// Renders the answer as text.
     pub(super) fn words(&self) -> String {
         let revision = match &self.to {
             Some(hash) => format!("revision {hash}"),

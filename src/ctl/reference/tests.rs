@@ -1,4 +1,4 @@
-//! The page of the documentation, and what both have to contain.
+//! The reference page of the documentation, and the content that page and manual pages must have.
 
 use std::fmt::Write as _;
 
@@ -33,7 +33,7 @@ fn page() -> String {
     page
 }
 
-/// Returns what the page says of a verb.
+/// Returns the section about a verb.
 fn section(verb: &Command) -> String {
     let name = verb.get_name();
     let about = verb.get_long_about().or(verb.get_about());

@@ -1,4 +1,4 @@
-//! Every state of a node has words.
+//! Messages for every state of a node.
 
 use super::*;
 use crate::core::fleet::in_place::{InPlaceTransition, Recreate, Shape};
@@ -23,7 +23,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// A node that is Ready for long, with one old pod that is available.
+/// Returns a node that has been Ready for long, with one available old pod.
 fn node(name: &str) -> Node {
     Node {
         name: name.into(),
@@ -57,7 +57,7 @@ fn pod(name: &str) -> Pod {
     }
 }
 
-/// A node whose pod is new, and made so many seconds ago.
+/// Returns a node whose pod is new and was created `ago` seconds ago.
 fn updated(name: &str, ago: i64) -> Node {
     let mut node = node(name);
     node.pods[0].revision = PodRevision::Current;
@@ -66,14 +66,14 @@ fn updated(name: &str, ago: i64) -> Node {
     node
 }
 
-/// The same, and it is available.
+/// Returns such a node with an available pod.
 fn serving(name: &str, ago: i64) -> Node {
     let mut node = updated(name, ago);
     node.pods[0].ready_since = Some(at(NOW - 30));
     node
 }
 
-/// The node `n1` with a new pod beside the old one.
+/// Returns the node `n1` with a new pod in addition to the old one.
 fn doubled() -> Node {
     let made = Pod {
         surge: true,
@@ -117,7 +117,7 @@ fn snapshot(nodes: Vec<Node>, pause: Option<Pause>) -> RolloutSnapshot {
     }
 }
 
-/// What is said about the node `n1`, a node that stands first; `n2` runs the old revision.
+/// Checks the messages for `n1`, which comes first in the order; `n2` runs the old revision.
 #[track_caller]
 fn case(n1: Node, verdict: &str, reason: Option<&str>, because: &str, next: &str) {
     let snapshot = snapshot(vec![n1, node("n2")], None);
@@ -205,7 +205,7 @@ fn every_state_of_a_node_has_words() {
         "yurt-ds ctl undo default/web",
     );
 
-    // The condition tells of it as well, which is no series of pods.
+    // The condition reports the problem too, but no series of pods has ended.
     let mut crashing = updated("n1", 60);
     crashing.pods[0].problem = problem("CrashLoopBackOff", 5, 0);
     crashing.trouble = problem("CrashLoopBackOff", 0, 0);
@@ -354,7 +354,7 @@ fn two_pods_that_a_pause_or_a_mistake_keeps_are_told_so() {
         "{because}"
     );
     assert_eq!(next, "It goes on after: yurt-ds ctl resume default/web");
-    // Without the pause it goes on by itself.
+    // Without the pause it continues automatically.
     snapshot.strategy.pause = None;
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, snapshot.now);
     let [because, _] = said(&snapshot);
@@ -429,7 +429,7 @@ fn a_pause_of_what_the_guard_stopped_names_both_and_their_order() {
         said.ends_with(": either begins when it is resumed"),
         "{said}"
     );
-    // Nobody is left that waits: it is stalled, and a first `resume` would end the pause alone.
+    // No node is waiting any more. The rollout is stalled, and a first `resume` would end only the pause.
     snapshot.fleet.nodes.remove(0);
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
     let said = snapshot.said().sentence();
@@ -655,7 +655,7 @@ fn a_node_whose_wave_is_full_is_told_of_that_wave() {
         next.ends_with("that wave in the annotation apps.openyurt.io/waves"),
         "{next}"
     );
-    // That of all is full, too.
+    // The budget of all nodes is used up too.
     let (because, next) = said(Some(IntOrPercent::Number(1)), 1);
     assert!(because.ends_with(": 1 of 1 taken"), "{because}");
     assert!(
@@ -664,7 +664,7 @@ fn a_node_whose_wave_is_full_is_told_of_that_wave() {
     );
 }
 
-/// What is said of a node whose pod was refused so, three seconds ago.
+/// A node whose pod could not be evicted three seconds ago.
 #[test]
 fn a_pod_that_a_budget_keeps_has_words_with_the_budget_and_the_cure() {
     let case = |budget: Option<&str>, obstruction, reason: &str, because: &str, next: &str| {
@@ -708,7 +708,7 @@ fn a_pod_that_a_budget_keeps_has_words_with_the_budget_and_the_cure() {
     );
 }
 
-/// What a condition of the DaemonSet says of this revision since that second.
+/// Returns a condition of the DaemonSet about this revision since that second.
 fn told(kind: &str, status: &str, revision: &str, since: i64) -> crate::k8s::Condition {
     crate::k8s::Condition {
         kind: kind.to_owned(),
@@ -734,7 +734,7 @@ fn nothing_is_so_for_longer_than_its_revision_and_its_pod_are_there() {
     snapshot.fleet.adopted = Some(at(NOW - 2));
     assert_eq!(since(&snapshot), Some(instant::words(at(NOW - 2))));
     assert_eq!(snapshot.incomplete_since(), Some(at(NOW - 2)));
-    // Under OTA no condition is true.
+    // Under OTA no condition is `True`.
     snapshot.strategy.mode = Mode::Ota;
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
     snapshot.conditions[1].status = "False".to_owned();
@@ -789,7 +789,7 @@ fn a_pull_that_failed_is_told_to_who_asks_for_the_node_of_an_owner() {
     assert!(next.contains("refused until it is done"), "{next}");
 }
 
-/// Of an Advanced DaemonSet this controller makes the pods, and fields say how it is rolled out.
+/// yurt-ds creates the pods of an Advanced DaemonSet, and its fields hold the settings.
 #[test]
 fn what_is_said_of_an_advanced_daemonset_is_true_of_it() {
     use crate::core::settings::partition::PARTITION;
@@ -804,7 +804,7 @@ fn what_is_said_of_an_advanced_daemonset_is_true_of_it() {
         because(&advanced),
         "has no pod; the yurt-ds controller has to make one"
     );
-    // While Kruise's manager makes its pods, that alone is told of controllers.
+    // While Kruise's manager creates its pods, no other note about controllers is shown.
     let mut of_kruise = advanced.clone();
     of_kruise.is_of_kruise = true;
     assert_eq!(liveness_notes(&of_kruise), [KRUISE_RUNS]);

@@ -19,7 +19,7 @@ fn keys(object: &Value) -> Vec<&str> {
     object.keys().map(String::as_str).collect()
 }
 
-/// The row of a setting in an answer about a DaemonSet.
+/// Returns the row of a setting in an answer about a DaemonSet.
 fn row<'a>(answer: &'a Value, name: &str) -> &'a Value {
     let rows = answer["settings"].as_array().unwrap();
     rows.iter().find(|row| row["name"] == name).unwrap()

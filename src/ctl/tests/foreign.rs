@@ -1,4 +1,4 @@
-//! Hostile text in every string of every object, and what commands, conditions, Events and the log make of it.
+//! Hostile text in every string of every object, and its effect on commands, conditions, Events and the log.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use crate::ctl::table::CellStyle;
 use crate::index::OWN_CONDITIONS;
 use crate::log::{self, Format};
 
-/// Commands for people that look at everything.
+/// Commands with text output that read every kind of object.
 const LOOKS: [&str; 6] = [
     "status",
     "status -o wide",
@@ -23,14 +23,14 @@ const LOOKS: [&str; 6] = [
     "settings web -o wide",
     "undo web --dry-run",
 ];
-/// The same for programs.
+/// Commands with document output.
 const DOCUMENTS: [&str; 4] = [
     "status web -o json",
     "settings web -o yaml",
     "why web n1 -o yaml",
     "undo web --dry-run -o yaml",
 ];
-/// Commands that take longer, that write, or that find nothing.
+/// Commands that take longer, write, or fail.
 const OTHERS: [&str; 10] = [
     "plan web",
     "plan web -o json",
@@ -46,7 +46,7 @@ const OTHERS: [&str; 10] = [
 
 const WEB: &str = "/apis/apps/v1/namespaces/default/daemonsets/web";
 
-/// What a command prints on a terminal with color, and its error.
+/// Returns the output of a command on a terminal with color, and its error.
 async fn printed(world: &CtlWorld, line: &str) -> String {
     let words = format!("yurt-ds ctl {line}");
     let Command::Ctl(args) = Cli::parse_from(words.split(' ')).command else {
@@ -75,7 +75,7 @@ async fn look(world: &CtlWorld, line: &str, what: &str) {
     assert_safe(&what, &own.fold(text, |text, own| text.replace(own, "")));
 }
 
-/// Looks as a program does: nothing is lost, and no byte steers a terminal.
+/// Checks the output as a program reads it: no text is lost, and no byte controls a terminal.
 async fn read(world: &CtlWorld, line: &str, what: &str) {
     let text = printed(world, line).await;
     let wrong = text
@@ -102,7 +102,7 @@ async fn call(
     world.client.request(request.unwrap()).await
 }
 
-/// Writes the object, and its status.
+/// Writes an object and its status.
 async fn put(world: &CtlWorld, path: &str, object: &Value) -> Result<(), kube::Error> {
     let mut object = object.clone();
     let mut version = call(world, "GET", path, &Value::Null).await?;
@@ -115,7 +115,7 @@ async fn put(world: &CtlWorld, path: &str, object: &Value) -> Result<(), kube::E
     Ok(())
 }
 
-/// Pointers to all strings of a value.
+/// Collects the pointers to all strings of a value.
 fn strings(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::String(_) => found.push(at.to_owned()),
@@ -134,7 +134,7 @@ fn strings(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Puts the text into each string of the object, one after the other, and has a look each time the API server takes it.
+/// Puts the text into each string of the object in turn, and runs `ctl` each time the API server accepts it.
 async fn walk(world: &CtlWorld, path: &str, more: Value, text: &str) -> usize {
     let mut object = call(world, "GET", path, &Value::Null).await.unwrap();
     json_patch::merge(&mut object, &more);
@@ -178,7 +178,7 @@ fn condition(kind: &str, status: &str) -> Value {
     })
 }
 
-/// The status of a pod whose kubelet has much to say.
+/// Returns the status of a pod with long texts from its kubelet.
 fn pod_status(text: &str) -> Value {
     let ended = json!({ "terminated": {
         "exitCode": 1, "reason": text, "message": text, "containerID": "containerd://a",
@@ -253,7 +253,7 @@ async fn no_string_of_any_object_steers_a_terminal() {
     }
 }
 
-/// The annotations of a DaemonSet that one setting after the other makes hostile.
+/// Returns pairs of annotation and hostile value, one per setting.
 fn hostile_settings() -> Vec<(&'static str, String)> {
     let word = serde_json::to_string(HOSTILE).unwrap();
     let whole = SETTINGS
@@ -308,7 +308,7 @@ async fn no_setting_steers_a_terminal() {
         let rows = world.json("settings web").await;
         let rows = rows["settings"].as_array().unwrap();
         let row = rows.iter().find(|row| row["annotation"] == key).unwrap();
-        // A program gets the value as it is, or as much of it as is kept.
+        // A document contains the value unchanged, or the part of it that is kept.
         let got = row["value"].as_str().unwrap();
         assert!(value.starts_with(got) && got.len() >= value.len().min(32_000));
     }
@@ -342,7 +342,7 @@ async fn no_command_steers_a_terminal() {
     }
 }
 
-/// Keeps what is logged.
+/// Log output that is kept in memory.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -383,7 +383,7 @@ async fn conditions_events_and_the_log_are_safe() {
         for pod in names(&world, "/api/v1/namespaces/default/pods").await {
             let mut object = call(&world, "GET", &pod, &Value::Null).await.unwrap();
             json_patch::merge(&mut object, &pod_status(text));
-            // It may be replaced at the same time.
+            // The pod may be replaced at the same time.
             let _ = put(&world, &pod, &object).await;
         }
         tokio::time::sleep(Duration::from_secs(1_200)).await;

@@ -1,4 +1,4 @@
-//! A caller whose rights end at one namespace: a RoleBinding there of a ClusterRole of the manifests, and nothing else.
+//! A caller whose rights end at one namespace: a single RoleBinding of a ClusterRole in the manifests.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn allows(rule: &Rule, request: &RequestInfo) -> bool {
         && (rule.resource_names.is_empty() || rule.resource_names.contains(&request.name))
 }
 
-/// Binds a ClusterRole of the manifests to the caller, by a RoleBinding in `namespace`.
+/// Binds a ClusterRole of the manifests to the caller with a RoleBinding in `namespace`.
 fn bind(world: &CtlWorld, role: &str, namespace: &'static str) -> FaultGuard {
     let file = include_str!("../../../manifests/base/rbac/people.yaml");
     let rules = rules_of(file, role);
@@ -208,7 +208,7 @@ async fn what_rests_on_nodes_is_not_done_without_them() {
     assert_eq!(plan["unknown"], json!(["nodes"]));
     let error = world.error("plan web --set max-unavailable=abc").await;
     assert_eq!(error.code, Code::Invalid);
-    // What would be dangerous without nodes is refused.
+    // Commands that would be dangerous without nodes are refused.
     let error = world.error("eject web").await;
     assert_eq!(error.code, Code::Unreachable);
     assert!(
@@ -251,7 +251,7 @@ async fn nothing_is_claimed_that_no_controller_reported() {
     let complete = format!("revision {first}: complete");
     condition(&world, "RolloutComplete", "True", "Complete", &complete).await;
     assert_eq!(world.code("status web --wait").await, Code::Complete);
-    // A report about another revision says nothing of this one.
+    // A report about another revision says nothing about this one.
     world
         .kubelets
         .set_offline("n3", Outage::MARKED)
@@ -297,7 +297,7 @@ async fn nothing_is_claimed_that_no_controller_reported() {
     assert_eq!(row["message"], json!(stalled));
     let since: Timestamp = row["since"].as_str().unwrap().parse().unwrap();
     assert_eq!(since.to_string(), "2026-01-01T00:00:00Z");
-    // The words are those that are used where nodes are known.
+    // The messages are the same as with known nodes.
     drop(bound);
     let known = world.json("status web").await;
     assert_eq!(known["unknown"], json!([]));

@@ -1,4 +1,4 @@
-//! What an operator sees of the situations that wake people up: one screen, with cause and cure.
+//! Output of `ctl` in situations that alert an operator: one screen with cause and remedy.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::sim::world::start_controller;
 
 const NODES: usize = 46;
 
-/// A fleet with a controller at work.
+/// A fleet with a running controller.
 struct Situation {
     world: CtlWorld,
     _controller: (shutdown::Trigger, JoinHandle<()>),
@@ -60,7 +60,7 @@ impl Situation {
         self
     }
 
-    /// Asserts that `ctl status` is one screen and says all of this.
+    /// Asserts that `ctl status` fits on one screen and contains all of `words`.
     async fn says(&self, code: Code, words: &[&str]) {
         let (text, ended) = self.world.run("status web").await;
         assert_eq!(ended, Ok(code), "{text}");
@@ -154,7 +154,7 @@ async fn a_budget_that_can_never_allow_an_eviction() {
         .await
         .unwrap();
     situation.world.set_image("web:2").await;
-    // At once: nothing but a person ends this.
+    // It is reported at once, because only an operator can end this.
     let situation = situation.after(30).await;
     let words = [
         "PodDisruptionBudget web-pdb blocks all evictions: maxUnavailable and percentages do not work for DaemonSets; set \

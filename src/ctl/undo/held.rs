@@ -1,4 +1,4 @@
-//! Nodes that a rollback does not reach for now, because of a wave, a window, a partition or the like.
+//! Nodes that a rollback does not reach for now, because of a wave, a window, a partition or a similar setting.
 
 use std::collections::BTreeMap;
 
@@ -22,25 +22,28 @@ use crate::index::SetKey;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct HeldBack {
-    /// Their verdict; `null` where nodes may not be listed.
+    /// Verdict on these nodes; `null` if nodes may not be listed.
     verdict: Option<&'static str>,
-    /// Their names; empty where nodes may not be listed.
+    /// Names of the nodes; empty if nodes may not be listed.
     nodes: Vec<String>,
-    /// The reason, as a sentence about the first of them.
+    /// Reason, as a sentence about the first node.
     message: String,
-    /// When or how that ends, as a sentence about the first of them.
+    /// End of this state, as a sentence about the first node.
     next: String,
-    /// The command that removes the setting, or starts the rollback outside of its window; `null` where `next` has it, or no setting
-    /// is the reason.
+    /// Command that removes the setting, or starts the rollback outside its window.
+    ///
+    /// `null` if `next` contains it, or no setting is the reason.
     remove: Option<String>,
-    /// Whether it is the whole DaemonSet that waits: for the end of a pause, for owners of nodes, or for a setting to be corrected.
+    /// True if the whole DaemonSet waits: for the end of a pause, for node owners, or for a corrected setting.
     #[serde(skip)]
     pub(super) is_for_all: bool,
 }
 
 impl HeldBack {
-    /// Returns what holds back a rollback to the revision `to`, as far as the caller may look. `settings`: as they are written.
-    /// `from`: the number of the revision that is left. `newest`: the greatest number before the rollback.
+    /// Returns everything that holds back a rollback to the revision `to`, as far as the caller may see.
+    ///
+    /// `settings` are as written. `from` is the number of the revision that is rolled back. `newest` is the greatest number
+    /// before the rollback.
     pub(super) fn all(
         look: &Look,
         settings: Option<&Strategy>,
@@ -54,7 +57,7 @@ impl HeldBack {
         }
     }
 
-    /// Returns its lines for a person. `is_done`: the rollback is written.
+    /// Returns the text lines; `is_done` is true if the rollback has been written.
     pub(super) fn words(&self, is_done: bool) -> String {
         let rest = self.nodes.len().saturating_sub(1);
         let rest = match rest {
@@ -81,7 +84,7 @@ impl HeldBack {
     }
 }
 
-/// The DaemonSet as it is judged once `to` is its current revision.
+/// Evaluates the DaemonSet as if `to` were its current revision.
 fn rolled_back(
     snapshot: &RolloutSnapshot,
     settings: Option<&Strategy>,
@@ -125,7 +128,7 @@ fn rolled_back(
     after
 }
 
-/// What holds back each node that would keep an outdated pod.
+/// Returns the reason for each node that would keep an outdated pod.
 fn of_nodes(snapshot: &RolloutSnapshot) -> Vec<HeldBack> {
     let rollout = snapshot.rollout();
     let mut groups: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
@@ -158,7 +161,7 @@ fn of_nodes(snapshot: &RolloutSnapshot) -> Vec<HeldBack> {
     groups.into_values().filter_map(of_group).collect()
 }
 
-/// Returns what nodes have in common that are held back for the same reason; `None` for a node that is not held back.
+/// Returns the group of a node, which is equal for the same reason; `None` if the node is not held back.
 fn group(verdict: &Verdict, node: &Node) -> Option<(usize, usize)> {
     let part = match *verdict {
         Verdict::WaveNotOpen { wave, .. } => wave,
@@ -177,7 +180,7 @@ fn group(verdict: &Verdict, node: &Node) -> Option<(usize, usize)> {
     Some((verdict.index(), part))
 }
 
-/// The command that removes the setting which holds back a node, or starts the rollback outside of the window.
+/// Returns the command that removes the setting that holds back a node, or starts the rollback outside the window.
 fn removal(
     rollout: &RolloutView<'_>,
     node: &Node,
@@ -198,12 +201,12 @@ fn removal(
     }
 }
 
-/// The command that starts the rollback before the window of the DaemonSet opens.
+/// Returns the command that starts the rollback before the window of the DaemonSet opens.
 fn start_now(key: &SetKey) -> String {
     format!("yurt-ds ctl start-now {key}")
 }
 
-/// The command that removes a setting of the DaemonSet from its place: an annotation or the path of a field.
+/// Returns the command that removes a setting of the DaemonSet from its `place`: an annotation or the path of a field.
 fn remove(key: &SetKey, setting: &str, place: &str) -> String {
     let (namespace, resource, name) = (&key.namespace, key.kind.resource(), &key.name);
     if place == setting {
@@ -214,7 +217,7 @@ fn remove(key: &SetKey, setting: &str, place: &str) -> String {
     format!("kubectl -n {namespace} patch {resource} {name} --type=merge -p '{patch}'")
 }
 
-/// What may hold back nodes, by the settings alone.
+/// Returns the settings that may hold back nodes.
 fn of_settings(reported: &ReportedRollout) -> Vec<HeldBack> {
     let Some(strategy) = &reported.strategy else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! A node whose server does what the test says: HTTP over pipes in memory, in virtual time.
+//! A node with a scripted server: HTTP over in-memory pipes, in virtual time.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,35 +23,35 @@ use crate::clock::Clock;
 use crate::ctl::edge::{Connector, Edge, Stream, perform_edge};
 use crate::ctl::{CliError, Code, Screen};
 
-/// A node.
+/// A node with a scripted server.
 #[derive(Clone)]
 pub(super) struct Node(Arc<Mutex<State>>);
 
-/// What its server knows and does.
+/// Data and behaviour of the server.
 pub(super) struct State {
-    /// Its pods.
+    /// Pods on the node.
     pub(super) pods: Vec<Value>,
-    /// How old they are.
+    /// Age of the data in seconds.
     pub(super) age: Option<u64>,
-    /// What `GET /yurt-ds/v1/upgrades` says.
+    /// Answer to `GET /yurt-ds/v1/upgrades`.
     pub(super) upgrades: Option<Value>,
-    /// What a POST is answered with.
+    /// Answer to a POST.
     pub(super) reply: (u16, &'static str),
-    /// A header of that answer.
+    /// Reason header of that answer.
     pub(super) reason: Option<&'static str>,
-    /// Whether it listens.
+    /// True if the server listens.
     pub(super) listens: bool,
-    /// Every request, as `METHOD path`.
+    /// Requests so far, as `METHOD path`.
     pub(super) requests: Vec<String>,
-    /// How many of them were answered 304.
+    /// Number of requests that were answered with 304.
     pub(super) unchanged: usize,
-    /// What happens upon a POST.
+    /// Effect of a POST.
     pub(super) then: Option<fn(&Node)>,
     version: u64,
 }
 
 impl Node {
-    /// A node with these pods.
+    /// Creates a node with these pods.
     pub(super) fn with(pods: impl IntoIterator<Item = Value>) -> Self {
         Self(Arc::new(Mutex::new(State {
             pods: pods.into_iter().collect(),
@@ -67,19 +67,19 @@ impl Node {
         })))
     }
 
-    /// Its state; whatever is done to it counts as a change.
+    /// Returns the state for changes, which counts as a change.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         let mut state = self.0.lock().unwrap();
         state.version += 1;
         state
     }
 
-    /// The same, read only.
+    /// Returns the state for reading.
     pub(super) fn seen(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
     }
 
-    /// Changes it later.
+    /// Changes the state later.
     pub(super) fn after(&self, seconds: u64, change: impl FnOnce(&mut State) + Send + 'static) {
         let node = self.clone();
         tokio::spawn(async move {
@@ -155,24 +155,24 @@ impl Node {
         response.body(Full::from(body.to_string())).unwrap()
     }
 
-    /// What a command prints there, and how it ends.
+    /// Runs a command on the node, and returns its output and its result.
     pub(super) async fn run(&self, line: &str) -> (String, Result<Code, CliError>) {
         run(self.connector(), line, false).await
     }
 
-    /// The same on a terminal.
+    /// Runs a command as on a terminal.
     pub(super) async fn run_live(&self, line: &str) -> (String, Result<Code, CliError>) {
         run(self.connector(), line, true).await
     }
 
-    /// What it prints; it has to end well.
+    /// Returns the output of a command that has to succeed.
     pub(super) async fn text(&self, line: &str) -> String {
         let (text, ended) = self.run(line).await;
         assert_eq!(ended, Ok(Code::Complete), "{line}: {text}");
         text
     }
 
-    /// Why it prints nothing.
+    /// Returns the error of a command that has to fail without output.
     pub(super) async fn error(&self, line: &str) -> CliError {
         let (text, ended) = self.run(line).await;
         assert_eq!(text, "", "nothing is printed before a failure");
@@ -180,7 +180,7 @@ impl Node {
     }
 }
 
-/// Connections on which these bytes come, whatever is asked; then the end, or silence.
+/// Returns a connector that sends these bytes whatever is requested. Then the connection ends or stays silent.
 pub(super) fn bytes(answer: impl Into<Vec<u8>>, and_silence: bool) -> Connector {
     let answer = answer.into();
     Arc::new(move || {
@@ -201,7 +201,7 @@ pub(super) fn bytes(answer: impl Into<Vec<u8>>, and_silence: bool) -> Connector 
     })
 }
 
-/// What a command prints over such connections, and how it ends.
+/// Runs a command over such connections, and returns its output and its result.
 pub(super) async fn run(
     connect: Connector,
     line: &str,
@@ -224,7 +224,7 @@ pub(super) async fn run(
     (String::from_utf8(out).unwrap(), ended)
 }
 
-/// A pod of the DaemonSet `default/web`, made from revision `r1`, up to date and Ready.
+/// Returns a pod of the DaemonSet `default/web` with revision `r1`, up to date and Ready.
 pub(super) fn pod(name: &str) -> Value {
     json!({
         "metadata": {
@@ -247,7 +247,7 @@ pub(super) fn pod(name: &str) -> Value {
     })
 }
 
-/// The same, with something newer waiting.
+/// Returns such a pod with an available upgrade.
 pub(super) fn outdated(name: &str) -> Value {
     condition(
         pod(name),
@@ -258,7 +258,7 @@ pub(super) fn outdated(name: &str) -> Value {
     )
 }
 
-/// The same pod with another condition of that type.
+/// Sets a condition of the pod.
 pub(super) fn condition(
     mut pod: Value,
     kind: &str,
@@ -274,19 +274,19 @@ pub(super) fn condition(
     pod
 }
 
-/// The same pod, of another namespace.
+/// Moves the pod to another namespace.
 pub(super) fn of_namespace(mut pod: Value, namespace: &str) -> Value {
     pod["metadata"]["namespace"] = json!(namespace);
     pod
 }
 
-/// The same pod, being deleted.
+/// Marks the pod as being deleted.
 pub(super) fn deleting(mut pod: Value) -> Value {
     pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:59:00Z");
     pod
 }
 
-/// The same pod, made from another revision.
+/// Sets the revision of the pod.
 pub(super) fn revision(mut pod: Value, hash: &str) -> Value {
     pod["metadata"]["labels"]["controller-revision-hash"] = json!(hash);
     condition(
@@ -298,7 +298,7 @@ pub(super) fn revision(mut pod: Value, hash: &str) -> Value {
     )
 }
 
-/// The same pod, whose container waits.
+/// Lets the container of the pod wait.
 pub(super) fn waiting(pod: Value, reason: &str, message: &str) -> Value {
     let mut pod = condition(pod, "Ready", "False", "ContainersNotReady", "");
     pod["status"]["containerStatuses"] = json!([{

@@ -1,4 +1,4 @@
-//! What may stand behind a port instead of the server of a node: no panic, and a sentence for each.
+//! Programs that may listen on the port instead of a node's server: each leads to an error message, and none to a panic.
 
 use serde_json::json;
 

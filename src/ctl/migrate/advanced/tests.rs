@@ -1,4 +1,4 @@
-//! What native DaemonSets become, and that nothing of what they ask for changes by it.
+//! Conversions of native DaemonSets, which must not change the meaning of any setting.
 
 use serde::Deserialize as _;
 
@@ -53,7 +53,7 @@ fn migrated(set: &Value) -> Translation {
     to_advanced(set, read_native(set).as_ref())
 }
 
-/// What differs between the kinds, and is no setting.
+/// Clears values that differ between the kinds and are no settings.
 fn plain(strategy: Strategy) -> Strategy {
     Strategy {
         order: NodeOrder::Ascending,
@@ -79,7 +79,7 @@ fn what_an_annotation_says_a_field_says_and_back_again() {
         let now = read_advanced(&made.object);
         let is_quiet = annotations["apps.openyurt.io/image-predownload-parallelism"].is_null();
         let asked = match now.image_predownload_parallelism {
-            // It is said there what holds unsaid here.
+            // The default of one kind is explicit in the other.
             said if is_quiet => Strategy {
                 image_predownload_parallelism: said,
                 ..asked
@@ -115,7 +115,7 @@ fn what_an_annotation_says_a_field_says_and_back_again() {
         json!({ "apps.openyurt.io/update-strategy": "SurgingRollingUpdate" }),
         &rolling(json!({ "maxSurge": 1 })),
     );
-    // No object takes both fields.
+    // No object accepts both fields.
     case(
         json!({ "apps.openyurt.io/max-surge": "1", "apps.openyurt.io/max-unavailable": "2" }),
         &json!({ "type": "RollingUpdate" }),
@@ -124,7 +124,7 @@ fn what_an_annotation_says_a_field_says_and_back_again() {
         json!({ "apps.openyurt.io/rolling-update-type": "InPlaceIfPossible", "apps.openyurt.io/max-unavailable": "2" }),
         &rolling(json!({ "maxUnavailable": 2, "rollingUpdateType": "InPlaceIfPossible" })),
     );
-    // Fields know no time, and no waves.
+    // Fields cannot express times or waves.
     case(
         json!({ "apps.openyurt.io/paused": "2030-01-31T18:00:00Z", "apps.openyurt.io/min-interval": "1m",
                 "apps.openyurt.io/image-predownload-parallelism": "2", "apps.openyurt.io/failure-threshold": "1" }),

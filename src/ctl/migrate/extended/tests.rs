@@ -1,4 +1,4 @@
-//! What ExtendedDaemonSets become.
+//! Conversions of ExtendedDaemonSets.
 
 use super::*;
 

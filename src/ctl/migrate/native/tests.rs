@@ -1,4 +1,4 @@
-//! What Advanced DaemonSets become.
+//! Conversions of Advanced DaemonSets.
 
 use serde::Deserialize as _;
 
@@ -110,7 +110,7 @@ fn what_has_no_counterpart_is_named() {
     let no_effect = "apps.kruise.io/image-predownload-parallelism: 2 has no effect beside \
                      apps.openyurt.io/image-predownload-parallelism: 3: it is left out.";
     assert_eq!(made_twice.lost, [no_effect]);
-    // Nobody rolls it out there either.
+    // It is not rolled out there either.
     assert_eq!(
         made.object["metadata"]["annotations"],
         json!({ "apps.openyurt.io/waves": "[]" })

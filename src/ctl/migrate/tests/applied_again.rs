@@ -1,4 +1,4 @@
-//! The old manifest is applied again while a migration goes on, as GitOps does.
+//! The old manifest is applied again during a migration, as by GitOps tools.
 
 use std::sync::Mutex;
 
@@ -18,7 +18,7 @@ impl Migrating {
         Api::namespaced_with(self.world.client.clone(), "default", &kind)
     }
 
-    /// Runs `line`, which takes this DaemonSet to the other kind, and applies its manifest again at the given request.
+    /// Runs the command `line`, which converts the DaemonSet, and applies its manifest again at the given moment.
     async fn applied_again_at(&self, line: &str, api_version: &str, moment: Moment) -> CliError {
         let sets = self.of_kind(api_version);
         let mut manifest = sets.get("web").await.unwrap();
@@ -42,7 +42,7 @@ impl Migrating {
                 "create" => seen.1 += 1,
                 _ => {}
             }
-            // The first deletion is a dry run, and so is every creation before the second one.
+            // The first deletion is a dry run, and so is every creation before the second deletion.
             let is_it = match moment {
                 Moment::Deleted => request.verb == "get" && is_old && seen.0 > 1,
                 Moment::Created => request.verb == "create" && seen.0 > 1,
@@ -76,12 +76,12 @@ impl Migrating {
     }
 }
 
-/// When the old manifest is applied.
+/// Moment when the old manifest is applied.
 #[derive(Clone, Copy)]
 enum Moment {
     /// The old DaemonSet is gone.
     Deleted,
-    /// The new one is being made.
+    /// The new one is being created.
     Created,
 }
 
@@ -108,7 +108,7 @@ async fn an_old_manifest_that_comes_first_keeps_the_pods() {
         assert!(other.is_none(), "{line}");
         tokio::time::sleep(A_MOMENT).await;
         assert_eq!(cluster.pods().await, pods, "{line}");
-        // Nothing is left of it.
+        // The next attempt succeeds.
         world.text(line).await;
         tokio::time::sleep(A_MOMENT).await;
         assert_eq!(cluster.pods().await, pods, "{line}");

@@ -1,4 +1,4 @@
-//! What is printed of an ExtendedDaemonSet, and what the API server makes of it.
+//! Printed manifests for an ExtendedDaemonSet, and the API server's answers to them.
 
 use std::convert::Infallible;
 
@@ -12,7 +12,7 @@ use crate::core::selector::Selector;
 const LABEL: &str = "extendeddaemonset.datadoghq.com/name";
 
 impl Migrating {
-    /// A cluster with the ExtendedDaemonSet `default/NAME` of this specification.
+    /// Creates a cluster with the ExtendedDaemonSet `default/NAME` of this specification.
     async fn with_extended(name: &str, spec: Value) -> Self {
         let mut cluster = Self::with_nodes(1).await;
         let extended = json!({
@@ -39,7 +39,7 @@ impl Migrating {
         cluster
     }
 
-    /// The manifest that is printed, after the API server has taken it in a dry run.
+    /// Returns the printed manifest, after the API server has accepted it in a dry run.
     async fn printed(&self, line: &str) -> Value {
         let said = self.world.text(line).await;
         assert!(!said.contains("has not checked"), "{said}");
@@ -60,7 +60,7 @@ impl Migrating {
     }
 }
 
-/// A template with these labels.
+/// Returns a template with these labels.
 fn template(labels: Value) -> Value {
     let spec = json!({ "containers": [{ "name": "c", "image": "agent:7" }] });
     if labels.is_null() {
@@ -93,7 +93,7 @@ async fn every_manifest_is_taken_and_selects_the_pods_that_run() {
         for kind in ["advanced", "native"] {
             let line = format!("migrate eds/foo --to {kind}");
             let manifest = cluster.printed(&line).await;
-            // Of the pods that run, with the label of Datadog's controller.
+            // The running pods also have the label of Datadog's controller.
             let mut pod = labels.as_object().cloned().unwrap_or_default();
             pod.insert(LABEL.to_owned(), json!("foo"));
             let selector = Selector::from_json(&manifest["spec"]["selector"]).unwrap();

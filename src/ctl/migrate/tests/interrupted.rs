@@ -1,4 +1,4 @@
-//! Migrations whose API server answers at the wrong moment, or not at all, and what somebody else does meanwhile.
+//! Migrations that are interrupted by a failing API server or by another user.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,12 +11,12 @@ use super::*;
 use crate::core::names::{IN_PLACE_STATE, KRUISE_GROUP};
 use crate::ctl::error::CliError;
 
-/// What a fault is for: of the requests of ctl with that verb and resource the one with that number, and those after it.
+/// Requests of ctl that a fault applies to: verb, resource, and the number of the first one.
 #[derive(Clone, Copy)]
 struct From(&'static str, &'static str, usize);
 
 impl Migrating {
-    /// Two nodes, a controller that runs, and an Advanced DaemonSet that has gone through a rollout.
+    /// Creates two nodes, a running controller, and an Advanced DaemonSet that has completed a rollout.
     async fn advanced_after_a_rollout() -> (Self, (shutdown::Trigger, JoinHandle<()>)) {
         let cluster = Self::with_nodes(2).await;
         let controller = cluster.start_controller();
@@ -38,7 +38,7 @@ impl Migrating {
         })
     }
 
-    /// How a command fails that may have said before what it did.
+    /// Returns the error of a command that may have printed messages before.
     async fn fails(&self, line: &str) -> CliError {
         self.world.run(line).await.1.unwrap_err()
     }
@@ -56,7 +56,7 @@ impl Migrating {
         self.journal().await.unwrap().data.unwrap().0
     }
 
-    /// The native DaemonSet is rolled out again, and nobody was restarted.
+    /// Asserts that the native DaemonSet continues its rollout and no pod was restarted.
     async fn goes_on_with(&self, pods: &BTreeMap<String, (String, String)>) {
         tokio::time::sleep(A_MOMENT).await;
         assert_eq!(self.pods().await, *pods);
@@ -74,11 +74,11 @@ fn contains(text: &str, all: &[&str]) {
     }
 }
 
-/// The first is a dry run.
+/// The first deletion is a dry run.
 const DELETION: From = From("delete", "daemonsets", 2);
-/// Whether the template of an older revision would be taken; the first is about the present one.
+/// A dry run for an older revision's template; the first one is about the present template.
 const SECOND_DRY_RUN: From = From("create", "daemonsets", 2);
-/// After those.
+/// The creation follows the dry runs.
 const CREATION: From = From("create", "daemonsets", 3);
 
 #[tokio::test(start_paused = true)]
@@ -112,7 +112,7 @@ async fn a_deletion_whose_answer_is_lost_may_have_happened() {
 async fn a_deletion_that_is_refused_leaves_nothing_behind() {
     let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
     let _guard = cluster.fail(DELETION, Fault::Status(422, None));
-    // That it cannot be removed does not hide why.
+    // The error of removing the journal does not hide the cause.
     let _kept = cluster.fail(
         From("delete", "controllerrevisions", 3),
         Fault::Status(500, None),
@@ -133,7 +133,7 @@ async fn a_revision_that_kubernetes_makes_itself_ends_the_migration_and_keeps_th
     let error = cluster.fails("migrate web --to native").await;
     assert_eq!(error.code, Code::Failed, "{error}");
     drop(guard);
-    // Somebody's words in place of those of Kubernetes.
+    // The stored data is changed, so that it differs from Kubernetes' form.
     let mut journal = cluster.journal().await.unwrap();
     let data = journal.data.as_mut().unwrap();
     for item in data.0["items"].as_array_mut().unwrap() {
@@ -263,7 +263,7 @@ async fn what_was_made_and_not_looked_at_is_finished_by_the_same_command() {
             From("patch", "daemonsets", 1),
             "now, and paused until this is finished.",
         ),
-        // Before it go a dry run, what is left of an earlier attempt, and the revision that is written anew.
+        // Earlier deletions are a dry run, the journal of an earlier attempt, and the rewritten revision.
         (From("delete", "controllerrevisions", 4), "now."),
     ] {
         let (cluster, _controller) = Migrating::advanced_after_a_rollout().await;
@@ -316,7 +316,7 @@ async fn without_yurt_ds_what_is_kept_can_be_made_and_is_paused() {
     cluster.goes_on_with(&pods).await;
 }
 
-/// Does something while ctl keeps what is to be made: that is the last step before the deletion.
+/// Runs `act` while ctl stores the journal, which is the last step before the deletion.
 async fn meanwhile(cluster: &Migrating, act: impl Future<Output = ()>) -> CliError {
     let keeps = Arc::new(Notify::new());
     let told = keeps.clone();

@@ -1,11 +1,11 @@
-//! What the new DaemonSet would not take over as it is, and what somebody else put in the way.
+//! Pods that the new DaemonSet would not adopt as they are, and objects of other owners in the way.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::api::{DeleteParams, PostParams};
 
 use super::*;
 
-/// How a command is refused; nothing was changed by it.
+/// Asserts that a command is refused and changes nothing.
 async fn refused(world: &CtlWorld, line: &str, words: &str) {
     let writes = world.writes();
     let error = world.error(line).await;
@@ -87,7 +87,7 @@ async fn what_somebody_else_made_in_its_place_is_left_and_what_was_kept_too() {
     let refusal = cluster.world.cluster.faults().add(move |request| {
         let is_it = request.user_agent == "ctl"
             && (request.verb.as_str(), request.resource.as_str()) == ("create", "daemonsets");
-        // The first is a dry run.
+        // The first creation is a dry run.
         if is_it && creations.fetch_add(1, Ordering::Relaxed) > 0 {
             Fault::Status(500, None)
         } else {

@@ -1,4 +1,4 @@
-//! Pods that a native DaemonSet made beside old ones (`max-surge`).
+//! Surge pods of a native DaemonSet (`max-surge`).
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::sim::kubelet::Behaviour;
 
 impl Migrating {
-    /// Two nodes on each of which a pod of `web:2` stands beside the old one and never becomes Ready.
+    /// Creates two nodes, each with an old pod and a pod of `web:2` that never becomes Ready.
     async fn surging() -> (Self, (shutdown::Trigger, JoinHandle<()>)) {
         let cluster = Self::with_nodes(2).await;
         let controller = cluster.start_controller();
@@ -32,7 +32,7 @@ impl Migrating {
     }
 }
 
-/// The kinds that control these pods.
+/// Returns API version and kind of the controllers of these pods.
 fn controllers(pods: &[Pod]) -> BTreeSet<(String, String)> {
     let owners = pods.iter().flat_map(|pod| pod.owner_references());
     let controllers = owners.filter(|owner| owner.controller == Some(true));
@@ -67,7 +67,7 @@ async fn a_surge_that_is_under_way_is_refused_with_its_pods() {
             assert!(error.text.contains(&named), "{named}: {error}");
         }
     }
-    // Rolled back, nothing stands in the way.
+    // After the rollback, the migration is possible.
     world.text("undo web").await;
     tokio::time::sleep(A_MOMENT).await;
     world.text("migrate web --to advanced").await;
@@ -77,7 +77,7 @@ async fn a_surge_that_is_under_way_is_refused_with_its_pods() {
 async fn pods_of_a_surge_that_were_left_are_adopted_and_the_surge_ends() {
     let (cluster, _controller) = Migrating::surging().await;
     let world = &cluster.world;
-    // As by hand: without a look at the pods.
+    // A manual migration, which does not check the pods.
     let mut set = cluster.native().await;
     set["apiVersion"] = json!("apps.kruise.io/v1beta1");
     set["kind"] = json!("DaemonSet");
