@@ -1,12 +1,12 @@
-//! `yurt-ds sim`: plays rollouts on the embedded cluster, with the real controller, for people and for scripts.
+//! `yurt-ds sim`: plays rollouts on the embedded cluster with the real controller, for people and scripts.
 //!
 //! ```text
 //! args ─► script ─► stage (world + steps) ─► monitor ─► summary ─► report
-//!                              └─ picture ─► view ─► screen   (what is drawn meanwhile)
+//!                              └─ picture ─► view ─► screen   (drawn during the play)
 //! ```
 //!
-//! Time is virtual. Between two pictures the thread sleeps while virtual time stands still, so how fast it plays changes
-//! nothing in what is played.
+//! Time is virtual. Between two frames the thread sleeps and virtual time stands still, so the playing speed doesn't affect the
+//! results.
 
 pub mod agents;
 mod args;
@@ -42,15 +42,15 @@ use crate::clock::Clock;
 use crate::shutdown::Shutdown;
 use crate::sim::dice::mix;
 
-/// Virtual time from one picture to the next.
+/// Virtual time between two frames.
 const FRAME: Duration = Duration::from_millis(500);
-/// Where nothing can be drawn over, a line about the fleet comes after this much virtual time.
+/// Virtual time between two progress lines where frames cannot be drawn.
 const LINE: Duration = Duration::from_secs(15);
-/// When nothing has changed for so long, time goes faster.
+/// Time without a change after which the play speeds up.
 const DULL: Duration = Duration::from_secs(35);
-/// Wrong usage, as everywhere.
+/// Exit code for wrong usage.
 const USAGE: u8 = 2;
-/// What a shell calls the end by Ctrl-C.
+/// Exit code for an interrupt by Ctrl-C, as in a shell.
 const INTERRUPTED: u8 = 130;
 
 const OPENING: &str = "\
@@ -68,10 +68,11 @@ Try next:
   README.md                                    yurt-ds on a cluster of yours
 ";
 
-/// Runs what was typed after `yurt-ds sim`.
+/// Runs `yurt-ds sim`.
 ///
 /// # Errors
-/// When it could not be played.
+///
+/// Fails if the play cannot be carried out.
 pub async fn run(args: SimArgs, shutdown: Shutdown) -> Result<ExitCode> {
     match args.verb {
         Some(SimVerb::Serve(args)) => serve::run(args, shutdown).await,
@@ -80,23 +81,23 @@ pub async fn run(args: SimArgs, shutdown: Shutdown) -> Result<ExitCode> {
     }
 }
 
-/// The DaemonSet of the story, as it is before the image changes.
+/// Returns the DaemonSet of the offline play before its image changes.
 pub(crate) fn first_daemonset() -> serde_json::Value {
     script::three_nodes().rollout.object()
 }
 
-/// How fast virtual time goes.
+/// Speed of virtual time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Pace {
-    /// As fast as it can be computed.
+    /// Unlimited speed.
     Unpaced,
-    /// So many virtual seconds in a second.
+    /// Virtual seconds per real second.
     Times(f64),
-    /// Time is not virtual.
+    /// Real time.
     Real,
 }
 
-/// Everything that was played, for programs.
+/// All plays as JSON.
 #[derive(Serialize)]
 struct Document<'a> {
     seed: u64,
@@ -104,20 +105,21 @@ struct Document<'a> {
     plays: &'a [DemoReport],
 }
 
-/// A runtime whose time stands still from its very beginning: timers are rounded to milliseconds from there, so a clock
-/// that is stopped later gives every run another history.
+/// Builds a runtime whose time is paused from the start.
+///
+/// Timers are rounded to milliseconds from the runtime's start. Pausing later would make each run differ.
 fn own_runtime(real_time: bool) -> std::io::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().start_paused(!real_time).build()
 }
 
-/// Plays in a runtime, and a thread, of its own.
+/// Plays in its own runtime and thread.
 async fn in_own_time(args: PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
     let (ended, end) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let runtime = own_runtime(args.real_time).context("cannot start the runtime");
         let code = runtime.and_then(|runtime| runtime.block_on(show(&args, shutdown)));
-        // Whoever asked may be gone; then nobody wants to know.
+        // The receiver is dropped if the caller has stopped waiting.
         let _ = ended.send(code);
     });
     end.await.context("the show broke off")?
@@ -166,13 +168,13 @@ async fn show(args: &PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
     })
 }
 
-/// Different each time, and short enough to be typed again.
+/// Returns a random seed that is short enough to type.
 fn any_seed() -> u64 {
     let nanoseconds = Clock::System.now().as_nanosecond();
     mix(u64::try_from(nanoseconds).unwrap_or_default()) % 100_000
 }
 
-/// What was asked for: an own fleet, a story; or both stories, a fleet, and the same fleet without yurt-ds.
+/// Returns the selected scripts: a custom fleet or one story. The default is both stories, then a fleet with and without yurt-ds.
 fn scripts(args: &PlayArgs, seed: u64) -> Result<Vec<Script>, String> {
     let fleet = args.fleet(seed)?;
     if let Some(story) = args.story {
@@ -200,9 +202,9 @@ fn scripts(args: &PlayArgs, seed: u64) -> Result<Vec<Script>, String> {
     ])
 }
 
-/// Plays scripts for whoever looks on.
+/// Plays scripts and shows them.
 struct StoryPlayer<'a> {
-    /// `None`: nobody looks on.
+    /// Screen of the play; `None` if nothing is shown.
     screen: Option<DemoScreen>,
     shutdown: Shutdown,
     args: &'a PlayArgs,
@@ -230,7 +232,7 @@ impl StoryPlayer<'_> {
         }
     }
 
-    /// Plays a script to its end; `None` when somebody interrupts it.
+    /// Plays a script to its end; returns `None` if it is interrupted.
     async fn play(&mut self, script: Script, seed: u64) -> Result<Option<DemoReport>> {
         let pace = self.pace(&script);
         let live = self.screen.as_ref().is_some_and(DemoScreen::is_live);
@@ -242,7 +244,7 @@ impl StoryPlayer<'_> {
             self.print("\n");
             self.draw_over(&format!(" {}: starting …\n", script.title));
         }
-        // Where the story was told line by line, the report does not tell it again.
+        // The report omits the timeline where it was already printed line by line.
         let in_full = script.in_full && live;
         let Some(report) = self.perform(script, seed, pace).await? else {
             return Ok(None);
@@ -304,14 +306,14 @@ impl StoryPlayer<'_> {
     }
 }
 
-/// What has been printed already.
+/// Output that has already been printed.
 #[derive(Default)]
 struct PrintedSoFar {
     lines: usize,
     next: Duration,
 }
 
-/// The time of whoever looks on, which never stands still.
+/// Returns the real time, which never pauses.
 #[expect(
     clippy::disallowed_methods,
     reason = "pictures are paced by real time while virtual time stands still"
@@ -320,7 +322,7 @@ fn wall_clock() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-/// Lets a person look at the picture. The whole runtime waits, and virtual time with it.
+/// Shows a frame for its real duration. The whole runtime waits, so virtual time stands still.
 fn wait(pace: Pace, quiet: Duration, began: std::time::Instant) {
     if let Pace::Times(speed) = pace {
         let speed = if quiet > DULL { speed * 6.0 } else { speed };
@@ -328,7 +330,7 @@ fn wait(pace: Pace, quiet: Duration, began: std::time::Instant) {
     }
 }
 
-/// Plays a script to its end as fast as it goes.
+/// Plays a script to its end without pauses.
 #[cfg(test)]
 async fn play(script: Script, seed: u64) -> Result<DemoReport> {
     let mut stage = DemoStage::set_up(script, seed).await?;

@@ -1,4 +1,4 @@
-//! The simulator: an embedded cluster, fake kubelets, and the native controllers beside them.
+//! Simulator: an embedded cluster, fake kubelets, and the native controllers.
 
 pub mod cluster;
 pub mod daemonset;

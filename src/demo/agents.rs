@@ -1,4 +1,4 @@
-//! The ota-server of every node, the real one, and the way to it without a socket.
+//! Real ota-servers on every node, reached without a socket.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,12 +17,12 @@ use crate::k8s::client::Role;
 use crate::ota_server::{Agent, AgentConfig, serve_stream};
 use crate::sim::cluster::{Cluster, Count, Fault, FaultGuard};
 
-/// Room for what one side has sent and the other has not read.
+/// Buffer size of a connection, per direction.
 const PIPE: usize = 64 << 10;
-/// Agents have to know their pods within this time.
+/// Time within which agents must know their pods.
 const STARTING: Duration = Duration::from_secs(30);
 
-/// Running agents by node; they end when this is dropped.
+/// Running agents by node; they stop when dropped.
 pub struct Agents {
     of: BTreeMap<String, Agent>,
 }
@@ -31,7 +31,8 @@ impl Agents {
     /// Starts an agent on each of these nodes.
     ///
     /// # Errors
-    /// When one cannot start.
+    ///
+    /// Fails if an agent cannot start.
     pub async fn start(cluster: &Cluster, clock: &Clock, nodes: &[String]) -> Result<Self> {
         let mut of = BTreeMap::new();
         for node in nodes {
@@ -44,10 +45,11 @@ impl Agents {
         Ok(agents)
     }
 
-    /// How `ctl` reaches the agent of a node, when it is typed there.
+    /// Returns the connection that `ctl` uses on a node to reach its agent.
     ///
     /// # Errors
-    /// When there is no such node.
+    ///
+    /// Fails if the node does not exist.
     pub fn edge(&self, node: &str) -> Result<Edge> {
         let agent = self
             .of
@@ -65,18 +67,17 @@ impl Agents {
     }
 }
 
-/// What the agent of a node calls itself.
+/// Returns the user agent of a node's agent.
 pub fn user_agent(node: &str) -> String {
     format!("{} {node}", Role::OtaServer.user_agent())
 }
 
-/// Whether an agent asked for this.
+/// Returns true if an agent sent these requests.
 pub(super) fn is_agent(count: &Count) -> bool {
     count.user_agent.starts_with(&Role::OtaServer.user_agent())
 }
 
-/// Cuts the agent of a node off from the API server until the guard is dropped. All watches break; everybody else resumes
-/// theirs.
+/// Disconnects a node's agent from the API server until the guard is dropped. All watches break; the other clients resume theirs.
 pub fn cut(cluster: &Cluster, node: &str) -> FaultGuard {
     let agent = user_agent(node);
     let faults = cluster.faults();
@@ -91,10 +92,11 @@ pub fn cut(cluster: &Cluster, node: &str) -> FaultGuard {
     cut
 }
 
-/// Starts the agent of a node, with a client of its own.
+/// Starts the agent of a node with its own client.
 ///
 /// # Errors
-/// When that cannot be the name of a node.
+///
+/// Fails if the node name is invalid.
 pub fn start(
     cluster: &Cluster,
     clock: &Clock,
@@ -112,7 +114,7 @@ pub fn start(
     })
 }
 
-/// Every connection is a pipe with the agent at its other end, which ends when the near end is dropped.
+/// Returns a connector whose connections are pipes to the agent. A connection ends when the client's end is dropped.
 fn connector(agent: Agent) -> Connector {
     Arc::new(move || {
         let agent = agent.clone();

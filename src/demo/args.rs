@@ -1,4 +1,4 @@
-//! What the flags of `yurt-ds sim` mean.
+//! Evaluation of the flags of `yurt-ds sim`.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use crate::cli::sim::{BadRevision, PlayArgs, Story};
 use crate::core::{IntOrPercent, Mode};
 use crate::sim::kubelet::Behaviour;
 
-/// Nodes of a fleet of which only something else was said.
+/// Default number of nodes of a custom fleet.
 const NODES: u32 = 200;
 
 impl Story {
-    /// What is played.
+    /// Returns the script of the story.
     pub(super) fn script(self) -> Script {
         match self {
             Self::Offline => script::three_nodes(),
@@ -22,7 +22,7 @@ impl Story {
 }
 
 impl PlayArgs {
-    /// Whether anything was said about the fleet: then it is played instead of the stories.
+    /// Returns true if a flag about the fleet is set. A custom fleet is then played instead of the stories.
     pub(super) fn is_own_fleet(&self) -> bool {
         self.nodes.is_some()
             || self.offline.is_some()
@@ -38,10 +38,11 @@ impl PlayArgs {
             || self.crash_image
     }
 
-    /// The fleet that was asked for; without any flag, the one that follows the stories.
+    /// Returns the custom fleet. Without flags, it is the fleet that is played after the stories.
     ///
     /// # Errors
-    /// Names the flag that does not fit to the others.
+    ///
+    /// Returns a message that names the conflicting flag.
     pub(super) fn fleet(&self, seed: u64) -> Result<FleetPlan, String> {
         let nodes = self.nodes.unwrap_or(NODES) as usize;
         let of_fleet = |flag: &str, share: IntOrPercent| match share {

@@ -1,4 +1,4 @@
-//! `yurt-ds sim kubelets`: the fake kubelets as a program of their own, against any API server.
+//! `yurt-ds sim kubelets`: runs the fake kubelets as a separate program, against any API server.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ impl KubeletsArgs {
         }
     }
 
-    /// The nodes, with names that sort as they count.
+    /// Returns the nodes. The alphabetical order of their names is their numerical order.
     fn specs(&self) -> Vec<FakeNodeSpec> {
         let width = self.nodes.to_string().len();
         let labels: BTreeMap<String, String> = self.labels.iter().cloned().collect();
@@ -91,7 +91,7 @@ pub(super) async fn run(args: KubeletsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The lines of standard input. A thread reads them, since a read of a terminal cannot be called off at the end.
+/// Returns the lines of standard input. A thread reads them, because a terminal read cannot be canceled at shutdown.
 fn lines() -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(1);
     std::thread::spawn(move || {

@@ -1,7 +1,7 @@
-//! An independent witness: watches nodes and pods with its own client and writes down what happened to whom.
+//! Independent monitor that watches nodes and pods with its own client and records their changes.
 //!
-//! It shares nothing with the controller, neither caches nor `core`: what it counts is what a person with a stopwatch
-//! in front of `kubectl get pods --watch` would count.
+//! It shares neither caches nor `core` with the controller. Its counts are those of a person with a stopwatch in front of
+//! `kubectl get pods --watch`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,52 +18,52 @@ use crate::clock::Clock;
 use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
 use crate::task::Task;
 
-/// What is measured, and against what.
+/// Pods to measure and the criteria.
 #[derive(Clone, Debug)]
 pub(super) struct Measure {
     /// Namespace of the pods.
     pub(super) namespace: String,
-    /// Their labels, as a query.
+    /// Label selector of the pods, as a query.
     pub(super) selector: String,
-    /// The new image.
+    /// New image.
     pub(super) image: String,
-    /// How long a pod has to be Ready to count.
+    /// Time for which a pod has to be Ready to count as available.
     pub(super) min_ready: Duration,
 }
 
-/// A running witness; it ends when dropped.
+/// Running monitor; it ends when dropped.
 pub(super) struct Monitor {
     record: Arc<Mutex<MonitorRecord>>,
     _task: Task,
 }
 
-/// What was seen so far. Times count from the start of the play.
+/// Observations so far. Times count from the start of the play.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MonitorRecord {
-    /// Every node.
+    /// Nodes by name.
     pub(super) nodes: BTreeMap<String, MonitoredNode>,
-    /// Nodes that lack an available pod because theirs was taken away.
+    /// Number of nodes that lack an available pod because it was removed.
     pub(super) down: usize,
-    /// The most of them at once, and when.
+    /// Highest value of `down` and its time.
     pub(super) peak: (usize, Duration),
-    /// Pods that were taken away and are gone.
+    /// Number of removed pods that are gone.
     pub(super) replaced: usize,
-    /// The last change of any of this.
+    /// Time of the last change to this record.
     pub(super) last_change: Duration,
     /// Pods by UID.
     pods: BTreeMap<String, MonitoredPod>,
 }
 
-/// A pod that runs on a node.
+/// Pod on a node.
 #[derive(Clone, Debug)]
 pub(super) struct MonitoredPod {
-    /// Its name.
+    /// Name of the pod.
     pub(super) name: String,
-    /// Whether it is of the new image.
+    /// True if it has the new image.
     pub(super) new: bool,
-    /// The condition `PodNeedUpgrade`: its status.
+    /// Status of the condition `PodNeedUpgrade`.
     pub(super) need_upgrade: Option<String>,
-    /// The condition `PodImageReady`: its status, and the reason where it is not `True`.
+    /// Status of the condition `PodImageReady`, with the reason if it is not `True`.
     pub(super) image_ready: Option<String>,
     node: String,
     going: bool,
@@ -72,7 +72,7 @@ pub(super) struct MonitoredPod {
 
 #[cfg(test)]
 impl MonitoredPod {
-    /// A pod of the old image with both conditions.
+    /// Returns a pod of the old image with both conditions.
     pub(super) fn of_owner(name: &str, need_upgrade: &str, image_ready: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -86,34 +86,34 @@ impl MonitoredPod {
     }
 }
 
-/// What happened to one node.
+/// Observations of one node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MonitoredNode {
-    /// Whether its Ready condition is `True`.
+    /// True if its Ready condition is `True`.
     pub(super) ready: bool,
-    /// When it went away last.
+    /// Time at which it last went offline.
     pub(super) left: Option<Duration>,
-    /// When it came back last.
+    /// Time at which it last returned.
     pub(super) returned: Option<Duration>,
-    /// When its old pod was asked to go.
+    /// Time at which the deletion of its old pod was requested.
     pub(super) taken: Option<Duration>,
-    /// When its new pod was available.
+    /// Time at which its new pod was available.
     pub(super) updated: Option<Duration>,
-    /// How often it lost its pod while it could be reached.
+    /// Number of times that it lost its pod while it was reachable.
     pub(super) losses: usize,
-    /// Its pod was taken away, and there is no available one yet.
+    /// True while its pod was removed and no other one is available.
     lacks: bool,
-    /// It went away itself while it lacked its pod: not the rollout's doing any more.
+    /// True if the node went offline while it lacked its pod. The rollout is then no longer the cause.
     interrupted: bool,
 }
 
 impl MonitoredNode {
-    /// Whether it went away after it had been updated, and has not come back.
+    /// Returns true if it went offline after its update and has not returned.
     pub(super) fn is_lost(&self) -> bool {
         !self.ready && self.updated.is_some() && self.left > self.updated
     }
 
-    /// Whether it went away after its old pod was asked to go, and before a new one was available.
+    /// Returns true if it went offline between the removal of its old pod and the availability of a new one.
     pub(super) fn is_lost_in_between(&self) -> bool {
         let is_taken_before = self.taken.is_some_and(|taken| self.left > Some(taken));
         !self.ready && self.updated.is_none() && is_taken_before
@@ -126,7 +126,7 @@ enum MonitorEvent {
 }
 
 impl Monitor {
-    /// Starts to watch; the play starts now.
+    /// Starts the monitor; the play starts at this time.
     pub(super) fn start(client: Client, clock: Clock, measure: Measure) -> Self {
         let record = Arc::new(Mutex::new(MonitorRecord::default()));
         let witness = ObjectWatcher {
@@ -142,7 +142,7 @@ impl Monitor {
         }
     }
 
-    /// Waits until it knows that many nodes and their pods: what happens then is seen happening.
+    /// Waits until it knows this number of nodes and pods, so that later changes are observed.
     pub(super) async fn has_seen(&self, nodes: usize) {
         let complete = || {
             let record = self.record();
@@ -153,7 +153,7 @@ impl Monitor {
         }
     }
 
-    /// What was seen so far.
+    /// Returns the observations so far.
     pub(super) fn record(&self) -> MutexGuard<'_, MonitorRecord> {
         lock(&self.record)
     }
@@ -302,7 +302,7 @@ impl MonitorRecord {
         };
     }
 
-    /// A pod was asked to go: from now on its node lacks one.
+    /// Records the requested deletion of a pod. Its node lacks a pod from then on.
     fn taken(&mut self, pod: &Pod, now: Duration) {
         let uid = pod.uid().unwrap_or_default();
         let Some(record) = self.pods.get_mut(&uid).filter(|record| !record.going) else {
@@ -326,7 +326,7 @@ impl MonitorRecord {
         }
     }
 
-    /// Counts anew who lacks an available pod.
+    /// Recounts the nodes that lack an available pod.
     fn count(&mut self, now: Duration, min_ready: Duration) {
         for pod in self.pods.values().filter(|pod| !pod.going) {
             let Some(node) = self.nodes.get_mut(&pod.node) else {
@@ -351,21 +351,21 @@ impl MonitorRecord {
         }
     }
 
-    /// After what time a pod becomes available by waiting alone.
+    /// Returns the time until the next pod becomes available without a further event.
     fn next_available(&self, now: Duration, min_ready: Duration) -> Option<Duration> {
         let since = self.pods.values().filter_map(|pod| pod.ready_since);
         let at = since.map(|since| since + min_ready).filter(|at| *at > now);
         at.min().map(|at| at - now)
     }
 
-    /// UID and record of the pod that runs on a node and stays.
+    /// Returns UID and record of the node's pod that is not being deleted.
     pub(super) fn pod_on(&self, node: &str) -> Option<(&str, &MonitoredPod)> {
         let mut pods = self.pods.iter();
         let (uid, pod) = pods.find(|(_, pod)| pod.node == node && !pod.going)?;
         Some((uid, pod))
     }
 
-    /// UIDs of the pods that run and stay, by node.
+    /// Returns the UIDs of pods that are not being deleted, by node.
     pub(super) fn uids(&self) -> BTreeMap<String, String> {
         let staying = self.pods.iter().filter(|(_, pod)| !pod.going);
         staying
@@ -373,7 +373,7 @@ impl MonitorRecord {
             .collect()
     }
 
-    /// Names of the nodes whose new pod is available.
+    /// Returns the number of nodes whose new pod is available.
     pub(super) fn updated(&self) -> usize {
         self.nodes
             .values()

@@ -1,4 +1,4 @@
-//! The story of OTA: the owner of one of three nodes asks, pulls ahead, and confirms. And what has to be true of it.
+//! OTA play: the owner of one of three nodes asks, pulls the image in advance, and confirms. Also checks the guarantees of OTA.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::core::{IntOrPercent, Mode};
 use crate::sim::cluster::Count;
 use crate::sim::kubelet::Behaviour;
 
-/// Whose owner is at the keyboard.
+/// Node whose owner types commands.
 const OWNED: &str = "edge-1";
-/// Whose owner is not.
+/// Node whose owner types nothing.
 const OTHER: &str = "edge-2";
-/// How long a node pulls the new image: longer than anybody wants to be without a pod.
+/// Time that a node takes to pull the new image: too long to be without a pod.
 const PULL: Duration = seconds(12);
 
-/// The story of the mission: a new version appears, and one owner of three confirms it.
+/// Returns the OTA play: a new version is released, and one of three owners confirms it.
 pub(super) fn story() -> Script {
     let new = Behaviour {
         pull: PULL,
@@ -124,7 +124,7 @@ fn steps() -> Vec<ScriptStep> {
 }
 
 impl DemoStage {
-    /// What the owner did, and what came of it; `None` where there is none.
+    /// Returns the owner's actions and their results; `None` if the play has no owner.
     pub(super) fn owner(&self, record: &MonitorRecord) -> Option<DeviceOwner> {
         let node = self.script.owner.clone()?;
         let typed = self.typed();
@@ -151,7 +151,7 @@ impl DemoStage {
         })
     }
 
-    /// What holds when owners decide.
+    /// Returns the guarantees of OTA.
     pub(super) fn promises_to(
         &self,
         owner: &DeviceOwner,
@@ -228,7 +228,7 @@ fn command(typed: &CommandRecord) -> TypedCommand {
     }
 }
 
-/// How often the agents of all nodes have asked for this.
+/// Returns the number of requests of this kind from all agents.
 fn agents(requests: &[Count], verb: &str, resource: &str) -> u64 {
     let of = |count: &&Count| is_agent(count) && count.verb == verb && count.resource == resource;
     requests.iter().filter(of).map(|count| count.number).sum()

@@ -1,4 +1,4 @@
-//! What a play came to: the data, and the same for a person.
+//! Report of a play: its data and its text form.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,164 +9,166 @@ use serde::Serialize;
 use super::text::hanging;
 use crate::core::Mode;
 
-/// Columns of a report: the same everywhere, so that equal seeds give equal bytes.
+/// Width of a report in columns. It is fixed so that equal seeds give equal bytes.
 const WIDTH: usize = 80;
 
-/// The report on one play. Times count in virtual time from its start.
+/// Report of one play. Times are virtual and count from its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DemoReport {
-    /// What was played.
+    /// Title of the play.
     pub title: String,
-    /// Decides every name and every chance.
+    /// Seed of all generated names and random decisions.
     pub seed: u64,
-    /// Who replaced pods: `AdvancedRollingUpdate`, `OTA` or `native RollingUpdate`.
+    /// Update strategy: `AdvancedRollingUpdate`, `OTA` or `native RollingUpdate`.
     pub strategy: String,
-    /// Nodes of the fleet.
+    /// Number of nodes in the fleet.
     pub nodes: usize,
-    /// `max-unavailable` as it was set.
+    /// `max-unavailable` as configured.
     pub max_unavailable: String,
-    /// The same in nodes.
+    /// `max-unavailable` as a number of nodes.
     pub allowed: usize,
-    /// The most nodes that lacked their pod at once because of the rollout, as the independent monitor saw it.
+    /// Highest number of nodes that lacked their pod at the same time because of the rollout, as counted by the independent
+    /// monitor.
     pub most_down: usize,
-    /// When that was.
+    /// Time at which `most_down` was reached.
     pub most_down_at: Time,
-    /// Nodes that run the new image.
+    /// Number of nodes that run the new image.
     pub updated: usize,
-    /// Nodes that were offline at the end, and how many of these still run the old image.
+    /// Number of nodes that were offline at the end.
     pub offline: usize,
-    /// Of the offline nodes, those that still run the old image.
+    /// Number of offline nodes that still run the old image.
     pub offline_outdated: usize,
-    /// Nodes that are offline at the end, and whose old pod had been asked to go when no new one was available yet.
+    /// Number of nodes that are offline at the end and left between the deletion of their old pod and the availability of a new
+    /// one.
     pub lost_in_between: usize,
-    /// Nodes that ran the new image and went NotReady after that.
+    /// Number of nodes that became NotReady after they ran the new image.
     pub lost_after_update: usize,
-    /// Nodes that were away when the image changed, returned, and were updated then.
+    /// Nodes that were offline when the image changed and were updated after they returned.
     pub followed: Vec<FollowedRollout>,
-    /// Nodes that lost their pod more than once.
+    /// Number of nodes that lost their pod more than once.
     pub losses_twice: usize,
-    /// When each of them had an available pod of the new image.
+    /// Time at which each node had an available pod with the new image.
     pub updated_at: BTreeMap<String, Time>,
-    /// When the image changed.
+    /// Time at which the image changed.
     pub changed_at: Option<Time>,
-    /// When it ended.
+    /// Time at which the play ended.
     pub ended_at: Time,
-    /// How it ended.
+    /// Outcome of the play.
     pub ending: String,
-    /// Requests of the yurt-ds controller that change something, where it runs.
+    /// Write requests of the yurt-ds controller; `None` if it doesn't run.
     pub writes: Option<WriteCounts>,
-    /// What the owner of a node did, where there is one.
+    /// Actions of a node's owner, if the play has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<DeviceOwner>,
-    /// What was promised, and whether it held.
+    /// Guarantees of yurt-ds and their outcomes.
     pub promises: Vec<Promise>,
-    /// What happened when.
+    /// Events of the play in order of time.
     pub timeline: Vec<Line>,
 }
 
-/// An instant, in milliseconds from the start of the play.
+/// Milliseconds since the start of the play.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Time(u64);
 
-/// A node that was away and followed.
+/// Node that was offline when the image changed and was updated later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FollowedRollout {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// When it was back.
+    /// Time at which the node returned.
     pub returned_at: Time,
-    /// When its new pod was available.
+    /// Time at which its new pod was available.
     pub updated_at: Time,
 }
 
-/// What the owner of a node did.
+/// Actions of a node's owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceOwner {
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// How long the pull took that was asked for ahead.
+    /// Duration of the pull that the owner requested before the update.
     pub pulled_in: Option<Time>,
-    /// From the confirmation until ctl said that the new pod is there.
+    /// Time from the confirmation until ctl reported the new pod.
     pub upgraded_in: Option<Time>,
-    /// How long the node was without an available pod.
+    /// Time that the node was without an available pod.
     pub without_pod: Option<Time>,
-    /// How long a node pulls the new image.
+    /// Time that a node takes to pull the new image.
     pub pull: Time,
-    /// Deletions of pods by all agents.
+    /// Number of pods deleted by all agents.
     pub pod_deletions: u64,
-    /// Patches of pods by all agents.
+    /// Number of pod patches sent by all agents.
     pub pod_patches: u64,
-    /// Everything that was typed.
+    /// All commands that were typed.
     pub commands: Vec<TypedCommand>,
 }
 
-/// A command that was typed on a node.
+/// Command that was typed on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TypedCommand {
-    /// When.
+    /// Time at which it was typed.
     pub at: Time,
-    /// Where.
+    /// Node on which it was typed.
     pub node: String,
-    /// What.
+    /// Command line.
     pub line: String,
-    /// Its exit code; `None` when it did not end.
+    /// Exit code; `None` if the command did not end.
     pub code: Option<u8>,
-    /// What agents asked of the API server meanwhile.
+    /// Number of requests that agents sent to the API server in the meantime.
     pub requests: u64,
 }
 
-/// Requests by what they change.
+/// Write requests by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteCounts {
-    /// Pods that were replaced, as the monitor saw it.
+    /// Number of replaced pods, as counted by the monitor.
     pub replaced_pods: usize,
-    /// Deletions of pods.
+    /// Number of pod deletions.
     pub pod_deletions: u64,
-    /// Patches of pods (conditions).
+    /// Number of pod patches (conditions).
     pub pod_patches: u64,
-    /// Jobs that pull images ahead.
+    /// Number of Jobs that pull images in advance.
     pub jobs: u64,
-    /// Patches of the DaemonSet's status.
+    /// Number of patches of the DaemonSet's status.
     pub status_patches: u64,
-    /// Events.
+    /// Number of Events.
     pub events: u64,
 }
 
-/// Something that yurt-ds stands for.
+/// Guarantee of yurt-ds that the play checks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Promise {
-    /// In a sentence.
+    /// Guarantee in one sentence.
     pub text: String,
-    /// Whether it held.
+    /// True if the guarantee was kept.
     pub held: bool,
 }
 
-/// A line of the timeline.
+/// Line of the timeline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
-    /// When.
+    /// Time of the line.
     pub at: Time,
-    /// Who says it.
+    /// Kind of the line.
     #[serde(skip_serializing_if = "LineKind::is_story")]
     pub voice: LineKind,
-    /// What.
+    /// Text of the line.
     pub text: String,
 }
 
-/// Whose words a line of the timeline has.
+/// Kind of a line in the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LineKind {
-    /// Whoever tells the story.
+    /// Narration.
     Story,
-    /// Somebody types it on a node.
+    /// Command typed on a node.
     Typed,
-    /// A command answers it.
+    /// Output of a command.
     Printed,
 }
 
@@ -177,7 +179,7 @@ impl LineKind {
 }
 
 impl Line {
-    /// A line for a person, behind that indent. What a command printed stays as it is.
+    /// Formats the line with an indent. Command output is kept unchanged.
     pub(super) fn text(&self, indent: &str) -> String {
         let first = format!("{indent}{}  ", self.at);
         match self.voice {
@@ -204,7 +206,7 @@ impl From<Time> for Duration {
 }
 
 impl std::fmt::Display for Time {
-    /// Minutes and seconds.
+    /// Writes minutes and seconds.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let seconds = self.0 / 1000;
         write!(f, "{:02}:{:02}", seconds / 60, seconds % 60)
@@ -212,24 +214,24 @@ impl std::fmt::Display for Time {
 }
 
 impl Time {
-    /// In seconds.
+    /// Returns the time in seconds.
     fn seconds(self) -> f64 {
         Duration::from(self).as_secs_f64()
     }
 
-    /// From an earlier instant to this one, in whole seconds.
+    /// Returns the whole seconds since an earlier time.
     fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0) / 1000
     }
 }
 
 impl DemoReport {
-    /// Whether every promise held.
+    /// Returns true if every guarantee was kept.
     pub fn held(&self) -> bool {
         self.promises.iter().all(|promise| promise.held)
     }
 
-    /// The report for a person.
+    /// Returns the report as text.
     pub fn text(&self, in_full: bool) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.

@@ -1,14 +1,14 @@
-//! Where the show is seen: a terminal on which pictures are drawn over each other, or lines one below the other.
+//! Output of plays: a terminal on which each frame replaces the previous one, or consecutive lines.
 
 use std::io::{IsTerminal as _, Write as _};
 
 use super::view::Canvas;
 use crate::core::foreign::styled;
 
-/// A terminal of unknown size is taken for this one.
+/// Assumed size of a terminal whose size is unknown.
 const USUAL: (u16, u16) = (80, 24);
 
-/// What pictures and reports consist of besides letters: line breaks and the colors of `view`.
+/// Control sequences that frames and reports may contain: line breaks and the colors of `view`.
 const OWN: [&str; 9] = [
     "\n",
     "\x1b[0m",
@@ -21,17 +21,17 @@ const OWN: [&str; 9] = [
     "\x1b[1;31m",
 ];
 
-/// Standard output. When it is dropped the cursor is back.
+/// Standard output. The cursor becomes visible again when it is dropped.
 pub(super) struct DemoScreen {
     live: bool,
     colour: bool,
-    /// Lines of the picture that the next one replaces.
+    /// Number of lines in the frame that the next one replaces.
     drawn: usize,
     cursor_hidden: bool,
 }
 
 impl DemoScreen {
-    /// Standard output as it is.
+    /// Returns the standard output of this process.
     pub(super) fn standard() -> Self {
         let out = std::io::stdout();
         let choice = anstream::AutoStream::choice(&out);
@@ -43,12 +43,12 @@ impl DemoScreen {
         }
     }
 
-    /// Whether pictures can be drawn over each other.
+    /// Returns true if frames can replace each other.
     pub(super) fn is_live(&self) -> bool {
         self.live
     }
 
-    /// Its room and manners now.
+    /// Returns its current size and color support.
     pub(super) fn canvas(&self) -> Canvas {
         let size = rustix::termios::tcgetwinsize(std::io::stdout());
         let size = size.map(|size| (size.ws_col, size.ws_row));
@@ -63,13 +63,13 @@ impl DemoScreen {
         }
     }
 
-    /// Prints lines that stay.
+    /// Prints lines that are not replaced.
     pub(super) fn print(&mut self, text: &str) {
         self.leave_picture();
         write(&styled(text, &OWN));
     }
 
-    /// Draws over the picture before.
+    /// Draws a frame over the previous one.
     pub(super) fn draw(&mut self, picture: &str) {
         let picture = &*styled(picture, &OWN);
         let mut frame = String::new();
@@ -90,7 +90,7 @@ impl DemoScreen {
         write(&frame);
     }
 
-    /// The last picture stays; what follows comes below it.
+    /// Keeps the last frame; later output appears below it.
     fn leave_picture(&mut self) {
         self.drawn = 0;
         if std::mem::take(&mut self.cursor_hidden) {
@@ -105,9 +105,9 @@ impl Drop for DemoScreen {
     }
 }
 
-/// Prints text as it is.
+/// Prints text unchanged.
 pub(crate) fn write(text: &str) {
     let mut out = std::io::stdout().lock();
-    // Nobody reads any more, as with `| head`: the exit code still tells whether the promises held.
+    // The output may be closed, as with `| head`. The exit code still reports the guarantees.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

@@ -1,4 +1,4 @@
-//! What is played: a fleet, a DaemonSet, and what happens when. Data only.
+//! Scripts of plays: a fleet, a DaemonSet, and events with their times. Data only.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,126 +11,126 @@ use crate::core::{IntOrPercent, Mode, names};
 use crate::sim::dice::mix;
 use crate::sim::kubelet::Behaviour;
 
-/// A play from its first to its last deed.
+/// Script of a play.
 #[derive(Clone, Debug)]
 pub(super) struct Script {
-    /// One line above everything.
+    /// Title line of the play.
     pub(super) title: String,
     /// Names of the nodes, in order.
     pub(super) nodes: Vec<String>,
-    /// What is rolled out, and how.
+    /// DaemonSet and its update.
     pub(super) rollout: Rollout,
-    /// What containers do unless it is said otherwise.
+    /// Default behavior of containers.
     pub(super) usual: Behaviour,
-    /// What containers of the new image do.
+    /// Behavior of containers with the new image.
     pub(super) new: Behaviour,
-    /// What happens, in order of time.
+    /// Steps in order of time.
     pub(super) steps: Vec<ScriptStep>,
-    /// The latest end, counted from the start.
+    /// Time limit of the play, counted from the start.
     pub(super) limit: Duration,
-    /// Whether every node is told of on its own.
+    /// True if the timeline reports every node individually.
     pub(super) in_full: bool,
-    /// Whether the new image is meant to fail: then the promise is that the rollout stops.
+    /// True if the new image is meant to fail. The guarantee is then that the rollout stops.
     pub(super) doomed: bool,
-    /// Virtual seconds in a second, where somebody looks on.
+    /// Virtual seconds per real second in an interactive play.
     pub(super) speed: f64,
-    /// Whether only the report is of interest.
+    /// True if only the report is shown.
     pub(super) in_background: bool,
-    /// The node whose owner types commands there, where one does.
+    /// Node whose owner types commands on it, if the play has one.
     pub(super) owner: Option<String>,
 }
 
-/// A DaemonSet and its change.
+/// DaemonSet and the change of its image.
 #[derive(Clone, Debug)]
 pub(super) struct Rollout {
-    /// Who replaces pods.
+    /// Engine that replaces pods.
     pub(super) engine: ScriptEngine,
-    /// How many nodes may lack their pod at once.
+    /// Number or share of nodes that may lack their pod at the same time.
     pub(super) max_unavailable: IntOrPercent,
     /// `spec.minReadySeconds`.
     pub(super) min_ready: Duration,
-    /// The image before.
+    /// Image before the change.
     pub(super) old: String,
-    /// The image after.
+    /// Image after the change.
     pub(super) new: String,
 }
 
-/// Who replaces pods.
+/// Engine that replaces pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScriptEngine {
     /// yurt-ds.
     YurtDs(Mode),
-    /// The DaemonSet controller of Kubernetes.
+    /// DaemonSet controller of Kubernetes.
     Native,
 }
 
-/// Something that happens.
+/// Event of a script.
 #[derive(Clone, Debug)]
 pub(super) struct ScriptStep {
-    /// When, counted from the start; later, when a command that was typed before has not ended or not been read.
+    /// Earliest time, counted from the start. The step waits until an earlier command has ended and its output was shown.
     pub(super) at: Duration,
-    /// What.
+    /// Event that happens.
     pub(super) deed: ScriptedEvent,
-    /// What a person is told; empty: nothing.
+    /// Narration of the step; empty for none.
     pub(super) say: String,
 }
 
-/// What can happen.
+/// Events that can happen.
 #[derive(Clone, Debug)]
 pub(super) enum ScriptedEvent {
-    /// These nodes cannot be reached any more.
+    /// Takes these nodes offline.
     Leave(Vec<String>),
-    /// These nodes are back.
+    /// Lets these nodes return.
     Return(Vec<String>),
-    /// These nodes go and come by themselves: so long there, so long away.
+    /// Takes these nodes offline and back repeatedly. The durations are the online and the offline time.
     Flap(Vec<String>, Duration, Duration),
-    /// The new image is set.
+    /// Sets the new image.
     SetImage,
-    /// The agent of this node loses the API server, for less time than Kubernetes needs to call a node offline.
+    /// Disconnects the agent of this node from the API server, for less time than Kubernetes needs to mark a node as offline.
     Cut(String),
-    /// It finds it again.
+    /// Reconnects the agent to the API server.
     Mend,
-    /// A command is typed.
+    /// Types a command.
     Type(OwnerCommand),
-    /// Only the words.
+    /// Only the narration.
     Tell,
 }
 
-/// A command that the owner of a node types there.
+/// Command that a node's owner types on that node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OwnerCommand {
-    /// The node.
+    /// Name of the node.
     pub(super) node: String,
-    /// The command line, in which `{NODE}` stands for the name of the pod on that node.
+    /// Command line. `{NODE}` stands for the name of the pod on that node.
     pub(super) line: String,
-    /// What it is for.
+    /// Purpose of the command.
     pub(super) aim: CommandPurpose,
 }
 
-/// What a command is for.
+/// Purpose of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandPurpose {
-    /// To know how the pods of the node are.
+    /// Show the state of the node's pods.
     Read,
-    /// To know what an upgrade would bring.
+    /// Preview an upgrade.
     Ask,
-    /// To have images pulled ahead.
+    /// Pull images in advance.
     Pull,
-    /// A mistake, which has to be refused.
+    /// Make a mistake, which must be refused.
     Slip,
-    /// To have the pod replaced while the cloud is away, which has to be refused.
+    /// Replace the pod while the cloud is unreachable, which must be refused.
     Away,
-    /// To have the pod replaced.
+    /// Replace the pod.
     Confirm,
 }
 
 /// Namespace of the DaemonSet.
 pub(super) const NAMESPACE: &str = "default";
-/// Its name, as in OpenYurt's documents.
+/// Name of the DaemonSet, as in OpenYurt's documentation.
 pub(super) const NAME: &str = "nginx-daemonset";
 
 impl Rollout {
-    /// The DaemonSet as a person would write it.
+    /// Returns the DaemonSet as a user would write it.
     pub(super) fn object(&self) -> Value {
         let labels = json!({ "app": "nginx" });
         let (annotations, strategy) = match self.engine {
@@ -167,7 +167,7 @@ impl Rollout {
         json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": share } })
     }
 
-    /// The change of the image, as `kubectl set image` sends it.
+    /// Returns the patch that changes the image, as `kubectl set image` sends it.
     pub(super) fn change(&self) -> Value {
         json!({ "spec": { "template": { "spec": { "containers": [{ "name": "nginx", "image": self.new }] } } } })
     }
@@ -185,7 +185,7 @@ pub(super) fn step(at: u64, deed: ScriptedEvent, say: impl Into<String>) -> Scri
     }
 }
 
-/// The story of the mission: three nodes, two of them away while the image changes.
+/// Returns the offline play: three nodes, two of them offline while the image changes.
 pub(super) fn three_nodes() -> Script {
     let away = || vec!["edge-2".to_owned(), "edge-3".to_owned()];
     Script {
@@ -243,7 +243,7 @@ pub(super) fn three_nodes() -> Script {
     }
 }
 
-/// What an own fleet is made of.
+/// Settings of a custom fleet.
 #[derive(Clone, Debug)]
 pub(super) struct FleetPlan {
     pub(super) seed: u64,
@@ -258,13 +258,13 @@ pub(super) struct FleetPlan {
     pub(super) doomed: bool,
 }
 
-/// The image changes this long after the start.
+/// Seconds from the start to the change of the image.
 const CHANGE: u64 = 10;
-/// From the change on, the nodes that return do so within this time.
+/// Seconds after the change within which the returning nodes come back.
 const RETURNS: u64 = 120;
 
 impl FleetPlan {
-    /// The script: who is away and when they return is up to the seed.
+    /// Returns the script. The seed selects the offline nodes and the times of their return.
     pub(super) fn script(self) -> Script {
         let names = names_of(self.nodes);
         let shuffled = shuffle(&names, self.seed);
@@ -317,7 +317,7 @@ impl FleetPlan {
     }
 }
 
-/// Names that sort as they count.
+/// Returns node names whose alphabetical order is their numerical order.
 fn names_of(nodes: usize) -> Vec<String> {
     let width = nodes.to_string().len();
     (1..=nodes)
@@ -334,7 +334,7 @@ fn shuffle(names: &[String], seed: u64) -> Vec<String> {
     shuffled.into_iter().map(|(_, name)| name.clone()).collect()
 }
 
-/// One node after the other returns, at times that the seed decides.
+/// Returns steps in which nodes return one by one, at times derived from the seed.
 fn returns(back: &[String], seed: u64) -> Vec<ScriptStep> {
     let mut at: Vec<u64> = (0..back.len())
         .map(|number| CHANGE + 5 + mix(seed.wrapping_add(number as u64)) % RETURNS)
@@ -346,7 +346,7 @@ fn returns(back: &[String], seed: u64) -> Vec<ScriptStep> {
         .zip(at)
         .map(|(name, at)| {
             returned += 1;
-            // Not more often than a person can read.
+            // At most one message per ten seconds, so that it can be read.
             let say = if told.insert(at / 10) {
                 format!("{name} is back ({returned} of {}).", back.len())
             } else {

@@ -1,4 +1,4 @@
-//! `yurt-ds sim serve`: keeps an embedded cluster running in real time, for kubectl and whatever speaks to Kubernetes.
+//! `yurt-ds sim serve`: runs an embedded cluster in real time, for kubectl and other Kubernetes clients.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,10 +28,10 @@ use crate::sim::kubelet::{self, Behaviour, FakeNodeSpec, Kubelets, Outage};
 use crate::sim::world::{World, WorldSetup};
 use crate::task::Task;
 
-/// `true` on a node: its kubelet falls silent; anything else, or nothing: it is there.
+/// Annotation that takes a node's kubelet offline if it is `true`. With any other value, or without it, the node is online.
 pub const OFFLINE_ANNOTATION: &str = "sim.yurt-ds.io/offline";
 
-/// What to try first: a node goes, the image changes, the others get it, the node returns and follows.
+/// First commands to try: take a node offline, change the image, watch the other nodes update, and bring the node back.
 const FIRST_STEPS: &str = "
   kubectl annotate node edge-2 sim.yurt-ds.io/offline=true
   kubectl set image ds/nginx-daemonset nginx=nginx:1.19.5
@@ -40,10 +40,11 @@ const FIRST_STEPS: &str = "
 
 ";
 
-/// Serves until the end is asked for.
+/// Serves until shutdown is requested.
 ///
 /// # Errors
-/// When it cannot start: the port is taken, the kubeconfig cannot be written.
+///
+/// Fails if it cannot start, because the port is in use or the kubeconfig cannot be written.
 pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.with_context(|| format!("cannot listen on {}", args.listen))?;
@@ -107,7 +108,7 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where the owner of a node asks.
+/// Address on which a node's owner reaches the ota-server.
 struct AgentAddress {
     node: String,
     listener: TcpListener,
@@ -115,10 +116,11 @@ struct AgentAddress {
 }
 
 impl AgentAddress {
-    /// Listens.
+    /// Starts listening.
     ///
     /// # Errors
-    /// When there is no such node, or the port is taken.
+    ///
+    /// Fails if the node does not exist or the port is in use.
     async fn open(node: &str, nodes: &[String], listen: SocketAddr) -> Result<Self> {
         if !nodes.iter().any(|name| name == node) {
             bail!(
@@ -136,7 +138,7 @@ impl AgentAddress {
         })
     }
 
-    /// Answers until the end is asked for.
+    /// Answers requests until shutdown is requested.
     async fn serve(self, world: &World, ended: Shutdown) -> Result<JoinHandle<()>> {
         let agent = agents::start(&world.cluster, &world.clock, &self.node, Some(self.address))?;
         Ok(tokio::spawn(ota_server::serve(self.listener, agent, ended)))
@@ -157,12 +159,12 @@ impl AgentAddress {
     }
 }
 
-/// Beside other such files, with the port in its name.
+/// Returns a path in the temporary directory, with the port in the file's name.
 fn temporary(address: SocketAddr) -> PathBuf {
     std::env::temp_dir().join(format!("yurt-ds-sim-{}.kubeconfig", address.port()))
 }
 
-/// Only for this user, as kubectl wants it.
+/// Writes a file that only this user can read, as kubectl expects.
 fn write_private(file: &Path, text: &str) -> Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
@@ -187,7 +189,7 @@ fn welcome(address: SocketAddr, file: &Path, args: &ServeArgs) -> String {
     text
 }
 
-/// The DaemonSet of the story, with its old image.
+/// Creates the DaemonSet of the offline play with its old image.
 async fn create_first(client: &Client) -> Result<()> {
     let sets: Api<DaemonSet> = Api::namespaced(client.clone(), "default");
     let set = serde_json::from_value(first_daemonset()).context("the first DaemonSet")?;
@@ -195,8 +197,7 @@ async fn create_first(client: &Client) -> Result<()> {
     created.map(drop).context("create the first DaemonSet")
 }
 
-/// Does what the annotation of each node says: a node that is offline reaches the API server with nothing, its agent
-/// included.
+/// Applies the annotation of each node. An offline node cannot reach the API server, and neither can its agent.
 async fn steer(cluster: Cluster, client: Client, kubelets: Kubelets) {
     let nodes: Api<Node> = Api::all(client);
     let mut offline: BTreeMap<String, FaultGuard> = BTreeMap::new();

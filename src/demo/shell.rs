@@ -1,4 +1,4 @@
-//! What owners type on their nodes: the real `ctl`, which asks the real ota-server of that node.
+//! Shell of node owners: the real `ctl`, which queries the real ota-server of its node.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,38 +19,38 @@ use crate::demo::agents::{Agents, is_agent};
 use crate::sim::cluster::{Cluster, Count};
 use crate::task::Task;
 
-/// A command and what came of it. Times count from the start of the play.
+/// Command and its result. Times count from the start of the play.
 #[derive(Clone, Debug)]
 pub(super) struct CommandRecord {
-    /// Where.
+    /// Node on which it was typed.
     pub(super) node: String,
-    /// What.
+    /// Command line.
     pub(super) line: String,
-    /// What for.
+    /// Purpose of the command.
     pub(super) aim: CommandPurpose,
-    /// When.
+    /// Start time.
     pub(super) began: Duration,
-    /// When it ended, and its exit code.
+    /// End time and exit code.
     pub(super) ended: Option<(Duration, u8)>,
-    /// What it printed, line by line.
+    /// Output lines with their times.
     pub(super) printed: Vec<(Duration, String)>,
-    /// What all agents asked of the API server meanwhile.
+    /// Number of requests that all agents sent to the API server in the meantime.
     pub(super) requests: u64,
 }
 
 impl CommandRecord {
-    /// Its exit code, when it has ended.
+    /// Returns the exit code if the command has ended.
     pub(super) fn code(&self) -> Option<u8> {
         self.ended.map(|(_, code)| code)
     }
 
-    /// As it looks in front of the node.
+    /// Returns the command line with the node's prompt.
     pub(super) fn prompt(&self) -> String {
         format!("{} $ {}", self.node, self.line)
     }
 }
 
-/// The keyboards of all nodes; one command at a time.
+/// Shells of all nodes; only one command runs at a time.
 pub(super) struct Shell {
     agents: Agents,
     cluster: Cluster,
@@ -58,12 +58,12 @@ pub(super) struct Shell {
     start: Instant,
     ended: Vec<CommandRecord>,
     running: Option<(Arc<Mutex<CommandRecord>>, Task)>,
-    /// How many lines of the present command were told.
+    /// Number of lines of the current command that were already reported.
     told: usize,
 }
 
 impl Shell {
-    /// Nobody has typed anything; the play starts now.
+    /// Returns a shell without commands; the play starts at this time.
     pub(super) fn new(agents: Agents, cluster: Cluster, clock: Clock, start: Instant) -> Self {
         Self {
             agents,
@@ -76,10 +76,11 @@ impl Shell {
         }
     }
 
-    /// Types a command.
+    /// Runs a command.
     ///
     /// # Errors
-    /// When that is no command for a node.
+    ///
+    /// Fails if it is not a command for a node.
     pub(super) fn type_in(&mut self, node: &str, line: String, aim: CommandPurpose) -> Result<()> {
         let cli = Cli::try_parse_from(line.split_whitespace())?;
         let Command::Ctl(args) = cli.command else {
@@ -122,7 +123,7 @@ impl Shell {
         Ok(())
     }
 
-    /// What is new since the last time, for the timeline.
+    /// Returns the new lines for the timeline.
     pub(super) fn news(&mut self) -> Vec<Line> {
         let Some((running, _)) = &self.running else {
             return Vec::new();
@@ -146,24 +147,24 @@ impl Shell {
         news
     }
 
-    /// Whether a command has not ended.
+    /// Returns true while a command is running.
     pub(super) fn is_busy(&self) -> bool {
         self.running.is_some()
     }
 
-    /// When the last command ended.
+    /// Returns the end time of the last command.
     pub(super) fn idle_since(&self) -> Option<Duration> {
         Some(self.ended.last()?.ended?.0)
     }
 
-    /// Every command in order.
+    /// Returns all commands in order.
     pub(super) fn typed(&self) -> Vec<CommandRecord> {
         let running = self.running.iter().map(|(typed, _)| lock(typed).clone());
         self.ended.iter().cloned().chain(running).collect()
     }
 }
 
-/// What a command prints, cut into lines and dated.
+/// Output of a command, split into lines with their times.
 struct OutputLog {
     sheet: Arc<Mutex<CommandRecord>>,
     start: Instant,
@@ -185,7 +186,7 @@ impl io::Write for OutputLog {
                 b'\n' => {
                     let line = std::mem::take(&mut self.line);
                     let text = String::from_utf8_lossy(&line);
-                    // An empty line is one, too.
+                    // Empty lines are kept.
                     self.print(if text.is_empty() { "\n" } else { &text });
                 }
                 byte => self.line.push(*byte),
@@ -199,7 +200,7 @@ impl io::Write for OutputLog {
     }
 }
 
-/// How often agents asked the API server for anything, apart from the watch that they resume of their own.
+/// Returns the number of requests from agents to the API server, without the watch that they resume automatically.
 fn requests(cluster: &Cluster) -> u64 {
     let requests = cluster.requests();
     let is_own = |count: &Count| {

@@ -1,4 +1,4 @@
-//! Plays a script in a world: does what is due, looks, and says when it is over.
+//! Plays a script in a world: performs due steps, observes the result, and detects the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,22 +26,22 @@ use crate::sim::kubelet::{self, FakeNodeSpec, Outage, Rule};
 use crate::sim::picture::{ClusterLook, ClusterPicture};
 use crate::sim::world::{World, WorldSetup};
 
-/// Virtual time begins here: a fixed day, so that every run has the same dates.
+/// Start of virtual time. It is fixed so that every run has the same dates.
 const EPOCH: &str = "2026-01-01T00:00:00Z";
-/// The fleet has to stand within this time.
+/// Time limit for setting up the fleet.
 const SETTING_UP: Duration = Duration::from_secs(120);
-/// A rollout in which nothing has changed for so long is over: longer than yurt-ds waits before it says so itself.
+/// Time without a change after which a rollout has ended. It is longer than the time after which yurt-ds reports a stall.
 const STUCK: Duration = Duration::from_secs(660);
-/// The same for the native controller, which never says so.
+/// Value of `STUCK` for the native controller, which never reports a stall.
 const NATIVE_STUCK: Duration = Duration::from_secs(180);
-/// The same while the controller itself says that it is complete or stopped.
+/// Value of `STUCK` while the controller reports the rollout as complete or stopped.
 const SETTLED: Duration = Duration::from_secs(3);
-/// What a command printed can be read for so long before the next thing happens.
+/// Reading time for a command's output before the next step.
 const READING: Duration = Duration::from_secs(8);
-/// Each pod takes up to this much longer: real nodes are not in step.
+/// Largest random delay per pod, because real nodes are not synchronous.
 const JITTER: Duration = Duration::from_millis(1500);
 
-/// A play under way.
+/// Play in progress.
 pub(super) struct DemoStage {
     pub(super) script: Script,
     pub(super) seed: u64,
@@ -51,41 +51,41 @@ pub(super) struct DemoStage {
     start: Instant,
     steps: std::vec::IntoIter<ScriptStep>,
     next: Option<ScriptStep>,
-    /// What a person is told now.
+    /// Latest narration.
     pub(super) said: String,
-    /// All that was told.
+    /// Lines of the timeline so far.
     pub(super) timeline: Vec<Line>,
-    /// What had been asked of the API server when the play began.
+    /// Requests to the API server before the play began.
     pub(super) before: Vec<Count>,
-    /// When the image was changed.
+    /// Time at which the image was changed.
     pub(super) changed: Option<Duration>,
-    /// Nodes that were away at that moment.
+    /// Nodes that were offline when the image changed.
     pub(super) away: Vec<String>,
-    /// Where the owners of nodes type.
+    /// Shell in which node owners type, if the play has one.
     shell: Option<Shell>,
-    /// While the agent of a node has no link to the API server.
+    /// Active while a node's agent cannot reach the API server.
     cut: Option<FaultGuard>,
-    /// The pod of every node when the play began.
+    /// UID of every node's pod when the play began.
     pub(super) uids: BTreeMap<String, String>,
 }
 
-/// Why a play is over.
+/// Reason why a play ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StoryEnd {
-    /// The rollout is complete, with that many offline nodes left.
+    /// Complete rollout with this number of offline nodes.
     Complete(usize),
-    /// The controller stopped it by itself.
+    /// Rollout stopped by the controller.
     Stopped(String),
-    /// OTA: every owner is asked.
+    /// OTA: every owner has been asked.
     Announced,
-    /// Nothing moves any more.
+    /// No further changes.
     Stuck,
-    /// The time is up.
+    /// Time limit reached.
     TimeUp,
 }
 
 impl DemoStage {
-    /// Sets everything up: nodes, the DaemonSet with its old image, and every pod available.
+    /// Sets up the nodes and the DaemonSet with its old image, and waits until every pod is available.
     pub(super) async fn set_up(script: Script, seed: u64) -> Result<Self> {
         let epoch: Timestamp = EPOCH.parse().context("the epoch")?;
         let clock = Clock::starting_at(epoch);
@@ -149,7 +149,7 @@ impl DemoStage {
         })
     }
 
-    /// How long nothing has changed.
+    /// Returns the time since the last change.
     pub(super) fn quiet(&self) -> Duration {
         let last = self.monitor.record().last_change;
         let last = self
@@ -159,12 +159,12 @@ impl DemoStage {
         self.now().saturating_sub(last)
     }
 
-    /// How long it has been playing.
+    /// Returns the time since the start of the play.
     pub(super) fn now(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// Plays on until that instant.
+    /// Continues the play until `to`.
     pub(super) async fn advance(&mut self, to: Duration) -> Result<()> {
         while let Some(due) = self.due().filter(|due| *due <= to) {
             let Some(step) = self.next.take() else { break };
@@ -179,7 +179,7 @@ impl DemoStage {
         Ok(())
     }
 
-    /// When the next step is due; not while a command has not ended.
+    /// Returns the time of the next step; `None` while a command is running.
     fn due(&self) -> Option<Duration> {
         let at = self.next.as_ref()?.at;
         match &self.shell {
@@ -201,7 +201,7 @@ impl DemoStage {
         self.timeline.push(Line { at, voice, text });
     }
 
-    /// Adds what the monitor saw since the last time, where every node is told of.
+    /// Adds the monitor's new observations if the timeline reports every node.
     pub(super) fn news(&mut self) {
         if !self.script.in_full {
             return;
@@ -277,22 +277,22 @@ impl DemoStage {
         shell.type_in(&typing.node, line, typing.aim)
     }
 
-    /// Every command that was typed.
+    /// Returns every command that was typed.
     pub(super) fn typed(&self) -> Vec<CommandRecord> {
         self.shell.as_ref().map(Shell::typed).unwrap_or_default()
     }
 
-    /// What is thought of every node.
+    /// Returns the plan and the verdict of every node, if known.
     pub(super) fn look(&self) -> Option<ClusterLook> {
         self.picture.look()
     }
 
-    /// What the monitor saw.
+    /// Returns the monitor's observations.
     pub(super) fn record(&self) -> MonitorRecord {
         self.monitor.record().clone()
     }
 
-    /// What a person sees of it now.
+    /// Returns the current frame.
     pub(super) fn frame(&self) -> Frame {
         let record = self.monitor.record();
         let rollout = &self.script.rollout;
@@ -313,7 +313,7 @@ impl DemoStage {
         }
     }
 
-    /// What owners see of their pods, and the command that was typed last.
+    /// Returns the owners' view: their pods and the latest command.
     fn owners(&self, record: &MonitorRecord) -> OwnersView {
         let nodes = self.script.nodes.iter();
         let pod = |name: &String| Some((name.clone(), record.pod_on(name)?.1.clone()));
@@ -327,7 +327,7 @@ impl DemoStage {
         }
     }
 
-    /// Whether, and why, the play is over.
+    /// Returns the reason if the play has ended.
     pub(super) fn ending(&self) -> Option<StoryEnd> {
         let now = self.now();
         if now >= self.script.limit {
@@ -353,7 +353,7 @@ impl DemoStage {
 fn settled(look: &ClusterLook) -> Option<StoryEnd> {
     let (complete, words) = look.complete.as_ref()?;
     match look.plan.phase {
-        // Nodes that returned a moment ago are about to follow.
+        // Nodes that have just returned are about to be updated.
         _ if look.is_settling() => None,
         Phase::Complete { offline, .. } if *complete => Some(StoryEnd::Complete(offline)),
         Phase::Stalled(_) | Phase::Invalid => Some(StoryEnd::Stopped(words.clone())),

@@ -1,4 +1,4 @@
-//! From what was seen to the report: numbers, promises, and how it ended.
+//! Builds the report from the observations: numbers, guarantees and the outcome.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::k8s::client::Role;
 use crate::sim::cluster::Count;
 
 impl DemoStage {
-    /// The report on what was played.
+    /// Returns the report of the play.
     pub(super) fn report(&mut self, ending: &StoryEnd) -> DemoReport {
         self.timeline.sort_by_key(|line| line.at);
         let record = self.record();
@@ -53,7 +53,7 @@ impl DemoStage {
         report
     }
 
-    /// `max-unavailable` in nodes.
+    /// Returns `max-unavailable` as a number of nodes.
     pub(super) fn allowed(&self) -> usize {
         self.script
             .rollout
@@ -61,7 +61,7 @@ impl DemoStage {
             .resolve(self.script.nodes.len())
     }
 
-    /// What the controller wrote since the play began.
+    /// Returns the controller's writes since the play began.
     fn writes(&self, replaced_pods: usize) -> WriteCounts {
         let now = self.world.cluster.requests();
         let number = |verb: &str, resource: &str| {
@@ -84,7 +84,7 @@ impl DemoStage {
         ending: &StoryEnd,
     ) -> Vec<Promise> {
         let Some(writes) = &report.writes else {
-            return Vec::new(); // the native controller has promised nothing
+            return Vec::new(); // the native controller makes no guarantees
         };
         let promise = |text: &str, held: bool| Promise {
             text: text.to_owned(),
@@ -114,7 +114,7 @@ impl DemoStage {
         let frugal = writes.pod_deletions == writes.replaced_pods as u64;
         let frugal = promise("one API write per replaced pod", frugal);
         if matches!(ending, StoryEnd::TimeUp) {
-            return vec![budget, frugal]; // of the others nothing is known before it is over
+            return vec![budget, frugal]; // the other guarantees apply only at the end of a rollout
         }
         vec![
             budget,
@@ -136,7 +136,7 @@ fn updated_at(nodes: &BTreeMap<String, MonitoredNode>) -> BTreeMap<String, Time>
     nodes.iter().filter_map(at).collect()
 }
 
-/// Nodes that were away at the change and are updated now.
+/// Returns the nodes that were offline at the change and have been updated since.
 fn followed(away: &[String], nodes: &BTreeMap<String, MonitoredNode>) -> Vec<FollowedRollout> {
     let mut followed: Vec<FollowedRollout> = away
         .iter()
@@ -175,7 +175,7 @@ fn words(ending: &StoryEnd, record: &MonitorRecord, nodes: usize) -> String {
     }
 }
 
-/// How often the controller has asked for this.
+/// Returns the number of the controller's requests of this kind.
 fn number(requests: &[Count], verb: &str, resource: &str) -> u64 {
     let agent = Role::Controller.user_agent();
     let of = |count: &&Count| {

@@ -1,9 +1,9 @@
-//! The stories, played as fast as they go.
+//! Tests of the plays, run without pauses.
 
 use super::*;
 use clap::Parser as _;
 
-/// What `yurt-ds sim` with these flags comes to.
+/// Returns the report of `yurt-ds sim` with these flags.
 async fn played(flags: &str, seed: u64) -> DemoReport {
     let words = ["sim"].into_iter().chain(flags.split_whitespace());
     let args = Typed::parse_from(words).sim.play;
@@ -27,7 +27,7 @@ fn assert_held(report: &DemoReport) {
     assert!(report.held(), "{}", report.text(true));
 }
 
-/// A report without what the seed decides.
+/// Returns the parts of a report that don't depend on the seed.
 fn without_chance(report: &DemoReport) -> (usize, usize, usize, usize, String) {
     (
         report.updated,
@@ -95,7 +95,7 @@ async fn an_owner_asks_pulls_and_confirms_and_the_other_nodes_are_untouched() {
     assert!(!report.text(true).contains('{'), "{}", report.text(true));
 }
 
-/// The report on the story of OTA, in which something was changed.
+/// Returns the report of a modified OTA play.
 async fn played_with(change: impl FnOnce(&mut Script)) -> DemoReport {
     let mut script = ota::story();
     change(&mut script);
@@ -208,8 +208,8 @@ async fn young_pods_and_flapping_nodes_do_not_overspend_the_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn a_bad_revision_stops_by_itself_within_the_budget() {
-    // Nodes that die are noticed after 40s: pods that have to be Ready for longer do not count before that.
-    // Once judged they hold no slot: the threshold is two, and two more are in flight.
+    // A crashed node is detected after 40s. With `--min-ready 60s`, its pod does not count as available before that. Failed nodes
+    // don't use up the budget: two reach the threshold, and two more are in flight.
     for (how, most) in [
         ("crash", 2),
         ("never-ready", 2),
@@ -221,7 +221,7 @@ async fn a_bad_revision_stops_by_itself_within_the_budget() {
         assert_held(&report);
         let deletions = writes(&report).pod_deletions;
         assert!(deletions <= most, "{how}: {}", report.text(true));
-        // Whoever died of its new image does not run the old one.
+        // A node that crashed because of the new image does not run the old one.
         let between = report.lost_in_between;
         assert_eq!(between > 0, how.starts_with("kills"), "{how}");
         assert!(report.offline_outdated <= report.offline - between, "{how}");

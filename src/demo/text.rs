@@ -1,6 +1,6 @@
-//! Sentences in lines.
+//! Line wrapping.
 
-/// The words of a text in lines of at most that many columns (longer words stay whole).
+/// Wraps text into lines of at most `width` columns. Longer words are not split.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -15,7 +15,7 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A text behind something short: what does not fit on its line stands below it, as far in.
+/// Formats text after a short prefix, with a hanging indent for further lines.
 pub(super) fn hanging(first: &str, text: &str, width: usize) -> String {
     let indent = first.chars().count();
     let lines = wrap(text, width.saturating_sub(indent));

@@ -1,6 +1,6 @@
-//! One picture of a fleet: a cell per node, a legend with counts, a bar, the budget, and what happens in a sentence.
+//! Frame of a fleet: a cell per node, a legend with counts, a progress bar, the budget and a status sentence.
 //!
-//! Pure: from what is known to lines of text that fit the terminal.
+//! Pure: converts data to lines of text that fit the terminal.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,58 +13,58 @@ use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
 use crate::core::{Offline, Verdict};
 use crate::sim::picture::ClusterLook;
 
-/// What the cell of a node says. The order is that of the legend.
+/// State of a node as shown in its cell, in the order of the legend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cell {
     /// Runs the new image.
     Updated,
-    /// Is being updated.
+    /// Currently being updated.
     Updating,
-    /// Waits for its turn.
+    /// Waits for its update.
     Waiting,
     /// OTA: waits for its owner.
     Owner,
     /// Returned a moment ago.
     Settling,
-    /// Cannot be reached.
+    /// Unreachable.
     Offline,
     /// Failed because of the new image.
     Failed,
 }
 
-/// Everything that is on a picture.
+/// Contents of a frame.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     pub(super) title: String,
     pub(super) now: Duration,
-    /// Every node in order.
+    /// Nodes in order, with their cells.
     pub(super) cells: Vec<(String, Cell)>,
     pub(super) down: usize,
     pub(super) peak: usize,
     pub(super) allowed: usize,
     pub(super) max_unavailable: String,
-    /// What was told last.
+    /// Latest narration.
     pub(super) said: String,
-    /// Whether the image was changed already.
+    /// True if the image has been changed.
     pub(super) changed: bool,
-    /// Whether it is the native controller's rollout: then `decide` knows nothing about it.
+    /// True if the native controller runs the rollout. `decide` then has no verdicts.
     pub(super) is_native: bool,
-    /// Images before and after.
+    /// Images before and after the change.
     pub(super) images: (String, String),
-    /// Where the owner of a node is at the keyboard; then there is no budget.
+    /// View of node owners, if owners type commands; there is then no budget.
     pub(super) owners: Option<OwnersView>,
 }
 
-/// What owners have in front of them.
+/// View of node owners: their pods and the latest command.
 #[derive(Clone, Debug)]
 pub(super) struct OwnersView {
-    /// The pod of each node.
+    /// Pod of each node.
     pub(super) pods: BTreeMap<String, MonitoredPod>,
-    /// The command that was typed last, and what it printed.
+    /// Latest command and its output.
     pub(super) session: Vec<String>,
 }
 
-/// Room and manners of the terminal.
+/// Size and color support of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Canvas {
     pub(super) columns: usize,
@@ -72,9 +72,9 @@ pub(super) struct Canvas {
     pub(super) colour: bool,
 }
 
-/// A fleet of up to so many nodes is shown by name.
+/// Largest number of nodes that are shown by name.
 const BY_NAME: usize = 8;
-/// Lines of a picture besides the cells, a long sentence and the cursor's included.
+/// Number of lines in addition to the cells, including a long sentence and the cursor's line.
 const OTHER_LINES: usize = 15;
 
 impl Cell {
@@ -88,7 +88,7 @@ impl Cell {
         Self::Failed,
     ];
 
-    /// From the verdict of the controller; `Done` also says what runs the old image before that has changed.
+    /// Returns the cell for a verdict of the controller. Before the image changes, `Done` means that the node runs the old image.
     fn new(verdict: &Verdict, updated: bool) -> Self {
         match verdict {
             Verdict::Offline(Offline::Settling { .. }) => Self::Settling,
@@ -101,7 +101,7 @@ impl Cell {
         }
     }
 
-    /// From what the monitor saw, where no verdicts are.
+    /// Returns the cell based on the monitor's record, for rollouts without verdicts.
     fn seen(node: &MonitoredNode) -> Self {
         match node {
             _ if !node.ready => Self::Offline,
@@ -148,7 +148,7 @@ impl Cell {
         }
     }
 
-    /// Of several nodes that share a cell, the one that a person should see.
+    /// Rank of a cell. The lowest rank is shown if several nodes share one cell.
     fn urgency(self) -> usize {
         match self {
             Self::Failed => 0,
@@ -162,7 +162,7 @@ impl Cell {
     }
 }
 
-/// The cell of every node.
+/// Returns the cell of every node.
 pub(super) fn cells(look: Option<&ClusterLook>, record: &MonitorRecord) -> Vec<(String, Cell)> {
     let updated = |name: &String| {
         let node = record.nodes.get(name);
@@ -185,7 +185,7 @@ pub(super) fn cells(look: Option<&ClusterLook>, record: &MonitorRecord) -> Vec<(
 }
 
 impl Frame {
-    /// The picture, each line within the width of the canvas.
+    /// Draws the frame; each line fits the width of the canvas.
     pub(super) fn draw(&self, canvas: Canvas) -> String {
         let mut lines = vec![self.head(canvas), String::new()];
         if self.cells.len() <= BY_NAME {
@@ -216,7 +216,7 @@ impl Frame {
         lines.join("\n") + "\n"
     }
 
-    /// The same in one line, for where nothing can be drawn over.
+    /// Returns the state in one line, for output where frames cannot be drawn.
     pub(super) fn line(&self) -> String {
         let mut line = format!("{}  {:>3}% updated:", Time::from(self.now), self.percent());
         for (cell, number) in self.counts() {
@@ -230,7 +230,7 @@ impl Frame {
         line
     }
 
-    /// What happens now, in a sentence.
+    /// Describes the current state in one sentence.
     fn present(&self) -> String {
         let nodes = |number: usize| match number {
             1 => "1 node".to_owned(),
@@ -326,7 +326,7 @@ impl Frame {
         let rows = canvas.rows.saturating_sub(OTHER_LINES).max(3);
         let airy = self.cells.len() * 2 <= columns * rows;
         let per_row = if airy { columns / 2 } else { columns };
-        // One row fewer when a line has to say that a cell stands for several nodes.
+        // One row is reserved for a note if a cell represents several nodes.
         let per_cell = if self.cells.len().div_ceil(per_row) <= rows {
             1
         } else {
@@ -356,7 +356,7 @@ impl Frame {
         lines
     }
 
-    /// Every mark that is on the picture, and its number of nodes; two lines, so that the picture keeps its height.
+    /// Returns all marks in the frame with their numbers of nodes. There are always two lines, so the height is constant.
     fn legend(&self, canvas: Canvas) -> [String; 2] {
         let mut lines = [String::from("  "), String::from("  ")];
         let (mut line, mut width) = (0, 0);
@@ -390,7 +390,7 @@ impl Frame {
 }
 
 impl OwnersView {
-    /// The pod of a node with its conditions.
+    /// Returns the pod of a node with its conditions.
     fn render(&self, node: &str, images: &(String, String)) -> String {
         let Some(pod) = self.pods.get(node) else {
             return "its pod is being replaced".to_owned();
@@ -405,12 +405,12 @@ impl OwnersView {
         text
     }
 
-    /// The prompt, and as much of what came after it as there is room for: the end, where it is too much.
+    /// Returns the prompt and the last lines of the output that fit.
     fn session(&self, canvas: Canvas, room: usize) -> Vec<String> {
         let Some((prompt, printed)) = self.session.split_first() else {
             return Vec::new();
         };
-        // Long lines go on below, as on any terminal.
+        // Long lines wrap, as in any terminal.
         let width = canvas.columns.saturating_sub(2).max(1);
         let folded = |line: &String| -> Vec<String> {
             let letters: Vec<char> = line.chars().collect();
@@ -431,7 +431,7 @@ impl OwnersView {
     }
 }
 
-/// A text with its colour, where colour is welcome.
+/// Colors a text if color is supported.
 fn paint(text: &str, code: &str, colour: bool) -> String {
     if colour && !text.is_empty() && code != "0" {
         format!("\x1b[{code}m{text}\x1b[0m")

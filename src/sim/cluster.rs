@@ -1,8 +1,8 @@
-//! The embedded API server: a Kubernetes API in memory.
+//! Embedded API server: a Kubernetes API in memory.
 //!
-//! Ordinary clients talk to it: in this process without a socket ([`Cluster::client`], so that tests own time), or over
-//! HTTP on loopback ([`Cluster::serve`], so that kubectl works). It is small and honest: what it does not support
-//! answers with the status that a Kubernetes server would use and a sentence, never with a wrong success.
+//! Ordinary clients use it. In this process they need no socket ([`Cluster::client`]), so tests control time. Over HTTP on
+//! loopback ([`Cluster::serve`]) kubectl works. An unsupported request gets the status of a real Kubernetes server and a message,
+//! never a false success.
 //!
 //! ```text
 //! request ─► faults ─► http (route, verb, body) ─► access ─► verbs ─► admission ─► store ─► watchers
@@ -10,8 +10,8 @@
 //!            counters ◄──────────────── present (object, table, metadata) ◄───────────────────┘
 //! ```
 //!
-//! All writes happen under one lock in the order in which they arrive; names, UIDs and resourceVersions follow from the
-//! seed and that order.
+//! All writes happen under one lock in order of arrival. Names, UIDs and resourceVersions are derived from the seed and that
+//! order.
 
 pub mod faults;
 pub mod resources;
@@ -70,25 +70,25 @@ use self::resources::Storage;
 use self::store::Store;
 use crate::clock::Clock;
 
-/// How a cluster starts.
+/// Options of a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterOptions {
-    /// Where its time comes from.
+    /// Source of the time.
     pub clock: Clock,
-    /// Where UIDs and generated names come from.
+    /// Seed of UIDs and generated names.
     pub seed: u64,
-    /// How many events of each kind a watch can be resumed over; older ones are answered with 410.
+    /// Number of events of each kind over which a watch can resume. Older requests are answered with 410.
     pub history: usize,
-    /// Does it serve streaming lists (`sendInitialEvents`), as Kubernetes does since 1.34?
+    /// True if the server supports streaming lists (`sendInitialEvents`), as Kubernetes does since 1.34.
     pub streaming_lists: bool,
-    /// The minor number of the Kubernetes that the server says it is; kubectl warns when its own is more than one away.
+    /// Minor Kubernetes version that the server reports. kubectl warns if its own version differs by more than one.
     pub minor: u32,
-    /// Does it serve Advanced DaemonSets (`apps.kruise.io`) from the start?
+    /// True if the server has Advanced DaemonSets (`apps.kruise.io`) from the start.
     pub advanced: bool,
 }
 
 impl ClusterOptions {
-    /// The usual server: 20,000 events of history, streaming lists, Kubernetes 1.35, no custom resources.
+    /// Returns the default options: 20,000 events of history, streaming lists, Kubernetes 1.35, no custom resources.
     pub fn new(clock: Clock, seed: u64) -> Self {
         Self {
             clock,
@@ -100,7 +100,7 @@ impl ClusterOptions {
         }
     }
 
-    /// The same with Advanced DaemonSets.
+    /// Adds Advanced DaemonSets.
     #[must_use]
     pub fn with_advanced(self) -> Self {
         Self {
@@ -110,26 +110,26 @@ impl ClusterOptions {
     }
 }
 
-/// How often something was asked for.
+/// Number of requests of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Count {
-    /// The header `User-Agent`.
+    /// Value of the `User-Agent` header.
     pub user_agent: String,
-    /// As in [`RequestInfo`].
+    /// Verb, as in [`RequestInfo`].
     pub verb: String,
-    /// Plural, empty for paths that are no resource.
+    /// Plural resource name; empty for paths outside of resources.
     pub resource: String,
-    /// Empty for the object itself.
+    /// Subresource; empty for the object itself.
     pub subresource: String,
-    /// HTTP status; 0 when no answer was given (a fault, or the server was away).
+    /// HTTP status; 0 if there was no answer (a fault, or the server was stopped).
     pub code: u16,
-    /// How many requests.
+    /// Number of requests.
     pub number: u64,
 }
 
 type Counters = BTreeMap<(String, String, String, String, u16), u64>;
 
-/// An API server in memory; cheap to clone, all clones are the same one.
+/// API server in memory. Clones are cheap and share one server.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     server: ApiServer,
@@ -139,7 +139,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster with its four namespaces and nothing else.
+    /// Returns a cluster that contains only its four namespaces.
     pub fn new(options: ClusterOptions) -> Self {
         let mut store = Store::new(options.seed, options.history);
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
@@ -161,13 +161,14 @@ impl Cluster {
         }
     }
 
-    /// Installs the definition of the Advanced DaemonSet (`apps.kruise.io`): from now on it is served.
+    /// Installs the definition of the Advanced DaemonSet (`apps.kruise.io`) and serves it from then on.
     pub fn install_advanced(&self) {
         self.server.custom.store(true, Ordering::Relaxed);
     }
 
-    /// Puts objects there as if they had always been: names, UIDs, times and status stay what they are. Nothing is
-    /// checked; what the API server would have filled in is filled in.
+    /// Stores objects as they are, with names, UIDs, times and status.
+    ///
+    /// Nothing is validated; the API server's defaults are filled in.
     #[cfg(test)]
     pub(crate) fn restore(&self, storage: Storage, objects: impl IntoIterator<Item = Value>) {
         let mut store = lock(&self.server.store);
@@ -177,13 +178,13 @@ impl Cluster {
         }
     }
 
-    /// Fills in what the API server fills in when such an object is written.
+    /// Fills in the fields that the API server sets when an object is written.
     #[cfg(test)]
     pub(crate) fn complete(storage: Storage, object: &mut Value) {
         defaults::fill(storage, object);
     }
 
-    /// A client in this process, without a socket: it also works under paused time.
+    /// Returns a client in this process. It needs no socket and also works under paused time.
     pub fn client(&self, user_agent: &str) -> kube::Client {
         let cluster = self.clone();
         let agent = ::http::HeaderValue::from_str(user_agent)
@@ -201,7 +202,8 @@ impl Cluster {
     /// Answers one request.
     ///
     /// # Errors
-    /// The connection breaks: the server is away, or a rule says so.
+    ///
+    /// Fails if the connection breaks, because the server is stopped or by a fault rule.
     pub async fn handle<B>(&self, request: Request<B>) -> io::Result<Response<Body>>
     where
         B: hyper::body::Body<Data = Bytes>,
@@ -271,7 +273,7 @@ impl Cluster {
         *lock(&self.counters).entry(key).or_default() += 1;
     }
 
-    /// What was asked for so far, in order.
+    /// Returns the requests so far, in order.
     pub fn requests(&self) -> Vec<Count> {
         lock(&self.counters)
             .iter()
@@ -288,13 +290,14 @@ impl Cluster {
             .collect()
     }
 
-    /// The rules for what goes wrong.
+    /// Returns the fault rules.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// Denies what `rule` holds for, until the guard drops: requests are answered with 403 in the words of RBAC, and
-    /// access reviews say no.
+    /// Denies requests that match `rule` until the guard is dropped.
+    ///
+    /// They get a 403 with RBAC's message, and access reviews are denied.
     pub fn deny(&self, rule: impl Fn(&RequestInfo) -> bool + Send + Sync + 'static) -> FaultGuard {
         self.server.access.deny(rule)
     }
@@ -304,26 +307,27 @@ impl Cluster {
         lock(&self.server.store).disconnect_watches();
     }
 
-    /// Forgets the past: resuming a watch or a list from before now is answered with 410.
+    /// Clears the event log. Resuming an earlier watch or list is answered with 410.
     pub fn compact(&self) {
         lock(&self.server.store).compact();
     }
 
-    /// The server goes away: open connections break and new ones are refused until [`Cluster::start`].
+    /// Stops the server. Open connections break, and new ones are refused until [`Cluster::start`].
     pub fn stop(&self) {
         self.running.send_replace(false);
         self.disconnect_watches();
     }
 
-    /// The server is back, with everything it knew.
+    /// Starts the server again with all its objects.
     pub fn start(&self) {
         self.running.send_replace(true);
     }
 
-    /// Serves plain HTTP/1.1 until `shutdown` completes; then open requests get a few seconds to end.
+    /// Serves plain HTTP/1.1 until `shutdown` completes. Open requests then get a few seconds to end.
     ///
     /// # Errors
-    /// The listener breaks.
+    ///
+    /// Fails if the listener breaks.
     pub async fn serve(
         &self,
         listener: tokio::net::TcpListener,
@@ -332,7 +336,7 @@ impl Cluster {
         serve::serve(self.clone(), listener, shutdown).await
     }
 
-    /// A kubeconfig for clients of [`Cluster::serve`] at this address.
+    /// Returns a kubeconfig for clients of [`Cluster::serve`] at this address.
     pub fn kubeconfig(&self, address: SocketAddr) -> String {
         let config = json!({
             "apiVersion": "v1",
@@ -342,7 +346,7 @@ impl Cluster {
             "contexts": [{ "name": "sim", "context": { "cluster": "sim", "user": "sim" } }],
             "current-context": "sim",
         });
-        // JSON is YAML, too.
+        // JSON is valid YAML.
         format!("{config:#}\n")
     }
 

@@ -1,13 +1,13 @@
-//! The native DaemonSet controller, as an ordinary client: one pod per eligible node, revisions, rolling update, status.
+//! Native DaemonSet controller as an ordinary client: one pod per eligible node, revisions, rolling update, status.
 //!
 //! ```text
-//! watches (DaemonSets, ControllerRevisions, Pods, Nodes) ─► caches ─► look at a DaemonSet: what is the next step?
+//! watches (DaemonSets, ControllerRevisions, Pods, Nodes) ─► caches ─► sync a DaemonSet: decide the next step
 //!                                                            ▲          │ revisions · adoption · pods · history · status
-//!                                                            └─ answers ◄ writes
+//!                                                            └ responses ◄ writes
 //! ```
 //!
-//! Its own writes go straight back into its caches, so it never acts twice on what it did itself; that is what the
-//! original has its expectations for.
+//! Responses to its own writes update its caches directly, so it never repeats an action. The native controller uses expectations
+//! for this.
 
 mod engine;
 mod history;

@@ -1,4 +1,4 @@
-//! Events as the native controllers write them: of the core group, and after a burst about one object only a few.
+//! Events as the native controllers write them: in the core group, and rate-limited after a burst about one object.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,21 +10,22 @@ use kube::{Api, Client};
 
 use crate::clock::Clock;
 
-/// So many Events about one object at once, and one more each [`REFILL`] (the values of Kubernetes' own recorder).
+/// Largest number of Events in a burst about one object; one more is allowed every [`REFILL`] (the values of Kubernetes' own
+/// recorder).
 const BURST: u32 = 25;
 const REFILL: SignedDuration = SignedDuration::from_mins(5);
 
-/// Writes Events of one component.
+/// Writer of a component's Events.
 #[derive(Clone)]
 pub(crate) struct EventSink {
     client: Client,
     clock: Clock,
     component: &'static str,
-    /// By UID of the object: what is left of its burst, and when that was.
+    /// Remaining burst at its last change, by UID of the object.
     left: Arc<Mutex<BTreeMap<String, (u32, Timestamp)>>>,
 }
 
-/// Writes Events about one object.
+/// Writer of Events about one object.
 #[derive(Clone)]
 pub(crate) struct Recorder {
     events: EventSink,
@@ -61,7 +62,7 @@ impl EventSink {
 }
 
 impl Recorder {
-    /// Writes an Event, unless there were many about this object. A failure is no reason to stop anything.
+    /// Writes an Event unless the object's limit is reached. Failures are ignored.
     pub(crate) async fn record(&self, kind: &str, reason: &str, note: &str) {
         let now = self.events.clock.now();
         let uid = self.about.uid.as_deref().unwrap_or_default();

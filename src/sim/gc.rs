@@ -1,7 +1,7 @@
-//! Garbage collection by owner references: what nobody owns any more goes, in the background, the foreground or not.
+//! Garbage collection by owner references, with background, foreground and orphan deletion.
 //!
-//! Knows the kinds that this project deals with; an owner of any other kind is taken to exist. So is an Advanced DaemonSet until
-//! the cluster serves them, which is asked now and then, as the original does.
+//! It knows the kinds that this project uses and assumes that owners of other kinds exist. This includes Advanced DaemonSets
+//! until the cluster serves them, which it checks periodically, as the native collector does.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -25,15 +25,15 @@ use crate::sim::queue::Queue;
 use crate::sim::watched::{Cache, WatchedKey, WatchedWrites, events};
 use crate::task::Task;
 
-/// After this a failed write, or one that changed nothing yet, is tried again.
+/// Delay before retrying a write that failed or had no effect yet.
 const RETRY: Duration = Duration::from_secs(1);
-/// How often it is asked whether there are Advanced DaemonSets by now (the native collector's value).
+/// Interval between checks for Advanced DaemonSets (the native collector's value).
 const DISCOVERY: Duration = Duration::from_secs(30);
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
 type Meta = PartialObjectMeta<DynamicObject>;
-/// An object of one of the kinds.
+/// ID of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Id {
     /// Index of the kind.
@@ -41,7 +41,7 @@ struct Id {
     key: WatchedKey,
 }
 
-/// Where an owner would be, with its name and UID.
+/// API, name and UID of an owner that is not in the caches.
 type UnresolvedOwner = (Api<DynamicObject>, String, String);
 
 /// Starts the collector; it stops when the returned task is dropped.
@@ -51,14 +51,14 @@ pub fn start(client: Client) -> Task {
 
 struct Collector {
     client: Client,
-    /// The last one is the Advanced DaemonSet.
+    /// Kinds of objects; the last one is the Advanced DaemonSet.
     kinds: Vec<ApiResource>,
     objects: Vec<Cache<Meta>>,
-    /// How many of the kinds are served.
+    /// Number of kinds that are served.
     served: usize,
-    /// Ids by UID.
+    /// IDs by UID.
     known: BTreeMap<String, Id>,
-    /// Ids of dependents by the UID of an owner.
+    /// IDs of dependents by the UID of an owner.
     dependents: BTreeMap<String, BTreeSet<Id>>,
     look_at: VecDeque<Id>,
     busy: BTreeSet<Id>,
@@ -66,7 +66,7 @@ struct Collector {
     writes: WatchedWrites<(Id, Result<(), Error>)>,
 }
 
-/// What the collector does to an object.
+/// Write to an object.
 enum Write {
     Delete(PropagationPolicy),
     Patch(Value),
@@ -169,7 +169,9 @@ impl Collector {
         }
     }
 
-    /// Forgets an old version. Its dependents and owners are looked at: it may have been the last one.
+    /// Removes an old version from the indexes.
+    ///
+    /// Its dependents and owners are checked, because it may have been their last owner or dependent.
     fn unlink(&mut self, id: &Id, before: &Meta) {
         self.known.remove(&uid(before));
         for owner in owners(before) {
@@ -186,7 +188,7 @@ impl Collector {
             .extend(dependents.into_iter().flatten().cloned());
     }
 
-    /// Does what is due for one object.
+    /// Performs the pending work for one object.
     fn collect(&mut self, id: Id) {
         let Some(object) = self.get(&id).filter(|_| !self.busy.contains(&id)) else {
             return;
@@ -217,7 +219,7 @@ impl Collector {
         self.write(id, write, doubted);
     }
 
-    /// Whether an owner exists; one of a kind that is not watched does.
+    /// Returns true if an owner exists. Owners of unwatched kinds are assumed to exist.
     fn exists(&self, owner: &OwnerReference, namespace: &str) -> bool {
         if self.known.contains_key(&owner.uid) {
             return true;
@@ -233,7 +235,7 @@ impl Collector {
         }
     }
 
-    /// Where to ask for an owner that is not in the caches.
+    /// Returns the API of an owner that is not in the caches.
     fn api_of(&self, owner: &OwnerReference, namespace: &str) -> Option<UnresolvedOwner> {
         let mut served = self.kinds[..self.served].iter();
         let kind = served.find(|kind| is_of(owner, kind))?;
@@ -244,7 +246,7 @@ impl Collector {
         Some((api, owner.name.clone(), owner.uid.clone()))
     }
 
-    /// An object without owners goes as its own finalizers and dependents ask.
+    /// Returns the deletion policy of an object without owners. Its own finalizers determine it.
     fn policy(&self, object: &Meta) -> PropagationPolicy {
         match (
             has_finalizer(object, ORPHAN),
@@ -310,7 +312,7 @@ impl Collector {
         self.write(id.clone(), Write::Patch(patch), Vec::new());
     }
 
-    /// Writes, unless one of the owners that seem to be gone is there after all.
+    /// Sends a write unless one of the owners that seem to be missing exists.
     fn write(&mut self, id: Id, write: Write, doubted: Vec<UnresolvedOwner>) {
         let Some(object) = self.get(&id).filter(|_| !self.busy.contains(&id)) else {
             return;
@@ -333,7 +335,7 @@ impl Collector {
     }
 }
 
-/// Asks the API server itself: a dependent may be seen before its owner.
+/// Queries the API server directly, because a dependent can be seen before its owner.
 async fn any_exists(doubted: Vec<UnresolvedOwner>) -> Result<bool, Error> {
     for (api, name, uid) in doubted {
         let found = api.get_metadata_opt(&name).await?;
@@ -344,7 +346,7 @@ async fn any_exists(doubted: Vec<UnresolvedOwner>) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Is the owner of this kind, in any version that is served?
+/// Returns true if the owner is of this kind, in any served version.
 fn is_of(owner: &OwnerReference, kind: &ApiResource) -> bool {
     let version = owner.api_version.as_str();
     let advanced = kind.group == KRUISE && ADVANCED_VERSIONS.contains(&version);
@@ -353,7 +355,7 @@ fn is_of(owner: &OwnerReference, kind: &ApiResource) -> bool {
 
 const ADVANCED_VERSIONS: &[&str] = &["apps.kruise.io/v1beta1", "apps.kruise.io/v1alpha1"];
 
-/// The Advanced DaemonSet.
+/// Returns the resource of the Advanced DaemonSet.
 fn advanced() -> ApiResource {
     ApiResource {
         group: KRUISE.to_owned(),
@@ -411,7 +413,7 @@ async fn send(
     }
 }
 
-/// Whether nothing has changed that matters here.
+/// Returns true if no relevant field has changed.
 fn is_alike(before: &Meta, now: &Meta) -> bool {
     let (before, now) = (&before.metadata, &now.metadata);
     before.uid == now.uid

@@ -1,7 +1,7 @@
-//! A Job controller for Jobs that run a pod to its end: enough for image pre-pulls.
+//! Job controller for Jobs that run a pod to completion: sufficient for image pre-pulls.
 //!
-//! Parallelism, completions, back-off limit, deadline, suspension and time to live work as in the original. It keeps no
-//! finalizer on the pods: what was deleted by hand before it was counted is not counted.
+//! Parallelism, completions, back-off limit, deadline, suspension and time to live work as in Kubernetes. The controller sets no
+//! finalizer on the pods, so a pod that is deleted before it was counted is not counted.
 
 mod state;
 
@@ -26,7 +26,7 @@ use crate::sim::queue::Queue;
 use crate::sim::watched::{Cache, WatchedKey, WatchedWrites, events, key};
 use crate::task::Task;
 
-/// After this a failed write is tried again.
+/// Delay before a failed write is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Starts the controller; it stops when the returned task is dropped.
@@ -47,7 +47,7 @@ struct Controller {
     writes: WatchedWrites<(WatchedKey, Answer)>,
 }
 
-/// What a write brought.
+/// Result of a write.
 enum Answer {
     Job(Box<DynamicObject>),
     Pods(Vec<Pod>),
@@ -177,7 +177,7 @@ impl Controller {
     }
 }
 
-/// UID and name of the Job that controls a pod.
+/// Returns UID and name of the Job that controls a pod.
 fn owner(pod: &Pod) -> Option<(String, String)> {
     let owners = pod.metadata.owner_references.as_ref()?;
     let job = owners.iter().find(|owner| owner.kind == "Job")?;

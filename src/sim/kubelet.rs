@@ -1,13 +1,13 @@
-//! Fake kubelets: nodes whose pods start, stop, restart and pull images as told, for any API server.
+//! Fake kubelets: nodes whose pods start, stop, restart and pull images as configured, for any API server.
 //!
 //! ```text
 //! Kubelets (handle) ── commands ──► one task for all nodes ── status patches, deletions ──► API server
-//!                                     ▲        │ one ordered queue of what is due           │
+//!                                     ▲        │ one ordered queue of due steps             │
 //!                                     └────────┴──────────── one watch of bound pods ◄──────┘
 //! ```
 //!
-//! They are ordinary clients: on the embedded cluster and on a real kube-apiserver the same code runs. They bind no
-//! pods; the scheduler does. What containers do is data ([`Behaviour`]), looked up by image and node.
+//! They are ordinary clients: the same code runs on the embedded cluster and on a real kube-apiserver. They bind no pods; the
+//! scheduler does that. The behavior of containers is data ([`Behaviour`]), looked up by image and node.
 
 mod behaviour;
 mod engine;
@@ -34,12 +34,16 @@ use self::write::Ack;
 use crate::clock::Clock;
 use crate::task::Task;
 
-/// How many commands may wait: they come from people and scenarios, one after the other.
+/// Size of the command queue. Commands come from users and scenarios, one at a time.
 const COMMANDS: usize = 64;
 
-/// The running kubelets; clones steer the same ones, and they stop when the last clone is dropped.
+/// Handle to the running kubelets. Clones share them; they stop when the last clone is dropped.
 ///
-/// Every method returns when its effect has been written to the API server.
+/// Every method returns after its effect was written to the API server.
+///
+/// # Errors
+///
+/// Methods fail if a request to the API server fails or the kubelets have stopped.
 #[derive(Clone)]
 pub struct Kubelets {
     commands: mpsc::Sender<(KubeletCommand, Ack)>,
@@ -47,7 +51,7 @@ pub struct Kubelets {
 }
 
 impl Kubelets {
-    /// Starts without nodes; add them.
+    /// Starts without nodes.
     pub fn start(client: Client, clock: Clock, options: KubeletOptions) -> Self {
         let (commands, receiver) = mpsc::channel(COMMANDS);
         let engine = KubeletEngine::new(client, clock, options);
@@ -67,29 +71,29 @@ impl Kubelets {
         self.ask(KubeletCommand::Add(nodes)).await
     }
 
-    /// Stops a node's kubelet: from now on nothing happens there.
+    /// Stops a node's kubelet and all activity on the node.
     pub async fn set_offline(&self, name: &str, how: Outage) -> anyhow::Result<()> {
         self.ask(KubeletCommand::Offline(name.to_owned(), how))
             .await
     }
 
-    /// Lets a node's kubelet return; it finishes what was asked for meanwhile.
+    /// Starts a node's kubelet again. It then processes the changes that it missed.
     pub async fn set_online(&self, name: &str) -> anyhow::Result<()> {
         self.ask(KubeletCommand::Online(name.to_owned())).await
     }
 
-    /// Takes a node away for good: kubelet and Node object. Its pods are left to the pod garbage collector.
+    /// Removes a node permanently: its kubelet and the Node object. The pod garbage collector deletes its pods.
     pub async fn remove_node(&self, name: &str) -> anyhow::Result<()> {
         self.ask(KubeletCommand::Remove(name.to_owned())).await
     }
 
-    /// Lets a node go down and up by itself until `set_online` or `set_offline`.
+    /// Takes a node offline and online repeatedly until `set_online` or `set_offline`.
     pub async fn flap(&self, name: &str, up: Duration, down: Duration) -> anyhow::Result<()> {
         self.ask(KubeletCommand::Flap(name.to_owned(), up, down))
             .await
     }
 
-    /// From now on containers of images that match `image` (`*` for any text) behave so, on every node.
+    /// Sets the behavior of containers whose image matches `image` (`*` for any text), on every node.
     pub async fn behaviour(&self, image: &str, behaviour: Behaviour) -> anyhow::Result<()> {
         let node = "*".to_owned();
         let image = image.to_owned();
@@ -101,12 +105,12 @@ impl Kubelets {
         .await
     }
 
-    /// The same for some nodes only. Of several rules that match, the one added last holds.
+    /// Adds a rule for some nodes and images. If several rules match, the latest one applies.
     pub async fn rule(&self, rule: Rule) -> anyhow::Result<()> {
         self.ask(KubeletCommand::Rule(rule)).await
     }
 
-    /// From now on containers on this node take this long to end.
+    /// Sets the time that containers on this node take to end.
     pub async fn terminate_in(&self, name: &str, time: Duration) -> anyhow::Result<()> {
         self.ask(KubeletCommand::Terminate(name.to_owned(), time))
             .await

@@ -1,4 +1,4 @@
-//! All native controllers at once, each with the user agent of its original.
+//! All native controllers, each with the user agent of its Kubernetes original.
 
 use std::time::Duration;
 
@@ -9,9 +9,10 @@ use super::{daemonset, gc, job, node_lifecycle, scheduler};
 use crate::clock::Clock;
 use crate::task::Task;
 
-/// Starts everything that kube-controller-manager and kube-scheduler do here; it stops when the tasks are dropped.
-/// `client` makes a client with a user agent, `pulse` tells which nodes are silent (share it with the fake kubelets),
-/// `grace` is how long they may be.
+/// Starts the controllers of kube-controller-manager and kube-scheduler; they stop when the tasks are dropped.
+///
+/// `client` creates a client with a user agent. `pulse` has the silent nodes and is shared with the fake kubelets. `grace` is the
+/// time that a node may be silent.
 pub fn start(
     client: impl Fn(&str) -> Client,
     clock: &Clock,

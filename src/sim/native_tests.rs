@@ -1,4 +1,4 @@
-//! The native controllers and the fake kubelets together on the embedded cluster, in virtual time.
+//! Native controllers and fake kubelets together on the embedded cluster, in virtual time.
 
 mod advanced;
 
@@ -28,7 +28,7 @@ struct World {
 }
 
 impl World {
-    /// A cluster with nodes n1, n2, … and the controllers.
+    /// Returns a cluster with nodes n1, n2, … and the controllers.
     async fn with_nodes(count: usize) -> Self {
         let clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
         let cluster = Cluster::new(ClusterOptions::new(clock.clone(), 1));
@@ -89,7 +89,7 @@ impl World {
         self.patch(json!({ "spec": spec })).await;
     }
 
-    /// All pods, sorted by node, as (node, pod).
+    /// Returns all pods as (node, pod), sorted by node.
     async fn list(&self) -> Vec<(String, Pod)> {
         let pods = self.pods().list(&ListParams::default()).await.unwrap();
         let node = |pod: &Pod| pod.spec.as_ref().unwrap().node_name.clone();
@@ -129,7 +129,7 @@ impl World {
         all
     }
 
-    /// Status of the Ready condition and the taints of a node.
+    /// Returns the status of a node's Ready condition, and its taints.
     async fn node(&self, name: &str) -> (String, Vec<String>) {
         let api: Api<Node> = Api::all(self.client.clone());
         let node = api.get(name).await.unwrap();

@@ -1,8 +1,8 @@
-//! The native node lifecycle, taint eviction and pod garbage collection, as an ordinary client.
+//! Native node lifecycle, taint eviction and pod garbage collection, as an ordinary client.
 //!
-//! A node that is silent for longer than the grace period becomes `Ready=Unknown`, its pods not ready (unless it is
-//! autonomous). Nodes that are not Ready, or cordoned, get the taints that say so, and lose them again. Pods that do not
-//! tolerate a `NoExecute` taint go; so do, after a while, pods of nodes that no longer exist.
+//! A node that is silent for longer than the grace period becomes `Ready=Unknown`, and its pods become not ready (unless it is
+//! autonomous). Nodes that are not Ready or cordoned get the corresponding taints and lose them afterwards. Pods that don't
+//! tolerate a `NoExecute` taint are deleted. Pods of nodes that no longer exist are deleted after a delay.
 
 mod engine;
 mod options;

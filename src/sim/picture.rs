@@ -1,4 +1,4 @@
-//! What the view shows of every node: the verdicts of the same `decide` that the controller acts on, from own watches.
+//! Node states for the view: verdicts of the same `decide` that the controller uses, based on separate watches.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,14 +28,14 @@ pub(crate) struct ClusterPicture {
     _task: Task,
 }
 
-/// One look.
+/// Snapshot of the state.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterLook {
-    /// Every node and what is thought of it.
+    /// Nodes with their verdicts.
     pub(crate) nodes: Vec<(String, Verdict)>,
-    /// The whole plan.
+    /// Complete plan.
     pub(crate) plan: Plan,
-    /// Whether the controller calls the rollout complete, and its words.
+    /// True if the controller reports the rollout as complete, with its message.
     pub(crate) complete: Option<(bool, String)>,
 }
 
@@ -47,7 +47,7 @@ enum PictureEvent {
 }
 
 impl ClusterPicture {
-    /// Starts to follow.
+    /// Starts to follow the DaemonSet.
     pub(crate) fn start(client: Client, clock: Clock, key: SetKey, labels: &str) -> Self {
         let index = Arc::new(Mutex::new(Index::default()));
         let follow = follow(
@@ -65,7 +65,7 @@ impl ClusterPicture {
         }
     }
 
-    /// What is thought of every node now; `None` while too little is known, or when the DaemonSet is not ours.
+    /// Returns the current state; `None` if data is missing or yurt-ds does not manage the DaemonSet.
     pub(crate) fn look(&self) -> Option<ClusterLook> {
         let now = self.clock.now();
         let mut index = lock(&self.index);
@@ -87,7 +87,7 @@ impl ClusterPicture {
 }
 
 impl ClusterLook {
-    /// Whether a node returned a moment ago and waits for its turn.
+    /// Returns true if a node returned a moment ago and has not been updated yet.
     pub(crate) fn is_settling(&self) -> bool {
         let settling =
             |verdict: &Verdict| matches!(verdict, Verdict::Offline(Offline::Settling { .. }));
@@ -129,7 +129,9 @@ async fn follow(
     }
 }
 
-/// What is told of DaemonSets of a kind. The one that is followed is known before its pods are, which would belong to nobody.
+/// Returns the events of DaemonSets of a kind.
+///
+/// The followed DaemonSet is read first, because its pods could not be assigned otherwise.
 async fn sets<K>(client: Client, key: &SetKey, index: &Mutex<Index>) -> PictureEvents
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,

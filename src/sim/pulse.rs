@@ -1,6 +1,7 @@
-//! Heartbeats that cost no requests: which nodes are silent, shared between the fake kubelets and our own node
-//! lifecycle controller. On the embedded cluster they stand for Lease renewals, which at thousands of nodes would be
-//! nearly all of its traffic.
+//! Heartbeats that cost no requests: the set of silent nodes, shared by the fake kubelets and the simulator's node lifecycle
+//! controller.
+//!
+//! On the embedded cluster they replace Lease renewals, which would be nearly all of its traffic with thousands of nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The nodes that are silent, and since when; clones share it.
+/// Silent nodes and the start of their silence; clones share the data.
 #[derive(Clone, Debug)]
 pub struct NodePulse(Arc<watch::Sender<BTreeMap<String, Instant>>>);
 
@@ -19,7 +20,7 @@ impl Default for NodePulse {
 }
 
 impl NodePulse {
-    /// A node is heard of again, or falls silent.
+    /// Records that a node is alive or silent.
     pub fn set(&self, node: &str, alive: bool) {
         self.0.send_if_modified(|silent| {
             if alive {
@@ -33,7 +34,7 @@ impl NodePulse {
         });
     }
 
-    /// Follows the silent nodes.
+    /// Subscribes to the silent nodes.
     pub fn subscribe(&self) -> watch::Receiver<BTreeMap<String, Instant>> {
         self.0.subscribe()
     }

@@ -1,11 +1,11 @@
-//! What is due when: one ordered queue for all nodes.
+//! Ordered queue of tasks that become due.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Instants and what happens then; entries of the same instant keep the order in which they were added.
+/// Tasks with their times. Tasks with the same time keep the order in which they were added.
 pub(crate) struct Queue<T> {
     entries: BTreeMap<(Instant, u64), T>,
     added: u64,
@@ -27,7 +27,7 @@ impl<T> Queue<T> {
             .insert((Instant::now() + delay, self.added), entry);
     }
 
-    /// Waits for the next entry; for ever when there is none.
+    /// Waits for the next task; waits indefinitely if there is none.
     pub(crate) async fn wait(&self) {
         match self.entries.first_key_value() {
             Some((&(at, _), _)) => tokio::time::sleep_until(at).await,
@@ -35,7 +35,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Takes an entry that is due.
+    /// Takes a task that is due.
     pub(crate) fn take(&mut self) -> Option<T> {
         let entry = self.entries.first_entry()?;
         (entry.key().0 <= Instant::now()).then(|| entry.remove())

@@ -1,7 +1,7 @@
-//! A small scheduler: binds pods to the node that their affinity names, or to the next node that takes them.
+//! Small scheduler: binds pods to the node in their affinity, or to the next node that fits.
 //!
-//! Node selectors, required node affinity and taints decide, as in the original; resources do not, and nothing is ever
-//! preempted. A pod that fits nowhere waits for a change of the nodes.
+//! Node selectors, required node affinity and taints decide, as in the native scheduler. Resources are ignored, and there is no
+//! preemption. A pod that fits no node waits until the nodes change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,9 +22,9 @@ use crate::sim::queue::Queue;
 use crate::sim::watched::{Cache, WatchedKey, events, key};
 use crate::task::Task;
 
-/// After this a failed binding is tried again.
+/// Delay before a failed binding is retried.
 const RETRY: Duration = Duration::from_secs(1);
-/// So many bindings are under way at most.
+/// Largest number of bindings in flight.
 const PARALLEL: usize = 64;
 
 /// Starts the scheduler; it stops when the returned task is dropped.
@@ -36,13 +36,13 @@ struct Scheduler {
     client: Client,
     pods: Cache<DynamicObject>,
     nodes: Cache<DynamicObject>,
-    /// Pods to be looked at.
+    /// Pods to schedule.
     waiting: BTreeSet<WatchedKey>,
-    /// Pods whose binding is under way or done.
+    /// Pods whose binding is in flight or done.
     bound: BTreeMap<WatchedKey, String>,
     under_way: FuturesUnordered<BoxFuture<'static, (WatchedKey, kube::Result<()>)>>,
     due: Queue<WatchedKey>,
-    /// Goes round the nodes.
+    /// Position in the round-robin over the nodes.
     turn: usize,
 }
 
@@ -123,7 +123,7 @@ impl Scheduler {
         }
     }
 
-    /// The node for a pod: the one it names, or the next in turn that takes it.
+    /// Returns the node for a pod: the one in its affinity, or the next in the round-robin that fits.
     fn fitting(&self, spec: &Value) -> Option<String> {
         let scheduling = Scheduling::from_template(&json!({ "spec": spec }));
         let fits = |node: &DynamicObject| {
@@ -140,7 +140,7 @@ impl Scheduler {
     }
 }
 
-/// The node that a daemon pod names in its affinity.
+/// Returns the node that a daemon pod names in its affinity.
 fn named(spec: &Value) -> Option<&str> {
     let required =
         &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
@@ -153,7 +153,7 @@ fn named(spec: &Value) -> Option<&str> {
     names.next()?["values"][0].as_str()
 }
 
-/// Whether node selector and affinity match, whatever the taints.
+/// Returns true if node selector and affinity match. Taints are ignored.
 fn attracted(scheduling: &Scheduling, node: &DynamicObject) -> bool {
     let labels = node.metadata.labels.iter().flatten();
     let labels: Labels = labels
@@ -167,7 +167,7 @@ fn attracted(scheduling: &Scheduling, node: &DynamicObject) -> bool {
     scheduling.targeting(&facts) == Targeting::Run
 }
 
-/// The first taint that keeps a pod with these tolerations away.
+/// Returns the first taint that these tolerations don't tolerate.
 pub(crate) fn untolerated<'a>(tolerations: &Value, node: &'a DynamicObject) -> Option<&'a Value> {
     let taints = node.data["spec"]["taints"].as_array().into_iter().flatten();
     let mut repelling = taints.filter(|taint| taint["effect"] != "PreferNoSchedule");
@@ -177,7 +177,7 @@ pub(crate) fn untolerated<'a>(tolerations: &Value, node: &'a DynamicObject) -> O
     })
 }
 
-/// Whether a toleration is one for this taint.
+/// Returns true if the toleration tolerates this taint.
 pub(crate) fn tolerates(toleration: &Value, taint: &Value) -> bool {
     let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
     let (key, effect) = (text(&toleration["key"]), text(&toleration["effect"]));

@@ -1,4 +1,4 @@
-//! What the native controllers share: a cache fed by a watch and by the answers to their own writes.
+//! Shared parts of the native controllers: a cache that is fed by a watch and by responses to the controller's own writes.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,13 +20,13 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::k8s::client::WATCH_TIMEOUT_SECONDS;
 
-/// So many requests of one controller are under way at most.
+/// Largest number of requests that one controller has in flight.
 const PARALLEL: usize = 64;
 
 /// Key of an object in a [`Cache`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WatchedKey {
-    /// Empty for cluster-wide kinds.
+    /// Namespace; empty for cluster-scoped kinds.
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
@@ -40,7 +40,7 @@ impl WatchedKey {
     }
 }
 
-/// Namespace and name of an object.
+/// Returns namespace and name of an object.
 pub(crate) fn key<K: Resource>(object: &K) -> WatchedKey {
     let meta = object.meta();
     WatchedKey {
@@ -49,10 +49,10 @@ pub(crate) fn key<K: Resource>(object: &K) -> WatchedKey {
     }
 }
 
-/// An endless watch that tries again by itself.
+/// Endless watch that reconnects automatically.
 pub(crate) type WatchEvents<K> = Pin<Box<dyn Stream<Item = Event<K>> + Send>>;
 
-/// Watches everything that `api` reaches and `fields` (may be empty) selects.
+/// Watches all objects of `api` that `fields` selects; an empty selector selects all.
 pub(crate) fn events<K>(api: Api<K>, fields: &str) -> WatchEvents<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -70,9 +70,10 @@ where
     }))
 }
 
-/// What a watch says, taken in as a controller with a backlog does whose queue is client-go's `DeltaFIFO` (Kubernetes before
-/// 1.33): one object every `pace`, all that is known of it at once, at the turn of its first change. So what changed later
-/// may be learned of earlier.
+/// Delays the events of a watch like a busy controller whose queue is client-go's `DeltaFIFO` (Kubernetes before 1.33).
+///
+/// It delivers one object every `pace`, in the order of first changes, with all pending changes of that object. So a later change
+/// can be delivered before an earlier one of another object.
 pub(crate) fn backlog<K>(events: WatchEvents<K>, pace: Duration) -> WatchEvents<K>
 where
     K: Resource + Send + 'static,
@@ -92,12 +93,12 @@ where
 struct Backlog<K> {
     events: WatchEvents<K>,
     pace: Duration,
-    /// Objects that changed, in the order of their first changes.
+    /// Changed objects in the order of their first changes.
     turns: VecDeque<WatchedKey>,
     changes: BTreeMap<WatchedKey, Vec<Event<K>>>,
-    /// What has had its turn.
+    /// Events of the current object, ready for delivery.
     told: VecDeque<Event<K>>,
-    /// When the next one has its turn.
+    /// Time at which the next object is delivered.
     next: Instant,
 }
 
@@ -136,19 +137,19 @@ impl<K: Resource> Backlog<K> {
     }
 }
 
-/// Objects by key. Versions only grow: what arrives late is ignored.
+/// Objects by key. Versions only increase; outdated ones are ignored.
 #[derive(Debug)]
 pub(crate) struct Cache<K> {
     objects: BTreeMap<WatchedKey, K>,
-    /// Keys not seen again since a relist began.
+    /// Keys that have not been seen since a relist began.
     unseen: Option<BTreeSet<WatchedKey>>,
-    /// The first list is complete.
+    /// True once the first list is complete.
     synced: bool,
-    /// UIDs of objects seen going while answers may still speak of them.
+    /// UIDs of deleted objects that pending responses may still contain.
     gone: BTreeSet<String>,
 }
 
-/// What an event changed: the object before, and whether there is one now.
+/// Effect of an event: the object before it. The cache has the object after it, if any.
 #[derive(Debug)]
 pub(crate) struct WatchedChange<K> {
     pub(crate) key: WatchedKey,
@@ -167,7 +168,7 @@ impl<K> Default for Cache<K> {
 }
 
 impl<K: Resource + Clone> Cache<K> {
-    /// Takes in an event of the watch.
+    /// Applies an event of the watch.
     pub(crate) fn event(&mut self, event: Event<K>) -> Vec<WatchedChange<K>> {
         match event {
             Event::Init => {
@@ -200,7 +201,7 @@ impl<K: Resource + Clone> Cache<K> {
         }
     }
 
-    /// Takes in the answer to a write of ours.
+    /// Applies the response to one of the controller's own writes.
     pub(crate) fn answer(&mut self, object: K) -> Option<WatchedChange<K>> {
         let uid = object.meta().uid.as_deref().unwrap_or_default();
         if self.gone.contains(uid) {
@@ -210,7 +211,7 @@ impl<K: Resource + Clone> Cache<K> {
         }
     }
 
-    /// No write of ours is under way any more: what has gone cannot come back.
+    /// Clears the deleted UIDs when no own write is in flight, because no response can contain them any more.
     pub(crate) fn quiet(&mut self) {
         self.gone.clear();
     }
@@ -225,7 +226,7 @@ impl<K: Resource + Clone> Cache<K> {
         Some(WatchedChange { key, before })
     }
 
-    /// Forgets an object.
+    /// Removes an object from the cache.
     pub(crate) fn take(&mut self, key: &WatchedKey) -> Option<WatchedChange<K>> {
         let before = self.objects.remove(key)?;
         Some(WatchedChange {
@@ -259,7 +260,7 @@ fn version<K: Resource>(object: &K) -> u64 {
     version.and_then(|v| v.parse().ok()).unwrap_or(u64::MAX)
 }
 
-/// An object of any kind of which only a part is read.
+/// Object of any kind of which only a part is decoded.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(bound = "S: Deserialize<'de> + Default, T: Deserialize<'de> + Default")]
 pub(crate) struct WatchedPart<S, T> {
@@ -300,7 +301,7 @@ impl<S, T> Resource for WatchedPart<S, T> {
     }
 }
 
-/// Requests of which only so many are under way at once.
+/// Requests with a limit on the number in flight.
 pub(crate) struct WatchedWrites<T> {
     waiting: VecDeque<BoxFuture<'static, T>>,
     under_way: FuturesUnordered<BoxFuture<'static, T>>,
@@ -320,7 +321,7 @@ impl<T> WatchedWrites<T> {
         self.waiting.push_back(Box::pin(write));
     }
 
-    /// The next answer; never, while there is nothing to wait for.
+    /// Returns the next response; waits indefinitely if there is no request.
     pub(crate) async fn next(&mut self) -> T {
         while self.under_way.len() < PARALLEL
             && let Some(write) = self.waiting.pop_front()

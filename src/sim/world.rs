@@ -1,4 +1,4 @@
-//! A whole cluster in this process: API server, native controllers, kubelets and, if wanted, the yurt-ds controller.
+//! Complete cluster in this process: API server, native controllers, kubelets and, optionally, the yurt-ds controller.
 //!
 //! ```text
 //!                    ┌─ scheduler, DaemonSets, Jobs, node lifecycle, garbage collection   (as in any cluster)
@@ -22,41 +22,41 @@ use crate::sim::pulse::NodePulse;
 use crate::sim::{daemonset, gc, job, node_lifecycle, scheduler};
 use crate::task::Task;
 
-/// What native controllers call themselves.
+/// User agent of the native controllers.
 const NATIVE: &str = "kube-controller-manager (sim)";
 
-/// The native DaemonSet controller looks at a fleet as a whole: not for each of a thousand pods.
+/// Time for which the native DaemonSet controller collects changes, so that it doesn't sync for each of a thousand pods.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// What a world is made of.
+/// Settings of a world.
 #[derive(Clone, Debug)]
 pub struct WorldSetup {
-    /// Where its time comes from.
+    /// Source of the time.
     pub clock: Clock,
-    /// Decides every name and every chance.
+    /// Seed of all generated names and random decisions.
     pub seed: u64,
-    /// How kubelets behave; their pulse comes by itself.
+    /// Options of the kubelets; their pulse is set automatically.
     pub kubelets: kubelet::KubeletOptions,
-    /// Whether the yurt-ds controller runs in it.
+    /// True if the yurt-ds controller runs.
     pub controller: bool,
-    /// Whether it has Advanced DaemonSets, too.
+    /// True if the cluster has Advanced DaemonSets.
     pub advanced: bool,
 }
 
-/// A running cluster; dropping it ends everything at once.
+/// Running cluster; dropping it stops all parts immediately.
 pub struct World {
-    /// The API server.
+    /// API server.
     pub cluster: Cluster,
-    /// The nodes.
+    /// Fake kubelets.
     pub kubelets: Kubelets,
-    /// Its time.
+    /// Clock of the world.
     pub clock: Clock,
     controller: Option<(shutdown::Trigger, JoinHandle<()>)>,
     _native: Vec<Task>,
 }
 
 impl World {
-    /// Starts everything; there are no nodes yet.
+    /// Starts all parts, without nodes.
     pub fn start(setup: WorldSetup) -> Self {
         let clock = setup.clock;
         let options = cluster::ClusterOptions::new(clock.clone(), setup.seed);
@@ -110,12 +110,12 @@ impl World {
         }
     }
 
-    /// A client of the simulator itself: what a person does, and what watches from outside.
+    /// Returns a client of the simulator itself, for user actions and outside observers.
     pub fn client(&self) -> Client {
         self.cluster.client(&Role::Sim.user_agent())
     }
 
-    /// Ends the yurt-ds controller in good order.
+    /// Shuts the yurt-ds controller down gracefully.
     pub async fn finish(mut self) {
         if let Some((end, running)) = self.controller.take() {
             end.request();
@@ -141,7 +141,7 @@ pub(crate) fn start_controller(
             renew_deadline: Duration::from_secs(10),
             renew_every: Duration::from_secs(5),
         },
-        elects: false, // there is one
+        elects: false, // there is only one replica
         metrics: metrics::Metrics::new(),
         readiness: ReadinessHandle::default(),
         gathering: controller::WakeupBatching::default(),

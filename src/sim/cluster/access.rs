@@ -1,4 +1,4 @@
-//! Who may do what: everybody everything, except what a rule denies.
+//! Access control: everything is allowed except requests that a rule denies.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::object::Object;
 use super::status::{ApiFailure, qualified};
 use super::write::WriteOutcome;
 
-/// The rules that deny.
+/// Rules that deny requests.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessRules {
     rules: Faults,
@@ -15,7 +15,7 @@ pub(crate) struct AccessRules {
 }
 
 impl AccessRules {
-    /// No rules yet; `user` is the name that refusals give to whoever asks.
+    /// Returns an empty set of rules; `user` is the user name in error messages.
     pub(crate) fn new(user: String) -> Self {
         Self {
             rules: Faults::default(),
@@ -23,7 +23,7 @@ impl AccessRules {
         }
     }
 
-    /// Denies what `rule` holds for, until the guard drops.
+    /// Denies requests that match `rule` until the guard is dropped.
     pub(crate) fn deny(
         &self,
         rule: impl Fn(&RequestInfo) -> bool + Send + Sync + 'static,
@@ -41,7 +41,7 @@ impl AccessRules {
         self.rules.judge(request) == Fault::Pass
     }
 
-    /// Refuses what is denied, in the words of RBAC.
+    /// Refuses denied requests with RBAC's message.
     pub(crate) fn check(&self, request: &RequestInfo) -> Result<(), ApiFailure> {
         if self.allows(request) {
             return Ok(());

@@ -1,5 +1,4 @@
-//! What stands between a valid object and the store: namespaces, quotas, Pod Security, and what admission adds to pods
-//! and Jobs.
+//! Admission: namespaces, quotas, Pod Security, and the fields that it adds to pods and Jobs.
 
 use serde_json::{Map, Value, json};
 
@@ -10,10 +9,11 @@ use super::status::ApiFailure;
 use super::store::{Filter, ObjectKey, Store};
 use super::{compute_quota, pod_security};
 
-/// May this object be created in its namespace?
+/// Checks that the object may be created in its namespace.
 ///
 /// # Errors
-/// 404 when there is no such namespace, 403 when it is being deleted or a quota is used up.
+///
+/// Returns a 404 if the namespace does not exist, a 403 if it is being deleted or a quota is exhausted.
 pub(crate) fn admit(store: &Store, target: &Target, object: &Value) -> Result<(), ApiFailure> {
     let resource = target.resource;
     if !resource.namespaced || resource.storage == Storage::Nothing {
@@ -50,7 +50,7 @@ pub(crate) fn admit(store: &Store, target: &Target, object: &Value) -> Result<()
     within_quota(store, target, object)
 }
 
-/// A pod without pull secrets takes those of its service account.
+/// Adds the pull secrets of its service account to a pod that has none.
 pub(crate) fn take_pull_secrets(store: &Store, pod: &mut Value) {
     let key = ObjectKey {
         namespace: pod.namespace().to_owned(),
@@ -66,7 +66,7 @@ pub(crate) fn take_pull_secrets(store: &Store, pod: &mut Value) {
     }
 }
 
-/// The names under which quotas count objects of a resource.
+/// Returns the names under which quotas count objects of a resource.
 fn quota_names(storage: Storage) -> Vec<String> {
     let resource = resources::stored(storage);
     let mut names = vec![format!(
@@ -131,7 +131,7 @@ fn limit(quota: &Value, name: &str) -> Option<u64> {
     quota["spec"]["hard"][name].as_str()?.parse().ok()
 }
 
-/// `pods` counts those that still run; `count/pods` counts all.
+/// Counts objects for a quota. `pods` counts running pods; `count/pods` counts all.
 fn count(store: &Store, storage: Storage, namespace: &str, name: &str) -> u64 {
     let filter = Filter {
         namespace: namespace.to_owned(),
@@ -143,7 +143,7 @@ fn count(store: &Store, storage: Storage, namespace: &str, name: &str) -> u64 {
     counted.count() as u64
 }
 
-/// Brings the status of the quotas of a namespace up to date; writes only what changed.
+/// Updates the status of the quotas in a namespace; writes only changes.
 pub(crate) fn count_quotas(store: &mut Store, namespace: &str) {
     let filter = Filter {
         namespace: namespace.to_owned(),
@@ -172,7 +172,7 @@ pub(crate) fn count_quotas(store: &mut Store, namespace: &str) {
     }
 }
 
-/// What admission plugins and the server's strategies add to a new object.
+/// Adds the fields that admission plugins and the server's strategies set on a new object.
 pub(crate) fn complete(storage: Storage, object: &mut Value) {
     match storage {
         Storage::Pods => pod(object.entry_object("spec")),
@@ -211,7 +211,7 @@ fn pod(spec: &mut Map<String, Value>) {
     }
 }
 
-/// A Job without a selector of its own gets one by its UID.
+/// Adds a selector by UID to a Job without its own selector.
 fn job(job: &mut Value) {
     let (uid, name) = (job.uid().to_owned(), job.name().to_owned());
     if job["spec"]["manualSelector"] == true {
@@ -231,14 +231,14 @@ fn job(job: &mut Value) {
     ] {
         labels[key] = value.as_str().into();
     }
-    // A Job without labels takes those of its pods.
+    // A Job without labels gets the labels of its pods.
     let labels = labels.clone();
     default(job.metadata_mut(), "labels", labels);
 }
 
 const TEMPLATE_GENERATION: &str = crate::core::names::TEMPLATE_GENERATION_ANNOTATION;
 
-/// The server counts changes of a DaemonSet's template in an annotation; clients can only choose its first value.
+/// Counts the changes of a DaemonSet's template in an annotation. Clients can only choose its first value.
 pub(crate) fn set_template_generation(object: &mut Value, old: Option<&Value>) {
     let read = |object: &Value| -> i64 {
         object["metadata"]["annotations"][TEMPLATE_GENERATION]

@@ -1,8 +1,7 @@
-//! The Advanced DaemonSet (`apps.kruise.io`) as its definition has the API server treat it: fields, defaults, and what is
-//! refused with a sentence that says what to write instead.
+//! Advanced DaemonSet (`apps.kruise.io`) as its definition makes the API server treat it: fields, defaults and validation.
 //!
-//! Both versions have all fields, so that nothing converts between them. Of the template only what is checked has a shape:
-//! everything else in it is kept as it was written, without defaults.
+//! Each error message states the valid form. Both versions have all fields, so nothing is converted between them. The template's
+//! shape covers only the checked fields. All other fields in it are kept as written, without defaults.
 
 use serde_json::{Value, json};
 
@@ -165,7 +164,7 @@ fn instant(text: &str) -> Option<&'static str> {
         .map(|_| "must be a time, for example 2026-01-01T00:00:00Z")
 }
 
-/// A number of nodes that is not negative, or a percentage of at most 100.
+/// Returns the requirement unless the value is a nonnegative number of nodes or a percentage of at most 100.
 fn share(value: &Value) -> Option<&'static str> {
     let fits = match amount(value) {
         Some((number, false)) => i32::try_from(number).is_ok(),
@@ -177,7 +176,9 @@ fn share(value: &Value) -> Option<&'static str> {
     )
 }
 
-/// With 0 nothing would ever happen, and nothing would say why.
+/// Returns the requirement unless the value is valid for `burstReplicas`.
+///
+/// With 0, nothing would ever happen, and nothing would report the reason.
 fn burst(value: &Value) -> Option<&'static str> {
     let fits = match amount(value) {
         Some((number, false)) => number >= 1 && i32::try_from(number).is_ok(),
@@ -190,7 +191,7 @@ fn burst(value: &Value) -> Option<&'static str> {
     )
 }
 
-/// A number, and whether it is a percentage.
+/// Returns a number, and true if it is a percentage.
 fn amount(value: &Value) -> Option<(u64, bool)> {
     match value {
         Value::String(text) => {
@@ -202,7 +203,7 @@ fn amount(value: &Value) -> Option<(u64, bool)> {
     }
 }
 
-/// Takes out what no Advanced DaemonSet has.
+/// Removes fields that an Advanced DaemonSet does not have.
 pub(super) fn prune(object: &mut Value) {
     OBJECT.prune(object);
 }
@@ -225,7 +226,7 @@ pub(super) fn fill(object: &mut Value) {
     }
 }
 
-/// Checks an object; `old` is what it replaces. What has not changed is not looked at again.
+/// Checks an object; `old` is the version that it replaces. Unchanged parts are not checked again.
 pub(super) fn check(object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let mut found = Vec::new();
     let mut changed = object.clone();
@@ -239,7 +240,7 @@ pub(super) fn check(object: &Value, old: Option<&Value>, causes: &mut Vec<Status
     } else if let Some(status) = changed.get("status") {
         STATUS.check(status, "status", &mut found);
     }
-    // Rules are about objects of the right shape.
+    // The rules require objects of the right shape.
     if found.is_empty() {
         distinct_conditions(&changed, &mut found);
         if has_new_spec {
@@ -293,7 +294,7 @@ fn rules(spec: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
             &spec["template"]["metadata"]["labels"],
             "its labels must match the selector: change template.metadata.labels until all that the selector says holds",
         ),
-        // What cannot be read was refused above.
+        // A selector that cannot be parsed was already refused above.
         Ok(_) | Err(_) => {}
     }
     pods(&spec["template"]["spec"], &mut refuse);
@@ -312,7 +313,7 @@ fn rules(spec: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     rolling_update(&spec["updateStrategy"], &mut refuse);
 }
 
-/// What the parts of a selector have to be like.
+/// Checks the parts of a selector.
 fn expressions(path: &str, selector: Option<&Value>, refuse: &mut impl FnMut(&str, &Value, &str)) {
     let selector = selector.unwrap_or(&Value::Null);
     let labels = selector["matchLabels"].as_object();
@@ -345,7 +346,7 @@ fn expressions(path: &str, selector: Option<&Value>, refuse: &mut impl FnMut(&st
     }
 }
 
-/// The pods of a DaemonSet never end.
+/// Checks the pod template. Pods of a DaemonSet must never end.
 fn pods(pod: &Value, refuse: &mut impl FnMut(&str, &Value, &str)) {
     if !matches!(pod.text("/restartPolicy"), "" | "Always") {
         refuse(
@@ -374,7 +375,7 @@ fn pods(pod: &Value, refuse: &mut impl FnMut(&str, &Value, &str)) {
     }
 }
 
-/// How the settings of a rollout go together; they are only looked at where they have an effect.
+/// Checks the combination of the rollout settings, but only where they take effect.
 fn rolling_update(strategy: &Value, refuse: &mut impl FnMut(&str, &Value, &str)) {
     let rolling = &strategy["rollingUpdate"];
     if strategy["type"] != "RollingUpdate" || rolling.is_null() {
@@ -384,7 +385,7 @@ fn rolling_update(strategy: &Value, refuse: &mut impl FnMut(&str, &Value, &str))
     let is_more = |field: &str| amount(&rolling[field]).is_some_and(|(number, _)| number > 0);
     let (unavailable, surge) = (is_more("maxUnavailable"), is_more("maxSurge"));
     let surging = rolling["rollingUpdateType"] == "Surging";
-    // Surging alone has a budget of its own.
+    // `Surging` without maxSurge has its own default budget.
     let has_budget = surging && !is_set("maxSurge");
     let why = if unavailable && surge {
         "maxUnavailable and maxSurge cannot both be more than 0: the new pod of a node starts either after the old one \

@@ -1,8 +1,8 @@
-//! Server-side apply: a manager says which fields it wants, and owns them.
+//! Server-side apply: a manager declares the fields that it wants, and owns them.
 //!
-//! Fields that differ and belong to somebody else are a conflict (409) unless forced; fields that the manager named
-//! last time and does not name now go, unless somebody else owns them, too. Owners are tracked from the first apply to
-//! an object on; whatever was there before belongs to `before-first-apply`, as in Kubernetes.
+//! Fields that differ and belong to another manager are a conflict (409) unless the apply is forced. Fields that the manager no
+//! longer declares are removed unless another manager also owns them. Owners are tracked from the first apply to an object on. As
+//! in Kubernetes, earlier fields belong to `before-first-apply`.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use super::store::Store;
 use super::verbs;
 use super::write::{WriteContext, WriteOutcome};
 
-/// PATCH with `application/apply-patch+yaml`.
+/// Applies a configuration (PATCH with `application/apply-patch+yaml`).
 pub(crate) fn apply(
     store: &mut Store,
     parsed: &Parsed,
@@ -77,7 +77,7 @@ pub(crate) fn apply(
     })
 }
 
-/// The configuration in canonical values, with nothing in it that the client did not name.
+/// Returns the configuration in canonical form, with only the fields that the client sent.
 fn checked(
     target: &Target,
     mut config: Value,
@@ -119,7 +119,7 @@ fn checked(
     Ok((schema::restrict(canonical, &config), warnings))
 }
 
-/// Paths that would get another value and belong to somebody else.
+/// Returns the paths whose values would change although they belong to another manager.
 fn conflicts(
     me: &FieldOwner,
     wanted: &Paths,
@@ -177,14 +177,14 @@ fn conflict(conflicts: &[(fields::Path, FieldOwner)]) -> ApiFailure {
     failure
 }
 
-/// Removes what the manager named last time and does not name now, unless it is somebody else's, too.
+/// Removes the fields that the manager no longer declares, unless another manager also owns them.
 fn drop_abandoned(object: &mut Value, me: &FieldOwner, wanted: &Paths, owners: &FieldOwners) {
     let named = owners
         .iter()
         .find(|(owner, _)| owner == me)
         .map(|(_, paths)| paths.clone())
         .unwrap_or_default();
-    // In this order an entry of a list goes before what is in it.
+    // In this order, a list entry is removed before its fields.
     for path in named.difference(wanted) {
         let shared = owners
             .iter()

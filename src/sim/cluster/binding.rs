@@ -1,4 +1,4 @@
-//! Binding a pod to a node.
+//! Binding of a pod to a node.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::store::Store;
 use super::verbs;
 use super::write::{WriteContext, WriteOutcome, seconds};
 
-/// POST `pods/NAME/binding`: gives an unbound pod its node.
+/// Binds an unbound pod to a node (POST `pods/NAME/binding`).
 pub(crate) fn bind(
     store: &mut Store,
     target: &Target,

@@ -1,7 +1,7 @@
-//! The native disruption controller: what the status of PodDisruptionBudgets says.
+//! Native disruption controller, which maintains the status of PodDisruptionBudgets.
 //!
-//! It counts after every write, as if it took no time, and as the real one does, its limits included: of the pods of a DaemonSet it
-//! knows no scale, so a `maxUnavailable` or a percentage fails there, and lets nothing go.
+//! It counts after every write without a delay. Like the real controller, it finds no scale for the pods of a DaemonSet. For
+//! those pods, `maxUnavailable` and percentages fail, and no disruption is allowed.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ use super::store::{Filter, Store};
 use super::write::seconds;
 use crate::core::selector::Selector;
 
-/// So long a pod that was let go counts as missing although it is not deleted (Kubernetes, `DeletionTimeout`).
+/// Time for which an evicted pod counts as missing although it is not deleted (Kubernetes, `DeletionTimeout`).
 const EXPECTED: SignedDuration = SignedDuration::from_secs(120);
 
 pub(super) fn budgets(store: &Store, namespace: &str) -> Vec<Value> {
@@ -30,7 +30,7 @@ pub(super) fn selector(budget: &Value) -> Selector {
     Selector::from_json(&budget["spec"]["selector"]).unwrap_or_default()
 }
 
-/// Brings the status of the budgets of a namespace up to date; writes only what changed.
+/// Updates the status of the budgets in a namespace; writes only changes.
 pub(crate) fn count(store: &mut Store, namespace: &str, now: Timestamp) {
     for mut budget in budgets(store, namespace) {
         let status = match tally(store, &budget, now) {
@@ -44,7 +44,7 @@ pub(crate) fn count(store: &mut Store, namespace: &str, now: Timestamp) {
     }
 }
 
-/// What stands there while nothing can be counted: nothing goes, and the rest stays as it was.
+/// Returns the status while counting fails: no disruptions are allowed, other fields are unchanged.
 fn failed(budget: &Value, why: &str, now: Timestamp) -> Value {
     let mut status = budget["status"].clone();
     status["disruptionsAllowed"] = 0.into();
@@ -52,7 +52,7 @@ fn failed(budget: &Value, why: &str, now: Timestamp) -> Value {
     status
 }
 
-/// The status of a budget.
+/// Returns the status of a budget.
 fn tally(store: &Store, budget: &Value, now: Timestamp) -> Result<Value, String> {
     let filter = Filter {
         namespace: budget.namespace().to_owned(),
@@ -104,7 +104,7 @@ fn tally(store: &Store, budget: &Value, now: Timestamp) -> Result<Value, String>
     Ok(status)
 }
 
-/// How many pods there should be, and how many of them have to be healthy.
+/// Returns the expected number of pods and the number that must be healthy.
 fn wanted(spec: &Value, pods: &[&Value]) -> Result<(i64, i64), String> {
     match (&spec["minAvailable"], &spec["maxUnavailable"]) {
         (Value::Number(least), _) => {
@@ -123,7 +123,9 @@ fn wanted(spec: &Value, pods: &[&Value]) -> Result<(i64, i64), String> {
     }
 }
 
-/// How many pods the controllers of these want. None of those that live here says so; pods without one count as none.
+/// Returns the number of pods that the controllers of these pods want.
+///
+/// No controller in this cluster has a scale, so this fails. Pods without a controller count as zero.
 fn scale(pods: &[&Value]) -> Result<i64, String> {
     let owners = |pod: &Value| pod["metadata"]["ownerReferences"].clone();
     let lists = pods.iter().map(|pod| owners(pod));
@@ -141,7 +143,7 @@ fn scale(pods: &[&Value]) -> Result<i64, String> {
     }
 }
 
-/// Tells whether the budget lets pods go.
+/// Sets the condition that shows whether disruptions are allowed.
 fn allow(
     status: &mut Value,
     told: &str,
@@ -179,12 +181,12 @@ pub(super) fn is_ready(pod: &Value) -> bool {
         .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// A number that may be absent.
+/// Returns a number, or 0 if it is missing.
 pub(super) fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or(0)
 }
 
-/// A number or a percentage of `whole`, rounded up.
+/// Returns a number, or a percentage of `whole`, rounded up.
 fn scaled(value: &Value, whole: i64) -> i64 {
     match value {
         Value::Number(number) => number.as_i64().unwrap_or(0),

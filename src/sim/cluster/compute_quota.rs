@@ -1,10 +1,10 @@
-//! Quotas for CPU, memory and local storage: what pods ask for, and what they are limited to.
+//! Quotas for CPU, memory and local storage, based on the requests and limits of pods.
 
 use serde_json::Value;
 
 use super::object::Object;
 
-/// What quotas count of pods: the name in the quota, and where a container says it.
+/// Quota names, with the list and the resource in a container that they count.
 const COUNTED: [(&str, &str, &str); 8] = [
     ("cpu", "requests", "cpu"),
     ("memory", "requests", "memory"),
@@ -20,7 +20,7 @@ const COUNTED: [(&str, &str, &str); 8] = [
     ("limits.ephemeral-storage", "limits", "ephemeral-storage"),
 ];
 
-/// Why a pod may not be made under a quota beside the pods that run; `None`: it may.
+/// Returns the reason why a quota forbids a new pod in addition to the running ones; `None` if it is allowed.
 pub(super) fn objection(quota: &Value, pod: &Value, running: &[&Value]) -> Option<String> {
     let (name, hard) = (quota.name(), &quota["spec"]["hard"]);
     let counted = || COUNTED.iter().filter(|(key, ..)| hard.get(*key).is_some());
@@ -60,7 +60,7 @@ fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
     pod["spec"]["containers"].as_array().into_iter().flatten()
 }
 
-/// A quantity in thousandths of its unit, as text or number; 0 where it cannot be read.
+/// Returns a quantity (text or number) in thousandths of its unit; 0 if it cannot be parsed.
 fn thousandths(quantity: &Value) -> i128 {
     let text = match quantity {
         Value::String(text) => text.clone(),

@@ -1,6 +1,6 @@
-//! What a server fills in, so that stored objects look the same whoever sent them.
+//! Defaults that a server fills in, so that stored objects don't depend on the client.
 //!
-//! The comparison of a DaemonSet with its ControllerRevisions depends on it: equal intent has to be equal JSON.
+//! The comparison of a DaemonSet with its ControllerRevisions relies on this: equal intent must be equal JSON.
 
 use serde_json::{Map, Value, json};
 
@@ -30,7 +30,7 @@ pub(crate) fn fill(storage: Storage, object: &mut Value) {
     }
 }
 
-/// Fills in those of a native DaemonSet, as a test wants them.
+/// Fills in the defaults of a native DaemonSet, for tests.
 #[cfg(test)]
 pub(crate) fn fill_daemonset(object: &mut Value) {
     fill(Storage::DaemonSets, object);
@@ -87,7 +87,7 @@ fn template(spec: &mut Fields) {
     pod_spec(child(child(spec, "template"), "spec"));
 }
 
-/// The defaults of a pod and of a template.
+/// Fills in the defaults of a pod or a template.
 fn pod_spec(spec: &mut Fields) {
     default(spec, "restartPolicy", "Always");
     default(spec, "dnsPolicy", "ClusterFirst");
@@ -102,7 +102,7 @@ fn pod_spec(spec: &mut Fields) {
     each(spec, "volumes").for_each(volume);
 }
 
-/// Two names of one field; the newer one wins.
+/// Synchronizes two names of one field; the newer one wins.
 fn service_account(spec: &mut Fields) {
     let name = spec
         .get("serviceAccountName")
@@ -141,7 +141,7 @@ fn container(fields: &mut Fields, host_network: bool) {
     }
 }
 
-/// `latest` is pulled always, any other tag when it is missing.
+/// Returns the default pull policy: `latest` is always pulled, any other tag only if it is missing.
 fn pull_policy(image: &str) -> &'static str {
     let last = image.rsplit('/').next().unwrap_or(image);
     let latest = !image.contains('@') && (!last.contains(':') || last.ends_with(":latest"));
@@ -198,7 +198,7 @@ fn requests_from_limits(spec: &mut Fields) {
     }
 }
 
-/// The quality-of-service class of a pod.
+/// Returns the quality-of-service class of a pod.
 pub(crate) fn qos_class(pod: &Value) -> &'static str {
     let containers = pod["spec"]["containers"].as_array();
     let (mut any, mut guaranteed) = (false, true);
@@ -255,7 +255,7 @@ fn service(spec: &mut Fields) {
     });
 }
 
-/// Fields that Go writes even when they are empty.
+/// Adds fields that Go writes even if they are empty.
 fn event(object: &mut Value) {
     if let Value::Object(fields) = object {
         for field in ["reportingComponent", "reportingInstance"] {
@@ -268,7 +268,7 @@ fn event(object: &mut Value) {
     }
 }
 
-/// The status that a new object starts with.
+/// Returns the initial status of a new object.
 pub(crate) fn first_status(storage: Storage, object: &Value) -> Option<Value> {
     match storage {
         Storage::Pods => Some(json!({ "phase": "Pending", "qosClass": qos_class(object) })),

@@ -1,11 +1,12 @@
-//! What clients ask before they ask for objects: health, version, groups and resources.
+//! Discovery requests of clients: health, version, groups and resources.
 
 use serde_json::{Value, json};
 
 use super::resources::{self, Resource};
 
-/// The answer of Kubernetes 1.`minor`, with `custom` resources or without, to a path that is no resource; `None` when there is
-/// nothing there.
+/// Returns the response of Kubernetes 1.`minor` to a path outside of resources; `None` if the path is unknown.
+///
+/// `custom` is true if custom resources are served.
 pub(crate) fn answer(path: &str, aggregated: bool, minor: u32, custom: bool) -> Option<Value> {
     let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     match segments.as_slice() {
@@ -72,7 +73,7 @@ fn version(minor: u32) -> Value {
     })
 }
 
-/// The named groups, without core.
+/// Returns the named groups, without core.
 fn groups(custom: bool) -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     resources::groups(custom)
         .into_iter()
@@ -142,7 +143,7 @@ fn subresource_kind(resource: &Resource, name: &str) -> (&'static str, &'static 
     }
 }
 
-/// `apidiscovery.k8s.io/v2`: everything in two requests instead of one for each group.
+/// Returns `apidiscovery.k8s.io/v2`: all groups in two requests instead of one request per group.
 fn aggregated_groups(core: bool, custom: bool) -> Value {
     let of_version = |group: &str, version: &str| {
         let resources = of_group(group, version, custom).map(aggregated_resource);

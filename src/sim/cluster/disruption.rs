@@ -1,4 +1,4 @@
-//! The subresource `eviction`: a pod goes where its disruption budget lets it.
+//! Evictions: the `eviction` subresource deletes a pod if its disruption budget allows it.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -13,10 +13,10 @@ use super::store::Store;
 use super::verbs;
 use super::write::{DeleteOptions, WriteContext, WriteOutcome, seconds};
 
-/// What an eviction over the budget is answered with.
+/// Error message for an eviction that the budget does not allow.
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// POST `pods/NAME/eviction`: a deletion that disruption budgets may forbid.
+/// Evicts a pod (POST `pods/NAME/eviction`): a deletion that disruption budgets may forbid.
 pub(crate) fn evict(
     store: &mut Store,
     target: &Target,
@@ -32,11 +32,11 @@ pub(crate) fn evict(
     let phase = pod.text("/status/phase");
     let goes = matches!(phase, "Failed" | "Succeeded" | "Pending") || pod.is_terminating();
     if !goes {
-        // What was expected to be gone by now may count again.
+        // Evicted pods that still exist after the timeout count again.
         count(store, pod.namespace(), writing.now);
         spend(store, pod, writing)?;
     }
-    // Looked at after the budget, as in Kubernetes: an old view costs it one.
+    // Checked after the budget, as in Kubernetes: an eviction with outdated preconditions uses up a disruption.
     verbs::check_preconditions(&pods, pod, options)?;
     if !writing.dry_run {
         let mut target = pod.clone();
@@ -52,7 +52,7 @@ pub(crate) fn evict(
     Ok(WriteOutcome::new(201, success(json!({}))))
 }
 
-/// Says on the pod why it goes.
+/// Sets the condition with the reason of the eviction.
 fn mark(pod: &mut Value, now: Timestamp) {
     let condition = json!({
         "type": "DisruptionTarget",
@@ -65,12 +65,12 @@ fn mark(pod: &mut Value, now: Timestamp) {
     set_condition(pod.entry_object("status"), condition);
 }
 
-/// Takes one disruption out of the pod's budget.
+/// Uses up one disruption of the pod's budget.
 fn spend(store: &mut Store, pod: &Value, writing: &WriteContext) -> Result<(), ApiFailure> {
     let budgets: Vec<Value> = budgets(store, pod.namespace())
         .into_iter()
         .filter(|budget| {
-            // A selector that selects everything has no say here.
+            // Budgets that select everything are ignored here.
             !selector(budget).is_empty() && selects(&selector(budget), pod)
         })
         .collect();

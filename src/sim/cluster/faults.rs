@@ -1,58 +1,58 @@
-//! Faults as values: a rule looks at a request and says what goes wrong with it, and is gone when its guard drops.
+//! Faults as values: a rule looks at a request and returns its fault. The rule is removed when its guard is dropped.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// What a rule may look at.
+/// Properties of a request that a rule can use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestInfo {
-    /// The header `User-Agent`.
+    /// Value of the `User-Agent` header.
     pub user_agent: String,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; the HTTP method in lower case
-    /// for paths that are no resource.
+    /// Verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`; the lower-case HTTP method for
+    /// paths outside of resources.
     pub verb: String,
-    /// API group, empty for core.
+    /// API group; empty for core.
     pub group: String,
-    /// Plural, or empty for paths that are no resource.
+    /// Plural resource name; empty for paths outside of resources.
     pub resource: String,
-    /// `status`, `eviction`, `binding`, or empty.
+    /// Subresource: `status`, `eviction`, `binding`, or empty.
     pub subresource: String,
-    /// Empty for cluster-wide requests.
+    /// Namespace; empty for cluster-wide requests.
     pub namespace: String,
-    /// Empty for lists and creates.
+    /// Name of the object; empty for lists and creations.
     pub name: String,
 }
 
-/// What happens to a request.
+/// Fault of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing; later rules may still act.
+    /// No fault; later rules may still apply.
     Pass,
-    /// It is carried out after this time.
+    /// Delays the request by this time.
     Delay(Duration),
-    /// It is refused with this status, and `Retry-After` in seconds.
+    /// Refuses the request with this status, and `Retry-After` in seconds.
     Status(u16, Option<u32>),
-    /// An admission policy refuses it in these words, which follow the name of the object.
+    /// Refuses the request like an admission policy, with this message after the name of the object.
     Denied(Arc<str>),
-    /// The connection breaks before it is carried out.
+    /// Breaks the connection before the request is carried out.
     ResetBefore,
-    /// It is carried out, the answer is lost.
+    /// Carries the request out but loses the response.
     ResetAfter,
-    /// It is never answered.
+    /// Never answers the request.
     Hang,
 }
 
 type Rule = Arc<dyn Fn(&RequestInfo) -> Fault + Send + Sync>;
 type Rules = Mutex<BTreeMap<u64, Rule>>;
 
-/// The rules of one cluster; cheap to clone.
+/// Fault rules of one cluster; cheap to clone.
 #[derive(Clone, Default)]
 pub struct Faults {
     rules: Arc<Rules>,
 }
 
-/// Removes its rule when dropped.
+/// Guard that removes its rule when dropped.
 #[must_use = "the rule ends when its guard is dropped"]
 pub struct FaultGuard {
     rules: Weak<Rules>,
@@ -60,7 +60,7 @@ pub struct FaultGuard {
 }
 
 impl Faults {
-    /// Adds a rule; of several the first that does not pass decides, in the order in which they were added.
+    /// Adds a rule. Rules apply in the order of their addition; the first fault other than [`Fault::Pass`] wins.
     pub fn add(&self, rule: impl Fn(&RequestInfo) -> Fault + Send + Sync + 'static) -> FaultGuard {
         let mut rules = lock(&self.rules);
         let id = rules.keys().next_back().map_or(0, |last| last + 1);
@@ -71,7 +71,7 @@ impl Faults {
         }
     }
 
-    /// What the rules say about a request.
+    /// Returns the fault for a request.
     pub(crate) fn judge(&self, request: &RequestInfo) -> Fault {
         let rules: Vec<Rule> = lock(&self.rules).values().cloned().collect();
         rules

@@ -1,7 +1,7 @@
-//! Who owns which field: the sets of paths in `metadata.managedFields`.
+//! Ownership of fields: the sets of paths in `metadata.managedFields`.
 //!
-//! A path leads through fields (`f:spec`), list entries by their keys (`k:{"name":"c"}`) and values of sets (`v:"x"`);
-//! a set is the ends of the paths. Lists and maps that are replaced as a whole end a path.
+//! A path consists of steps: fields (`f:spec`), list entries by key (`k:{"name":"c"}`) and values of sets (`v:"x"`). A set
+//! contains the ends of paths. An atomic list or map ends a path.
 
 use std::collections::BTreeSet;
 
@@ -10,35 +10,36 @@ use serde_json::{Map, Value, json};
 use super::patch::{ListKind, list_kind};
 use super::resources::KRUISE;
 
-/// One path, as the steps of `fieldsV1`.
+/// Path in the steps of `fieldsV1`.
 pub(crate) type Path = Vec<String>;
 
-/// Paths, in order.
+/// Ordered set of paths.
 pub(crate) type Paths = BTreeSet<Path>;
 
-/// Marks that a list entry itself belongs to the set, beside what is in it.
+/// Step that marks a list entry itself as part of the set, in addition to its contents.
 const SELF: &str = ".";
 
-/// The step that leads to an entry of a list; `None` for an entry without its key.
+/// Returns the step to an entry of a list; `None` for an entry without its key.
 type StepOf<'a> = Box<dyn Fn(&Value) -> Option<String> + 'a>;
 
-/// How a value is taken apart.
+/// Structure of a value for field ownership.
 enum Shape<'a> {
     Fields(&'a Map<String, Value>),
     Entries(Vec<(String, &'a Value)>),
     Whole,
 }
 
-/// The name that stands for those of a field and of its object where no schema says how lists are merged: they are replaced as a
-/// whole, and maps are merged field by field.
+/// Placeholder for the names of a field and its parent where no schema defines the merge of lists.
+///
+/// Lists are then atomic, and maps are merged field by field.
 const UNTYPED: &str = "*";
 
-/// Where a step through a field leads: the name of its object and its own, as far as they say how it is merged.
+/// Names that determine how a field is merged: its own and its parent's.
 #[derive(Clone, Copy)]
 struct Names<'a> {
     parent: &'a str,
     field: &'a str,
-    /// Is it in an Advanced DaemonSet? Nothing is said of the template there.
+    /// True in an Advanced DaemonSet, whose schema does not describe the template.
     custom: bool,
 }
 
@@ -52,7 +53,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Those of a field inside.
+    /// Returns the names of a field inside this one.
     fn inside(self, name: &'a str) -> Self {
         let is_template = self.custom && self.field == "spec" && name == "template";
         let (parent, field) = if self.field == UNTYPED || is_template {
@@ -68,7 +69,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Maps that are replaced as a whole in the API types.
+/// Returns true for maps that are atomic in the API types.
 fn is_atomic(field: &str) -> bool {
     matches!(
         field,
@@ -99,7 +100,7 @@ fn shape<'a>(names: Names<'_>, value: &'a Value) -> Shape<'a> {
     }
 }
 
-/// Ports and spread constraints have a second key.
+/// Returns the step of a list entry. Ports and spread constraints have a second key.
 fn key_step(field: &str, key: &str, item: &Value) -> Option<String> {
     let mut keys = Map::new();
     keys.insert(key.to_owned(), item.get(key)?.clone());
@@ -115,11 +116,11 @@ fn key_step(field: &str, key: &str, item: &Value) -> Option<String> {
     Some(format!("k:{}", Value::Object(keys)))
 }
 
-/// What of the metadata has owners.
+/// Metadata fields that can be owned.
 pub(crate) const OWNED_METADATA: [&str; 4] =
     ["labels", "annotations", "finalizers", "ownerReferences"];
 
-/// The paths to everything in an object that somebody can own.
+/// Returns the paths of all fields in an object that can be owned.
 pub(crate) fn paths(object: &Value) -> Paths {
     let mut paths = Paths::new();
     let Value::Object(fields) = object else {
@@ -182,12 +183,12 @@ fn collect(names: Names<'_>, value: &Value, path: Path, paths: &mut Paths) {
     }
 }
 
-/// The value at the end of a path.
+/// Returns the value at the end of a path.
 pub(crate) fn value<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
     let (mut place, mut names) = (object, Names::root(object));
     for step in path {
         if step == SELF {
-            // That an entry is there is all that is owned of it.
+            // Only the existence of the entry is owned.
             return Some(&Value::Null);
         }
         place = match step.strip_prefix("f:") {
@@ -206,7 +207,7 @@ pub(crate) fn value<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value>
     Some(place)
 }
 
-/// Removes what is at the end of a path, and the lists and maps that are empty then.
+/// Removes the value at the end of a path, and the lists and maps that become empty.
 pub(crate) fn remove(object: &mut Value, path: &[String]) {
     let names = Names::root(object);
     remove_in(object, path, names);
@@ -244,7 +245,7 @@ fn has_owners_inside(names: Names<'_>, place: &Value) -> bool {
     !matches!(shape(names, place), Shape::Whole)
 }
 
-/// Does somebody who owns `paths` own this path, or something inside it?
+/// Returns true if `paths` contains this path or a path inside it.
 pub(crate) fn holds(paths: &Paths, path: &[String]) -> bool {
     let place = match path {
         [place @ .., last] if last == SELF => place,
@@ -253,7 +254,7 @@ pub(crate) fn holds(paths: &Paths, path: &[String]) -> bool {
     paths.iter().any(|have| have.starts_with(place))
 }
 
-/// Is it the field by which an entry of a list is known? It goes with its entry only.
+/// Returns true if the field is the key of a list entry. It is removed only with its entry.
 pub(crate) fn is_key(path: &[String]) -> bool {
     let [.., entry, field] = path else {
         return false;
@@ -273,7 +274,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Lays a configuration over an object: what it names takes its value, the rest stays.
+/// Applies a configuration to an object. Fields of the configuration are set; all others are kept.
 pub(crate) fn overlay(object: &mut Value, config: &Value) {
     let Value::Object(fields) = config else {
         return;
@@ -286,7 +287,7 @@ pub(crate) fn overlay(object: &mut Value, config: &Value) {
 
 fn overlay_at(place: &mut Value, config: &Value, names: Names<'_>) {
     match shape(names, config) {
-        // Nothing in a list or map of several owners: the others keep theirs.
+        // An empty list or map adds nothing if other owners have entries in it; they keep them.
         Shape::Whole if is_empty(config) && has_owners_inside(names, place) => {}
         Shape::Whole => *place = config.clone(),
         Shape::Fields(map) => {
@@ -323,7 +324,7 @@ fn overlay_at(place: &mut Value, config: &Value, names: Names<'_>) {
     }
 }
 
-/// As `fieldsV1`.
+/// Converts paths to `fieldsV1`.
 pub(crate) fn to_json(paths: &Paths) -> Value {
     let mut tree = json!({});
     for path in paths {
@@ -338,7 +339,7 @@ pub(crate) fn to_json(paths: &Paths) -> Value {
     tree
 }
 
-/// From `fieldsV1`.
+/// Parses `fieldsV1`.
 pub(crate) fn from_json(tree: &Value) -> Paths {
     fn walk(tree: &Value, path: &Path, paths: &mut Paths) {
         let Some(map) = tree.as_object().filter(|map| !map.is_empty()) else {
@@ -358,7 +359,7 @@ pub(crate) fn from_json(tree: &Value) -> Paths {
     paths
 }
 
-/// A path for people: `.spec.template.spec.containers[name="c"].image`.
+/// Formats a path for people: `.spec.template.spec.containers[name="c"].image`.
 pub(crate) fn display(path: &[String]) -> String {
     let mut text = String::new();
     for step in path {

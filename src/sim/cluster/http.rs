@@ -1,4 +1,4 @@
-//! From an HTTP request to its answer: verbs, bodies, options, and the lists and watches.
+//! Handling of HTTP requests: verbs, bodies, options, lists and watches.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,36 +26,37 @@ use super::write::{DeleteOptions, WriteContext, WriteOutcome};
 use super::{access, apply, binding, discovery, disruption, openapi, patch, protobuf};
 use crate::clock::Clock;
 
-/// The body of an answer.
+/// Body of a response.
 pub type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// The longest body that is read, as in kube-apiserver.
+/// Largest request body in bytes, as in kube-apiserver.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
-/// How long a watch lasts that names no time.
+/// Duration of a watch without a timeout parameter.
 const WATCH_TIME: Duration = Duration::from_secs(40 * 60);
 
-/// What a request needs of the server.
+/// State of the server that requests use.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiServer {
-    /// The objects.
+    /// Stored objects.
     pub(crate) store: Arc<Mutex<Store>>,
-    /// Time.
+    /// Clock of the server.
     pub(crate) clock: Clock,
-    /// Are streaming lists (`sendInitialEvents`) served?
+    /// True if streaming lists (`sendInitialEvents`) are supported.
     pub(crate) streaming_lists: bool,
-    /// The minor number of its Kubernetes.
+    /// Minor Kubernetes version that the server reports.
     pub(crate) minor: u32,
-    /// Are custom resources installed?
+    /// True once custom resources are installed.
     pub(crate) custom: Arc<AtomicBool>,
-    /// Who may do what.
+    /// Rules that deny requests.
     pub(crate) access: access::AccessRules,
 }
 
 /// Reads a body up to the limit.
 ///
 /// # Errors
-/// 413 when it is longer, 400 when it breaks off.
+///
+/// Returns a 413 if the body is longer, a 400 if it ends early.
 pub(crate) async fn read<B>(request: Request<B>) -> Result<Bytes, ApiFailure>
 where
     B: hyper::body::Body<Data = Bytes>,
@@ -83,7 +84,7 @@ impl ApiServer {
         answer.unwrap_or_else(|failure| refusal(&failure))
     }
 
-    /// Are custom resources served?
+    /// Returns true if custom resources are served.
     pub(crate) fn serves_custom(&self) -> bool {
         self.custom.load(Ordering::Relaxed)
     }
@@ -113,7 +114,7 @@ impl ApiServer {
         }
     }
 
-    /// Is there such a verb, and such a subresource?
+    /// Checks that the subresource exists and supports the verb.
     fn check_verb(&self, parsed: &Parsed, target: &Target) -> Result<(), ApiFailure> {
         let verb = parsed.info.verb.as_str();
         let allowed: &[&str] = match target.subresource.as_str() {
@@ -134,7 +135,7 @@ impl ApiServer {
         Ok(())
     }
 
-    /// What a kubelet would have to do is not there, and says so.
+    /// Returns the error for a missing subresource. Its message explains subresources that need a kubelet.
     fn missing_subresource(&self, target: &Target) -> ApiFailure {
         const OF_KUBELETS: &[&str] = &[
             "log",
@@ -255,7 +256,7 @@ impl ApiServer {
         Ok(answer(200, Body::new(body)))
     }
 
-    /// `sendInitialEvents`, refused as by a server without streaming lists unless this one has them.
+    /// Parses `sendInitialEvents`. Refuses it like an older server if streaming lists are disabled.
     fn initial_events(&self, query: &Query) -> Result<Option<bool>, ApiFailure> {
         let asked = query.optional_flag("sendInitialEvents");
         if asked.is_none() {
@@ -417,7 +418,7 @@ fn other(parsed: &Parsed, minor: u32, custom: bool) -> Result<Response<Body>, Ap
     Ok(plain_answer(kind, found.to_string().into()))
 }
 
-/// Where a list starts and how long it may get.
+/// Start and size limit of a list.
 struct Page {
     limit: Option<usize>,
     after: Option<ObjectKey>,
@@ -473,7 +474,7 @@ fn filter(query: &Query, target: &Target) -> Result<Filter, ApiFailure> {
     })
 }
 
-/// A body in JSON, YAML or protobuf as a value.
+/// Decodes a body in JSON, YAML or protobuf.
 fn decode_body(content: &str, body: &Bytes) -> Result<Value, ApiFailure> {
     if content == "application/vnd.kubernetes.protobuf" {
         return protobuf::decode(body);
@@ -504,7 +505,7 @@ fn decode_body(content: &str, body: &Bytes) -> Result<Value, ApiFailure> {
     }
 }
 
-/// The options of a deletion, empty when there is no body.
+/// Decodes the options of a deletion; empty if there is no body.
 fn decode_options(content: &str, body: &Bytes) -> Result<Value, ApiFailure> {
     if body.is_empty() {
         return Ok(Value::Null);
@@ -512,7 +513,7 @@ fn decode_options(content: &str, body: &Bytes) -> Result<Value, ApiFailure> {
     decode_body(content, body)
 }
 
-/// A deletion says in its body, too, that it is only tried.
+/// Applies the dry-run option of a deletion's body.
 fn as_asked(writing: WriteContext, body: &Value) -> WriteContext {
     WriteContext {
         dry_run: writing.dry_run || body["dryRun"] == json!(["All"]),
@@ -578,7 +579,7 @@ const PATCH_TYPES: &[&str] = &[
     "application/apply-patch+yaml",
 ];
 
-/// Not for custom resources: nobody says which of their lists have keys.
+/// Not supported for custom resources, because their schema has no merge keys for lists.
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
 fn patch_object(
@@ -639,7 +640,7 @@ fn patch_object(
     })
 }
 
-/// What is a bad request in a whole object is an invalid patch in a part of one.
+/// Converts a 400 for an object to the 422 that a patch with the same error gets.
 fn as_invalid_patch(failure: ApiFailure) -> ApiFailure {
     if failure.code != 400 {
         return failure;
@@ -656,7 +657,7 @@ fn too_old(asked: u64, floor: u64) -> ApiFailure {
     ApiFailure::expired(format!("too old resource version: {asked} ({floor})"))
 }
 
-/// As a real server: 200, and the refusal inside the stream.
+/// Returns a 200 with the error inside the stream, like a real server.
 fn expired_watch(asked: u64, floor: u64) -> Response<Body> {
     let line = json!({ "type": "ERROR", "object": too_old(asked, floor).to_json() });
     json_answer(200, format!("{line}\n").into())
@@ -678,7 +679,7 @@ fn outcome_answer(target: &Target, form: &Form, outcome: WriteOutcome) -> Respon
     response
 }
 
-/// The answer that carries a refusal.
+/// Returns the response for a failed request.
 pub(crate) fn refusal(failure: &ApiFailure) -> Response<Body> {
     let mut response = json_answer(failure.code, failure.to_json().to_string().into());
     if let Some(seconds) = failure.retry_after {
@@ -693,12 +694,12 @@ fn json_answer(code: u16, body: Bytes) -> Response<Body> {
     answer(code, whole(body))
 }
 
-/// A body that is there as a whole.
+/// Returns a body that is complete in memory.
 fn whole(body: Bytes) -> Body {
     Body::new(Full::new(body).map_err(|never| match never {}))
 }
 
-/// An answer of another type than JSON.
+/// Returns a response whose content type is not JSON.
 pub(crate) fn plain_answer(kind: &'static str, body: Bytes) -> Response<Body> {
     let mut response = answer(200, whole(body));
     response

@@ -1,4 +1,4 @@
-//! Who owns which fields of an object (`metadata.managedFields`).
+//! Owners of an object's fields (`metadata.managedFields`).
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::object::Object;
 use super::request::Target;
 use super::write::{WriteContext, seconds};
 
-/// Who wrote, how, and where.
+/// Manager, operation and place of a write.
 #[derive(Clone, Debug)]
 pub(super) struct FieldOwner {
     pub(super) manager: String,
@@ -16,7 +16,9 @@ pub(super) struct FieldOwner {
     pub(super) version: String,
 }
 
-/// Who applies is the same one in every version of a resource; of other writes each version has its own.
+/// Compares owners.
+///
+/// An applier is the same owner in every version of a resource; for other writes, each version has its own owner.
 impl PartialEq for FieldOwner {
     fn eq(&self, other: &Self) -> bool {
         self.manager == other.manager
@@ -57,7 +59,7 @@ impl FieldOwner {
     }
 }
 
-/// The owners of an object, made up where nobody has counted yet.
+/// Returns the owners of an object. Without tracking, all fields belong to `before-first-apply`.
 pub(super) fn owners(object: &Value) -> FieldOwners {
     let counted = object["metadata"]["managedFields"].as_array();
     match counted {
@@ -82,7 +84,9 @@ pub(super) fn owners(object: &Value) -> FieldOwners {
     }
 }
 
-/// As `metadata.managedFields`; an entry whose fields are the same keeps its time, but for that of who `changed` something.
+/// Converts owners to `metadata.managedFields`.
+///
+/// An entry with unchanged fields keeps its time, except the entry of the owner in `changed`.
 pub(super) fn entries(
     owners: &FieldOwners,
     old: &Value,
@@ -109,7 +113,7 @@ pub(super) fn entries(
         .collect()
 }
 
-/// Counts the owners of an object that was written without apply: what changed belongs to the writer now.
+/// Updates the owners after a write without apply. Changed fields then belong to the writer.
 pub(crate) fn track(target: &Target, old: &Value, object: &Value, writing: &WriteContext) -> Value {
     let (before, after) = (fields::paths(old), fields::paths(object));
     let changed: Paths = after
@@ -130,7 +134,7 @@ pub(crate) fn track(target: &Target, old: &Value, object: &Value, writing: &Writ
             !gone && !changed.contains(path)
         });
     }
-    // Other values are a change also where it owned those fields already.
+    // A new value is a change even in fields that the writer already owned.
     let changes = (!changed.is_empty()).then(|| me.clone());
     match owners.iter_mut().find(|(owner, _)| *owner == me) {
         Some((_, paths)) => paths.extend(changed),

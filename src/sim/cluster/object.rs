@@ -1,30 +1,30 @@
-//! ParsedSettings and writing the parts of a JSON object that every Kubernetes object has.
+//! Reads and writes the JSON fields that every Kubernetes object has.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Short ways to the common fields of a Kubernetes object.
+/// Access to the common fields of a Kubernetes object.
 pub(crate) trait Object {
-    /// The string at a JSON pointer, empty when there is none.
+    /// Returns the string at a JSON pointer; empty if it is missing.
     fn text(&self, pointer: &str) -> &str;
-    /// `metadata.name`.
+    /// Returns `metadata.name`.
     fn name(&self) -> &str;
-    /// `metadata.namespace`, empty for cluster-wide objects.
+    /// Returns `metadata.namespace`; empty for cluster-scoped objects.
     fn namespace(&self) -> &str;
-    /// `metadata.uid`.
+    /// Returns `metadata.uid`.
     fn uid(&self) -> &str;
-    /// Has somebody asked for its deletion?
+    /// Returns true if its deletion was requested.
     fn is_terminating(&self) -> bool;
-    /// `metadata.finalizers`.
+    /// Returns `metadata.finalizers`.
     fn finalizers(&self) -> Vec<&str>;
-    /// The labels, or any other map of strings at a pointer.
+    /// Returns the labels, or another map of strings, at a pointer.
     fn strings(&self, pointer: &str) -> BTreeMap<String, String>;
-    /// `metadata`, made if it is missing.
+    /// Returns `metadata`, which is created if it is missing.
     fn metadata_mut(&mut self) -> &mut Map<String, Value>;
-    /// The object at `key`, made if it is missing or something else.
+    /// Returns the object at `key`. It is created if it is missing or not an object.
     fn entry_object(&mut self, key: &str) -> &mut Map<String, Value>;
-    /// Sets `key`, or removes it when there is no value.
+    /// Sets `key`, or removes it if there is no value.
     fn set_or_remove(&mut self, key: &str, value: Option<Value>);
 }
 

@@ -1,18 +1,17 @@
-//! OpenAPI v3, only as far as kubectl needs it: that PATCH exists and knows `fieldValidation`.
+//! OpenAPI v3, limited to the needs of kubectl: PATCH exists and supports `fieldValidation`.
 //!
-//! The schemas in it describe no field and say so, for `kubectl explain`. Strategic merge patch is not listed among the bodies
-//! although it is served: kubectl then takes the merge keys from its own types, which are the same, instead of looking for
-//! them here.
+//! The schemas describe no fields and state that for `kubectl explain`. Strategic merge patch is served but not listed among the
+//! bodies. As a result, kubectl uses the merge keys of its own types, which are the same, and doesn't search the schema.
 
 use serde_json::{Map, Value, json};
 
 use super::resources::{group_versions, served};
 
-/// What `kubectl explain` shows.
+/// Text shown by `kubectl explain`.
 const NO_FIELDS: &str = "The embedded cluster checks fields but does not describe them: ask a real cluster, or see \
     https://kubernetes.io/docs/reference/kubernetes-api/";
 
-/// The document at a path under `/openapi/`, with `custom` resources or without; `None` when there is nothing.
+/// Returns the document at a path under `/openapi/`; `None` if there is none. `custom` is true if custom resources are served.
 pub(crate) fn answer(path: &str, custom: bool) -> Option<Value> {
     let rest = path.strip_prefix("/openapi/v3")?;
     match rest.trim_start_matches('/') {

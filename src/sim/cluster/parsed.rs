@@ -1,4 +1,4 @@
-//! The head of a request, understood.
+//! Parsed request line and headers.
 
 use http::{HeaderMap, Method, header};
 
@@ -6,26 +6,27 @@ use super::faults::RequestInfo;
 use super::request::{self, ApiRoute, Query, Target};
 use super::status::ApiFailure;
 
-/// A request whose path and query are understood.
+/// Request with parsed path and query.
 pub(crate) struct Parsed {
-    /// Where it leads.
+    /// Target of the path.
     pub(crate) route: ApiRoute,
-    /// Its parameters.
+    /// Query parameters.
     pub(crate) query: Query,
-    /// The same in the words that rules look at.
+    /// Properties for fault and access rules.
     pub(crate) info: RequestInfo,
-    /// Its method.
+    /// HTTP method.
     pub(crate) method: Method,
-    /// Its path.
+    /// Unparsed path.
     pub(crate) path: String,
-    /// Its headers.
+    /// HTTP headers.
     pub(crate) headers: HeaderMap,
 }
 
-/// Understands the head of a request to a server with `custom` resources, or without.
+/// Parses the request line and headers. `custom` is true if the server has custom resources.
 ///
 /// # Errors
-/// 400 for an unreadable query.
+///
+/// Returns a 400 for an invalid path or query.
 pub(crate) fn parse(head: &http::request::Parts, custom: bool) -> Result<Parsed, ApiFailure> {
     let path = head.uri.path().to_owned();
     let query = Query::parse(head.uri.query().unwrap_or(""))?;

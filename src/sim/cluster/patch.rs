@@ -1,14 +1,14 @@
-//! The patch types: JSON patch (RFC 6902), merge patch (RFC 7386), strategic merge patch.
+//! Patch types: JSON patch (RFC 6902), merge patch (RFC 7386), strategic merge patch.
 //!
-//! A strategic merge patch is a merge patch that knows which lists are sets or maps; [`merge_key`] is that knowledge,
-//! taken from the `patchMergeKey` marks of the Kubernetes API types.
+//! A strategic merge patch is a merge patch that knows which lists are sets or maps. [`merge_key`] has this knowledge, taken from
+//! the `patchMergeKey` tags of the Kubernetes API types.
 
 use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Map, Value};
 
 use super::status::ApiFailure;
 
-/// Most operations that a JSON patch may have, as in kube-apiserver.
+/// Largest number of operations in a JSON patch, as in kube-apiserver.
 const JSON_PATCH_OPERATIONS: usize = 10_000;
 
 /// Applies a JSON patch.
@@ -35,7 +35,7 @@ pub(crate) fn json(object: &Value, patch: Value) -> Result<Value, ApiFailure> {
     Ok(patched)
 }
 
-/// kube-apiserver lets `replace` add a field that is missing from its object.
+/// Converts `replace` of a missing field to `add`, which kube-apiserver allows.
 fn lenient(object: &Value, operation: PatchOperation) -> PatchOperation {
     let PatchOperation::Replace(ReplaceOperation { path, value }) = operation else {
         return operation;
@@ -145,18 +145,18 @@ fn merge_field(
     Ok(())
 }
 
-/// How a list is merged.
+/// Merge strategy of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListKind {
     /// Replaced as a whole.
     Atomic,
-    /// Of primitive values, each once.
+    /// Set of primitive values.
     Set,
-    /// Of objects, told apart by this field.
+    /// Map of objects with this field as the key.
     Map(&'static str),
 }
 
-/// How the list `field` of the object in `parent` is merged.
+/// Returns the merge strategy of the list `field` of the object in `parent`.
 pub(crate) fn list_kind(parent: &str, field: &str) -> ListKind {
     match field {
         "finalizers" | "podCIDRs" => ListKind::Set,
@@ -164,7 +164,7 @@ pub(crate) fn list_kind(parent: &str, field: &str) -> ListKind {
     }
 }
 
-/// The `patchMergeKey` of a list in the API types that this server knows.
+/// Returns the `patchMergeKey` of a list in the API types that this server knows.
 fn merge_key(parent: &str, field: &str) -> Option<&'static str> {
     Some(match (parent, field) {
         ("metadata", "ownerReferences") => "uid",
@@ -196,7 +196,7 @@ fn merge_key(parent: &str, field: &str) -> Option<&'static str> {
         ("status", "conditions" | "addresses") => "type",
         ("status", "podIPs" | "hostIPs") => "ip",
         ("status", "resourceClaimStatuses") => "name",
-        // ServiceAccount.secrets and imagePullSecrets are at the top of their object.
+        // ServiceAccount.secrets and imagePullSecrets are top-level fields.
         ("", "secrets") => "name",
         _ => return None,
     })
@@ -290,14 +290,14 @@ fn merge_item(
     }
 }
 
-/// `$retainKeys` lists the only fields that may stay.
+/// Removes all fields that `$retainKeys` does not list.
 fn retain_keys(fields: &mut Map<String, Value>, patch: &Map<String, Value>) {
     if let Some(Value::Array(keep)) = patch.get("$retainKeys") {
         fields.retain(|key, _| keep.iter().any(|kept| kept == key));
     }
 }
 
-/// Puts each list that the patch names with `$setElementOrder/` into that order.
+/// Sorts each list for which the patch has a `$setElementOrder/` entry.
 fn set_orders(
     fields: &mut Map<String, Value>,
     before: &Map<String, Value>,
@@ -318,7 +318,7 @@ fn set_orders(
     }
 }
 
-/// Returns what tells the elements of a list apart: the value of the merge key, or the element itself.
+/// Returns the identity of a list's elements: the value of the merge key, or the element itself.
 fn identity(kind: ListKind) -> impl Fn(&Value) -> Value {
     move |item| match kind {
         ListKind::Map(merge_key) => item.get(merge_key).unwrap_or(item).clone(),
@@ -326,9 +326,10 @@ fn identity(kind: ListKind) -> impl Fn(&Value) -> Value {
     }
 }
 
-/// Orders a merged list as kube-apiserver does (`mergeSortedSlice`): elements that the patch lists are in the order of
-/// `wanted`, the others in their order of `before`. An element of the others comes first only where it preceded the next
-/// listed element.
+/// Orders a merged list as kube-apiserver does (`mergeSortedSlice`).
+///
+/// Elements in the patch have the order of `wanted`, the others their order of `before`. One of the others comes first only if it
+/// preceded the next element of the patch.
 fn reorder(
     list: &mut Vec<Value>,
     wanted: &[Value],
@@ -453,7 +454,7 @@ mod tests {
         );
     }
 
-    /// As measured on Kubernetes 1.36.
+    /// Expected orders were measured on Kubernetes 1.36.
     #[test]
     fn a_strategic_patch_orders_what_it_lists() {
         fn order(before: &[&str], patch: &[&str], expected: &[&str]) {

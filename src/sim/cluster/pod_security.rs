@@ -1,14 +1,15 @@
-//! The Pod Security standard `restricted`, where a namespace enforces it: the rules that a pod without special volumes,
-//! ports or system settings can break, in the words of the original.
+//! Pod Security standard `restricted`, for namespaces that enforce it.
+//!
+//! It has the rules that a pod without special volumes, ports or system settings can violate, with Kubernetes' messages.
 
 use serde_json::Value;
 
 use super::object::Object;
 
-/// The label by which a namespace enforces a standard.
+/// Label by which a namespace enforces a standard.
 const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 
-/// What a pod breaks, in one sentence; `None`: it is allowed in that namespace.
+/// Returns the violations of a pod in one sentence; `None` if it is allowed in the namespace.
 pub(super) fn violation(namespace: &Value, pod: &Value) -> Option<String> {
     if namespace["metadata"]["labels"][ENFORCE] != "restricted" {
         return None;
@@ -66,7 +67,7 @@ pub(super) fn violation(namespace: &Value, pod: &Value) -> Option<String> {
     })
 }
 
-/// Names of the containers that do not keep a rule.
+/// Returns the names of the containers that violate a rule.
 fn breaking(spec: &Value, keeps: impl Fn(&Value) -> bool) -> Vec<String> {
     let lists = ["initContainers", "containers"].into_iter();
     let containers = lists.filter_map(|list| spec[list].as_array()).flatten();
@@ -76,7 +77,7 @@ fn breaking(spec: &Value, keeps: impl Fn(&Value) -> bool) -> Vec<String> {
         .collect()
 }
 
-/// A setting of the container, or else of its pod.
+/// Returns a setting of the container, or of its pod if the container has none.
 fn either<'a>(spec: &'a Value, container: &'a Value, path: &[&str]) -> &'a Value {
     let find = |object: &'a Value| {
         let mut value = &object["securityContext"];
@@ -107,7 +108,7 @@ mod tests {
     fn a_pod_that_says_nothing_breaks_four_rules_and_one_that_says_all_none() {
         let strict = json!({ "metadata": { "labels": { ENFORCE: "restricted" } } });
         let plain = json!({ "spec": { "containers": [{ "name": "prepull-0" }] } });
-        // As a 1.36 API server said it.
+        // As reported by a 1.36 API server.
         let said = "violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \
                     \"prepull-0\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities \
                     (container \"prepull-0\" must set securityContext.capabilities.drop=[\"ALL\"]), runAsNonRoot != true \

@@ -1,4 +1,4 @@
-//! The shapes in which a client may ask for objects: as they are, as a table, or only their metadata.
+//! Representations of objects that a client can request: the objects, a table, or only their metadata.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Map, Value, json};
@@ -9,10 +9,10 @@ use super::store::{Event, StoreChange, Stored, watch_line};
 use super::table;
 use crate::clock::Clock;
 
-/// A shape that the header `Accept` asks for.
+/// Representation that the `Accept` header requests.
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
-    /// The objects.
+    /// Complete objects.
     Object,
     /// `meta.k8s.io/v1` Table, for `kubectl get`, with ages by this clock.
     Table(Clock, Included),
@@ -21,8 +21,9 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Reads `Accept`: the first shape in it that this server has, and for a table what comes with each row. Clients that
-    /// prefer protobuf get JSON.
+    /// Parses `Accept` and returns the first supported representation.
+    ///
+    /// `included` selects the object data in table rows. Clients that prefer protobuf get JSON.
     pub(crate) fn new(accept: &str, included: &str, clock: &Clock) -> Result<Self, ApiFailure> {
         if accept.trim().is_empty() {
             return Ok(Self::Object);
@@ -55,7 +56,7 @@ impl Form {
         ))
     }
 
-    /// One object as a body.
+    /// Returns one object as a body.
     pub(crate) fn one(&self, resource: &Resource, stored: &Stored) -> Bytes {
         match self {
             Self::Object if resource.as_stored => stored.json().clone(),
@@ -63,7 +64,7 @@ impl Form {
         }
     }
 
-    /// One object as a value, for an answer to a write.
+    /// Returns one object as a value, for the response to a write.
     pub(crate) fn shape(&self, resource: &Resource, object: &Value) -> Value {
         match self {
             Self::Object => outgoing(resource, object.clone()),
@@ -75,7 +76,7 @@ impl Form {
         }
     }
 
-    /// A list with its own metadata.
+    /// Returns a list with its own metadata.
     pub(crate) fn list(&self, resource: &Resource, items: &[&Stored], metadata: &Value) -> Bytes {
         if let Self::Table(clock, included) = self {
             let objects: Vec<&Value> = items.iter().map(|stored| &stored.value).collect();
@@ -106,12 +107,12 @@ impl Form {
         body.freeze()
     }
 
-    /// A line of a watch for a present object.
+    /// Returns the watch line for an existing object.
     pub(crate) fn line(&self, resource: &Resource, change: StoreChange, stored: &Stored) -> Bytes {
         watch_line(change.word(), &self.one(resource, stored))
     }
 
-    /// A line of a watch for an event; plain objects share one body among all watchers.
+    /// Returns the watch line for an event. Watchers of complete objects share one body.
     pub(crate) fn event_line(
         &self,
         resource: &Resource,
@@ -124,7 +125,7 @@ impl Form {
         self.line(resource, change, event.shown(change))
     }
 
-    /// A bookmark in this shape.
+    /// Returns a bookmark in this representation.
     pub(crate) fn bookmark(&self, resource: &Resource, object: Value) -> Value {
         match self {
             Self::Object => object,
@@ -143,14 +144,14 @@ impl Form {
     }
 }
 
-/// What comes with each row of a table (`includeObject`).
+/// Object data in each row of a table (`includeObject`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Included {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// The metadata of the object, unless something else is asked for.
+    /// Metadata of the object; the default.
     Metadata,
-    /// The whole object: kubectl sorts by it, and finds nothing to show when it is not there.
+    /// Complete object. kubectl sorts by its fields and shows nothing without it.
     Object,
 }
 
@@ -183,7 +184,7 @@ fn metadata_only(object: &Value) -> Value {
     })
 }
 
-/// The names that `events.k8s.io` and core have for the same fields of an event.
+/// Field names of an Event in `events.k8s.io` and in core.
 const EVENT_FIELDS: &[(&str, &str)] = &[
     ("regarding", "involvedObject"),
     ("note", "message"),
@@ -194,7 +195,7 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
     ("deprecatedCount", "count"),
 ];
 
-/// A stored object as clients of this resource know it.
+/// Converts a stored object to the form of this resource.
 pub(crate) fn outgoing(resource: &Resource, mut object: Value) -> Value {
     if resource.as_stored {
         return object;
@@ -212,7 +213,7 @@ pub(crate) fn outgoing(resource: &Resource, mut object: Value) -> Value {
     renamed(object, "events.k8s.io/v1", names)
 }
 
-/// What a client of this resource sent, as it is stored.
+/// Converts an object in the form of this resource to its stored form.
 pub(crate) fn incoming(resource: &Resource, object: Value) -> Value {
     let foreign = object["apiVersion"] == "events.k8s.io/v1" && object["kind"] == "Event";
     if resource.as_stored || !foreign {

@@ -1,8 +1,8 @@
-//! Bodies in protobuf, which kubectl sends for `create namespace`, `drain`, `auth can-i` and other typed commands.
+//! Protobuf bodies, which kubectl sends for `create namespace`, `drain`, `auth can-i` and other typed commands.
 //!
-//! A body is the magic `k8s\0`, then an envelope with apiVersion and kind around the message. [`MESSAGES`] holds the
-//! fields of the messages that those commands send. A field with a value that is not in it is refused with 415, so that
-//! nothing is lost in silence; answers are always JSON.
+//! A body is the magic `k8s\0`, then an envelope with apiVersion and kind around the message. [`MESSAGES`] has the fields of the
+//! messages that those commands send. An unlisted field with a value is refused with 415, so that no data is silently lost.
+//! Responses are always JSON.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -11,8 +11,10 @@ use super::status::ApiFailure;
 
 const MAGIC: &[u8] = b"k8s\0";
 
-/// One line for each message: its name, then `number:field=type`. `[]` repeats, `{}` is a map from strings; `?` marks a
-/// number or flag for which zero is not the same as absent. Anything else ending in `!` is skipped: the server sets it.
+/// Messages, one per line: the name, then `number:field=type`.
+///
+/// `[]` is a repeated field, `{}` a map from strings. `?` marks a number or flag for which zero differs from absent. A type that
+/// ends in `!` is skipped, because the server sets the field.
 const MESSAGES: &str = "\
 Envelope 1:typeMeta=TypeMeta 2:raw=bytes 3:contentEncoding=string 4:contentType=string
 TypeMeta 1:apiVersion=string 2:kind=string
@@ -61,10 +63,11 @@ ResourceAttributes 1:namespace=string 2:verb=string 3:group=string 4:version=str
 NonResourceAttributes 1:path=string 2:verb=string
 ";
 
-/// Decodes a body to the JSON object that it stands for.
+/// Decodes a body to a JSON object.
 ///
 /// # Errors
-/// 400 for broken bytes, 415 for kinds and fields that are not known here.
+///
+/// Returns a 400 for invalid bytes, a 415 for unknown kinds and fields.
 pub(crate) fn decode(body: &[u8]) -> Result<Value, ApiFailure> {
     let envelope = body.strip_prefix(MAGIC).ok_or_else(broken)?;
     let mut version = Value::Null;
@@ -96,7 +99,7 @@ fn unknown(what: &str) -> ApiFailure {
     ))
 }
 
-/// A value as it is on the wire.
+/// Value in wire format.
 enum Wire<'a> {
     Number(u64),
     Bytes(&'a [u8]),

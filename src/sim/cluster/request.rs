@@ -1,48 +1,49 @@
-//! What a request is about: its path and its query, parsed once.
+//! Target of a request: its path and its query, parsed once.
 
 use std::collections::BTreeMap;
 
 use super::resources::{self, Resource};
 use super::status::{ApiFailure, StatusCause};
 
-/// Where a path leads.
+/// Target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ApiRoute {
-    /// A resource, one of its objects, or something under one.
+    /// Resource, one of its objects, or a subresource.
     Resource(Target),
-    /// Anything else: discovery, health, nothing.
+    /// Anything else, such as discovery, health or an unknown path.
     Other,
 }
 
-/// A resource in a path.
+/// Resource in a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// Of which kind.
+    /// Kind of the resource.
     pub(crate) resource: &'static Resource,
-    /// Empty: cluster-wide.
+    /// Namespace; empty for a cluster-wide request.
     pub(crate) namespace: String,
-    /// Empty: the collection.
+    /// Name of the object; empty for the collection.
     pub(crate) name: String,
-    /// Empty: the object itself.
+    /// Subresource; empty for the object itself.
     pub(crate) subresource: String,
 }
 
 impl Target {
-    /// 404 for the object in the path.
+    /// Returns a 404 for the object in the path.
     pub(crate) fn not_found(&self) -> ApiFailure {
         ApiFailure::not_found(self.resource.group, self.resource.plural, &self.name)
     }
 
-    /// 422 for the object in the path.
+    /// Returns a 422 for the object in the path.
     pub(crate) fn invalid(&self, causes: &[StatusCause]) -> ApiFailure {
         ApiFailure::invalid(self.resource.group, self.resource.kind, &self.name, causes)
     }
 }
 
-/// Finds out where a path leads while `custom` resources are served, or are not.
+/// Parses a path. `custom` is true if custom resources are served.
 ///
 /// # Errors
-/// 400 for a broken escape.
+///
+/// Returns a 400 for an invalid escape.
 pub(crate) fn route(path: &str, custom: bool) -> Result<ApiRoute, ApiFailure> {
     let segments: Option<Vec<String>> = path
         .split('/')
@@ -88,15 +89,16 @@ fn resource(group: &str, version: &str, rest: &[&str], custom: bool) -> Option<T
     })
 }
 
-/// The parameters of a request.
+/// Query parameters of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query(BTreeMap<String, String>);
 
 impl Query {
-    /// Reads what follows the question mark.
+    /// Parses the text after the question mark.
     ///
     /// # Errors
-    /// A broken escape.
+    ///
+    /// Fails on an invalid escape.
     pub(crate) fn parse(text: &str) -> Result<Self, ApiFailure> {
         let mut parameters = BTreeMap::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
@@ -112,26 +114,27 @@ impl Query {
         Ok(Self(parameters))
     }
 
-    /// A parameter, empty when it is not given.
+    /// Returns a parameter; empty if it is missing.
     pub(crate) fn get(&self, key: &str) -> &str {
         self.0.get(key).map_or("", String::as_str)
     }
 
-    /// A parameter that is true or false; as Go reads them, anything unknown is true when present and empty.
+    /// Returns true if a Boolean parameter is set. Like in Go, any value except `false` and `0` is true, even an empty one.
     pub(crate) fn flag(&self, key: &str) -> bool {
         matches!(self.optional_flag(key), Some(true))
     }
 
-    /// The same, told apart from "not given".
+    /// Returns a Boolean parameter, or `None` if it is missing.
     pub(crate) fn optional_flag(&self, key: &str) -> Option<bool> {
         let value = self.0.get(key)?;
         Some(!matches!(value.to_lowercase().as_str(), "false" | "0"))
     }
 
-    /// A whole number.
+    /// Returns a whole number.
     ///
     /// # Errors
-    /// Something that is no number.
+    ///
+    /// Fails if the value is not a number.
     pub(crate) fn number(&self, key: &str) -> Result<Option<i64>, ApiFailure> {
         match self.get(key) {
             "" => Ok(None),
@@ -143,10 +146,11 @@ impl Query {
         }
     }
 
-    /// A resourceVersion; `None` when it is not given.
+    /// Returns the resourceVersion; `None` if it is missing.
     ///
     /// # Errors
-    /// Something that this server never gave out, in words.
+    ///
+    /// Returns a message if the value cannot be a version of this server.
     pub(crate) fn version(&self) -> Result<Option<u64>, String> {
         match self.get("resourceVersion") {
             "" => Ok(None),
@@ -158,10 +162,11 @@ impl Query {
         }
     }
 
-    /// Do resourceVersion, its match and a continue token go together in a list?
+    /// Checks the combination of resourceVersion, resourceVersionMatch and continue token in a list.
     ///
     /// # Errors
-    /// 422 with the rule that is broken.
+    ///
+    /// Returns a 422 with the violated rule.
     pub(crate) fn check_version_match(&self) -> Result<(), ApiFailure> {
         let (version, rule) = (
             self.get("resourceVersion"),
@@ -190,10 +195,11 @@ impl Query {
         cause.map_or(Ok(()), |cause| Err(option_failure("ListOptions", cause)))
     }
 
-    /// Is nothing to be written?
+    /// Returns true if the request is a dry run.
     ///
     /// # Errors
-    /// Anything but `All`.
+    ///
+    /// Fails on any value except `All`.
     pub(crate) fn dry_run(&self, options: &str) -> Result<bool, ApiFailure> {
         match self.get("dryRun") {
             "" => Ok(false),
@@ -206,7 +212,7 @@ impl Query {
     }
 }
 
-/// 422 for an option of a request, such as `CreateOptions`.
+/// Returns a 422 for an option of a request, such as `CreateOptions`.
 pub(crate) fn option_failure(options: &str, cause: StatusCause) -> ApiFailure {
     ApiFailure::invalid("meta.k8s.io", options, "", &[cause])
 }

@@ -1,41 +1,41 @@
-//! The table of what this server serves: groups, kinds, names, verbs and subresources.
+//! Table of the served resources: groups, kinds, names, verbs and subresources.
 
-/// One kind of object under one group and version.
+/// Kind of object in one group and version.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Resource {
-    /// API group, empty for core.
+    /// API group; empty for core.
     pub group: &'static str,
     /// API version.
     pub version: &'static str,
-    /// Name in paths.
+    /// Plural name in paths.
     pub plural: &'static str,
-    /// Name of one, in messages and for kubectl.
+    /// Singular name, used in messages and by kubectl.
     pub singular: &'static str,
-    /// Name of the type.
+    /// Name of the kind.
     pub kind: &'static str,
-    /// Abbreviations for kubectl.
+    /// Short names for kubectl.
     pub short: &'static [&'static str],
-    /// Does it live in a namespace?
+    /// True if objects are namespaced.
     pub namespaced: bool,
-    /// Groups of resources for kubectl, such as `all`.
+    /// Categories for kubectl, such as `all`.
     pub categories: &'static [&'static str],
-    /// What can be under one object, with the verbs that work there.
+    /// Subresources with their verbs.
     pub subresources: &'static [(&'static str, &'static [&'static str])],
-    /// Is `metadata.generation` counted?
+    /// True if `metadata.generation` is maintained.
     pub generation: bool,
-    /// May PUT create it?
+    /// True if PUT may create an object.
     pub create_on_update: bool,
-    /// May it be replaced without a resourceVersion?
+    /// True if PUT needs no resourceVersion.
     pub unconditional_update: bool,
-    /// Which collection holds the objects: the plural and group of the resource that is stored.
+    /// Collection that holds the objects. It is named after the plural and group of the stored resource.
     pub storage: Storage,
-    /// Are its objects stored as it shows them? Of several forms of the same objects, one is.
+    /// True if objects are stored in this form. If the same objects have several forms, exactly one is stored.
     pub as_stored: bool,
-    /// Is it a custom resource? Then it is served only once its definition is installed.
+    /// True for a custom resource, which is served only once its definition is installed.
     pub custom: bool,
 }
 
-/// A collection of stored objects.
+/// Collection of stored objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(
     missing_docs,
@@ -57,7 +57,7 @@ pub enum Storage {
     Leases,
     PodDisruptionBudgets,
     AdvancedDaemonSets,
-    /// Answered at once and never stored.
+    /// Requests are answered directly and never stored.
     Nothing,
 }
 
@@ -82,10 +82,10 @@ const PLAIN: Resource = Resource {
     custom: false,
 };
 
-/// The group of OpenKruise's workloads.
+/// API group of OpenKruise's workloads.
 pub const KRUISE: &str = "apps.kruise.io";
 
-/// The Advanced DaemonSet. It is in no category and has no scale, as in OpenKruise.
+/// Advanced DaemonSet. As in OpenKruise, it has no category and no scale subresource.
 const ADVANCED_DAEMON_SET: Resource = Resource {
     group: KRUISE,
     version: "v1beta1",
@@ -101,7 +101,7 @@ const ADVANCED_DAEMON_SET: Resource = Resource {
     ..PLAIN
 };
 
-/// Everything that can be served, in the order of discovery; custom resources only once they are installed ([`served`]).
+/// All resources in discovery order. Custom resources are served only once they are installed ([`served`]).
 pub const RESOURCES: &[Resource] = &[
     Resource {
         plural: "namespaces",
@@ -258,7 +258,7 @@ pub const RESOURCES: &[Resource] = &[
         ..PLAIN
     },
     ADVANCED_DAEMON_SET,
-    // The same objects: nothing but the version is another one.
+    // Only the version differs; the objects are the same.
     Resource {
         version: "v1alpha1",
         as_stored: false,
@@ -267,7 +267,7 @@ pub const RESOURCES: &[Resource] = &[
 ];
 
 impl Resource {
-    /// `v1`, `apps/v1`.
+    /// Returns the `apiVersion`, such as `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
         match self.group {
             "" => self.version.to_owned(),
@@ -275,7 +275,7 @@ impl Resource {
         }
     }
 
-    /// What clients may do with it.
+    /// Returns the verbs of the resource.
     pub fn verbs(&self) -> &'static [&'static str] {
         if self.storage == Storage::Nothing {
             return CREATE;
@@ -292,38 +292,38 @@ impl Resource {
         ]
     }
 
-    /// The verbs of a subresource; `None` when there is no such one.
+    /// Returns the verbs of a subresource; `None` if it does not exist.
     pub fn subresource(&self, name: &str) -> Option<&'static [&'static str]> {
         let found = self.subresources.iter().find(|(sub, _)| *sub == name)?;
         Some(found.1)
     }
 
-    /// Has it a status that is written apart?
+    /// Returns true if the status is a separate subresource.
     pub fn has_status(&self) -> bool {
         self.subresource("status").is_some()
     }
 
-    /// The `apiVersion` that its objects are stored with.
+    /// Returns the `apiVersion` of stored objects.
     pub fn stored_version(&self) -> String {
         stored(self.storage).api_version()
     }
 }
 
-/// What is served, with the custom resources if those are installed.
+/// Returns the served resources. `custom` is true if custom resources are installed.
 pub fn served(custom: bool) -> impl Iterator<Item = &'static Resource> {
     RESOURCES
         .iter()
         .filter(move |resource| custom || !resource.custom)
 }
 
-/// The resource at a path.
+/// Returns the resource at a path.
 pub fn find(group: &str, version: &str, plural: &str, custom: bool) -> Option<&'static Resource> {
     served(custom).find(|resource| {
         resource.group == group && resource.version == version && resource.plural == plural
     })
 }
 
-/// The resource whose objects a collection holds (core for events).
+/// Returns the resource whose form a collection stores (core for Events).
 pub fn stored(storage: Storage) -> &'static Resource {
     RESOURCES
         .iter()
@@ -331,7 +331,7 @@ pub fn stored(storage: Storage) -> &'static Resource {
         .unwrap_or(&PLAIN)
 }
 
-/// Every group and version, each once, in order: the preferred version of a group first.
+/// Returns every group and version once, in order. The preferred version of a group is first.
 pub fn group_versions(custom: bool) -> Vec<(&'static str, &'static str)> {
     let mut all: Vec<_> = served(custom)
         .map(|resource| (resource.group, resource.version))
@@ -340,7 +340,7 @@ pub fn group_versions(custom: bool) -> Vec<(&'static str, &'static str)> {
     all
 }
 
-/// Every group with its versions, in order.
+/// Returns every group with its versions, in order.
 pub fn groups(custom: bool) -> Vec<(&'static str, Vec<&'static str>)> {
     let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
     for (group, version) in group_versions(custom) {

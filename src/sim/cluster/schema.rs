@@ -1,7 +1,7 @@
-//! The shape of each kind, taken from the API types of k8s-openapi: decoding with field checks, and canonical JSON.
+//! Schemas of the kinds, taken from the API types of k8s-openapi: decoding with field checks, and canonical JSON.
 //!
-//! An object goes through its typed form once on the way in. What comes out has the field names, times and numbers
-//! that the types allow; what was dropped on the way is an unknown field.
+//! Each incoming object is converted to its typed form and back. The result has the field names, times and numbers of the types.
+//! A field that is lost in the conversion is unknown.
 
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet},
@@ -21,11 +21,11 @@ use super::advanced;
 use super::resources::{Resource, Storage};
 use super::status::ApiFailure;
 
-/// An object in canonical form, and the paths of the fields that its type does not have.
+/// Object in canonical form, and the paths of its unknown fields.
 pub(crate) struct Decoded {
-    /// The object.
+    /// Canonical object.
     pub(crate) object: Value,
-    /// Paths such as `spec.colour`.
+    /// Paths of unknown fields, such as `spec.colour`.
     pub(crate) unknown: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn decode(resource: &Resource, mut object: Value) -> Result<Decoded, 
     })
 }
 
-/// What `canonical` has at the places that `given` names: a part of an object without the required fields around it.
+/// Returns the fields of `canonical` that `given` has: a partial object without the required fields around it.
 pub(crate) fn restrict(canonical: Value, given: &Value) -> Value {
     match (canonical, given) {
         (Value::Object(canonical), Value::Object(given)) => canonical
@@ -93,7 +93,7 @@ fn through<K: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, ser
     Ok(canonical)
 }
 
-/// A custom resource: only its metadata has a type here, and what its schema does not have is left out.
+/// Decodes a custom resource. Only its metadata has a type here; fields outside its schema are removed.
 fn custom(object: &Value, prune: impl Fn(&mut Value)) -> Result<Value, serde_json::Error> {
     let mut canonical = object.clone();
     if let Some(metadata) = object.get("metadata") {
@@ -103,7 +103,7 @@ fn custom(object: &Value, prune: impl Fn(&mut Value)) -> Result<Value, serde_jso
     Ok(canonical)
 }
 
-/// Go leaves out empty lists and maps where the types here keep `Some` of nothing.
+/// Removes empty lists and maps. Go omits them, but the types here keep `Some` with an empty value.
 fn without_empty(value: &mut Value) {
     if let Value::Object(fields) = value {
         for list in [
@@ -122,7 +122,7 @@ fn without_empty(value: &mut Value) {
                 fields.remove(list);
             }
         }
-        // The data of a ControllerRevision is its maker's, byte for byte.
+        // The data of a ControllerRevision is kept byte for byte.
         fields
             .iter_mut()
             .filter(|(key, _)| *key != "data")
@@ -130,7 +130,7 @@ fn without_empty(value: &mut Value) {
     }
 }
 
-/// Collects what `given` has and `kept` lost.
+/// Collects the fields of `given` that `kept` lacks.
 fn compare(path: &str, given: &Value, kept: &Value, unknown: &mut Vec<String>) {
     match (given, kept) {
         (Value::Object(given), Value::Object(kept)) => {
@@ -164,7 +164,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// Quantities may be written as numbers (`cpu: 1`).
+/// Converts quantities that are written as numbers (`cpu: 1`) to text.
 fn numbers_to_quantities(value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -1,14 +1,15 @@
-//! What lists and watches select by: labels, as the rest of the house reads them, and fields.
+//! Selectors of lists and watches: label selectors in the project's common syntax, and field selectors.
 
 use serde_json::Value;
 
 use super::resources::Storage;
 use crate::core::selector::{Selector, is_label_key, is_label_value};
 
-/// Reads the string form: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`; an empty one selects everything.
+/// Parses a label selector such as `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`. An empty text selects everything.
 ///
 /// # Errors
-/// Names the part that cannot be read.
+///
+/// Returns a message that names the invalid part.
 pub(super) fn parse_labels(text: &str) -> Result<Selector, String> {
     match text.trim() {
         "" => Ok(Selector::default()),
@@ -18,13 +19,13 @@ pub(super) fn parse_labels(text: &str) -> Result<Selector, String> {
     }
 }
 
-/// Whether the labels of this object satisfy it.
+/// Returns true if the selector matches the object's labels.
 pub(super) fn selects(selector: &Selector, object: &Value) -> bool {
     let labels = &object["metadata"]["labels"];
     selector.matches(|key| labels[key].as_str())
 }
 
-/// Is this a qualified name (`prefix/name`)?
+/// Checks that the key is a qualified name (`prefix/name`).
 pub(crate) fn check_label_key(key: &str) -> Result<(), String> {
     if is_label_key(key) {
         return Ok(());
@@ -35,7 +36,7 @@ pub(crate) fn check_label_key(key: &str) -> Result<(), String> {
     ))
 }
 
-/// Is this a value that a label may have?
+/// Checks that the value is valid for a label.
 pub(crate) fn check_label_value(value: &str) -> Result<(), String> {
     if is_label_value(value) {
         return Ok(());
@@ -46,15 +47,16 @@ pub(crate) fn check_label_value(value: &str) -> Result<(), String> {
     ))
 }
 
-/// Requirements on fields, all of which have to hold; the default selects everything.
+/// Field requirements that must all match. The default selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector(Vec<(String, bool, String)>);
 
 impl FieldSelector {
-    /// Reads `metadata.name=a,spec.nodeName!=b`.
+    /// Parses a field selector such as `metadata.name=a,spec.nodeName!=b`.
     ///
     /// # Errors
-    /// Names the part that cannot be read, or the field that cannot be selected by.
+    ///
+    /// Returns a message that names the invalid part or the unsupported field.
     pub fn parse(text: &str, storage: Storage) -> Result<Self, String> {
         let mut requirements = Vec::new();
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -80,14 +82,14 @@ impl FieldSelector {
         Ok(Self(requirements))
     }
 
-    /// Does the object have these fields?
+    /// Returns true if the object's fields match.
     pub(crate) fn selects(&self, object: &Value) -> bool {
         self.0
             .iter()
             .all(|(key, equal, value)| (field(object, key) == value.as_str()) == *equal)
     }
 
-    /// The value that a field has to have, if it is a requirement.
+    /// Returns the value that a field must have; `None` if no value is required.
     pub(crate) fn required(&self, key: &str) -> Option<&str> {
         self.0
             .iter()
@@ -95,13 +97,13 @@ impl FieldSelector {
             .map(|(_, _, value)| value.as_str())
     }
 
-    /// Does it select everything?
+    /// Returns true if it selects everything.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// `events.k8s.io` calls the object of an event `regarding`; it is stored under its older name.
+/// Returns the stored name of a field. `events.k8s.io` uses newer names, such as `regarding`, than the stored core form.
 fn stored_name(key: &str) -> String {
     match key.strip_prefix("regarding.") {
         Some(rest) => format!("involvedObject.{rest}"),

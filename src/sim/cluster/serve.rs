@@ -1,4 +1,4 @@
-//! The cluster on a socket: HTTP/1.1 with a limit on how long a request's head may take, and an end.
+//! Cluster on a socket: HTTP/1.1 with a timeout for request headers and a graceful shutdown.
 
 use std::future::Future;
 use std::io;
@@ -12,10 +12,10 @@ use tokio::net::{TcpListener, TcpStream};
 use super::Cluster;
 use crate::serve::Connections;
 
-/// A client that is slower with the head of its request is not one of ours.
+/// Timeout for request headers. No expected client is slower.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What open requests get when the server ends.
+/// Time that open requests get at shutdown.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Accepts connections until `shutdown` completes.
@@ -33,7 +33,7 @@ pub(crate) async fn serve(
             accepted = connections.accept() => accepted,
         };
         match accepted {
-            // While the server is away a connection is dropped as soon as it is made.
+            // While the server is stopped, a new connection is dropped immediately.
             Ok(stream) if cluster.is_running() => {
                 connections.spawn(connection(cluster.clone(), stream, closing.subscribe()));
             }
@@ -75,7 +75,7 @@ async fn connection(
     tokio::pin!(connection);
     tokio::select! {
         () = cluster.stopped() => return,
-        // An error is the client's affair: it went away or does not speak HTTP.
+        // A connection error concerns only the client: it disconnected or does not use HTTP.
         _ = connection.as_mut() => return,
         _ = closing.wait_for(|closing| *closing) => connection.as_mut().graceful_shutdown(),
     }

@@ -1,45 +1,45 @@
-//! What a custom resource may look like: the part of a structural schema that the embedded cluster needs.
+//! Shapes of custom resources: the part of a structural schema that the embedded cluster needs.
 //!
-//! A shape prunes what it does not know, as the API server does while it reads, and then names what does not fit it.
+//! A shape first removes unknown fields, as the API server does on decoding. Then it reports values that don't match.
 
 use serde_json::Value;
 
 use super::status::StatusCause;
 
-/// What a value may be.
+/// Shape of a value.
 pub(super) enum Shape {
-    /// Anything at all.
+    /// Any value.
     Anything,
-    /// A text.
+    /// String.
     Text,
-    /// A text that this finds nothing wrong with; it says what the text should be.
+    /// String with a check. The function returns the requirement if the string violates it.
     TextThat(fn(&str) -> Option<&'static str>),
     /// One of these words.
     Word(&'static [&'static str]),
-    /// A whole number from the first to the second.
+    /// Whole number in this inclusive range.
     Number(i64, i64),
-    /// A number or a text that this finds nothing wrong with.
+    /// Number or string with a check. The function returns the requirement if the value violates it.
     NumberOrText(fn(&Value) -> Option<&'static str>),
-    /// True or false.
+    /// Boolean.
     Flag,
-    /// From texts to values of one shape.
+    /// Map from strings to values of one shape.
     Map(&'static Shape),
-    /// So many values of one shape at least.
+    /// List of values of one shape, with a minimum length.
     List(usize, &'static Shape),
-    /// Values by name, and no others.
+    /// Object with only these fields.
     Fields(&'static [Field]),
-    /// Values by name, and any others.
+    /// Object with these fields and any others.
     OpenFields(&'static [Field]),
 }
 
-/// A field of an object.
+/// Field of an object.
 pub(super) struct Field {
     name: &'static str,
     shape: Shape,
     required: bool,
 }
 
-/// A field that has to be there.
+/// Returns a field that must be set.
 pub(super) const fn required(name: &'static str, shape: Shape) -> Field {
     Field {
         name,
@@ -48,7 +48,7 @@ pub(super) const fn required(name: &'static str, shape: Shape) -> Field {
     }
 }
 
-/// A field that may be missing.
+/// Returns a field that may be missing.
 pub(super) const fn optional(name: &'static str, shape: Shape) -> Field {
     Field {
         name,
@@ -58,7 +58,7 @@ pub(super) const fn optional(name: &'static str, shape: Shape) -> Field {
 }
 
 impl Shape {
-    /// Takes out the fields that no object of this shape has.
+    /// Removes fields that the shape does not have.
     pub(super) fn prune(&self, value: &mut Value) {
         match (self, value) {
             (Self::Map(shape), Value::Object(map)) => {
@@ -81,7 +81,7 @@ impl Shape {
         }
     }
 
-    /// Adds a cause for everything in the value at `path` that does not fit.
+    /// Adds a cause for every mismatch in the value at `path`.
     pub(super) fn check(&self, value: &Value, path: &str, causes: &mut Vec<StatusCause>) {
         match (self, value) {
             (Self::Anything, _) | (Self::Text, Value::String(_)) | (Self::Flag, Value::Bool(_)) => {
@@ -138,7 +138,7 @@ impl Shape {
         }
     }
 
-    /// Its type in the words of a schema.
+    /// Returns its type in the words of a schema.
     fn word(&self) -> &'static str {
         match self {
             Self::Anything | Self::Fields(_) | Self::OpenFields(_) | Self::Map(_) => "object",

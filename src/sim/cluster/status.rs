@@ -1,35 +1,35 @@
-//! What the server answers when it refuses: a `v1` Status with code, reason and a sentence, as kube-apiserver words it.
+//! Error responses: a `v1` Status with code, reason and a message in kube-apiserver's words.
 
 use serde_json::{Value, json};
 
-/// A refused request; becomes a `v1` Status.
+/// Refused request; it is sent as a `v1` Status.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiFailure {
     /// HTTP status.
     pub code: u16,
     /// Machine-readable reason, such as `NotFound`.
     pub reason: &'static str,
-    /// The sentence for a person.
+    /// Message for a person.
     pub message: String,
-    /// Kind, name and causes, when they are known.
+    /// Kind, name and causes, if known.
     pub details: Option<Value>,
-    /// Seconds for the header `Retry-After`.
+    /// Seconds for the `Retry-After` header.
     pub retry_after: Option<u32>,
 }
 
-/// One field that is wrong.
+/// Invalid field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusCause {
     /// Machine-readable reason, such as `FieldValueRequired`.
     pub reason: &'static str,
-    /// Path of the field, as in `spec.selector`.
+    /// Path of the field, such as `spec.selector`.
     pub field: String,
-    /// What is wrong with it.
+    /// Description of the error.
     pub message: String,
 }
 
 impl StatusCause {
-    /// The field has to be given.
+    /// Returns the cause for a missing field.
     pub fn required(field: impl Into<String>, detail: &str) -> Self {
         let message = match detail {
             "" => "Required value".to_owned(),
@@ -42,7 +42,7 @@ impl StatusCause {
         }
     }
 
-    /// The field has a value that it cannot have.
+    /// Returns the cause for an invalid value.
     pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         Self {
             reason: "FieldValueInvalid",
@@ -51,7 +51,7 @@ impl StatusCause {
         }
     }
 
-    /// The field may not be set (or changed) here.
+    /// Returns the cause for a field that may not be set (or changed) here.
     pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
         Self {
             reason: "FieldValueForbidden",
@@ -60,7 +60,7 @@ impl StatusCause {
         }
     }
 
-    /// The field is none of the words that it may be.
+    /// Returns the cause for a value outside the allowed ones.
     pub fn unsupported(field: impl Into<String>, value: &Value, allowed: &[&str]) -> Self {
         let allowed: Vec<String> = allowed.iter().map(|word| format!("{word:?}")).collect();
         Self {
@@ -73,7 +73,7 @@ impl StatusCause {
         }
     }
 
-    /// The same value twice in a list.
+    /// Returns the cause for a value that is in a list twice.
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         Self {
             reason: "FieldValueDuplicate",
@@ -106,12 +106,12 @@ impl ApiFailure {
         self
     }
 
-    /// 400: the request cannot be understood.
+    /// Returns a 400: the request cannot be understood.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 403: understood, and not allowed. `resource` as in `pods` or `daemonsets.apps`.
+    /// Returns a 403: the request is not allowed. The message names the resource as `pods` or `daemonsets.apps`.
     pub fn forbidden(group: &str, plural: &str, name: &str, why: impl std::fmt::Display) -> Self {
         let resource = qualified(plural, group);
         let message = match name {
@@ -121,14 +121,14 @@ impl ApiFailure {
         Self::new(403, "Forbidden", message).about(group, plural, name)
     }
 
-    /// 404: no such object.
+    /// Returns a 404: the object does not exist.
     pub fn not_found(group: &str, plural: &str, name: &str) -> Self {
         let resource = qualified(plural, group);
         Self::new(404, "NotFound", format!("{resource} {name:?} not found"))
             .about(group, plural, name)
     }
 
-    /// 404: no such path.
+    /// Returns a 404: the path does not exist.
     pub fn no_such_path() -> Self {
         let mut failure = Self::new(
             404,
@@ -139,7 +139,7 @@ impl ApiFailure {
         failure
     }
 
-    /// 405: the path exists, the verb does not.
+    /// Returns a 405: the path does not support the verb.
     pub fn method_not_allowed() -> Self {
         let mut failure = Self::new(
             405,
@@ -150,12 +150,12 @@ impl ApiFailure {
         failure
     }
 
-    /// 406: no representation that the client accepts.
+    /// Returns a 406: the client accepts none of the representations.
     pub fn not_acceptable(message: impl Into<String>) -> Self {
         Self::new(406, "NotAcceptable", message)
     }
 
-    /// 409: there is one of that name.
+    /// Returns a 409: an object with this name exists.
     pub fn already_exists(group: &str, plural: &str, name: &str) -> Self {
         let resource = qualified(plural, group);
         Self::new(
@@ -166,7 +166,7 @@ impl ApiFailure {
         .about(group, plural, name)
     }
 
-    /// 409: the object is not what the client thought.
+    /// Returns a 409: the object differs from the one that the client expects.
     pub fn conflict(group: &str, plural: &str, name: &str, why: impl std::fmt::Display) -> Self {
         let resource = qualified(plural, group);
         Self::new(
@@ -177,7 +177,7 @@ impl ApiFailure {
         .about(group, plural, name)
     }
 
-    /// 409: another resourceVersion than the one in the request.
+    /// Returns a 409: the resourceVersion in the request is outdated.
     pub fn modified(group: &str, plural: &str, name: &str) -> Self {
         Self::conflict(
             group,
@@ -187,12 +187,12 @@ impl ApiFailure {
         )
     }
 
-    /// 410: the resourceVersion (or continue token) is older than the history.
+    /// Returns a 410: the resourceVersion (or continue token) is older than the history.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
-    /// 413: more than the server reads.
+    /// Returns a 413: the body exceeds the limit.
     pub fn too_large(limit: usize) -> Self {
         Self::new(
             413,
@@ -201,12 +201,12 @@ impl ApiFailure {
         )
     }
 
-    /// 415: a content type that the server cannot read here.
+    /// Returns a 415: the content type is not supported here.
     pub fn unsupported_media_type(message: impl Into<String>) -> Self {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// 422: readable, with fields that are wrong.
+    /// Returns a 422: fields are invalid.
     pub fn invalid(group: &str, kind: &str, name: &str, causes: &[StatusCause]) -> Self {
         let list: Vec<String> = causes
             .iter()
@@ -232,7 +232,7 @@ impl ApiFailure {
         failure
     }
 
-    /// 422: readable, and it cannot be done to this object.
+    /// Returns a 422: the operation is impossible on this object.
     pub fn unprocessable(why: String) -> Self {
         let mut failure = Self::new(
             422,
@@ -243,7 +243,7 @@ impl ApiFailure {
         failure
     }
 
-    /// 429: later, please.
+    /// Returns a 429: the client has to try again later.
     pub fn too_many_requests(message: impl Into<String>, retry_after: Option<u32>) -> Self {
         let mut failure = Self::new(429, "TooManyRequests", message);
         failure.retry_after = retry_after;
@@ -254,12 +254,12 @@ impl ApiFailure {
         failure
     }
 
-    /// 500: what a real server answers with its raw error and no reason.
+    /// Returns a 500 without a reason, as a real server does with a raw error.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
 
-    /// 504: the client asks for a future that the server has not reached.
+    /// Returns a 504: the requested resourceVersion is newer than the server's.
     pub fn too_large_resource_version(asked: u64, current: u64) -> Self {
         let message = format!("Too large resource version: {asked}, current: {current}");
         let mut failure = Self::new(504, "Timeout", format!("Timeout: {message}"));
@@ -271,7 +271,7 @@ impl ApiFailure {
         failure
     }
 
-    /// Any status, as a fault or a proxy would answer it.
+    /// Returns an error with any status, as from a fault or a proxy.
     pub fn of_status(code: u16, retry_after: Option<u32>) -> Self {
         let (reason, message) = match code {
             400 => ("BadRequest", "the server rejected our request"),
@@ -312,14 +312,14 @@ impl ApiFailure {
         failure
     }
 
-    /// The same with another sentence.
+    /// Replaces the message.
     #[must_use]
     pub fn saying(mut self, message: impl Into<String>) -> Self {
         self.message = message.into();
         self
     }
 
-    /// The Status object.
+    /// Returns the Status object.
     pub fn to_json(&self) -> Value {
         let mut status = json!({
             "kind": "Status",
@@ -339,7 +339,7 @@ impl ApiFailure {
     }
 }
 
-/// `pods`, `daemonsets.apps`.
+/// Returns a qualified name such as `pods` or `daemonsets.apps`.
 pub fn qualified(word: &str, group: &str) -> String {
     match group {
         "" => word.to_owned(),
@@ -347,7 +347,7 @@ pub fn qualified(word: &str, group: &str) -> String {
     }
 }
 
-/// The Status that says that something went well.
+/// Returns a Status that reports success.
 pub(crate) fn success(details: Value) -> Value {
     json!({
         "kind": "Status",

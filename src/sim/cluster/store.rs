@@ -1,7 +1,7 @@
-//! Objects, the global resourceVersion, the log of events, and who watches.
+//! Store of objects, the global resourceVersion, the event log and the watchers.
 //!
-//! Every change goes through [`Store::put`] or [`Store::remove`]: one resourceVersion, one event, which is handed to the
-//! watchers whose route it is on. One event is serialized once, however many watch.
+//! Every change goes through [`Store::put`] or [`Store::remove`]. Each assigns one resourceVersion and sends one event to the
+//! watchers on its routes. An event is serialized once, regardless of the number of watchers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -15,20 +15,21 @@ use super::resources::Storage;
 use super::selector::{FieldSelector, selects};
 use crate::core::selector::Selector;
 
-/// Events that may wait for one slow watcher before its watch is ended; kube-apiserver does the same with fewer.
+/// Number of events that may be queued for a slow watcher before its watch is ended. kube-apiserver has the same rule with a
+/// shorter queue.
 const WATCHER_QUEUE: usize = 10_000;
 
-/// Where an object is inside its collection.
+/// Key of an object in its collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ObjectKey {
-    /// Empty for cluster-wide objects.
+    /// Namespace; empty for cluster-scoped objects.
     pub(crate) namespace: String,
-    /// The object's name.
+    /// Name of the object.
     pub(crate) name: String,
 }
 
 impl ObjectKey {
-    /// The key of an object.
+    /// Returns the key of an object.
     pub(crate) fn from_object(object: &Value) -> Self {
         Self {
             namespace: object.namespace().to_owned(),
@@ -37,12 +38,12 @@ impl ObjectKey {
     }
 }
 
-/// An object as stored; never changed, only replaced.
+/// Stored object. It is never changed, only replaced.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    /// The object.
+    /// Content of the object.
     pub(crate) value: Value,
-    /// Its resourceVersion.
+    /// resourceVersion of the object.
     pub(crate) version: u64,
     json: OnceLock<Bytes>,
 }
@@ -59,7 +60,7 @@ impl Stored {
         })
     }
 
-    /// Serialized once.
+    /// Returns the object as JSON, which is serialized once.
     pub(crate) fn json(&self) -> &Bytes {
         self.json.get_or_init(|| self.value.to_string().into())
     }
@@ -72,7 +73,7 @@ impl Stored {
     }
 }
 
-/// An object as text, shared with whoever was told it: a tenth of what it takes as a tree.
+/// Object as text, shared with the watchers that received it. It takes a tenth of the memory of a tree.
 #[derive(Debug)]
 struct Text {
     version: u64,
@@ -89,19 +90,19 @@ impl Text {
     }
 }
 
-/// What happened to an object, or what a watcher is told.
+/// Kind of a change, either in the store or as seen by a watcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreChange {
-    /// It is new (to this watcher).
+    /// New object (to this watcher).
     Added,
-    /// It changed.
+    /// Changed object.
     Modified,
-    /// It is gone (for this watcher).
+    /// Deleted object (for this watcher).
     Deleted,
 }
 
 impl StoreChange {
-    /// The word on the wire.
+    /// Returns the event type of the watch protocol.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -111,7 +112,7 @@ impl StoreChange {
     }
 }
 
-/// One entry of the log: an event as text, which is read again when a watch is resumed from before it.
+/// Entry of the log: an event as text. It is parsed again when a watch resumes from an earlier version.
 #[derive(Debug)]
 struct Entry {
     change: StoreChange,
@@ -134,14 +135,14 @@ impl Entry {
     }
 }
 
-/// Something that happened to an object.
+/// Change of an object.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// What happened.
+    /// Kind of the change.
     pub(crate) change: StoreChange,
-    /// The object afterwards; of a deleted one its last state with the resourceVersion of the deletion.
+    /// Object after the change. A deleted object has its last state and the resourceVersion of the deletion.
     pub(crate) object: Arc<Stored>,
-    /// The object before, with the resourceVersion of this event when it left a selector.
+    /// Object before the change. It gets the resourceVersion of this event when the object left a selector.
     pub(crate) previous: Option<Arc<Stored>>,
     left: OnceLock<Arc<Stored>>,
     lines: [OnceLock<Bytes>; 3],
@@ -158,7 +159,7 @@ impl Event {
         }
     }
 
-    /// What a watcher with this filter is told, if anything.
+    /// Returns the change as seen by a watcher with this filter; `None` if the watcher does not see it.
     pub(crate) fn seen_by(&self, filter: &Filter) -> Option<StoreChange> {
         let is = self.change != StoreChange::Deleted && filter.selects(&self.object.value);
         let was = self
@@ -173,7 +174,7 @@ impl Event {
         }
     }
 
-    /// The object that goes with `seen`: one that left a selector is shown as it was.
+    /// Returns the object to send with `seen`. An object that left a selector is sent in its previous state.
     pub(crate) fn shown(&self, seen: StoreChange) -> &Arc<Stored> {
         match (&self.previous, seen, self.change) {
             (Some(previous), StoreChange::Deleted, StoreChange::Modified) => self
@@ -183,7 +184,7 @@ impl Event {
         }
     }
 
-    /// The line of JSON that tells it, the same bytes for every watcher.
+    /// Returns the event as a line of JSON; all watchers share the same bytes.
     pub(crate) fn line(&self, seen: StoreChange) -> Bytes {
         self.lines[seen as usize]
             .get_or_init(|| watch_line(seen.word(), self.shown(seen).json()))
@@ -191,7 +192,7 @@ impl Event {
     }
 }
 
-/// `{"type":…,"object":…}` and the end of the line.
+/// Returns `{"type":…,"object":…}` with a line end.
 pub(crate) fn watch_line(word: &str, object: &[u8]) -> Bytes {
     let mut line = Vec::with_capacity(object.len() + 40);
     line.extend_from_slice(b"{\"type\":\"");
@@ -202,19 +203,19 @@ pub(crate) fn watch_line(word: &str, object: &[u8]) -> Bytes {
     line.into()
 }
 
-/// Which objects of a collection somebody wants.
+/// Filter for the objects of a collection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
-    /// Empty for all namespaces.
+    /// Namespace; empty for all namespaces.
     pub(crate) namespace: String,
-    /// By labels.
+    /// Label selector.
     pub(crate) labels: Selector,
-    /// By fields.
+    /// Field selector.
     pub(crate) fields: FieldSelector,
 }
 
 impl Filter {
-    /// Is this object wanted?
+    /// Returns true if the filter selects the object.
     pub(crate) fn selects(&self, object: &Value) -> bool {
         (self.namespace.is_empty() || self.namespace == object.namespace())
             && selects(&self.labels, object)
@@ -236,8 +237,7 @@ impl Filter {
     }
 }
 
-/// The narrowest way on which all events for a watcher come, so that a change of one pod does not wake a thousand
-/// kubelets.
+/// Narrowest route that carries all events for a watcher, so that a change of one pod does not wake a thousand kubelets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Route {
     All,
@@ -260,14 +260,14 @@ fn routes(event: &Event) -> BTreeSet<Route> {
     routes
 }
 
-/// What a watcher receives.
+/// Message to a watcher.
 #[derive(Debug)]
 pub(crate) enum StoreSignal {
-    /// Tell this event as this change.
+    /// Event to send, with the change as this watcher sees it.
     Event(StoreChange, Arc<Event>),
-    /// Nothing up to this resourceVersion is missing.
+    /// Bookmark: all events up to this resourceVersion were sent.
     Bookmark(u64),
-    /// The connection breaks.
+    /// Break of the connection.
     Disconnect,
 }
 
@@ -288,7 +288,7 @@ struct Collection {
 }
 
 impl Collection {
-    /// Forgets the oldest events, so that this many are left.
+    /// Drops the oldest events so that `left` remain.
     fn forget_events(&mut self, left: usize) {
         while self.log.len() > left {
             if let Some(old) = self.log.pop_front() {
@@ -331,7 +331,7 @@ impl Collection {
     }
 }
 
-/// Everything that the server knows.
+/// All objects and watches of the server.
 #[derive(Debug)]
 pub(crate) struct Store {
     version: u64,
@@ -341,22 +341,22 @@ pub(crate) struct Store {
     random: Random,
 }
 
-/// A watch as opened: what to tell first, then the queue.
+/// Newly opened watch: the initial events, then the queue.
 pub(crate) struct OpenedWatch {
-    /// Name of the watcher, for bookmarks and for its end.
+    /// ID of the watcher, used to send bookmarks and to end the watch.
     pub(crate) id: u64,
-    /// Present objects, when the watch starts with them.
+    /// Current objects, if the watch starts with them.
     pub(crate) present: Vec<Arc<Stored>>,
-    /// Events since the resourceVersion asked for.
+    /// Events since the requested resourceVersion.
     pub(crate) replay: Vec<(StoreChange, Arc<Event>)>,
-    /// What comes next.
+    /// Queue of later events.
     pub(crate) queue: mpsc::Receiver<StoreSignal>,
-    /// The store's resourceVersion at this moment.
+    /// resourceVersion of the store when the watch was opened.
     pub(crate) version: u64,
 }
 
 impl Store {
-    /// An empty store that keeps `history` events of each kind.
+    /// Returns an empty store that keeps `history` events of each kind.
     pub(crate) fn new(seed: u64, history: usize) -> Self {
         Self {
             version: 1,
@@ -367,12 +367,12 @@ impl Store {
         }
     }
 
-    /// The global resourceVersion.
+    /// Returns the global resourceVersion.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// A fresh UID.
+    /// Returns a new UID.
     pub(crate) fn uid(&mut self) -> String {
         let (high, low) = (self.random.next(), self.random.next());
         let (time_low, time_mid, time_high) = (high >> 32, (high >> 16) & 0xffff, high & 0x0fff);
@@ -380,7 +380,7 @@ impl Store {
         format!("{time_low:08x}-{time_mid:04x}-4{time_high:03x}-{clock:04x}-{node:012x}")
     }
 
-    /// Five letters for a generated name; no vowels, so no words.
+    /// Returns five characters for a generated name. Vowels are excluded so that no words appear.
     pub(crate) fn suffix(&mut self) -> String {
         const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         let mut bits = self.random.next();
@@ -393,12 +393,14 @@ impl Store {
             .collect()
     }
 
-    /// The object with this key.
+    /// Returns the object with this key.
     pub(crate) fn get(&self, storage: Storage, key: &ObjectKey) -> Option<&Arc<Stored>> {
         self.collections.get(&storage)?.objects.get(key)
     }
 
-    /// The objects behind `after` (from the start if `None`) that a filter selects, in the order of namespace and name.
+    /// Returns the objects selected by a filter, ordered by namespace and name.
+    ///
+    /// They start after `after`, or at the beginning if it is `None`.
     pub(crate) fn select<'a>(
         &'a self,
         storage: Storage,
@@ -437,7 +439,7 @@ impl Store {
         stored
     }
 
-    /// Removes an object; its last state is told with the resourceVersion of the removal.
+    /// Removes an object. Watchers receive its last state with the resourceVersion of the removal.
     pub(crate) fn remove(&mut self, storage: Storage, key: &ObjectKey) -> Option<Arc<Stored>> {
         let previous = self.collections.get_mut(&storage)?.objects.remove(key)?;
         self.version += 1;
@@ -457,8 +459,11 @@ impl Store {
         collection.forget_events(self.history);
     }
 
-    /// Opens a watch from behind `since`, or from the present objects when there is none; `Err` holds the oldest
-    /// resourceVersion from which events are still known.
+    /// Opens a watch that starts after `since`, or with the current objects if it is `None`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the oldest resourceVersion from which events are still known if `since` is older.
     pub(crate) fn watch(
         &mut self,
         storage: Storage,
@@ -511,7 +516,7 @@ impl Store {
         })
     }
 
-    /// Queues a bookmark behind everything that the watcher has been told.
+    /// Queues a bookmark after the events that are already queued.
     pub(crate) fn bookmark(&mut self, storage: Storage, id: u64) {
         let version = self.version;
         if let Some(watcher) = self
@@ -519,7 +524,7 @@ impl Store {
             .get(&storage)
             .and_then(|collection| collection.watchers.get(&id))
         {
-            // A full queue has events to tell; the next bookmark will do.
+            // A full queue still has events to send; the next bookmark suffices.
             let _ = watcher.queue.try_send(StoreSignal::Bookmark(version));
         }
     }
@@ -535,14 +540,14 @@ impl Store {
     pub(crate) fn disconnect_watches(&mut self) {
         for collection in self.collections.values_mut() {
             for watcher in std::mem::take(&mut collection.watchers).into_values() {
-                // A full queue ends with the sender, just as well.
+                // A full queue also ends when its sender is dropped.
                 let _ = watcher.queue.try_send(StoreSignal::Disconnect);
             }
             collection.on_route.clear();
         }
     }
 
-    /// Forgets the log: a watch from before now is answered with 410.
+    /// Clears the log. A watch from an earlier version is answered with 410.
     pub(crate) fn compact(&mut self) {
         let version = self.version;
         let storages: Vec<Storage> = self.collections.keys().copied().collect();
@@ -553,7 +558,7 @@ impl Store {
         }
     }
 
-    /// The oldest resourceVersion from which a collection can be resumed.
+    /// Returns the oldest resourceVersion from which a watch of the collection can resume.
     pub(crate) fn floor(&self, storage: Storage) -> u64 {
         self.collections
             .get(&storage)
@@ -561,7 +566,7 @@ impl Store {
     }
 }
 
-/// SplitMix64: small, quick, and the same for one seed everywhere.
+/// SplitMix64: small, fast, and reproducible for a given seed.
 #[derive(Debug)]
 struct Random(u64);
 

@@ -1,4 +1,4 @@
-//! Tables for `kubectl get`: the columns of each kind and one row for each object.
+//! Tables for `kubectl get`: the columns of each kind and one row per object.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ const fn wide(name: &'static str, cell: fn(&Value) -> Value) -> Column {
     }
 }
 
-/// A date, shown as an age.
+/// Creation time, shown as an age.
 const AGE: Column = Column {
     name: "Age",
     kind: "date",
@@ -93,7 +93,7 @@ const DAEMON_SETS: &[Column] = &[
     }),
 ];
 
-/// The columns that the definition of the Advanced DaemonSet names; of a list a server shows the first entry.
+/// Columns in the definition of the Advanced DaemonSet. For a list, a server shows the first entry.
 const ADVANCED_DAEMON_SETS: &[Column] = &[
     NAME,
     number("DESIRED", |ds| {
@@ -265,8 +265,9 @@ fn columns(resource: &Resource) -> &'static [Column] {
     }
 }
 
-/// The table of some objects; `metadata` is that of their list, if they come as one. Ages are those at `now`; `included` is
-/// what comes with the row of each.
+/// Renders a table of objects.
+///
+/// `metadata` is that of their list, if there is one. Ages are relative to `now`. `included` returns the object data in a row.
 pub(crate) fn render(
     resource: &Resource,
     objects: &[&Value],
@@ -314,7 +315,7 @@ fn row(columns: &[Column], object: &Value, now: Timestamp, included: Value) -> V
     json!({ "cells": cells, "object": included })
 }
 
-/// How long ago, as kubectl writes it: two units while that says something, then one.
+/// Formats an age as kubectl does: two units while the second is significant, then one.
 fn age(instant: &str, now: Timestamp) -> String {
     let Ok(instant) = instant.parse::<Timestamp>() else {
         return "<unknown>".to_owned();
@@ -404,7 +405,7 @@ fn pod_restarts(pod: &Value) -> Value {
         .into()
 }
 
-/// What kubectl shows as the status of a pod: the most telling of phase, reason and container states.
+/// Returns the pod status that kubectl shows: the most specific one of phase, reason and container states.
 fn pod_status(pod: &Value) -> Value {
     let mut reason = match pod.text("/status/reason") {
         "" => pod.text("/status/phase"),

@@ -1,4 +1,4 @@
-//! The cluster as ordinary kube clients see it, in virtual time.
+//! Cluster as seen by ordinary kube clients, in virtual time.
 
 mod advanced;
 mod apply;

@@ -1,4 +1,4 @@
-//! What a server refuses although it can read it: missing, malformed or immutable fields.
+//! Validation: missing, malformed or immutable fields of readable objects.
 
 use serde_json::Value;
 
@@ -10,10 +10,11 @@ use super::selector::{check_label_key, check_label_value, selects};
 use super::status::{ApiFailure, StatusCause};
 use crate::core::selector::Selector;
 
-/// Checks an object; `old` is what it replaces.
+/// Checks an object; `old` is the version that it replaces.
 ///
 /// # Errors
-/// 422 with a cause for every field that is wrong.
+///
+/// Returns a 422 with a cause for every invalid field.
 pub(crate) fn check(
     target: &Target,
     object: &Value,
@@ -53,7 +54,7 @@ pub(crate) fn check(
     ))
 }
 
-/// Names that may not have dots and have a shorter limit.
+/// Returns true for kinds whose names must have no dots and have a shorter limit.
 fn is_label_name(storage: Storage) -> bool {
     matches!(storage, Storage::Namespaces | Storage::Services)
 }
@@ -117,7 +118,7 @@ fn labels_and_annotations(object: &Value, causes: &mut Vec<StatusCause>) {
     }
 }
 
-/// Every owner has a name and a UID, and at most one of them is the controller.
+/// Checks that every owner has a name and a UID, and that at most one is the controller.
 fn owners(object: &Value, causes: &mut Vec<StatusCause>) {
     let field = "metadata.ownerReferences";
     let Some(owners) = object["metadata"]["ownerReferences"].as_array() else {
@@ -143,7 +144,7 @@ fn owners(object: &Value, causes: &mut Vec<StatusCause>) {
     }
 }
 
-/// Finalizers are qualified names. Those of the core group have a domain, too, except the ones that Kubernetes itself gives.
+/// Checks that finalizers are qualified names. In the core group they also need a domain, except Kubernetes' own finalizers.
 fn finalizers(resource: &Resource, object: &Value, causes: &mut Vec<StatusCause>) {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
     for finalizer in object.finalizers() {
@@ -162,7 +163,7 @@ fn finalizers(resource: &Resource, object: &Value, causes: &mut Vec<StatusCause>
     }
 }
 
-/// An object that is being deleted gets no more finalizers.
+/// Checks that an object that is being deleted gets no new finalizers.
 fn new_finalizers(object: &Value, old: &Value, causes: &mut Vec<StatusCause>) {
     let known = old.finalizers();
     let new = object.finalizers().into_iter();
@@ -272,7 +273,7 @@ fn rolling_update(rolling: &Value, causes: &mut Vec<StatusCause>) {
     }
 }
 
-/// What is not given selects everything, as far as this goes.
+/// Parses a label selector. A missing one selects everything here.
 fn label_selector(selector: &Value) -> Result<Selector, String> {
     match selector {
         Value::Null => Ok(Selector::default()),
@@ -404,7 +405,7 @@ fn mounts(path: &str, container: &Value, spec: &Value, causes: &mut Vec<StatusCa
     }
 }
 
-/// Of a pod's spec only images, deadline, grace period and further tolerations may change.
+/// Checks a pod. Only images, deadline, grace period and additional tolerations of its spec may change.
 fn pod(object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let Some(old) = old else {
         pod_spec("spec", &object["spec"], causes);
@@ -554,7 +555,7 @@ fn disruption_budget(object: &Value, causes: &mut Vec<StatusCause>) {
     }
 }
 
-/// Events of the newer group have more fields that must be given.
+/// Checks an Event. The newer group has more required fields.
 fn event(resource: &Resource, object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let involved = object.text("/involvedObject/namespace");
     let cluster_wide = involved.is_empty() && object.namespace() == "default";

@@ -1,7 +1,7 @@
-//! Create, read, replace, patch and delete: what each does to the store.
+//! Create, read, replace, patch and delete, and their effects on the store.
 //!
-//! All of it happens under one lock and without waiting, so every write sees the newest state and a patch never loses
-//! a race inside the server.
+//! All of them run under one lock without waiting. So every write sees the latest state, and a patch never loses a race inside
+//! the server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::store::{Filter, ObjectKey, Store, Stored};
 use super::write::{DeleteOptions, WriteContext, WriteOutcome, seconds};
 use super::{admission, budgets, defaults, managed_fields, schema, validate};
 
-/// Decodes a body as the kind of the path and checks that it belongs there.
+/// Decodes a body as the kind of the path and checks that it matches the path.
 pub(crate) fn decode(
     target: &Target,
     mut body: Value,
@@ -25,7 +25,7 @@ pub(crate) fn decode(
 ) -> Result<(Value, Vec<String>), ApiFailure> {
     let resource = target.resource;
     let expected = stored_form_version(target);
-    // Kind and version that are not given follow from the path.
+    // The path defines a missing kind or version.
     if let Value::Object(fields) = &mut body {
         default(fields, "kind", resource.kind);
         default(fields, "apiVersion", expected.as_str());
@@ -58,7 +58,7 @@ pub(crate) fn decode(
     Ok((decoded.object, warnings))
 }
 
-/// Events are stored in their core form, whichever group they came by.
+/// Returns the version that a body must have. Events are stored in their core form, regardless of the group in the path.
 fn stored_form_version(target: &Target) -> String {
     match target.resource.storage {
         Storage::Events => "v1".to_owned(),
@@ -66,14 +66,14 @@ fn stored_form_version(target: &Target) -> String {
     }
 }
 
-/// All versions of a custom resource are stored as one of them.
+/// Converts a custom resource to its stored version.
 fn as_stored(target: &Target, object: &mut Value) {
     if target.resource.custom {
         object["apiVersion"] = target.resource.stored_version().into();
     }
 }
 
-/// POST: a new object.
+/// Creates an object (POST).
 pub(crate) fn create(
     store: &mut Store,
     target: &Target,
@@ -110,7 +110,8 @@ pub(crate) fn create(
     if let Some(managed) = &writing.managed {
         metadata.insert("managedFields".to_owned(), managed.clone());
     }
-    // Others get them with their first server-side apply; here they tell when a revision became the newest, and who wrote a template.
+    // Other objects get managedFields with their first server-side apply. These kinds always need them: they show when a revision
+    // became the newest and which client wrote a template.
     let is_counted = matches!(
         resource.storage,
         Storage::ControllerRevisions | Storage::DaemonSets | Storage::AdvancedDaemonSets
@@ -176,7 +177,7 @@ fn name_object(store: &mut Store, target: &Target, object: &mut Value) -> Result
             "name or generateName is required",
         )]));
     }
-    // As in Kubernetes: 63 characters with the suffix.
+    // As in Kubernetes: 63 characters including the suffix.
     let kept: String = prefix.chars().take(58).collect();
     let name = loop {
         let name = format!("{kept}{}", store.suffix());
@@ -192,7 +193,7 @@ fn name_object(store: &mut Store, target: &Target, object: &mut Value) -> Result
     Ok(())
 }
 
-/// Stores unless it is a dry run, and looks after what depends on it.
+/// Stores the object unless it is a dry run, and updates dependent objects.
 fn commit(store: &mut Store, target: &Target, object: Value, writing: &WriteContext) -> Value {
     if writing.dry_run {
         return object;
@@ -210,7 +211,7 @@ fn after_write(store: &mut Store, namespace: &str, now: Timestamp) {
     finish_namespace(store, namespace);
 }
 
-/// GET of one object.
+/// Returns one object (GET).
 pub(crate) fn get(store: &Store, target: &Target) -> Result<Arc<Stored>, ApiFailure> {
     let key = key(target);
     store
@@ -226,7 +227,7 @@ fn key(target: &Target) -> ObjectKey {
     }
 }
 
-/// PUT: replaces an object (or its status), or creates it where the kind allows that.
+/// Replaces an object or its status (PUT), or creates it where the kind allows that.
 pub(crate) fn replace(
     store: &mut Store,
     target: &Target,
@@ -271,7 +272,7 @@ pub(crate) fn replace(
     })
 }
 
-/// Brings `object` in the place of `current`, whoever made it (PUT or a patch).
+/// Replaces `current` with `object`, for PUT and patches.
 pub(crate) fn update(
     store: &mut Store,
     target: &Target,
@@ -338,7 +339,7 @@ pub(crate) fn update(
     Ok(commit(store, target, object, writing))
 }
 
-/// Is nothing left that keeps a terminating object?
+/// Returns true if nothing keeps a terminating object.
 fn is_finished(storage: Storage, object: &Value) -> bool {
     let waits_for_kubelet = storage == Storage::Pods
         && object["metadata"]["deletionGracePeriodSeconds"]
@@ -384,7 +385,7 @@ fn check_identity(target: &Target, old: &Value, new: &Value) -> Result<(), ApiFa
     Ok(())
 }
 
-/// Fields of the metadata that only the server sets.
+/// Restores the metadata fields that only the server sets.
 fn keep_server_fields(old: &Value, object: &mut Value) {
     let metadata = &old["metadata"];
     let mut place = object["metadata"].take();
@@ -406,7 +407,7 @@ fn keep_server_fields(old: &Value, object: &mut Value) {
     object["metadata"] = place;
 }
 
-/// DELETE of one object.
+/// Deletes one object (DELETE).
 pub(crate) fn delete(
     store: &mut Store,
     target: &Target,
@@ -439,7 +440,7 @@ pub(crate) fn delete(
     Ok(WriteOutcome::new(200, body))
 }
 
-/// The answer when it is gone: pods and service accounts show their last state, others a Status.
+/// Returns the response for a deleted object: its last state for pods and service accounts, a Status for others.
 fn deleted(target: &Target, last: &Value) -> Value {
     if matches!(
         target.resource.storage,
@@ -490,7 +491,7 @@ pub(crate) fn check_preconditions(
     Ok(())
 }
 
-/// The object as it waits for its end, or `None` when nothing keeps it.
+/// Returns the object marked as terminating, or `None` if nothing keeps it.
 fn mark(
     storage: Storage,
     object: &Value,
@@ -512,7 +513,7 @@ fn mark(
         .get("deletionGracePeriodSeconds")
         .and_then(Value::as_i64);
     match have {
-        // The period of an object that is going can only become shorter.
+        // The grace period of a terminating object can only be shortened.
         Some(have) if grace >= have => {}
         Some(have) => {
             let asked = object
@@ -543,7 +544,7 @@ fn mark(
     Some(marked)
 }
 
-/// Seconds until an object may go; only pods on a node have any.
+/// Returns the grace period in seconds. It is zero except for pods on a node.
 fn grace(storage: Storage, object: &Value, options: &DeleteOptions) -> i64 {
     let ended = matches!(object.text("/status/phase"), "Failed" | "Succeeded");
     if storage != Storage::Pods || object.text("/spec/nodeName").is_empty() || ended {
@@ -551,7 +552,7 @@ fn grace(storage: Storage, object: &Value, options: &DeleteOptions) -> i64 {
     }
     let own = object["spec"]["terminationGracePeriodSeconds"].as_i64();
     match options.grace.or(own).unwrap_or(30) {
-        // A negative period means at once, and still through the kubelet.
+        // A negative period means immediate deletion, but still through the kubelet.
         negative if negative < 0 => 1,
         seconds => seconds,
     }
@@ -585,7 +586,7 @@ fn remove(store: &mut Store, storage: Storage, key: &ObjectKey, now: Timestamp) 
     after_write(store, &key.namespace, now);
 }
 
-/// DELETE of a collection: each selected object as if it were deleted by itself.
+/// Deletes each selected object of a collection (DELETE) individually.
 pub(crate) fn delete_collection(
     store: &mut Store,
     target: &Target,
@@ -611,7 +612,7 @@ pub(crate) fn delete_collection(
     Ok(selected)
 }
 
-/// Deletes what is in a namespace that is going; pods get the time that they ask for.
+/// Deletes the contents of a terminating namespace. Pods keep their grace periods.
 fn empty_namespace(store: &mut Store, namespace: &str, writing: &WriteContext) {
     for resource in super::resources::RESOURCES {
         if !resource.namespaced || resource.storage == Storage::Nothing {
@@ -631,13 +632,13 @@ fn empty_namespace(store: &mut Store, namespace: &str, writing: &WriteContext) {
             propagation: "Background".to_owned(),
             ..DeleteOptions::default()
         };
-        // Without preconditions and without a wait nothing in it can fail.
+        // Without preconditions and waiting, no deletion can fail.
         let _ = delete_collection(store, &target, &filter, &options, writing);
     }
     finish_namespace(store, namespace);
 }
 
-/// Removes a terminating namespace once nothing is left in it.
+/// Removes a terminating namespace once it is empty.
 fn finish_namespace(store: &mut Store, namespace: &str) {
     let key = ObjectKey {
         namespace: String::new(),

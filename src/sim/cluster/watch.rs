@@ -1,4 +1,4 @@
-//! One open watch as a stream of lines: what is there, what was missed, what comes, and a bookmark now and then.
+//! Open watch as a stream of lines: current objects, missed events, new events, and regular bookmarks.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,24 +15,24 @@ use super::present::Form;
 use super::resources::Resource;
 use super::store::{OpenedWatch, Store, StoreChange, StoreSignal, watch_line};
 
-/// Time between bookmarks; kube-apiserver takes about a minute.
+/// Interval between bookmarks; kube-apiserver uses about a minute.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 
-/// How a watch is to be told.
+/// Form and options of a watch.
 pub(crate) struct ObjectForm {
-    /// The kind watched.
+    /// Resource that is watched.
     pub(crate) resource: &'static Resource,
-    /// The shape of its objects.
+    /// Representation of its objects.
     pub(crate) form: Form,
-    /// Does the client want bookmarks?
+    /// True if the client wants bookmarks.
     pub(crate) bookmarks: bool,
-    /// A bookmark with the mark that ends the initial events.
+    /// True to send the bookmark that marks the end of the initial events.
     pub(crate) initial_end: bool,
-    /// When the server ends the watch.
+    /// Time after which the server ends the watch.
     pub(crate) timeout: Duration,
 }
 
-/// Forgets the watcher when the client has gone.
+/// Guard that removes the watcher when the client has disconnected.
 struct Registered {
     store: Arc<Mutex<Store>>,
     resource: &'static Resource,
@@ -57,7 +57,7 @@ struct Watch {
     end: Instant,
 }
 
-/// The lines of a watch.
+/// Returns the lines of a watch.
 pub(crate) fn lines(
     store: Arc<Mutex<Store>>,
     opened: OpenedWatch,
@@ -136,7 +136,7 @@ impl Watch {
         })
     }
 
-    /// It comes back through the queue, so that it cannot overtake an event.
+    /// Requests a bookmark. It arrives through the queue, so it cannot overtake an event.
     fn ask_for_bookmark(&self) {
         let registered = &self.registered;
         registered

@@ -1,20 +1,20 @@
-//! What a write is made of: its circumstances, its options, and what it leads to.
+//! Writes: their context, options and results.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-/// What a write leads to.
+/// Result of a write.
 pub(crate) struct WriteOutcome {
     /// HTTP status.
     pub(crate) code: u16,
-    /// The object, or a Status.
+    /// Object, or a Status.
     pub(crate) body: Value,
-    /// Sentences for the client.
+    /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
 }
 
 impl WriteOutcome {
-    /// An answer without warnings.
+    /// Returns a result without warnings.
     pub(crate) fn new(code: u16, body: Value) -> Self {
         Self {
             code,
@@ -24,20 +24,20 @@ impl WriteOutcome {
     }
 }
 
-/// The circumstances of a write.
+/// Context of a write.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteContext {
-    /// The server's time.
+    /// Time of the server.
     pub(crate) now: Timestamp,
-    /// Check everything, change nothing.
+    /// True to check everything but change nothing.
     pub(crate) dry_run: bool,
-    /// Unknown fields are an error.
+    /// True if unknown fields are an error.
     pub(crate) strict: bool,
-    /// Unknown fields are worth a warning.
+    /// True if unknown fields cause a warning.
     pub(crate) warn: bool,
-    /// Who writes: the parameter `fieldManager`, or the program in the user agent.
+    /// Field manager: the parameter `fieldManager`, or the program in the user agent.
     pub(crate) manager: String,
-    /// The owners of fields as an apply has counted them; `None` for any other write.
+    /// Field ownership as computed by an apply; `None` for any other write.
     pub(crate) managed: Option<Value>,
 }
 
@@ -47,20 +47,20 @@ impl WriteContext {
     }
 }
 
-/// An instant as Kubernetes writes it.
+/// Formats a time as Kubernetes does.
 pub(crate) fn seconds(instant: Timestamp) -> String {
     k8s_openapi::jiff::fmt::strtime::format("%Y-%m-%dT%H:%M:%SZ", instant).unwrap_or_default()
 }
 
-/// How an object is to be deleted.
+/// Options of a deletion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeleteOptions {
-    /// Seconds that a pod has to end; `None` takes the pod's own.
+    /// Grace period of a pod in seconds; `None` for the pod's own.
     pub(crate) grace: Option<i64>,
     /// `Background`, `Foreground`, `Orphan` or empty.
     pub(crate) propagation: String,
-    /// Only if this is its UID.
+    /// UID that the object must have.
     pub(crate) uid: Option<String>,
-    /// Only if this is its resourceVersion.
+    /// resourceVersion that the object must have.
     pub(crate) version: Option<String>,
 }

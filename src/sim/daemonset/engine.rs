@@ -1,4 +1,4 @@
-//! The one task of the DaemonSet controller: watches and answers change its caches, what changed is looked at again.
+//! Task of the DaemonSet controller. Watch events and responses update its caches; changed DaemonSets are synced again.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,18 +31,18 @@ use crate::sim::events::EventSink;
 use crate::sim::queue::Queue;
 use crate::sim::watched::{Cache, WatchedChange, WatchedKey, backlog, events, key};
 
-/// At most so many pods are created, and as many deleted, at once (the native controller's value).
+/// Largest number of pods that are created, or deleted, at once (the native controller's value).
 const BURST: usize = 250;
-/// First wait after a failed write; it doubles.
+/// First back-off after a failed write; it doubles.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(15);
-/// First wait before a failed pod is deleted again on its node; it doubles (the native controller's values).
+/// First back-off before a failed pod on a node is deleted again; it doubles (the native controller's values).
 const FAILED_POD: Duration = Duration::from_secs(1);
 const FAILED_POD_MAX: Duration = Duration::from_secs(15 * 60);
 
 type Done = (WatchedKey, Vec<NativeWriteAnswer>, Result<(), Error>);
 
-/// All that the controller knows.
+/// State of the controller.
 pub(super) struct DaemonSetsController {
     client: Client,
     clock: Clock,
@@ -54,7 +54,7 @@ pub(super) struct DaemonSetsController {
     node_objects: Cache<Node>,
     nodes: BTreeMap<String, ManagedNode>,
     revisions: Cache<DynamicObject>,
-    /// Keys of pods by the UID of their controlling owner; under "" those without.
+    /// Keys of pods by the UID of their controlling owner; pods without one are under "".
     owned: BTreeMap<String, BTreeSet<WatchedKey>>,
     progress: BTreeMap<WatchedKey, Progress>,
     /// Back-off of failed pods, by UID and generation of the DaemonSet and by node.
@@ -63,16 +63,16 @@ pub(super) struct DaemonSetsController {
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
 }
 
-/// Where the work on one DaemonSet stands.
+/// Progress of the work on one DaemonSet.
 #[derive(Default)]
 struct Progress {
     queued: bool,
-    /// Writes are under way.
+    /// True while writes are in flight.
     busy: bool,
-    /// Something changed meanwhile.
+    /// True if something changed during the writes.
     again: bool,
     failures: u32,
-    /// No pods are made or deleted until then, after a failure.
+    /// Time until which no pods are created or deleted after a failure.
     held: Option<Instant>,
 }
 
@@ -150,7 +150,7 @@ impl DaemonSetsController {
             && self.node_objects.is_synced()
     }
 
-    /// While a first list is incomplete nothing is decided; afterwards everything that was queued is.
+    /// Syncs everything that was queued once the first lists are complete. Until then nothing is decided.
     fn look_at_all_once_synced(&mut self) {
         if self.is_synced() && self.progress.is_empty() {
             self.look_at_all();
@@ -163,14 +163,14 @@ impl DaemonSetsController {
         }
     }
 
-    /// Looks at a DaemonSet soon: changes that come together are looked at together.
+    /// Syncs a DaemonSet soon, so that changes at the same time cause one sync.
     fn look_at(&mut self, key: &WatchedKey) {
         self.look_at_after(key, self.options.gather);
     }
 
     fn look_at_after(&mut self, key: &WatchedKey, delay: Duration) {
         if !self.is_synced() {
-            return; // all are looked at once everything is listed
+            return; // all of them are synced once the lists are complete
         }
         let progress = self.progress.entry(key.clone()).or_default();
         let soon = delay <= self.options.gather;
@@ -264,7 +264,7 @@ impl DaemonSetsController {
         }
     }
 
-    /// Finds the next thing to do for a DaemonSet and starts it.
+    /// Determines the next step for a DaemonSet and starts it.
     fn sync(&mut self, key: &WatchedKey) {
         let Some(progress) = self.progress.get_mut(key) else {
             return;
@@ -322,7 +322,7 @@ impl DaemonSetsController {
         }));
     }
 
-    /// The next step of the native sync: revisions, then pods, then old revisions, then status.
+    /// Returns the next step of the native sync: revisions, then pods, then old revisions, then status.
     fn next(&self, set: &Set, held: bool) -> Next {
         let mut next = Next {
             generation: set.generation,
@@ -401,7 +401,7 @@ impl DaemonSetsController {
         next.writes = to_writes(view, &todo);
     }
 
-    /// The pods of a DaemonSet, and what has to be written to adopt or release some.
+    /// Returns the pods of a DaemonSet and the writes that adopt or release pods.
     fn claim(&self, set: &Set) -> (Vec<&Pod>, Vec<DaemonSetWrite>) {
         let mut mine = Vec::new();
         let mut writes = Vec::new();
@@ -448,7 +448,7 @@ impl DaemonSetsController {
             .collect()
     }
 
-    /// Takes the answers into the caches, then looks at the DaemonSet again.
+    /// Applies the responses to the caches, then syncs the DaemonSet again.
     fn done(
         &mut self,
         key: WatchedKey,
@@ -509,7 +509,7 @@ impl DaemonSetsController {
     }
 }
 
-/// What to do next for a DaemonSet.
+/// Next step for a DaemonSet.
 #[derive(Default)]
 struct Next {
     generation: i64,

@@ -1,4 +1,4 @@
-//! ControllerRevisions: which one holds the present template, and what has to be written so that one does.
+//! ControllerRevisions: finds the revision of the current template, and the writes that create or update it.
 
 use kube::api::DynamicObject;
 use serde_json::json;
@@ -8,11 +8,11 @@ use super::template;
 use super::write::DaemonSetWrite;
 use crate::core::names::REVISION_HASH_LABEL;
 
-/// What is known of a DaemonSet's revisions after a look at all of its namespace.
+/// State of a DaemonSet's revisions, based on all revisions in its namespace.
 pub(super) enum History<'a> {
-    /// Something has to be written first.
+    /// Writes that are needed first.
     Write(Vec<DaemonSetWrite>),
-    /// The present template is that of this revision; the others are older, oldest first.
+    /// Hash of the revision with the current template, and the old revisions, oldest first.
     Known {
         hash: String,
         old: Vec<&'a DynamicObject>,
@@ -50,8 +50,8 @@ pub(super) fn read<'a>(
     let next = old.last().map_or(0, |revision| number(revision)) + 1;
     let Some(keep) = current.pop() else {
         let hash = template::hash(set);
-        // Its name is taken. Kubernetes uses what is there if the content is the same, whoever owns it (`snapshot` in
-        // `pkg/controller/daemon/update.go`).
+        // The name is in use. Kubernetes uses the existing revision if its content is the same, regardless of its owner
+        // (`snapshot` in `pkg/controller/daemon/update.go`).
         let named = format!("{}-{hash}", set.name);
         let is_same = |other: &&DynamicObject| name(other) == named && other.data["data"] == wanted;
         if others.iter().any(is_same) {
@@ -80,7 +80,7 @@ pub(super) fn read<'a>(
     }
 }
 
-/// Old revisions beyond the limit, oldest first, but none that a pod still carries.
+/// Returns the deletions of old revisions beyond the limit, oldest first. Revisions that a pod still has are kept.
 pub(super) fn superfluous(
     set: &Set,
     old: &[&DynamicObject],

@@ -1,4 +1,4 @@
-//! Which pods have to be created and deleted: one per eligible node, and the rolling update.
+//! Selection of pods to create and delete: one pod per eligible node, and the rolling update.
 
 use std::collections::BTreeMap;
 
@@ -12,25 +12,25 @@ use crate::core::eligibility::{NodeFacts, Taint};
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::k8s::Pod;
 
-/// A node, as far as eligibility goes.
+/// Node, reduced to the fields that determine eligibility.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ManagedNode {
     pub(super) labels: Labels,
     pub(super) taints: Vec<Taint>,
 }
 
-/// What to do for one DaemonSet.
+/// Pods to create and delete for one DaemonSet.
 #[derive(Debug, Default)]
 pub(super) struct ManagePlan<'a> {
     /// Nodes that get a pod.
     pub(super) create: Vec<&'a str>,
-    /// Pods that go.
+    /// Pods to delete.
     pub(super) delete: Vec<&'a Pod>,
-    /// Failed pods among the deleted, by node: they back off.
+    /// Nodes of failed pods among the deleted ones; their replacement is subject to a back-off.
     pub(super) failed: Vec<&'a str>,
 }
 
-/// Everything that is looked at for one DaemonSet.
+/// Input for the decisions about one DaemonSet.
 pub(super) struct ManagedView<'a> {
     pub(super) set: &'a Set,
     pub(super) hash: &'a str,
@@ -54,8 +54,9 @@ impl<'a> ManagedView<'a> {
         is_available(pod, self.set.min_ready, self.now)
     }
 
-    /// One pod on every node that should have one, none where it should not be. `may_retry` says for a node with a
-    /// failed pod whether its back-off is over.
+    /// Ensures one pod on every eligible node and none on others.
+    ///
+    /// `may_retry` returns true if the back-off of a node's failed pod is over.
     pub(super) fn manage(&self, mut may_retry: impl FnMut(&str) -> bool) -> ManagePlan<'a> {
         let mut todo = ManagePlan::default();
         for node in self.nodes.keys() {
@@ -89,7 +90,7 @@ impl<'a> ManagedView<'a> {
         todo
     }
 
-    /// The pods of a node that have not ended; those that have are to be deleted.
+    /// Returns the pods of a node that are still running. Pods that have ended are added to the deletions.
     fn without_ended(
         &self,
         node: &'a str,
@@ -112,7 +113,9 @@ impl<'a> ManagedView<'a> {
         running
     }
 
-    /// With surge a node may have one old and one new pod; the old one goes when the new one is available.
+    /// Removes surplus pods.
+    ///
+    /// With surge, a node may have one old and one new pod; the old one is deleted when the new one is available.
     fn surplus_of_surge(&self, running: &[&'a Pod], todo: &mut ManagePlan<'a>) {
         if running.len() <= 1 {
             return;
@@ -129,7 +132,7 @@ impl<'a> ManagedView<'a> {
         }
     }
 
-    /// What the native rolling update does next; nothing under OnDelete.
+    /// Returns the next step of the native rolling update; empty for OnDelete.
     pub(super) fn roll(&self) -> ManagePlan<'a> {
         let NativeStrategy::RollingUpdate {
             max_unavailable,
@@ -147,8 +150,8 @@ impl<'a> ManagedView<'a> {
             0 if surge == 0 => 1,
             limit => limit,
         };
-        // The limit is a share of the nodes that should get a pod; nodes that only keep theirs (unreachable ones, say)
-        // count against it all the same. Seen on 1.36.
+        // The limit is a share of the nodes that should get a pod. Nodes that only keep theirs, such as unreachable ones, also
+        // count against it. Observed on 1.36.
         nodes.retain(|node, targeting| match targeting {
             Targeting::Run => true,
             Targeting::Keep => self.pods.contains_key(node),
@@ -185,7 +188,7 @@ impl<'a> ManagedView<'a> {
         }
     }
 
-    /// Adds new pods beside the old ones on at most `limit` nodes; where the new one is available the old one goes.
+    /// Adds new pods next to the old ones on at most `limit` nodes. The old pod is deleted when the new one is available.
     fn surge(&self, nodes: &[&'a str], limit: usize) -> ManagePlan<'a> {
         let mut todo = ManagePlan::default();
         let mut candidates = Vec::new();
@@ -204,7 +207,7 @@ impl<'a> ManagedView<'a> {
         todo
     }
 
-    /// The live old and new pod of a node; `None` when there are several of one sort.
+    /// Returns the live old and new pod of a node; `None` if there are several old or several new ones.
     fn old_and_new(&self, node: &str) -> Option<(Option<&'a Pod>, Option<&'a Pod>)> {
         let (mut old, mut new) = (None, None);
         let pods = self.pods.get(node).into_iter().flatten().copied();

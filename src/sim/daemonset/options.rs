@@ -1,14 +1,15 @@
-//! How the native DaemonSet controller works.
+//! Options of the native DaemonSet controller.
 
 use std::time::Duration;
 
-/// How the controller works.
+/// Options of the controller.
 #[derive(Clone, Debug)]
 pub struct DaemonSetsOptions {
-    /// Changes within this time are looked at together.
+    /// Time for which changes are collected before a sync.
     pub gather: Duration,
-    /// Pods that changed are looked at one every so often, and out of order: as Kubernetes before 1.33 does when it is behind.
-    /// `None`: at once and in order.
+    /// Interval at which changed pods are processed one by one and out of order, like in Kubernetes before 1.33 under load.
+    ///
+    /// `None` to process them immediately and in order.
     pub backlog: Option<Duration>,
 }
 

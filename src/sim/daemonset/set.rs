@@ -1,4 +1,4 @@
-//! A DaemonSet as the native controller reads it.
+//! DaemonSet as read by the native controller.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::core::eligibility::Scheduling;
 use crate::core::names::TEMPLATE_GENERATION_ANNOTATION;
 use crate::core::selector::Selector;
 
-/// A DaemonSet: the raw template, so that nothing of it gets lost, and what was read from the rest.
+/// DaemonSet: the raw template, so that no field is lost, and the parsed rest.
 #[derive(Clone, Debug)]
 pub(super) struct Set {
     pub(super) namespace: String,
@@ -21,7 +21,7 @@ pub(super) struct Set {
     pub(super) generation: i64,
     pub(super) template_generation: Option<String>,
     pub(super) template: Value,
-    /// `None` when it is not usable or selects everything, which the native controller refuses to work on.
+    /// Selector; `None` if it is invalid or selects everything. The native controller ignores such a DaemonSet.
     pub(super) selector: Option<Selector>,
     pub(super) scheduling: Scheduling,
     pub(super) strategy: NativeStrategy,
@@ -30,7 +30,7 @@ pub(super) struct Set {
     pub(super) status: Value,
 }
 
-/// `spec.updateStrategy`.
+/// Update strategy (`spec.updateStrategy`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NativeStrategy {
     OnDelete,
@@ -66,7 +66,7 @@ impl Set {
         }
     }
 
-    /// The reference that makes it the controlling owner of something.
+    /// Returns the owner reference that makes it the controlling owner of an object.
     pub(super) fn owner(&self) -> OwnerReference {
         OwnerReference {
             api_version: "apps/v1".to_owned(),
@@ -78,7 +78,7 @@ impl Set {
         }
     }
 
-    /// Whether two pods may run on a node during an update.
+    /// Returns true if a node may have two pods during an update.
     pub(super) fn surges(&self) -> bool {
         match &self.strategy {
             NativeStrategy::OnDelete => false,
@@ -102,7 +102,7 @@ fn strategy(strategy: &Value) -> NativeStrategy {
     }
 }
 
-/// A number, or a percentage of `total` rounded up.
+/// Returns a number, or a percentage of `total` rounded up.
 pub(super) fn scaled(value: &Value, total: usize, default: usize) -> usize {
     let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     match value {

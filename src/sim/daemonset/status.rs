@@ -1,4 +1,4 @@
-//! The counters in a DaemonSet's status.
+//! Counters in a DaemonSet's status.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -7,14 +7,14 @@ use super::manage::ManagedView;
 use super::pods::{available_at, is_updated};
 use crate::core::Targeting;
 
-/// What the native controller counts, and when a count will change by itself.
+/// Counters of the native controller, and the time at which a count changes without a further event.
 pub(super) struct Counted {
     pub(super) counters: Map<String, Value>,
-    /// The first pod to become available by waiting.
+    /// Time at which the next pod becomes available.
     pub(super) next: Option<Timestamp>,
 }
 
-/// Counts; of several pods on a node the oldest speaks for it.
+/// Counts the pods. If a node has several pods, its oldest one is counted.
 pub(super) fn count(view: &ManagedView<'_>) -> Counted {
     let [
         mut desired,
@@ -63,7 +63,7 @@ pub(super) fn count(view: &ManagedView<'_>) -> Counted {
     }
 }
 
-/// Some counters are left out when they are zero, as Go's client does with them.
+/// Returns the counter, or null for some counters that are zero, because Go's client omits them.
 fn number_or_nothing(key: &str, count: i32) -> Value {
     match key {
         "numberAvailable" | "numberUnavailable" | "updatedNumberScheduled" if count == 0 => {
@@ -73,8 +73,9 @@ fn number_or_nothing(key: &str, count: i32) -> Value {
     }
 }
 
-/// The patch that brings the status up to date. Conditions, the native
-/// controller's own and those of others, are not touched. `None` when nothing is different.
+/// Returns the patch that updates the status; `None` if nothing differs.
+///
+/// Conditions, both the native controller's own and others, are not changed.
 pub(super) fn patch(view: &ManagedView<'_>, counted: &Counted, observed: bool) -> Option<Value> {
     let mut status = counted.counters.clone();
     if observed {

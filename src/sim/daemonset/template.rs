@@ -1,4 +1,4 @@
-//! Pods and revisions made from a template.
+//! Pods and revisions created from a template.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
 use crate::sim::dice::mix;
 use crate::sim::fnv::fnv;
 
-/// The pod for a node: template, labels of the revision, owner, pinned by affinity, more tolerations.
+/// Returns the pod for a node: the template with revision labels, owner, affinity to the node and additional tolerations.
 pub(super) fn pod(set: &Set, hash: &str, node: &str) -> Value {
     let meta = &set.template["metadata"];
     let mut labels = object(&meta["labels"]);
@@ -33,7 +33,7 @@ pub(super) fn pod(set: &Set, hash: &str, node: &str) -> Value {
     })
 }
 
-/// What a revision holds of the template.
+/// Returns the data of a revision, which contains the template.
 pub(super) fn patch(set: &Set) -> Value {
     let mut template = set.template.clone();
     if let Value::Object(fields) = &mut template {
@@ -42,7 +42,7 @@ pub(super) fn patch(set: &Set) -> Value {
     json!({ "spec": { "template": template } })
 }
 
-/// The revision object for the present template.
+/// Returns the revision object for the current template.
 pub(super) fn revision(set: &Set, hash: &str, number: i64) -> Value {
     let mut labels = object(&set.template["metadata"]["labels"]);
     labels.insert(REVISION_HASH_LABEL.to_owned(), json!(hash));
@@ -61,7 +61,7 @@ pub(super) fn revision(set: &Set, hash: &str, number: i64) -> Value {
     })
 }
 
-/// Ten characters from the template and the number of collisions so far; none that make words.
+/// Returns ten characters derived from the template and the number of collisions. The alphabet cannot form words.
 pub(super) fn hash(set: &Set) -> String {
     const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     let text = set.template.to_string();
@@ -76,7 +76,7 @@ pub(super) fn hash(set: &Set) -> String {
     letters.collect()
 }
 
-/// Restricts a pod to one node, instead of whatever node affinity the template has.
+/// Restricts a pod to one node. This replaces the template's node affinity.
 fn pin(spec: &mut Value, node: &str) {
     let field = json!({ "key": "metadata.name", "operator": "In", "values": [node] });
     let term = json!({ "matchFields": [field] });

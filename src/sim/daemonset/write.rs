@@ -1,4 +1,4 @@
-//! The requests of the DaemonSet controller, in groups whose answers go back into its caches.
+//! Writes of the DaemonSet controller, in groups whose responses update its caches.
 
 use futures::future::join_all;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
@@ -12,37 +12,37 @@ use serde_json::{Value, json};
 use crate::k8s::Pod;
 use crate::sim::events::Recorder;
 
-/// One request.
+/// Write request.
 #[derive(Clone, Debug)]
 pub(super) enum DaemonSetWrite {
-    /// Make a pod.
+    /// Creates a pod.
     NewPod { object: Value },
-    /// Delete a pod.
+    /// Deletes a pod.
     DropPod { name: String, uid: String },
-    /// Change the metadata of a pod.
+    /// Patches the metadata of a pod.
     Pod { name: String, patch: Value },
-    /// Make a revision.
+    /// Creates a revision.
     NewRevision { object: Value },
-    /// Change a revision.
+    /// Patches a revision.
     Revision { name: String, patch: Value },
-    /// Delete a revision.
+    /// Deletes a revision.
     DropRevision { name: String },
-    /// Change the status of the DaemonSet.
+    /// Patches the status of the DaemonSet.
     Status { patch: Value },
 }
 
-/// What a request brought.
+/// Result of a request.
 pub(super) enum NativeWriteAnswer {
     Pod(Box<Pod>),
     PodGone(String),
     Revision(Box<DynamicObject>),
     RevisionGone(String),
     Set(Box<DynamicObject>),
-    /// The object is another one than we thought: the watch will tell.
+    /// Object that differs from the cached one; the watch will deliver it.
     Stale,
 }
 
-/// Who writes, and for which DaemonSet.
+/// Writer for one DaemonSet.
 #[derive(Clone)]
 pub(super) struct DaemonSetWriter {
     pub(super) client: Client,
@@ -51,11 +51,11 @@ pub(super) struct DaemonSetWriter {
     pub(super) recorder: Recorder,
 }
 
-/// Pods are made in groups of 1, 2, 4 …: a quota that refuses them is met with few requests.
+/// Size of the first group of pods. Groups grow as 1, 2, 4 …, so a quota refuses only a few requests.
 const FIRST_GROUP: usize = 1;
 
 impl DaemonSetWriter {
-    /// Does all of it; the first failed creation ends the creations.
+    /// Performs all writes. The first failed creation ends the creations.
     pub(super) async fn run(
         self,
         writes: Vec<DaemonSetWrite>,
@@ -173,8 +173,10 @@ impl DaemonSetWriter {
         }
     }
 
-    /// Makes a revision. One of that name with other content is a collision of the hash: it is counted, and the next
-    /// try has another name.
+    /// Creates a revision.
+    ///
+    /// An existing one with the same name but other content is a hash collision. It is counted, so that the next attempt uses
+    /// another name.
     async fn new_revision(&self, object: Value) -> Result<NativeWriteAnswer, Error> {
         let api = self.revisions();
         let wanted: DynamicObject =
@@ -214,7 +216,7 @@ fn collect(
     }
 }
 
-/// `None` when the object is gone or another one by now.
+/// Returns `None` if the object is gone or was replaced.
 fn stale<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     match result {
         Err(Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(None),
@@ -222,7 +224,7 @@ fn stale<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// What the API server said about a failure.
+/// Returns the API server's message for an error.
 fn said(error: &Error) -> String {
     match error {
         Error::Api(status) => status.message.clone(),
@@ -230,7 +232,7 @@ fn said(error: &Error) -> String {
     }
 }
 
-/// Whether an existing revision holds what another one was to hold.
+/// Returns true if an existing revision has the data of the wanted one.
 fn holds_the_same(existing: &DynamicObject, wanted: &Value) -> bool {
     existing.data["data"] == wanted["data"]
 }

@@ -1,4 +1,4 @@
-//! What a Job needs next, from its spec, its status and its pods.
+//! Decides the next step of a Job from its spec, its status and its pods.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 use crate::backoff;
 use crate::k8s::Pod;
 
-/// First wait after a failed pod; it doubles up to the second (the original's values).
+/// First back-off after a failed pod. It doubles up to `BACK_OFF_MAX` (the native controller's values).
 const BACK_OFF: Duration = Duration::from_secs(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(600);
 
-/// The next thing to do for a Job.
+/// Next step of a Job.
 #[derive(Debug, PartialEq)]
 pub(super) enum JobStep {
     Nothing,
-    /// Look again after this time.
+    /// Check again after this time.
     Wait(Duration),
-    /// Make so many pods.
+    /// Create this number of pods.
     Create {
         pod: Value,
         count: usize,
@@ -32,7 +32,7 @@ pub(super) enum JobStep {
         status: Value,
         event: Option<(&'static str, &'static str, &'static str)>,
     },
-    /// Delete the Job: its time to live is over.
+    /// Delete the Job, because its time to live is over.
     Remove,
 }
 
@@ -72,7 +72,7 @@ struct Counts {
     failed: usize,
 }
 
-/// How a Job ended.
+/// Outcome of a Job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Complete,
@@ -145,7 +145,7 @@ fn verdict(
     (counts.succeeded >= wanted).then_some(End::Complete)
 }
 
-/// The status to write, when it differs from the present one.
+/// Returns the status to write if it differs from the current one.
 fn status_if_new(old: &Value, counts: &Counts, end: Option<End>, now: Timestamp) -> Option<Value> {
     let some = |count: usize| (count > 0).then_some(count);
     let active = if end.is_some() { 0 } else { counts.active };
@@ -171,7 +171,7 @@ fn status_if_new(old: &Value, counts: &Counts, end: Option<End>, now: Timestamp)
     (differs || ready).then_some(status)
 }
 
-/// What a Job that has not ended and whose status is up to date needs.
+/// Returns the next step of an unfinished Job whose status is up to date.
 fn go_on(
     job: &DynamicObject,
     counts: &Counts,
@@ -215,7 +215,7 @@ fn after_end(spec: &Value, ended: Timestamp, now: Timestamp) -> JobStep {
     }
 }
 
-/// The pod of a Job.
+/// Returns the pod of a Job.
 fn pod(job: &DynamicObject) -> Value {
     let name = job.metadata.name.clone().unwrap_or_default();
     let uid = job.metadata.uid.clone().unwrap_or_default();
@@ -247,7 +247,7 @@ fn pod(job: &DynamicObject) -> Value {
     })
 }
 
-/// When the Job ended, if it has.
+/// Returns the time at which the Job ended, if it has.
 fn ended(status: &Value) -> Option<Timestamp> {
     let conditions = status["conditions"].as_array()?;
     let end =
@@ -266,7 +266,7 @@ fn is_ready(pod: &Pod) -> bool {
     pod.status.conditions.iter().find(ready).is_some()
 }
 
-/// When the last pod failed, as its Ready condition tells.
+/// Returns the time of the latest pod failure, based on the Ready condition.
 fn last_failure(pods: &[&Pod]) -> Option<Timestamp> {
     let failed = pods.iter().filter(|pod| pod.status.phase == "Failed");
     let times = failed.flat_map(|pod| &pod.status.conditions);

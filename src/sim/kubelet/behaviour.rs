@@ -1,41 +1,42 @@
-//! What images do when a fake kubelet runs them: data, looked up by image and node.
+//! Behavior of images on a fake kubelet: data, looked up by image and node.
 
 use std::time::Duration;
 
-/// How a container behaves.
+/// Behavior of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behaviour {
-    /// How long a node pulls the image that it does not have yet.
+    /// Time that a node takes to pull an image that it lacks.
     pub pull: Duration,
-    /// From the end of the pull until the container runs.
+    /// Time from the end of the pull until the container runs.
     pub start: Duration,
-    /// From running until ready.
+    /// Time from running until ready.
     pub ready_after: Duration,
-    /// How long it runs until it fails (exit code 1), again and again.
+    /// Running time after which it fails with exit code 1, repeatedly.
     pub crash_after: Option<Duration>,
-    /// How long it runs until it ends by itself (exit code 0). Containers of pods that do not restart always (those
-    /// of Jobs) end at once unless this says otherwise.
+    /// Running time after which it ends with exit code 0.
+    ///
+    /// `None` means immediately for containers of pods that do not always restart, such as those of Jobs.
     pub completes_after: Option<Duration>,
-    /// The image cannot be pulled: the registry does not have it.
+    /// True if the registry does not have the image.
     pub image_error: bool,
-    /// The registry refuses connections. One that hangs is a `pull` that takes for ever.
+    /// True if the registry refuses connections. A hanging registry is modeled by an endless `pull`.
     pub registry_down: bool,
-    /// The registry wants the pull secret of this name.
+    /// Name of the pull secret that the registry requires.
     pub needs_secret: Option<String>,
-    /// The image has no program `true`, nor any other but its own: a container that is told to run it does not start.
+    /// True if the image contains only its own program, not even `true`. A container with another command fails to start.
     pub no_shell: bool,
-    /// It runs and never becomes ready.
+    /// True if it runs but never becomes ready.
     pub never_ready: bool,
-    /// How long after its start it takes the whole node down, like a kernel panic.
+    /// Time after its start at which it takes the whole node down, like a kernel panic.
     pub kills_node_after: Option<Duration>,
-    /// It takes the whole node down when it is told to end, as what a node is reached by does (CNI, VPN, tunnel).
+    /// True if it takes the whole node down when it is stopped, like software that connects the node (CNI, VPN, tunnel).
     pub kills_node_when_stopped: bool,
-    /// The kubelet evicts each pod with it at once, for want of room on the disk of its node.
+    /// True if the kubelet evicts each pod with it immediately, because the node's disk is full.
     pub evicted: bool,
 }
 
 impl Default for Behaviour {
-    /// No pull, running and ready one second after the pod was bound.
+    /// Returns the default: no pull, running and ready one second after the pod was bound.
     fn default() -> Self {
         Self {
             pull: Duration::ZERO,
@@ -55,18 +56,18 @@ impl Default for Behaviour {
     }
 }
 
-/// A behaviour and where it holds. `*` in a pattern stands for any text.
+/// Behavior with its scope. `*` in a pattern matches any text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Pattern of the image's name.
     pub image: String,
     /// Pattern of the node's name.
     pub node: String,
-    /// What such a container does there.
+    /// Behavior of matching containers.
     pub behaviour: Behaviour,
 }
 
-/// All rules; of several that match, the one added last holds.
+/// All rules; if several match, the latest one applies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
     default: Behaviour,
@@ -96,7 +97,7 @@ impl Rules {
     }
 }
 
-/// Whether `text` has the form of `pattern`, in which `*` stands for any text.
+/// Returns true if `text` matches `pattern`, in which `*` stands for any text.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

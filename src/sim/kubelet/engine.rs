@@ -1,4 +1,4 @@
-//! The one task that plays all kubelets: commands, the pod watch, timers and answers come in, requests go out.
+//! Task that runs all kubelets. It receives commands, pod events, timers and responses, and sends requests.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -22,10 +22,10 @@ use crate::clock::Clock;
 use crate::sim::queue::Queue;
 use crate::sim::watched::events;
 
-/// After this a failed request is tried again.
+/// Delay before a failed request is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What a handle asks for.
+/// Command of a handle.
 pub(super) enum KubeletCommand {
     Add(Vec<FakeNodeSpec>),
     Offline(String, Outage),
@@ -36,7 +36,7 @@ pub(super) enum KubeletCommand {
     Terminate(String, Duration),
 }
 
-/// What is due at some instant.
+/// Task that becomes due at some time.
 enum Due {
     Pod(String, PodStep),
     Retry(String),
@@ -46,7 +46,7 @@ enum Due {
     Beat(String, u32),
 }
 
-/// All nodes and pods.
+/// State of all nodes and pods.
 pub(super) struct KubeletEngine {
     client: Client,
     clock: Clock,
@@ -54,14 +54,14 @@ pub(super) struct KubeletEngine {
     rules: Rules,
     nodes: BTreeMap<String, KubeletNode>,
     pods: BTreeMap<String, KubeletPod>,
-    /// UIDs of the pods bound to a node, ours or not (it may become ours).
+    /// UIDs of the pods by node. They include pods on nodes without a fake kubelet, because the node may be added later.
     bound: BTreeMap<String, BTreeSet<String>>,
     due: Queue<Due>,
     waiting: VecDeque<Request>,
     under_way: FuturesUnordered<Request>,
-    /// UIDs not seen since a relist began.
+    /// UIDs that have not been seen since a relist began.
     relist: Option<BTreeSet<String>>,
-    /// Numbers given out: addresses, lives, jitter.
+    /// Counter for addresses, lives and random delays.
     count: u32,
 }
 
@@ -145,7 +145,7 @@ impl KubeletEngine {
         }
     }
 
-    /// What the clock of a node shows.
+    /// Returns the time of a node's clock.
     fn now(&self, node: &str) -> Timestamp {
         let skew = self
             .nodes
@@ -270,7 +270,7 @@ impl KubeletEngine {
         }
     }
 
-    /// Tells the shared pulse, if there is one, whether a node is heard of.
+    /// Sets a node's state in the shared pulse, if there is one.
     fn alive(&self, name: &str, alive: bool) {
         if let Some(pulse) = &self.options.pulse {
             pulse.set(name, alive);
@@ -318,7 +318,7 @@ impl KubeletEngine {
         }
     }
 
-    /// Writes the status of a node again after that failed.
+    /// Retries to write the status of a node.
     fn report(&mut self, name: &str) {
         let now = self.now(name);
         if let Some(node) = self.nodes.get(name).filter(|node| node.online) {
@@ -409,7 +409,7 @@ impl KubeletEngine {
         }
     }
 
-    /// Lets a pod of an online node of ours do something, then plans and writes what follows from it.
+    /// Runs an action on a pod of an online node, then plans its next steps and writes.
     fn with(&mut self, uid: &str, act: impl FnOnce(&mut KubeletPod, &mut NodeHandle<'_>)) {
         let Some(name) = self
             .pods
@@ -446,7 +446,7 @@ impl KubeletEngine {
         self.flush(uid);
     }
 
-    /// A little more time, different for every step and equal for equal seeds.
+    /// Returns a random delay that differs for each step and is reproducible for a given seed.
     fn jitter(&mut self) -> Duration {
         if self.options.jitter.is_zero() {
             return Duration::ZERO;
@@ -458,7 +458,7 @@ impl KubeletEngine {
             .mul_f64(f64::from(u16::try_from(dice >> 48).unwrap_or(0)) / 65536.0)
     }
 
-    /// Sends what a pod has to write, one request at a time.
+    /// Sends the pending write of a pod, one request at a time.
     fn flush(&mut self, uid: &str) {
         let Some(pod) = self.pods.get_mut(uid).filter(|pod| !pod.writing) else {
             return;
@@ -527,7 +527,7 @@ impl KubeletEngine {
     }
 }
 
-/// The address with this number in a network.
+/// Returns the address with this number in a network.
 fn address([a, b]: [u8; 2], number: u32) -> String {
     let [_, high, middle, low] = number.to_be_bytes();
     format!("{a}.{}.{middle}.{low}", b.wrapping_add(high))

@@ -1,4 +1,4 @@
-//! The Node objects of the fake kubelets.
+//! Node objects of the fake kubelets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,25 +10,25 @@ use serde_json::{Value, json};
 
 use super::pod::PodStep;
 
-/// A node to be added.
+/// Specification of a new node.
 #[derive(Clone, Debug, Default)]
 pub struct FakeNodeSpec {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Its labels; hostname, os and arch come by themselves.
+    /// Labels of the node; hostname, os and arch are added automatically.
     pub labels: BTreeMap<String, String>,
-    /// Its annotations.
+    /// Annotations of the node.
     pub annotations: BTreeMap<String, String>,
-    /// Its taints.
+    /// Taints of the node.
     pub taints: Vec<Taint>,
-    /// How far its clock is ahead (or behind).
+    /// Offset of its clock; positive values are ahead.
     pub skew: SignedDuration,
-    /// How long its containers take to end; `None`: as all others.
+    /// Time that its containers take to end; `None` for the default of all nodes.
     pub terminate: Option<Duration>,
 }
 
 impl FakeNodeSpec {
-    /// A node with this name and nothing special.
+    /// Returns a plain node with this name.
     pub fn named(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -36,64 +36,66 @@ impl FakeNodeSpec {
         }
     }
 
-    /// With this label too.
+    /// Adds a label.
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.labels.insert(key.to_owned(), value.to_owned());
         self
     }
 
-    /// With this annotation too.
+    /// Adds an annotation.
     pub fn annotation(mut self, key: &str, value: &str) -> Self {
         self.annotations.insert(key.to_owned(), value.to_owned());
         self
     }
 }
 
-/// What else happens when a node goes offline, besides its kubelet falling silent. The node lifecycle controller does
-/// both after its grace period; where that is long, the fake kubelets can do it at once in its place.
+/// Effects of a node's outage in addition to the silence of its kubelet.
+///
+/// The node lifecycle controller causes both after its grace period. If that period is long, the fake kubelets can cause them
+/// immediately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outage {
-    /// Set the node's Ready condition to `Unknown`.
+    /// True to set the node's Ready condition to `Unknown`.
     pub mark_node: bool,
-    /// Set the Ready condition of its pods to `False`.
+    /// True to set the Ready condition of its pods to `False`.
     pub mark_pods: bool,
 }
 
 impl Outage {
-    /// Both marks: what becomes of an ordinary node after the grace period.
+    /// Both marks: the state of an ordinary node after the grace period.
     pub const MARKED: Self = Self {
         mark_node: true,
         mark_pods: true,
     };
-    /// Only the node is marked, as for nodes with autonomy, whose pods go on serving.
+    /// Marks only the node, as for nodes with autonomy, whose pods keep serving.
     pub const AUTONOMOUS: Self = Self {
         mark_node: true,
         mark_pods: false,
     };
 }
 
-/// A node as its kubelet knows it.
+/// Node as its kubelet knows it.
 pub(super) struct KubeletNode {
     pub(super) spec: FakeNodeSpec,
     pub(super) online: bool,
-    /// It went down and has to boot: its containers will start anew.
+    /// True if the node crashed and has to boot. Its containers will restart.
     pub(super) crashed: bool,
-    /// Counts its lives, so that what was planned for an earlier one is void.
+    /// Number of the node's current life. Steps planned in an earlier life are ignored.
     pub(super) life: u32,
     pub(super) images: BTreeSet<String>,
     pub(super) ip: String,
     pub(super) ready_since: Timestamp,
-    /// What came due while it was offline.
+    /// Steps that became due while the node was offline.
     pub(super) missed: Vec<(String, PodStep)>,
     pub(super) flap: Option<Flap>,
 }
 
-/// A node that goes up and down by itself.
+/// Schedule of a node that goes offline and returns repeatedly.
 #[derive(Clone, Copy)]
 pub(super) struct Flap {
     pub(super) up: Duration,
     pub(super) down: Duration,
-    /// Tells the steps of this flapping from those of an earlier one.
+    /// ID that distinguishes these steps from those of an earlier schedule.
     pub(super) number: u32,
 }
 
@@ -112,7 +114,7 @@ impl KubeletNode {
         }
     }
 
-    /// The object that the kubelet registers, status included.
+    /// Returns the object that the kubelet registers, including its status.
     pub(super) fn object(&self, now: Timestamp) -> Value {
         let name = &self.spec.name;
         let mut labels = self.spec.labels.clone();
@@ -134,7 +136,7 @@ impl KubeletNode {
         })
     }
 
-    /// The status of a node that is online.
+    /// Returns the status of an online node.
     pub(super) fn status(&self, now: Timestamp) -> Value {
         let room =
             json!({ "cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "250" });
@@ -159,7 +161,7 @@ impl KubeletNode {
     }
 }
 
-/// The status of a node whose kubelet is silent, as the node lifecycle controller writes it.
+/// Returns the status of a node with a silent kubelet, as the node lifecycle controller writes it.
 pub(crate) fn unknown(now: Timestamp) -> Value {
     json!({ "conditions": [{
         "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown",

@@ -1,4 +1,4 @@
-//! How fake kubelets behave and write.
+//! Options of the fake kubelets.
 
 use std::time::Duration;
 
@@ -6,28 +6,28 @@ use super::behaviour::Behaviour;
 use super::node::Outage;
 use crate::sim::pulse::NodePulse;
 
-/// How all the kubelets behave unless told otherwise.
+/// Defaults for all kubelets.
 #[derive(Clone, Debug)]
 pub struct KubeletOptions {
-    /// What containers do for which no rule was made.
+    /// Behavior of containers without a matching rule.
     pub behaviour: Behaviour,
-    /// How long containers take to end after a deletion (never longer than the pod's grace period).
+    /// Time that containers take to end after a deletion (at most the pod's grace period).
     pub terminate: Duration,
-    /// What flapping nodes and nodes that die do besides falling silent.
+    /// Effects when flapping or crashed nodes go offline, in addition to their silence.
     pub offline: Outage,
-    /// How pod status is written.
+    /// Method of writing pod status.
     pub status_write: StatusWrite,
-    /// Whether the last status of a pod is written before the object is deleted, as kubelets do.
+    /// True to write the last status of a pod before its object is deleted, as kubelets do.
     pub final_status: bool,
-    /// How often a node renews its Lease; `None`: never, for clusters that do not look.
+    /// Interval between renewals of a node's Lease; `None` for clusters that don't use Leases.
     pub lease: Option<Duration>,
-    /// Heartbeats for our own node lifecycle controller that cost no requests.
+    /// Heartbeats for the simulator's own node lifecycle controller, which cost no requests.
     pub pulse: Option<NodePulse>,
-    /// How many requests may be under way at once.
+    /// Largest number of requests in flight.
     pub parallel_writes: usize,
-    /// Every step takes up to this much longer.
+    /// Largest random delay that is added to each step.
     pub jitter: Duration,
-    /// Decides the jitter.
+    /// Seed of the random delays.
     pub seed: u64,
 }
 
@@ -48,17 +48,19 @@ impl Default for KubeletOptions {
     }
 }
 
-/// How a kubelet writes the status of a pod.
+/// Method of writing a pod's status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StatusWrite {
-    /// A strategic merge patch of its own conditions, as kubelets have done for years.
+    /// Strategic merge patch of the kubelet's own conditions, as kubelets have done for years.
     #[default]
     Patch,
-    /// The whole status, built on what was read `age` earlier: others may have written meanwhile.
+    /// Complete status, based on a status that was read `age` earlier. Others may have written in the meantime.
     Put {
-        /// From reading to writing.
+        /// Time between reading and writing.
         age: Duration,
-        /// Without a resource version: what others wrote meanwhile is overwritten instead of refused.
+        /// True to write without a resourceVersion.
+        ///
+        /// Writes of others in the meantime are then overwritten instead of causing a conflict.
         blind: bool,
     },
 }

@@ -1,7 +1,7 @@
-//! One pod on its node: from bound to running to gone, as steps between which time passes.
+//! State machine of one pod on its node, from bound to running to gone. Time passes between its steps.
 //!
-//! No I/O and no clock: the engine says what happened and what time the node's clock shows, the pod says what will
-//! happen next and whether its status has to be written. [`super::status`] turns it into the status on the wire.
+//! It has no I/O and no clock. The engine passes in events and the time of the node's clock. The pod returns its next steps and
+//! marks its status for writing. [`super::status`] builds the status object.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,54 +13,54 @@ use super::view::PodView;
 use crate::backoff;
 use crate::core::images::ImageKey;
 
-/// First back-off of a failing pull or container; it doubles up to [`BACK_OFF_MAX`] (the kubelet's values).
+/// First back-off of a failing pull or container. It doubles up to [`BACK_OFF_MAX`] (the kubelet's values).
 const BACK_OFF: Duration = Duration::from_secs(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(300);
-/// A container that ran this long starts over with its back-off (the kubelet's value).
+/// Running time after which a container's back-off is reset (the kubelet's value).
 const BACK_OFF_RESET: Duration = Duration::from_secs(600);
-/// How long a failure is shown as such before the status speaks of backing off.
+/// Time for which the status shows a failure before it shows the back-off.
 const FAILURE_SHOWN: Duration = Duration::from_secs(1);
 
-/// A pod as its kubelet knows it.
+/// Pod as its kubelet knows it.
 pub(super) struct KubeletPod {
-    /// The newest version that the watch delivered.
+    /// Newest version that the watch delivered.
     pub(super) seen: PodView,
     pub(super) stage: PodStage,
     pub(super) containers: Vec<KubeletContainer>,
-    /// When the kubelet accepted it.
+    /// Time at which the kubelet accepted the pod.
     pub(super) started: Option<Timestamp>,
     pub(super) ip: String,
     pub(super) initialized: Flag,
     pub(super) containers_ready: Flag,
     pub(super) ready: Flag,
-    /// The status has to be written.
+    /// True if the status has to be written.
     pub(super) dirty: bool,
-    /// A write is under way; one at a time.
+    /// True while a write is in flight; there is at most one.
     pub(super) writing: bool,
-    /// Version that the last write made: what the watch says about older ones is history.
+    /// resourceVersion of the last write. Older versions from the watch are outdated.
     pub(super) written: u64,
-    /// The generation of the object that the kubelet followed last (Kubernetes 1.34 and newer).
+    /// Generation of the object that the kubelet last observed (Kubernetes 1.34 and newer).
     pub(super) observed: Option<i64>,
-    /// Its kubelet evicted it.
+    /// True if the kubelet evicted the pod.
     pub(super) evicted: bool,
 }
 
-/// Where a pod is in its life.
+/// Stage of a pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodStage {
-    /// Bound, and the kubelet has not looked at it yet.
+    /// Bound; the kubelet has not processed it yet.
     New,
-    /// Its containers are being started, run, or ended by themselves.
+    /// Running: its containers start, run or have ended on their own.
     Live,
-    /// Being deleted: its containers are asked to end.
+    /// Being deleted: the containers are asked to end.
     Stopping,
-    /// Its containers are gone; the object is to be deleted.
+    /// Stopped: its containers are gone, and the object is to be deleted.
     Stopped,
-    /// The kubelet has nothing more to do with it.
+    /// Finished for the kubelet.
     Gone,
 }
 
-/// A condition's status and since when.
+/// Status of a condition and the time of its last transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flag {
     pub(super) is: bool,
@@ -77,31 +77,35 @@ impl Flag {
     }
 }
 
-/// A container of the pod.
+/// Container of the pod.
 #[derive(Clone, Debug)]
 pub(super) struct KubeletContainer {
     pub(super) name: String,
-    /// The image it runs, or will run next.
+    /// Image that it runs, or will run next.
     pub(super) image: String,
-    /// The image it runs or ran last; `None` before that. A container that is about to be replaced still runs the old one.
+    /// Image that it runs or ran last; `None` before the first start.
+    ///
+    /// A container that is about to be replaced still runs the old image.
     pub(super) ran_image: Option<String>,
-    /// The `imageID` of that which another kubelet told before this one took over: it does not change while the image does not.
+    /// `imageID` of `ran_image` as reported by another kubelet before this one took over.
+    ///
+    /// It is kept as long as the image stays the same.
     pub(super) told_id: Option<String>,
     pub(super) state: PodState,
     pub(super) last: Option<PodExit>,
     pub(super) restarts: i32,
     pub(super) ready: bool,
-    /// It ran at least once.
+    /// True if it ran at least once.
     pub(super) ran: bool,
-    /// Why the last pull failed.
+    /// Cause of the last failed pull.
     pub(super) pull_error: Option<PullError>,
-    /// Failures in a row, for the back-off.
+    /// Number of consecutive failures, for the back-off.
     failures: u32,
-    /// Counts its lives: a step that was planned for an earlier one is void.
+    /// Number of the container's current life. Steps planned in an earlier life are ignored.
     life: u32,
 }
 
-/// Why an image cannot be pulled.
+/// Cause of a failed pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PullError {
     NotFound,
@@ -126,12 +130,12 @@ pub(super) struct PodExit {
     pub(super) finished: Timestamp,
 }
 
-/// What happens to a pod after some time.
+/// Step that happens to a pod after a delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PodStep {
-    /// To the container with this index, in this life.
+    /// Step of the container with this index, valid only in this life.
     Container(usize, u32, PodAct),
-    /// The pod's containers have ended after its deletion.
+    /// End of the containers after the pod's deletion.
     End,
 }
 
@@ -142,30 +146,30 @@ pub(super) enum PodAct {
     BecomeReady,
     Fail,
     Complete,
-    /// The status turns to backing off.
+    /// Change of the status to backing off.
     BackOff,
     PullAgain,
-    /// It ended because its image was changed in place.
+    /// End of a container whose image was changed in place.
     Replaced,
-    /// It takes its node down.
+    /// Crash of the node, caused by the container.
     KillNode,
 }
 
-/// What the pod wants done after a step.
+/// Actions that the pod requests after a step.
 #[derive(Default)]
 pub(super) struct NextStep {
     pub(super) steps: Vec<(Duration, PodStep)>,
-    /// The node goes down after this time.
+    /// Delay until the node goes down.
     pub(super) node_dies: Option<Duration>,
 }
 
-/// What a pod can ask its node.
+/// Access of a pod to its node.
 pub(super) struct NodeHandle<'a> {
     pub(super) name: &'a str,
     pub(super) rules: &'a Rules,
     pub(super) images: &'a mut BTreeSet<String>,
     pub(super) terminate: Duration,
-    /// What the node's clock shows.
+    /// Time of the node's clock.
     pub(super) now: Timestamp,
     pub(super) next: &'a mut NextStep,
 }
@@ -202,7 +206,7 @@ impl KubeletContainer {
         matches!(self.state, PodState::Running { .. })
     }
 
-    /// Ends it, if it runs.
+    /// Ends the container if it runs.
     fn end(&mut self, code: i32, now: Timestamp) {
         self.life += 1;
         self.ready = false;
@@ -244,7 +248,7 @@ impl KubeletPod {
         }
     }
 
-    /// Brings the pod in line with what its object says; called for every version seen and when the node returns.
+    /// Aligns the pod with its object. Called for every new version and when the node returns.
     pub(super) fn sync(&mut self, host: &mut NodeHandle<'_>) {
         let observed = std::mem::replace(&mut self.observed, self.seen.metadata.generation);
         if self.stage == PodStage::Live && !self.seen.is_deleted() {
@@ -275,7 +279,7 @@ impl KubeletPod {
         self.begin(host);
     }
 
-    /// Lets the kubelet start every container.
+    /// Starts every container.
     fn begin(&mut self, host: &mut NodeHandle<'_>) {
         for index in 0..self.seen.spec.containers.len() {
             let wanted = &self.seen.spec.containers[index];
@@ -285,7 +289,7 @@ impl KubeletPod {
         }
     }
 
-    /// Goes on with a pod that an earlier run of this program had started.
+    /// Continues a pod that an earlier run of this program started.
     fn adopt(&mut self, host: &mut NodeHandle<'_>) -> bool {
         let status = &self.seen.status;
         let running = |c: &&super::view::ContainerStatusView| c.state.running.is_some();
@@ -334,7 +338,7 @@ impl KubeletPod {
         }
     }
 
-    /// Follows changes of a live pod's object: images, readiness gates, and what others wrote into its status.
+    /// Applies changes to a live pod's object: images, readiness gates, and status fields written by others.
     fn follow(&mut self, host: &mut NodeHandle<'_>) {
         if self.containers.is_empty() && self.seen.has_other_images() {
             self.begin(host);
@@ -395,7 +399,7 @@ impl KubeletPod {
         host.after(delay, PodStep::End);
     }
 
-    /// Lets happen what was planned. Steps of an earlier life do nothing.
+    /// Performs a planned step. Steps of an earlier life do nothing.
     pub(super) fn step(&mut self, step: PodStep, host: &mut NodeHandle<'_>) {
         match step {
             PodStep::End => self.end(host.now),
@@ -432,7 +436,7 @@ impl KubeletPod {
         self.dirty |= ![PodAct::PullAgain, PodAct::KillNode].contains(&act);
     }
 
-    /// Pulls the image of a container unless the node has it, then starts it.
+    /// Pulls a container's image unless the node has it, then starts the container.
     fn pull(&mut self, index: usize, host: &mut NodeHandle<'_>) {
         let container = &mut self.containers[index];
         let behaviour = host.behaviour(&container.image);
@@ -453,7 +457,7 @@ impl KubeletPod {
         }
     }
 
-    /// What would come of pulling such an image with the secrets of this pod.
+    /// Returns the error of pulling an image with the secrets of this pod, if any.
     fn pull_error(&self, behaviour: &Behaviour) -> Option<PullError> {
         let secrets = &self.seen.spec.image_pull_secrets;
         let has = |name: &String| secrets.iter().any(|secret| secret.name == *name);
@@ -495,7 +499,7 @@ impl KubeletPod {
         host.after(start, PodStep::Container(index, life, PodAct::Start));
     }
 
-    /// Whether a container is told to run a program that its image does not have.
+    /// Returns true if a container's command names a program that its image lacks.
     fn lacks_program(&self, index: usize, behaviour: &Behaviour) -> bool {
         let name = &self.containers[index].name;
         let mut wanted = self.seen.spec.containers.iter();
@@ -512,7 +516,7 @@ impl KubeletPod {
         let behaviour = host.behaviour(&self.containers[index].image);
         let container = &mut self.containers[index];
         let ran = container.ran_image.as_deref();
-        // Started anew, it is the same one, in whatever spelling.
+        // After a restart it is the same image, regardless of the reference's spelling.
         if ran.is_none_or(|ran| {
             ImageKey::from_reference(ran) != ImageKey::from_reference(&container.image)
         }) {
@@ -552,7 +556,7 @@ impl KubeletPod {
             (None, None) if !always => Some(plan(Duration::ZERO, PodAct::Complete)),
             (None, None) => None,
         };
-        // One whose image was changed meanwhile does not run any more, and takes nobody down.
+        // If the image changes before the delay ends, this step belongs to an earlier life and the node stays up.
         let kills = behaviour.kills_node_after;
         let kills = kills.map(|delay| plan(delay, PodAct::KillNode));
         host.next.steps.extend(end.into_iter().chain(kills));
@@ -565,7 +569,7 @@ impl KubeletPod {
         }
     }
 
-    /// Plans the next start of a container that ended: at once the first time, then with a growing back-off.
+    /// Plans the next start of a container that ended: immediately the first time, then with a growing back-off.
     fn restart_later(&mut self, index: usize, host: &mut NodeHandle<'_>) {
         let container = &mut self.containers[index];
         let lasted = match &container.state {
@@ -602,7 +606,7 @@ impl KubeletPod {
         }
     }
 
-    /// The node was restarted: every container starts anew.
+    /// Restarts every container after a restart of the node.
     pub(super) fn reboot(&mut self, host: &mut NodeHandle<'_>) {
         if self.stage != PodStage::Live {
             return;
@@ -635,7 +639,7 @@ impl KubeletPod {
         self.dirty |= self.ready.set(ready, now);
     }
 
-    /// The readiness gates whose condition is not `True`.
+    /// Returns the readiness gates whose condition is not `True`.
     pub(super) fn closed_gates(&self) -> impl Iterator<Item = &str> {
         let gates = self.seen.spec.readiness_gates.iter();
         gates
@@ -650,7 +654,7 @@ impl KubeletPod {
         )
     }
 
-    /// The pod's phase as the kubelet computes it from the containers.
+    /// Returns the pod's phase as the kubelet computes it from the containers.
     pub(super) fn phase(&self) -> &'static str {
         if self.evicted {
             return "Failed";
@@ -681,7 +685,7 @@ fn exit_code(container: &KubeletContainer) -> Option<i32> {
     }
 }
 
-/// Shows why a container waits; what it ended with before is kept.
+/// Shows the reason why a container waits. Its last exit is kept.
 fn set_waiting(container: &mut KubeletContainer, reason: &'static str) {
     if let PodState::Terminated(exit) = &container.state {
         container.last = Some(exit.clone());

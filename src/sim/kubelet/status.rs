@@ -1,4 +1,4 @@
-//! What a kubelet writes into `status`: conditions, container statuses, addresses.
+//! Fields of `status` that a kubelet writes: conditions, container statuses, addresses.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -9,7 +9,9 @@ use super::pod::{
 };
 use crate::sim::fnv::fnv;
 
-/// The status of a pod, as a strategic merge patch: it names the kubelet's own conditions and leaves those of others.
+/// Returns the status of a pod as a strategic merge patch.
+///
+/// It contains only the kubelet's own conditions, so other conditions are kept.
 pub(super) fn pod(pod: &KubeletPod, host_ip: &str) -> Value {
     let statuses: Vec<Value> = pod.containers.iter().map(container).collect();
     json!({
@@ -74,7 +76,7 @@ fn conditions(pod: &KubeletPod) -> Value {
     ])
 }
 
-/// What a kubelet says of a readiness gate that is not open.
+/// Returns the kubelet's message about a readiness gate that is not `True`.
 fn closed_gate(pod: &KubeletPod, gate: &str) -> String {
     match pod.seen.condition(gate) {
         None => {
@@ -87,7 +89,7 @@ fn closed_gate(pod: &KubeletPod, gate: &str) -> String {
     }
 }
 
-/// A condition; the cause only shows while it is not `True`.
+/// Returns a condition. The cause is included only while it is not `True`.
 fn condition(kind: &str, flag: Flag, cause: ConditionCause) -> Value {
     let shown = |text: &str| (!flag.is && !text.is_empty()).then(|| text.to_owned());
     json!({
@@ -142,7 +144,7 @@ fn waiting(reason: &str, container: &KubeletContainer) -> Value {
     json!({ "reason": reason, "message": message })
 }
 
-/// What containerd says (1.6, behind a kubelet of 1.36).
+/// Returns containerd's message (1.6 with a kubelet of 1.36).
 fn pull_error(container: &KubeletContainer) -> String {
     let image = &container.image;
     let (before, why) = match container.pull_error {
@@ -188,7 +190,7 @@ fn terminated(exit: &PodExit, container: &KubeletContainer) -> Value {
     })
 }
 
-/// Another one for every start of the container.
+/// Returns a container ID that differs for each start.
 fn container_id(container: &KubeletContainer, started: Timestamp) -> String {
     format!(
         "fake://{:016x}",
@@ -196,7 +198,7 @@ fn container_id(container: &KubeletContainer, started: Timestamp) -> String {
     )
 }
 
-/// The init containers have ended by the time a kubelet first writes: they take no time here.
+/// Returns the status of the init containers. They take no time here, so they have ended before the first status write.
 fn init_containers(pod: &KubeletPod) -> Value {
     let at = pod.started.unwrap_or(Timestamp::UNIX_EPOCH);
     let exit = json!({
@@ -214,7 +216,7 @@ fn init_containers(pod: &KubeletPod) -> Value {
     }
 }
 
-/// A digest that every node derives alike from the image's name.
+/// Returns a digest derived from the image's name, equal on every node.
 fn image_id(image: &str) -> String {
     let repository = match image.rsplit_once(':') {
         Some((repository, tag)) if !tag.contains('/') => repository,
@@ -230,7 +232,7 @@ fn image_id(image: &str) -> String {
     )
 }
 
-/// One number for all of these texts, in this order.
+/// Returns a hash of these texts and their order.
 fn number(texts: [&str; 2]) -> u64 {
     fnv(texts.iter().flat_map(|text| text.bytes().chain([0])))
 }

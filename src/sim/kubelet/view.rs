@@ -1,4 +1,4 @@
-//! What a kubelet reads of a Pod: a slim type, so that thousands of nodes cost little to watch for.
+//! Pod as read by a kubelet: a slim type, which keeps the watch cheap with thousands of nodes.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,9 @@ use serde::{Deserialize, Deserializer};
 
 use crate::core::images::ImageKey;
 
-/// A Pod, as far as a kubelet needs it. Not the slim one of `k8s`, which is for those who decide: a kubelet starts what is in it.
+/// Fields of a Pod that a kubelet needs.
+///
+/// The slim pod of `k8s` has the fields for decisions; this one has what is needed to start containers.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct PodView {
     #[serde(deserialize_with = "slim")]
@@ -99,8 +101,9 @@ pub(super) struct ContainerStatusView {
 }
 
 impl ContainerStatusView {
-    /// Whether it runs what a specification calls `image`: runtimes write names out in full, and know some images by their
-    /// contents alone.
+    /// Returns true if it runs the image that a specification calls `image`.
+    ///
+    /// Runtimes report full names, and know some images only by their digest.
     pub(super) fn means(&self, image: &str) -> bool {
         self.image.starts_with("sha256:")
             || ImageKey::from_reference(&self.image) == ImageKey::from_reference(image)
@@ -118,7 +121,7 @@ pub(super) struct SeenRunning {
     pub(super) started_at: Option<Time>,
 }
 
-/// The few fields of the metadata that a kubelet needs, as they are on the wire.
+/// Metadata fields that a kubelet needs, as on the wire.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SlimMeta {
@@ -158,7 +161,7 @@ impl PodView {
         self.metadata.namespace.as_deref().unwrap_or_default()
     }
 
-    /// The version as a number; they only ever grow.
+    /// Returns the resourceVersion as a number; versions only increase.
     pub(super) fn version(&self) -> u64 {
         version(&self.metadata)
     }
@@ -167,7 +170,7 @@ impl PodView {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether its spec names an image that its status does not know.
+    /// Returns true if the spec has an image that the status does not contain.
     pub(super) fn has_other_images(&self) -> bool {
         let known = &self.status.container_statuses;
         let is_other = |wanted: &ContainerView| {
@@ -177,7 +180,7 @@ impl PodView {
         self.spec.containers.iter().any(is_other)
     }
 
-    /// Whether all its containers ended for good.
+    /// Returns true if all its containers have ended permanently.
     pub(super) fn is_finished(&self) -> bool {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
     }
@@ -186,13 +189,13 @@ impl PodView {
         self.status.conditions.iter().find(|c| c.kind == kind)
     }
 
-    /// Whether the condition is there and `True`.
+    /// Returns true if the condition exists and is `True`.
     pub(super) fn is_true(&self, kind: &str) -> bool {
         self.condition(kind).is_some_and(|c| c.status == "True")
     }
 }
 
-/// The resource version as a number, the greatest one if it is none.
+/// Returns the resourceVersion as a number, or the maximum if it is not a number.
 pub(super) fn version(meta: &ObjectMeta) -> u64 {
     meta.resource_version
         .as_deref()

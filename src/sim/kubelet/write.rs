@@ -1,4 +1,4 @@
-//! The requests of the fake kubelets, and how the one who asked for something learns that it is done.
+//! Requests of the fake kubelets, and acknowledgements to the callers of commands.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,36 +16,36 @@ use tokio::sync::oneshot;
 use super::options::StatusWrite;
 use super::view::{PodView, version};
 
-/// No request may take longer.
+/// Timeout of a request.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What a request was for.
+/// Subject of a request.
 #[derive(Clone, Debug)]
 pub(super) enum WriteSubject {
-    /// The status of the pod with this UID.
+    /// Status of the pod with this UID.
     Status(String),
-    /// The removal of the pod with this UID.
+    /// Removal of the pod with this UID.
     Removal(String),
-    /// The status of the node with this name.
+    /// Status of the node with this name.
     Node(String),
-    /// Nothing that the engine has to follow up.
+    /// Write that needs no follow-up by the engine.
     Other,
 }
 
-/// What came of a request.
+/// Result of a request.
 #[derive(Debug)]
 pub(super) enum StatusWriteOutcome {
-    /// Done; the version it made.
+    /// Success, with the new resourceVersion.
     Done(u64),
-    /// The object is gone or is another one by now.
+    /// Object that is gone or was replaced by another one.
     Moot,
-    /// It has to be tried again.
+    /// Failure; the request has to be retried.
     Failed,
 }
 
 pub(super) type Request = BoxFuture<'static, (WriteSubject, StatusWriteOutcome)>;
 
-/// Completes when all requests made for one command have ended.
+/// Acknowledgement that completes when all requests of one command have ended.
 #[derive(Clone)]
 pub(super) struct Ack(Arc<Shared>);
 
@@ -63,7 +63,7 @@ impl Drop for Shared {
         let result = failure.take().map_or(Ok(()), Err);
         let done = self.done.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(done) = done.take() {
-            // Whoever asked may have stopped waiting.
+            // The caller may have stopped waiting.
             let _ = done.send(result);
         }
     }
@@ -89,7 +89,7 @@ impl Ack {
     }
 }
 
-/// Which pod, for a request.
+/// Address of a pod in a request.
 #[derive(Clone, Debug)]
 pub(super) struct PodAddress {
     namespace: String,
@@ -148,7 +148,7 @@ async fn write_status(
     Ok(version(pod.meta()))
 }
 
-/// Puts our status over that of a pod that was read, keeping the conditions of others that were on it then.
+/// Replaces the status of a pod that was read. Conditions of other writers are kept.
 fn put_into(pod: &mut Pod, status: Value) {
     let Ok(mut ours) = serde_json::from_value::<k8s_openapi::api::core::v1::PodStatus>(status)
     else {
@@ -189,7 +189,7 @@ async fn remove(client: &Client, key: &PodAddress, status: Option<Value>) -> kub
     api.delete(&key.name, &params).await.map(|_| 0)
 }
 
-/// Marks a pod not ready in place of the node lifecycle controller.
+/// Marks a pod as not ready in place of the node lifecycle controller.
 pub(super) fn mark_not_ready(client: Client, key: PodAddress, now: Timestamp, ack: Ack) -> Request {
     let condition = json!({ "type": "Ready", "status": "False", "lastTransitionTime": k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now) });
     let status = json!({ "conditions": [condition] });
@@ -204,7 +204,7 @@ pub(super) fn mark_not_ready(client: Client, key: PodAddress, now: Timestamp, ac
     })
 }
 
-/// Registers a node; one that exists gets our labels and status.
+/// Registers a node. An existing node gets the labels and status of `object`.
 pub(super) fn register(client: Client, name: String, object: Value, ack: Ack) -> Request {
     Box::pin(async move {
         let result = within(create_node(&client, &name, object)).await;
@@ -260,7 +260,7 @@ pub(super) fn node_status(
     })
 }
 
-/// Deletes a node object and its lease.
+/// Deletes a node and its Lease.
 pub(super) fn delete_node(client: Client, name: String, ack: Ack) -> Request {
     Box::pin(async move {
         let nodes: Api<Node> = Api::all(client.clone());
@@ -272,13 +272,13 @@ pub(super) fn delete_node(client: Client, name: String, ack: Ack) -> Request {
         let params = DeleteParams::default();
         let result = within(async { gone(nodes.delete(&name, &params).await.map(drop)) }).await;
         settle(&ack, &format!("delete node {name}"), &result);
-        // The real ones go with their node by owner reference; here the node may never have had one.
+        // A real Lease is deleted with its node by owner reference; here the node may have had no Lease.
         let _ = within(async { gone(leases.delete(&name, &params).await.map(drop)) }).await;
         (WriteSubject::Other, outcome(result))
     })
 }
 
-/// Renews the lease of a node.
+/// Renews the Lease of a node.
 pub(super) fn renew(client: Client, name: String, now: Timestamp) -> Request {
     Box::pin(async move {
         let result = within(write_lease(&client, &name, now)).await;

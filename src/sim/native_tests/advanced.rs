@@ -1,12 +1,13 @@
-//! What the native controllers, scheduler and kubelets do with the pods of an Advanced DaemonSet, whose own controller is not
-//! here: the tests make its pods.
+//! Native controllers, scheduler and kubelets with the pods of an Advanced DaemonSet.
+//!
+//! Its own controller does not run here: the tests create its pods.
 
 use kube::api::{ApiResource, DynamicObject};
 
 use super::*;
 
 impl World {
-    /// A cluster with nodes n1, n2, … that serves Advanced DaemonSets since the controllers run.
+    /// Returns a cluster with nodes n1, n2, … in which Advanced DaemonSets are installed after the controllers started.
     async fn with_advanced(nodes: usize) -> Self {
         let world = Self::with_nodes(nodes).await;
         world.cluster.install_advanced();
@@ -29,7 +30,7 @@ impl World {
         Api::namespaced(self.client.clone(), "default")
     }
 
-    /// Makes an Advanced DaemonSet with the pods and the revision that its controller would make, and gives its UID.
+    /// Creates an Advanced DaemonSet with the pods and the revision that its controller would create, and returns its UID.
     async fn make_advanced(
         &self,
         name: &str,
@@ -136,7 +137,7 @@ async fn what_it_owned_in_either_version_goes_with_it_in_the_background() {
 async fn what_nobody_serves_owns_what_it_says() {
     let world = World::with_nodes(1).await;
     world.cluster.install_advanced();
-    // The collector does not know yet; with another version it never will.
+    // The collector has not discovered the kind yet. With another version it never does.
     world.make_advanced("web", "v1", plain(), &["n1"]).await;
     world
         .advanced()
@@ -310,7 +311,7 @@ async fn an_image_is_changed_in_place_behind_a_closed_gate() {
         let status = statuses.unwrap()[0].clone();
         (status.image_id, status.image, status.restart_count)
     };
-    // As the controller does: not ready first, also by its own hand; then the image, with the label.
+    // As the controller does: first mark the pod not ready, also in its Ready condition; then change image and label.
     let conditions = json!([
         { "type": "InPlaceUpdateReady", "status": "False", "reason": "StartInPlaceUpdate" },
         { "type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady" },

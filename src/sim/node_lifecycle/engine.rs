@@ -1,4 +1,4 @@
-//! The one task of the node lifecycle controller.
+//! Task of the node lifecycle controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,10 +27,10 @@ use crate::sim::watched::{
     Cache, WatchEvents, WatchedChange, WatchedKey, WatchedPart, WatchedWrites, events,
 };
 
-/// After this a failed write is tried again.
+/// Delay before a failed write is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A pod, as far as its place is concerned.
+/// Pod, reduced to the fields that concern its node.
 type ScheduledPod = WatchedPart<ScheduledPodSpec, ScheduledPodStatus>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -41,7 +41,7 @@ struct ScheduledPodSpec {
     tolerations: Vec<Value>,
 }
 
-/// Of the tolerations those that can let a pod stay when others have to end.
+/// Keeps only the tolerations that apply to the NoExecute effect.
 fn of_ends<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Value>, D::Error> {
     let mut tolerations: Vec<Value> = nullable(deserializer)?;
     let concerns_ends = |effect: &Value| {
@@ -67,22 +67,22 @@ struct ScheduledPodCondition {
     status: String,
 }
 
-/// A Lease, of which only matters that it changed.
+/// Lease; only the fact that it changed is relevant.
 type Heartbeat = WatchedPart<IgnoredAny, IgnoredAny>;
 
-/// What is due at some instant.
+/// Task that becomes due at some time.
 enum Due {
-    /// A node may have been silent too long.
+    /// Check whether a node has exceeded its grace period.
     Silent(String),
-    /// All nodes are judged by their Leases.
+    /// Check the Leases of all nodes.
     Judge,
-    /// A node's taints are looked at again.
+    /// Check a node's taints.
     Node(WatchedKey),
-    /// Whether a pod may stay is looked at again.
+    /// Check whether a pod may stay on its node.
     Pod(WatchedKey),
-    /// A pod is marked not ready again after that failed.
+    /// Retry to mark a pod as not ready.
     Mark(WatchedKey),
-    /// The pods of a node that vanished go.
+    /// Delete the pods of a vanished node.
     Vanished(String),
 }
 
@@ -94,9 +94,9 @@ pub(super) struct NodeLifecycleController {
     pods: Cache<ScheduledPod>,
     /// Keys of pods by node.
     lodgers: BTreeMap<String, BTreeSet<WatchedKey>>,
-    /// When a node was heard of last, where Leases tell.
+    /// Time of each node's last heartbeat, if Leases are the source.
     heard: BTreeMap<String, Instant>,
-    /// Nodes with a write of ours under way.
+    /// Nodes with a write of this controller in flight.
     busy: BTreeSet<WatchedKey>,
     /// Nodes that do not exist although pods are bound to them.
     vanished: BTreeSet<String>,
@@ -104,13 +104,13 @@ pub(super) struct NodeLifecycleController {
     writes: WatchedWrites<Answer>,
 }
 
-/// What came of a write.
+/// Result of a write.
 enum Answer {
-    /// To a node: what it is now, if that is known.
+    /// Write to a node, with the node's new state if known.
     Node(WatchedKey, Option<Box<DynamicObject>>),
-    /// To the readiness of a pod, which failed.
+    /// Failed write to the readiness of a pod.
     Unmarked(WatchedKey),
-    /// To a pod: it went, or has to be looked at again.
+    /// Write to a pod: true if it was deleted, false if it has to be checked again.
     Pod(WatchedKey, bool),
     Nothing,
 }
@@ -179,7 +179,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Where heartbeats come from: one of the two never says anything.
+    /// Returns both sources of heartbeats; one of them is always silent.
     fn heartbeats(
         &mut self,
     ) -> (
@@ -223,7 +223,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Judges all nodes by their Leases.
+    /// Checks the Leases of all nodes.
     fn judge(&mut self) {
         self.due.add(self.options.period, Due::Judge);
         let now = Instant::now();
@@ -255,7 +255,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Sets a pod's Ready condition to `False`, if it is `True`.
+    /// Sets a pod's Ready condition to `False` if it is `True`.
     fn mark_pod(&mut self, key: &WatchedKey) {
         let Some(pod) = self.pods.get(key) else {
             return;
@@ -344,7 +344,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Lets a pod go that may not stay on its node, or plans to look again.
+    /// Deletes a pod that may not stay on its node, or plans the next check.
     fn look_at_pod(&mut self, key: &WatchedKey) {
         let Some(pod) = self.pods.get(key) else {
             return;
@@ -369,7 +369,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Plans the end of the pods of a node that does not exist.
+    /// Plans the deletion of pods on a node that does not exist.
     fn check_vanished(&mut self, node: &str) {
         let synced = self.nodes.is_synced() && self.pods.is_synced();
         let exists = self.nodes.get(&WatchedKey::new("", node)).is_some();
@@ -380,7 +380,7 @@ impl NodeLifecycleController {
         }
     }
 
-    /// Removes the pods of a node that does not exist.
+    /// Deletes the pods of a node that does not exist.
     fn clear(&mut self, node: &str) {
         if self.vanished.remove(node) {
             for key in self.lodgers.get(node).cloned().unwrap_or_default() {

@@ -1,19 +1,19 @@
-//! How the native node lifecycle works.
+//! Options of the native node lifecycle controller.
 
 use std::time::Duration;
 
 use crate::sim::pulse::NodePulse;
 
-/// How the controller works.
+/// Options of the controller.
 #[derive(Clone, Debug)]
 pub struct NodeLifecycleOptions {
-    /// How long a node may be silent (the original's `--node-monitor-grace-period`).
+    /// Time that a node may be silent (`--node-monitor-grace-period` in Kubernetes).
     pub grace: Duration,
-    /// Where heartbeats come from; `None`: from the Leases in `kube-node-lease`.
+    /// Source of heartbeats; `None` to use the Leases in `kube-node-lease`.
     pub pulse: Option<NodePulse>,
-    /// How often Leases are judged (the original's `--node-monitor-period`).
+    /// Interval between checks of the Leases (`--node-monitor-period` in Kubernetes).
     pub period: Duration,
-    /// How long the pods of a node that vanished are left alone.
+    /// Time for which the pods of a vanished node are kept.
     pub quarantine: Duration,
 }
 

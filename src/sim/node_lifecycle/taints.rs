@@ -1,4 +1,4 @@
-//! Which taints a node should carry, and how long a pod may stay on it.
+//! Taints that a node should have, and the time that a pod may stay on it.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use serde_json::{Value, json};
 
 use crate::sim::scheduler::tolerates;
 
-/// The effect by which a taint ends pods.
+/// Effect with which a taint evicts pods.
 pub(super) const NO_EXECUTE: &str = "NoExecute";
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// The status of the node's Ready condition.
+/// Returns the status of the node's Ready condition.
 pub(super) fn readiness(node: &DynamicObject) -> Option<&str> {
     let conditions = node.data["status"]["conditions"].as_array()?;
     let ready = conditions.iter().find(|c| c["type"] == "Ready")?;
     ready["status"].as_str()
 }
 
-/// The taints that the node should have, when they differ from those it has.
+/// Returns the taints that the node should have if they differ from its current ones.
 pub(super) fn wanted(node: &DynamicObject, now: Timestamp) -> Option<Vec<Value>> {
     let has: Vec<Value> = current(node).cloned().collect();
     let ours = |taint: &Value| {
@@ -43,7 +43,7 @@ pub(super) fn wanted(node: &DynamicObject, now: Timestamp) -> Option<Vec<Value>>
     };
     if let Some(key) = unready {
         add(key, "NoSchedule");
-        // A node that never reported is only kept free of new pods.
+        // A node that has never reported only gets no new pods.
         if readiness(node).is_some() {
             add(key, NO_EXECUTE);
         }
@@ -63,7 +63,7 @@ fn current(node: &DynamicObject) -> impl Iterator<Item = &Value> {
     node.data["spec"]["taints"].as_array().into_iter().flatten()
 }
 
-/// How much longer a pod with these tolerations may stay on the node; `None`: for ever.
+/// Returns how much longer a pod with these tolerations may stay on the node; `None` if there is no limit.
 pub(super) fn may_stay(
     tolerations: &[Value],
     node: &DynamicObject,

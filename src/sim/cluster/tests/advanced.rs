@@ -1,4 +1,4 @@
-//! Advanced DaemonSets (`apps.kruise.io`): a custom resource in two versions, as its definition has it served.
+//! Advanced DaemonSets (`apps.kruise.io`): a custom resource in two versions, served according to its definition.
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::apps::v1::ControllerRevision;
@@ -48,7 +48,7 @@ fn counts() -> Value {
     })
 }
 
-/// A cluster with one, and it.
+/// Returns a cluster with an Advanced DaemonSet, and the DaemonSet.
 async fn with_set() -> (Cluster, Value) {
     let cluster = served();
     let body = set("v1beta1", |_| {}).to_string();
@@ -61,7 +61,7 @@ async fn get(cluster: &Cluster, path: &str) -> Value {
     send(cluster, "GET", path, JSON, "").await.1
 }
 
-/// The answer to a write that is made.
+/// Returns the response to a successful write.
 async fn write(cluster: &Cluster, method: &str, path: &str, kind: &str, body: &Value) -> Value {
     let (code, answer) = send(cluster, method, path, kind, &body.to_string()).await;
     assert!(

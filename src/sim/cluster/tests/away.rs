@@ -1,4 +1,4 @@
-//! When things go wrong: faults, denied verbs, a server that is away, a past that is forgotten; and what is counted.
+//! Failures: faults, denied verbs, a stopped server, a compacted history. Also request counters.
 
 use std::time::Duration;
 

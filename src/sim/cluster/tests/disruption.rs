@@ -1,4 +1,4 @@
-//! Evictions, and what the budgets of Kubernetes 1.36 answer.
+//! Evictions, and the responses of Kubernetes 1.36 with disruption budgets.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -13,7 +13,7 @@ fn of<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).unwrap()
 }
 
-/// Code and words of a refusal.
+/// Returns code and message of an error.
 fn refusal<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> (u16, String) {
     match result.unwrap_err() {
         kube::Error::Api(status) => {
@@ -37,7 +37,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Pods `a`, `b` and `c` of a DaemonSet, all Ready.
+    /// Creates the pods `a`, `b` and `c` of a DaemonSet, all Ready.
     async fn set() -> Self {
         let client = cluster().client("test");
         let stage = Self {
@@ -79,7 +79,7 @@ impl Stage {
             .unwrap();
     }
 
-    /// Allowed disruptions, and why.
+    /// Returns the number of allowed disruptions and the reason.
     async fn allowed(&self) -> (i32, String) {
         let status = self.budgets.get("b").await.unwrap().status.unwrap();
         let mut conditions = status.conditions.into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Bad requests and what they are answered with; the codes are those of kube-apiserver 1.36.
+//! Invalid requests and their responses, with the codes of kube-apiserver 1.36.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -13,7 +13,7 @@ pub(super) const JSON: &str = "application/json";
 pub(super) const MERGE: &str = "application/merge-patch+json";
 pub(super) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
-/// What a request is answered with: its code, and its body.
+/// Returns code and body of the response to a request.
 pub(super) async fn send(
     cluster: &Cluster,
     method: &str,
@@ -37,7 +37,7 @@ fn config_map(name: &str) -> String {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } }).to_string()
 }
 
-/// A ConfigMap with these owners: their UIDs, and whether each is the controller.
+/// Returns a ConfigMap with these owners: their UIDs, and true for the controller.
 fn owned(owners: &[(&str, bool)]) -> String {
     let owner = |(uid, controller): &(&str, bool)| json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": uid, "controller": controller });
     let owners: Vec<Value> = owners.iter().map(owner).collect();
@@ -93,7 +93,7 @@ fn daemon_set(change: impl Fn(&mut Value)) -> String {
     object.to_string()
 }
 
-/// `kubectl get --sort-by` asks for a table with whole objects, and sorts by what it finds in them.
+/// `kubectl get --sort-by` requests a table with complete objects and sorts by their fields.
 #[tokio::test(start_paused = true)]
 async fn a_table_comes_with_what_is_asked_for_beside_its_rows() {
     let cluster = cluster();
