@@ -1,19 +1,19 @@
-//! Pauses between attempts that fail: each is twice as long as the one before, up to a longest.
+//! Pauses between failing attempts. Each is twice as long as the previous one, up to a maximum.
 //!
-//! Not kube's: its `ExponentialBackoff` is made within kube only, and `DefaultBackoff` has its own pauses.
+//! kube's own types don't fit: `ExponentialBackoff` can only be constructed inside kube, and `DefaultBackoff` has fixed pauses.
 
 use std::time::Duration;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// The pause after that many failures in a row; after the first one it is `first`.
+/// Returns the pause after `failures` failures in a row. It is `first` after the first failure.
 pub(crate) fn pause(first: Duration, failures: u32, longest: Duration) -> Duration {
     let doublings = failures.saturating_sub(1).min(20);
     first.saturating_mul(1 << doublings).min(longest)
 }
 
-/// The pauses, one after the other; by default half a second at first, and at most ten.
+/// Iterator of pauses, by default from 0.5 s to 10 s.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     first: Duration,
@@ -28,7 +28,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// From the first pause to the longest.
+    /// Creates a backoff that starts with `first` and never exceeds `longest`.
     pub(crate) fn between(first: Duration, longest: Duration) -> Self {
         Self {
             first,
@@ -37,7 +37,7 @@ impl Backoff {
         }
     }
 
-    /// How long to wait now, after one more failure.
+    /// Counts a failure and returns the pause after it.
     pub(crate) fn pause(&mut self) -> Duration {
         self.failures = self.failures.saturating_add(1);
         pause(self.first, self.failures, self.longest)

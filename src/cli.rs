@@ -1,4 +1,4 @@
-//! What can be typed: types only, one `Args` per ability. Nothing here looks at the world.
+//! Types of the command line: one `Args` struct per command. This module does no I/O.
 
 pub mod ctl;
 pub mod edge;
@@ -20,34 +20,36 @@ use crate::log::Format;
 #[derive(Debug, Parser)]
 #[command(name = "yurt-ds", version)]
 pub struct Cli {
-    /// How much is logged, and how.
+    /// Log flags.
     #[command(flatten)]
     pub log: LogArgs,
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// One ability of the program.
+/// A command of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run the controller: watches the cluster and replaces pods within their budgets
+    /// Run the controller: watch the cluster and replace pods within their budgets
     Controller(ControllerArgs),
-    /// Run the agent of one node: its owner asks what is new, has images pulled, and confirms upgrades
+    /// Run the agent of one node: its owner lists updates, pulls images and confirms upgrades
     OtaServer(ota_server::OtaServerArgs),
     /// Inspect and control rollouts in a cluster, and pods on a node
     Ctl(ctl::CtlArgs),
-    /// Play rollouts on an embedded cluster, with the real controller: needs nothing but this program
+    /// Play rollouts on an embedded cluster with the real controller; needs no other software
     ///
-    /// Without flags: the story of three nodes of which two go offline while the image changes, that of the owner of a
-    /// node who confirms an upgrade (OTA), then a fleet of 200; ends by itself within a minute, with a report.
+    /// Without flags, plays two stories of three nodes, then a fleet of 200 nodes, and ends within a minute with a report. In the
+    /// first story, two nodes go offline during an image change. In the second, a node owner confirms an upgrade (OTA).
     Sim(sim::SimArgs),
-    /// Print what this program writes itself: a manifest, manual pages
+    /// Print files that this program generates: a manifest and manual pages
     Manifests(manifests::ManifestsArgs),
 }
 
 impl Cli {
-    /// What is logged. The pictures of `sim` are not torn by log lines, unless somebody asks for these.
+    /// Returns the log levels, which depend on the command unless a flag sets them.
+    ///
+    /// `sim` logs errors only, because log lines would tear its pictures.
     pub fn log_levels(&self) -> Targets {
         let usual = LEVELS.parse::<Targets>().ok();
         match &self.command {
@@ -56,18 +58,20 @@ impl Cli {
             {
                 Targets::new().with_default(tracing::Level::ERROR)
             }
-            // It answers in sentences of its own.
+            // `ctl` prints its own messages.
             Command::Ctl(_) if usual.as_ref() == Some(&self.log.log_level) => Targets::new(),
             _ => self.log.log_level.clone(),
         }
     }
 }
 
-/// What is logged when nothing is said. Watches that fail are told by who runs them, not once more per attempt.
+/// Default log levels. The callers of watches log their failures, so kube must not log each attempt.
 const LEVELS: &str = "info,kube_client=off,kube_runtime=error";
 
-/// What can be said about the log. A single word is a level: taken for a target, as the library does, it would switch off
-/// everything else.
+/// Parses log levels, either for all targets or as TARGET=LEVEL.
+///
+/// `Targets` reads a misspelled level as the name of a target, which would turn off all other logs. So a single word must be a
+/// level.
 fn levels(text: &str) -> Result<Targets, String> {
     let expected = "expected one of error, warn, info, debug, trace, off, and TARGET=LEVEL, with commas in between";
     let words = text.split(',').filter(|word| !word.contains('='));
@@ -80,10 +84,10 @@ fn levels(text: &str) -> Result<Targets, String> {
     targets.map_err(|error| format!("{error}; {expected}"))
 }
 
-/// Flags about log lines.
+/// Flags for log lines.
 #[derive(Clone, Debug, Args)]
 pub struct LogArgs {
-    /// What is logged: a level, and levels per target (error, warn, info, debug, trace, off)
+    /// Log levels, in general and per target (error, warn, info, debug, trace, off)
     #[arg(
         long,
         global = true,
@@ -95,7 +99,7 @@ pub struct LogArgs {
         help_heading = "Log"
     )]
     pub log_level: Targets,
-    /// How log lines look
+    /// Format of log lines
     #[arg(
         long,
         global = true,
@@ -107,7 +111,7 @@ pub struct LogArgs {
     pub log_format: Format,
 }
 
-/// The form of an answer. All of them are made of the same rows.
+/// Output format. All formats show the same rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// For people
@@ -124,10 +128,10 @@ pub enum Output {
 /// Flags of `yurt-ds controller`.
 #[derive(Clone, Debug, Args)]
 pub struct ControllerArgs {
-    /// Kubeconfig of the cluster; without it, the service account of the pod this runs in
+    /// Kubeconfig of the cluster [default: the service account of this pod]
     #[arg(long, env = "YURT_DS_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Where /live, /ready and /metrics are served; port 0 picks a free one and logs it
+    /// Address of /live, /ready and /metrics; port 0 picks a free port and logs it
     #[arg(
         long,
         env = "YURT_DS_LISTEN",
@@ -135,10 +139,11 @@ pub struct ControllerArgs {
         value_name = "ADDR"
     )]
     pub listen: SocketAddr,
-    /// Address for /live and /ready alone, with connections of its own, so that no crowd at /metrics delays a probe; unset: only --listen
+    /// Extra address of /live and /ready with its own connections, so that many requests to /metrics don't delay probes [default:
+    /// only --listen]
     #[arg(long, env = "YURT_DS_PROBE_LISTEN", value_name = "ADDR")]
     pub probe_listen: Option<SocketAddr>,
-    /// Which DaemonSets are rolled out: native ones (apps/v1), Advanced ones (apps.kruise.io), or both
+    /// Kinds of DaemonSets to roll out: native (apps/v1), advanced (apps.kruise.io), or both
     #[arg(
         long,
         env = "YURT_DS_CONTROLLERS",
@@ -149,22 +154,22 @@ pub struct ControllerArgs {
         value_name = "KINDS"
     )]
     pub controllers: Vec<KindName>,
-    /// How replicas agree on which of them writes.
+    /// Leader election flags.
     #[command(flatten)]
     pub lease: LeaseArgs,
 }
 
-/// A kind of DaemonSet, as it is typed.
+/// Kind of DaemonSet on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum KindName {
-    /// Of Kubernetes: apps/v1, with annotations
+    /// DaemonSet of Kubernetes (apps/v1), with annotations
     Native,
-    /// Of OpenKruise: apps.kruise.io
+    /// Advanced DaemonSet of OpenKruise (apps.kruise.io)
     Advanced,
 }
 
 impl KindName {
-    /// The kind.
+    /// Returns the kind.
     pub fn kind(self) -> SetKind {
         match self {
             Self::Native => SetKind::Native,
@@ -173,10 +178,10 @@ impl KindName {
     }
 }
 
-/// Flags about leader election.
+/// Flags for leader election.
 #[derive(Clone, Debug, Args)]
 pub struct LeaseArgs {
-    /// Whether replicas agree on one leader; false only when there is certainly one process
+    /// Elect one leader among the replicas; false only if there is never more than one process
     #[arg(
         long,
         env = "YURT_DS_LEADER_ELECT",
@@ -186,19 +191,19 @@ pub struct LeaseArgs {
     )]
     pub leader_elect: bool,
     /// Namespace of the Lease [default: the namespace of the pod, or of the kubeconfig's context]; controllers with different
-    /// --controllers need different ones
+    /// --controllers need different namespaces
     #[arg(long, env = "YURT_DS_LEASE_NAMESPACE", value_name = "NAMESPACE")]
     pub lease_namespace: Option<String>,
-    /// How long after the last sign of the leader another replica takes over
+    /// Time after the leader's last renewal at which another replica takes over
     #[arg(long, env = "YURT_DS_LEASE_DURATION", default_value = "15s", value_parser = crate::clock::duration, value_name = "DURATION")]
     pub lease_duration: Duration,
-    /// How long after its last renewal a leader stops writing; at least 5s less than the duration
+    /// Time after its last renewal at which the leader stops writing; at least 5s less than the duration
     #[arg(long, env = "YURT_DS_LEASE_RENEW_DEADLINE", default_value = "10s", value_parser = crate::clock::duration, value_name = "DURATION")]
     pub lease_renew_deadline: Duration,
-    /// How often the leader renews and others look
+    /// Interval at which the leader renews the Lease and other replicas check it
     #[arg(long, env = "YURT_DS_LEASE_RENEW_EVERY", default_value = "5s", value_parser = crate::clock::duration, value_name = "DURATION")]
     pub lease_renew_every: Duration,
-    /// Name of this replica in the Lease, unique among all that ever ran [default: host name and a random suffix]
+    /// Name of this replica in the Lease, unique among all replicas that ever ran [default: host name and a random suffix]
     #[arg(long, env = "YURT_DS_IDENTITY", value_name = "NAME")]
     pub identity: Option<String>,
 }

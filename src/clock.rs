@@ -1,7 +1,7 @@
-//! Where time comes from: the machine, or the simulator's virtual time.
+//! Source of time: the machine's clock, or the virtual time of the simulator.
 //!
-//! `core` never asks; whoever calls it passes `now`. Everything else gets a [`Clock`] from outside. A virtual clock
-//! follows tokio's clock, so `tokio::time::pause` moves timers and timestamps together.
+//! `core` has no clock; its callers pass `now`. All other code receives a [`Clock`]. A virtual clock follows tokio's clock, so
+//! `tokio::time::pause` affects timers and timestamps alike.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,25 +10,25 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// The value of a flag that is a duration, such as `30s` or `1h30m`.
+/// Parses the duration of a flag, such as `30s` or `1h30m`.
 ///
 /// # Errors
-/// Says what a duration looks like.
+/// If the text is not a duration. The error shows examples.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|_| "use a duration such as 15s, 2m or 1h30m".to_owned())
 }
 
-/// A source of instants; cheap to clone.
+/// A source of timestamps. Cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Clock {
     /// The machine's wall clock.
     System,
-    /// `epoch` plus what has passed on tokio's clock since `start`, plus `stepped`.
+    /// Virtual time: `epoch` plus the time since `start` on tokio's clock, plus `stepped`.
     Virtual {
-        /// The instant at which the virtual clock started.
+        /// Time at which the virtual clock started.
         epoch: Timestamp,
-        /// Tokio's instant at that moment.
+        /// Tokio's time at that moment.
         start: Instant,
         /// Sum of all [steps](Clock::step), in milliseconds.
         stepped: Arc<AtomicI64>,
@@ -36,7 +36,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// A clock that shows `epoch` now and moves with tokio's (possibly paused) time.
+    /// Creates a clock that shows `epoch` now and follows tokio's clock, which may be paused.
     pub fn starting_at(epoch: Timestamp) -> Self {
         Self::Virtual {
             epoch,
@@ -45,8 +45,9 @@ impl Clock {
         }
     }
 
-    /// Steps a virtual clock and its clones, as a time server or the end of a suspension steps a wall clock. Timers do not
-    /// notice. The clock of the machine is left alone.
+    /// Steps a virtual clock and its clones, as NTP or the end of a suspension steps a wall clock.
+    ///
+    /// Timers are not affected. A system clock is left unchanged.
     pub fn step(&self, by: SignedDuration) {
         if let Self::Virtual { stepped, .. } = self {
             let milliseconds = i64::try_from(by.as_millis()).unwrap_or_default();
@@ -54,7 +55,7 @@ impl Clock {
         }
     }
 
-    /// The present instant.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         match self {
             Self::System => Timestamp::now(),
@@ -72,7 +73,8 @@ impl Clock {
         }
     }
 
-    /// The present instant as the wire has it (whole seconds).
+    /// Returns the current time as a Kubernetes [`Time`](k8s_openapi::apimachinery::pkg::apis::meta::v1::Time), which is
+    /// serialized in whole seconds.
     pub fn time(&self) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Time {
         k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(self.now())
     }

@@ -1,4 +1,5 @@
-//! README, reference pages and manifests against the program: what they name has to exist, and what exists is named there.
+//! Tests that README, reference pages and manifests match the program, in both directions: the documented names exist, and
+//! existing names are documented.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -25,7 +26,7 @@ const NODE_API: &str = include_str!("../docs/reference/node-api.md");
 const HOST_NETWORK: &str = include_str!("../manifests/overlays/host-network/kustomization.yaml");
 const RUN: [&str; 2] = ["yurt-ds ", "cargo run --release -- "];
 
-/// The words in a text that start like that.
+/// Returns the words in `text` that begin with `start`.
 fn words<'a>(text: &'a str, start: &'a str) -> BTreeSet<&'a str> {
     let letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices(start)
@@ -33,7 +34,7 @@ fn words<'a>(text: &'a str, start: &'a str) -> BTreeSet<&'a str> {
         .collect()
 }
 
-/// Every command line of ours that a page shows in a code span or a code block.
+/// Returns the arguments of every `yurt-ds` command line in a code span or code block of a page.
 fn command_lines(page: &'static str) -> Vec<&'static str> {
     let spans = page.split('`').skip(1).step_by(2);
     let blocks = page.split("\n```").skip(1).step_by(2);
@@ -44,7 +45,7 @@ fn command_lines(page: &'static str) -> Vec<&'static str> {
         RUN.iter().find_map(|run| inner.strip_prefix(run))
     })
     .map(|arguments| arguments.trim_end_matches(')'))
-    // A comment, as the shell sees it.
+    // The shell ignores a comment.
     .map(|arguments| arguments.split(" #").next().unwrap_or(arguments))
     .collect()
 }
@@ -115,7 +116,7 @@ fn every_metric_is_on_its_page_and_counted() {
             .all(|byte| byte == b'_' || byte.is_ascii_lowercase())
     };
     let names = literals.filter(is_name).filter(|name| *name != "version");
-    // Families without a member yet are not on the page.
+    // The page omits metric families that have no series yet.
     let page = Metrics::new().encode();
     let told = page
         .lines()
@@ -173,7 +174,7 @@ fn every_verdict_has_a_row() {
     }
 }
 
-/// A link's words, without where it leads.
+/// Returns the text of a Markdown link without its target.
 fn unlinked(cell: &str) -> &str {
     let words = cell
         .strip_prefix('[')
@@ -274,7 +275,7 @@ fn collect_variables(command: &clap::Command, known: &mut BTreeSet<String>) {
     }
 }
 
-/// Where that is served unless told otherwise.
+/// Returns the default listen address of a command.
 fn default_address(typed: &[&str]) -> SocketAddr {
     let words = std::iter::once(&"yurt-ds").chain(typed);
     let cli = Cli::try_parse_from(words).expect("no flag is missing");
@@ -285,7 +286,7 @@ fn default_address(typed: &[&str]) -> SocketAddr {
     }
 }
 
-/// They are played by hand; a list that nobody finds any more would be noticed much later.
+/// Mutation tests are run by hand, so a mutant whose source line is missing would go unnoticed for long.
 #[test]
 fn every_mutant_finds_its_line() {
     let list = include_str!("../tests/mutants.toml");
@@ -302,7 +303,7 @@ fn every_mutant_finds_its_line() {
         let source = source.unwrap_or_else(|error| panic!("{name}: {error}"));
         let old = value("old", "'''").or_else(|| value("old", "'"));
         let old = old.unwrap_or_else(|| panic!("{name}: no old text"));
-        let old = old.strip_prefix('\n').unwrap_or(old); // as TOML has it
+        let old = old.strip_prefix('\n').unwrap_or(old); // TOML drops this newline
         let found = source.matches(old).count();
         assert_eq!(found, 1, "{name}: {old:?}");
         count += 1;

@@ -1,7 +1,7 @@
-//! The floors of the house, from the ground up: a file imports from its own floor's room and from those below, never from
-//! above and never from a neighbour on the same floor. Within a room no files import each other in a circle.
+//! Tests of the layers of the crate. A file imports from its own module and from lower layers, never from a higher layer or from
+//! another module in the same layer. Within a module, files must not import each other in a cycle.
 //!
-//! Tests may stand on anything: they are left out.
+//! Test code may import anything and is not checked.
 
 mod circles;
 mod imports;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use imports::Module;
 
-/// Rooms by floor, the ground first.
+/// Modules by layer, the lowest first.
 const FLOORS: &[&[&str]] = &[
     &["backoff", "clock", "core", "shutdown", "task"],
     &["k8s", "log", "manifests", "serve"],
@@ -23,7 +23,7 @@ const FLOORS: &[&[&str]] = &[
     &["demo"],
 ];
 
-/// Files that are only compiled for tests.
+/// Returns true if a file is only compiled for tests.
 fn is_test(file: &str) -> bool {
     file.split('/').any(|part| {
         ["testing", "properties", "documents", "floors", "tests"].contains(&part)
@@ -46,7 +46,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// All that stands in a room, without tests.
+/// Returns the source of each file below `src`, without tests.
 fn sources() -> BTreeMap<Module, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut found = Vec::new();
@@ -64,7 +64,7 @@ fn sources() -> BTreeMap<Module, String> {
     sources
 }
 
-/// What is wrong with what that file of a room imports from other rooms.
+/// Returns the errors in a file's imports from other modules.
 fn wrong(file: &str, source: &str) -> Vec<String> {
     let room = file.split('/').next().unwrap_or(file);
     let Some(floor) = floor_of(room) else {

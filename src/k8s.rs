@@ -1,7 +1,7 @@
-//! The Kubernetes API as the engine meets it: slim objects, read straight from the wire, and the [`client`].
+//! Kubernetes API types and [`client`]. The types are slim and parsed directly from JSON.
 //!
-//! k8s-openapi's own types keep everything (a pod takes 7 KB even when pruned afterwards); these read what is decided
-//! upon and skip the rest while parsing. They are made for watching and reading, never for writing back.
+//! k8s-openapi's types keep every field: a pod takes 7 KB even when pruned after parsing. These types keep only the fields that
+//! decisions need and skip the rest while parsing. They are for reading and watching, never for writing back.
 
 mod bounds;
 pub mod client;

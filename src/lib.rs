@@ -1,33 +1,35 @@
 //! yurt-ds rolls out DaemonSets on fleets whose nodes come and go.
 //!
-//! This is the map of the house. A change of a DaemonSet walks through it in one direction:
+//! A change of a DaemonSet flows through the modules in one direction:
 //!
 //! ```text
 //!   Kubernetes API
 //!        │ watch                                                     ▲ delete, patch, Events
 //!        ▼                                                           │
 //!   k8s ───► index ───────► core::Fleet ──► core::decide ──► Plan ──► controller
-//!   (slim    (what is       (one entry      (pure: no I/O,   (actions, one verdict   (one leader,
-//!    objects) known,         per node)       no clock)        per node, next wake)    preconditions)
-//!             own writes
-//!             laid over)          └──────────── the same, read-only ──────────────► ctl
+//!   (slim    (caches,       (one entry      (pure: no I/O,   (actions, one verdict   (one leader,
+//!    objects) expectations   per node)       no clock)        per node, next wake)    preconditions)
+//!             of own writes)
+//!                                 └────────── the same code, read-only ─────────────► ctl
 //! ```
 //!
-//! - [`core`] decides and knows nothing of networks, clocks or clients. Its words ([`core::Verdict`]) are the words of
-//!   every table, Event, metric and test.
-//! - [`k8s`] reads from API objects what is decided upon and skips the rest while parsing; its client is the door to
-//!   the API server.
-//! - [`index`] remembers it, dates it by our own clock, and joins it into a fleet.
-//! - [`controller`] is `yurt-ds controller`: watches, passes, writes, reports; one writer among the replicas.
-//! - [`ctl`] is what people type: it fills an index from lists and asks the very same `decide`.
-//! - [`ota_server`] is `yurt-ds ota-server`, on every node: what the owner of a device asks and confirms.
-//! - [`sim`] is an embedded Kubernetes (API server, native controllers, kubelets with faults): the tests run on it,
-//!   `ctl plan` plays a copy of the fleet on it, and [`demo`], which is `yurt-ds sim`, tells its stories on it.
-//! - [`manifests`] writes what of the manifests is made of types: the definition of the Advanced DaemonSet.
-//! - [`clock`], [`serve`], [`shutdown`], [`task`], [`log`] and [`cli`] are the other doors: to time, for probes and metrics,
-//!   to the end, to the log and from the command line; [`backoff`] has the pauses between attempts.
+//! - [`core`] makes all decisions. It has no network, clock or client. Every table, Event, metric and test uses its verdicts
+//!   ([`core::Verdict`]).
+//! - [`k8s`] parses only those fields of API objects that decisions need. Its client connects to the API server.
+//! - [`index`] caches the objects, timestamps them with the local clock, and joins them into a fleet.
+//! - [`controller`] is `yurt-ds controller`. It watches, reconciles, writes and reports. One replica at a time writes.
+//! - [`ctl`] is `yurt-ds ctl`. It fills an index from lists and calls the same `decide`.
+//! - [`ota_server`] is `yurt-ds ota-server`, the agent on every node. It serves the requests of the node owner.
+//! - [`sim`] is an embedded Kubernetes: API server, native controllers, and kubelets with faults. Tests run on it, and `ctl plan`
+//!   simulates a copy of the fleet on it.
+//! - [`demo`] is `yurt-ds sim`. It plays stories on the embedded cluster.
+//! - [`manifests`] generates the CustomResourceDefinition of the Advanced DaemonSet from Rust types.
+//! - [`cli`] has the types of the command line, [`log`] the format of log lines, and [`serve`] the endpoints for probes and
+//!   metrics.
+//! - [`clock`] provides the time, [`shutdown`] the end of the process, [`task`] tasks that end with their owner, and [`backoff`]
+//!   the pauses between attempts.
 //!
-//! The rooms stand on floors, and imports run down only; a test (`src/floors.rs`) reads them:
+//! The modules form layers. A module imports only from lower layers; a test in `src/floors.rs` checks this:
 //!
 //! ```text
 //!                       demo

@@ -1,4 +1,4 @@
-//! Log lines on stderr: text for people, JSON for collectors.
+//! Log lines on stderr: text for people, JSON for log collectors.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,22 +17,22 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::core::foreign::{self, TEXT};
 
-/// How a log line looks.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// One line for a person.
+    /// One line for a person
     Text,
-    /// One JSON object.
+    /// One JSON object
     Json,
 }
 
-/// Sequences that a colored line consists of.
+/// Escape sequences that occur in colored lines.
 const COLORS: [&str; 9] = [
     "\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[3m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[34m",
     "\x1b[35m",
 ];
 
-/// Starts logging. Colour only on a terminal, and never with `NO_COLOR`. A second call changes nothing.
+/// Starts logging. Colors are used only on a terminal and never if `NO_COLOR` is set. A second call has no effect.
 pub fn init(level: Targets, format: Format) {
     let colored = io::stderr().is_terminal();
     let lines = lines(format, colored, io::stderr);
@@ -41,7 +41,7 @@ pub fn init(level: Targets, format: Format) {
         .try_init();
 }
 
-/// Returns what writes each event as a line.
+/// Returns a layer that writes each event as one line.
 pub(crate) fn lines<S, W>(
     format: Format,
     colored: bool,
@@ -59,12 +59,12 @@ where
     let lines = tracing_subscriber::fmt::layer().with_writer(writer);
     match format {
         Format::Json => lines.json().flatten_event(true).with_ansi(false).boxed(),
-        Format::Text if colored => lines.fmt_fields(debug_fn(field).delimited(" ")).boxed(), // looks at NO_COLOR itself
+        Format::Text if colored => lines.fmt_fields(debug_fn(field).delimited(" ")).boxed(), // reads NO_COLOR itself
         Format::Text => lines.with_ansi(false).boxed(),
     }
 }
 
-/// Writes a field in which no sequence is left that could be taken for a color of this program.
+/// Writes a field, and removes all escape sequences from its value: they could be taken for colors of this program.
 fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     let value = format!("{value:?}");
     match field.name() {
@@ -73,7 +73,7 @@ fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt:
     }
 }
 
-/// Writes events with the foreign text in them made safe. It gets each event as a whole.
+/// Writer that makes foreign text in events safe. Each write has to be a whole event.
 struct LineWriter<W> {
     format: Format,
     colored: bool,
@@ -100,7 +100,7 @@ impl<W: Write> Write for LineWriter<W> {
     }
 }
 
-/// Returns the line with safe text; a long one is cut.
+/// Returns a text line with safe characters. A long line is cut.
 fn short_text(line: &str, colored: bool) -> Cow<'_, str> {
     let own: &[&str] = if colored { &COLORS } else { &[] };
     let shown = foreign::styled(line, own);
@@ -113,7 +113,7 @@ fn short_text(line: &str, colored: bool) -> Cow<'_, str> {
     }
 }
 
-/// Returns the object with safe strings; those of a long one are cut.
+/// Returns a JSON line with safe strings. The strings of a long line are cut.
 fn short_json(line: &str) -> Cow<'_, str> {
     let value = if line.len() > TEXT {
         serde_json::from_str(line).ok()

@@ -1,4 +1,4 @@
-//! Parses, dispatches, and turns results into exit codes.
+//! Parses the command line, runs the command and returns an exit code.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -12,11 +12,11 @@ use yurt_ds::controller::{self, WakeupBatching};
 use yurt_ds::core::foreign::{TEXT, cut};
 use yurt_ds::{ctl, demo, log, manifests, ota_server, shutdown};
 
-/// What a shell calls the end by Ctrl-C.
+/// Exit code of shells after Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
-    // A shell may only want to know what could be typed.
+    // Shell completion runs the program to get its candidates.
     ctl::command_line::answer_shell();
     let typed = ctl::command_line::described().try_get_matches();
     let typed = typed.unwrap_or_else(|error| wrong(&error));
@@ -31,13 +31,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what is wrong with the command line, and what was probably meant.
+/// Prints the error of a command line with a suggestion, and exits.
 fn wrong(error: &clap::Error) -> ! {
     let words: Vec<String> = std::env::args_os()
         .skip(1)
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
-    // A closed pipe is no reason to say more.
+    // If stderr is closed, there is nothing left to report to.
     let _ = error.print();
     if let Some(line) = ctl::command_line::meant(error, &words) {
         eprintln!("\n  tip: {line}");
@@ -46,7 +46,7 @@ fn wrong(error: &clap::Error) -> ! {
 }
 
 fn run(command: Command) -> Result<ExitCode> {
-    // One thread: the work is waiting, and each thread would cost memory on every replica.
+    // One thread: the program mostly waits, and each thread would cost memory on every replica.
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let gathering = WakeupBatching::default();
     if matches!(command, Command::Controller(_)) {
@@ -85,7 +85,7 @@ async fn dispatch(command: Command, gathering: WakeupBatching) -> Result<ExitCod
                 }
             };
             match std::io::stdout().write_all(&text) {
-                // A reader that stops early wants no more.
+                // The reader, such as `head`, has closed the pipe.
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
                 printed => printed.context("cannot print it")?,
             }

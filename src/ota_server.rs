@@ -1,14 +1,14 @@
-//! `yurt-ds ota-server`: the owner of a node asks what is new, pre-pulls, and confirms.
+//! `yurt-ds ota-server`: the agent with which a node owner lists updates, pre-pulls images and confirms upgrades.
 //!
 //! ```text
-//!                        ┌─ watch ──► memory ──► document (GET /pods, ETag)     state (disk)
+//!                        ┌─ watch ──► cache ───► document (GET /pods, ETag)     state (disk)
 //! API server ◄───────────┤              │
 //!                        └─ actions ◄───┴──── route ◄── origin ◄── listen ◄──── owner (loopback, Unix socket)
 //!                           (upgrade, imagepull)
 //! ```
 //!
-//! Reads are answered from memory and work without the cloud. What is not a pod of this node is refused from memory.
-//! Only a request that could succeed reaches the API server.
+//! Reads are answered from the cache and work without the cloud. Requests for pods that are not on this node are rejected from
+//! the cache. Only a request that could succeed reaches the API server.
 
 mod actions;
 mod agent;
@@ -49,10 +49,10 @@ use crate::clock::Clock;
 use crate::k8s::client::{self, Role, Source};
 use crate::shutdown::Shutdown;
 
-/// The process: listens, watches, answers, and ends when asked to.
+/// Runs the agent until shutdown is requested.
 ///
 /// # Errors
-/// When it cannot start: no usable credentials, a port or socket that is taken, a name that cannot be one.
+/// If it cannot start: no usable credentials, a port or socket in use, an invalid name.
 pub async fn start(args: OtaServerArgs, shutdown: Shutdown) -> Result<()> {
     let source = Source {
         kubeconfig: args.kubeconfig.clone(),

@@ -5,12 +5,12 @@
 //! probe listener ────► permits (64) ──► /live, /ready
 //! ```
 //!
-//! The listeners come from outside, so that a port in use is an error at start-up and port 0 can be logged. No request
-//! changes anything, and answers contain only numbers and names of resources.
+//! The caller passes the listeners, so that a port in use is an error at start-up and port 0 can be logged. No request changes
+//! anything, and answers contain only numbers and names of resources.
 //!
-//! A connection has one request, a time limit for its head, for progress and for all of it, and a permit that a newer
-//! connection can take. So a peer that sends nothing, or never reads, keeps no other out. The probe listener has permits of
-//! its own: a crowd at `/metrics` does not delay a probe.
+//! A connection serves one request. It has time limits for the request head, for progress and in total, and a permit that a newer
+//! connection can take. So a peer that sends nothing or never reads doesn't keep others out. The probe listener has its own
+//! permits: many requests to `/metrics` don't delay a probe.
 
 mod connections;
 mod page;
@@ -44,27 +44,27 @@ use crate::shutdown::Shutdown;
 
 /// Longest time for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest time in which an answer makes no progress.
+/// Longest time without progress of an answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest time of a connection: above the timeout of Prometheus for a scrape (10 s), for pages of several megabytes.
+/// Longest time of a connection. It exceeds the scrape timeout of Prometheus (10 s), for pages of several megabytes.
 const LIFETIME: Duration = Duration::from_secs(30);
-/// Longest time for answers in flight when the process ends.
+/// Longest time for answers in progress when the process ends.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Most bytes of a head.
+/// Maximum size of a request head, in bytes.
 const HEAD_LIMIT: usize = 16 << 10;
-/// Connections to `/metrics` at once: kubelet and two Prometheus replicas need three.
+/// Maximum number of connections to the metrics listener: the kubelet and two Prometheus replicas need three.
 const METRICS_CONNECTIONS: usize = 16;
-/// Connections for probes at once. An answer fits into the socket's buffer, so a connection costs a few kilobytes.
+/// Maximum number of connections for probes. An answer fits into the socket's buffer, so a connection costs a few kilobytes.
 const PROBE_CONNECTIONS: usize = 64;
 /// Content type of OpenMetrics text, for Prometheus.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Conditions for a positive answer at `/ready`. Cheap to clone.
+/// Conditions for readiness. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct ReadinessHandle(watch::Sender<BTreeSet<String>>);
 
 impl ReadinessHandle {
-    /// Makes readiness wait for [`ReadinessHandle::done`] with the same name.
+    /// Delays readiness until [`ReadinessHandle::done`] is called with the same name.
     pub fn wait_for(&self, name: &str) {
         self.0.send_modify(|pending| {
             pending.insert(name.to_owned());
@@ -76,7 +76,7 @@ impl ReadinessHandle {
         self.0.send_if_modified(|pending| pending.remove(name));
     }
 
-    /// Returns true when no name is pending.
+    /// Returns true if no name is pending.
     pub fn is_ready(&self) -> bool {
         self.0.borrow().is_empty()
     }
@@ -87,7 +87,7 @@ impl ReadinessHandle {
         let _never_fails = pending.wait_for(BTreeSet::is_empty).await;
     }
 
-    /// Pending names for a reader; `None` when ready.
+    /// Returns the pending names as text; `None` when ready.
     fn awaited(&self) -> Option<String> {
         let pending = self.0.borrow();
         let names: Vec<&str> = pending.iter().map(String::as_str).collect();
@@ -95,12 +95,12 @@ impl ReadinessHandle {
     }
 }
 
-/// Sources of the answers.
+/// Data for the answers.
 #[derive(Clone)]
 pub struct ServeState {
     /// Answer at `/ready`.
     pub readiness: ReadinessHandle,
-    /// Answer at `/metrics`; `None` on a listener for probes alone.
+    /// Page at `/metrics`; `None` on a listener for probes only.
     pub page: Option<MetricsPage>,
 }
 
@@ -120,17 +120,17 @@ impl ServeState {
     }
 }
 
-/// Listens on the address that the flag `flag` has.
+/// Listens on an address; `flag` is the flag that sets it.
 ///
 /// # Errors
-/// Names address and flag when the address cannot be listened on.
+/// If the address cannot be used. The error names address and flag.
 pub async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
     TcpListener::bind(address)
         .await
         .with_context(|| format!("cannot listen on {address} ({flag})"))
 }
 
-/// Serves until the shutdown is requested, then lets answers in flight finish.
+/// Serves until shutdown is requested, then waits for answers in progress.
 pub async fn run(listener: TcpListener, state: ServeState, mut shutdown: Shutdown) {
     let permits = ConnectionPermits::new(state.connections());
     let mut connections = Connections::on(listener);
@@ -166,7 +166,7 @@ where
         let answer = answer(&state, request.method(), request.uri().path());
         std::future::ready(Ok::<_, Infallible>(answer))
     });
-    // One request each: an answer that is not read is the only one that a connection holds in memory.
+    // One request per connection, so that a connection holds at most one unread answer in memory.
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .keep_alive(false)
@@ -220,7 +220,7 @@ fn answer(state: &ServeState, method: &Method, path: &str) -> Response<Full<Byte
             ),
             None => text(StatusCode::OK, "ready\n".to_owned()),
         },
-        // One thread does all the work, so a hanging controller does not answer.
+        // One thread does all the work, so a controller that hangs doesn't answer.
         _ => text(StatusCode::OK, "live\n".to_owned()),
     }
 }
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(status(&state, &Method::GET, "/ready"), 200);
     }
 
-    /// Sends those bytes and returns all that comes back.
+    /// Sends `bytes` and returns everything received.
     async fn talk(address: SocketAddr, bytes: &[u8]) -> String {
         let bytes = bytes.to_owned();
         let talked = tokio::task::spawn_blocking(move || {
@@ -337,7 +337,7 @@ mod tests {
         server.await.unwrap();
         assert!(TcpStream::connect(address).await.is_err());
     }
-    /// Two listeners as the controller has them, and a page that no socket buffer holds.
+    /// Two listeners like those of the controller, with a page that is larger than any socket buffer.
     struct Doors {
         metrics: SocketAddr,
         probes: SocketAddr,
@@ -363,7 +363,7 @@ mod tests {
         }
     }
 
-    /// Connections that ask for this many times and never read.
+    /// Opens connections that request `path` many times and never read.
     async fn flood(address: SocketAddr, path: &str, connections: usize) -> Vec<TcpStream> {
         let requests = format!("GET {path} HTTP/1.1\r\n\r\n").repeat(100);
         let mut flood = Vec::new();
@@ -419,7 +419,7 @@ mod tests {
         }
     }
 
-    /// The time after which a connection ends that reads so many bytes in a second.
+    /// Returns the time after which a connection is closed whose client reads `bytes` bytes per second.
     async fn ends_after(bytes: usize) -> Duration {
         let (mut near, far) = tokio::io::duplex(64);
         let permit = ConnectionPermits::new(1).acquire(None).unwrap();

@@ -1,27 +1,27 @@
-//! The wish to end, told to everybody: by a signal, or by whoever started the controller inside another program.
+//! Request to shut down, from a signal or from the program that embeds the controller.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-/// Tells that the end was asked for; cheap to clone.
+/// Receiver of the shutdown request. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Shutdown(watch::Receiver<bool>);
 
-/// Asks for the end. Dropping it asks as well.
+/// Sender of the shutdown request. Dropping it also requests the shutdown.
 #[derive(Debug)]
 pub struct Trigger(watch::Sender<bool>);
 
-/// A pair of those.
+/// Creates a connected [`Trigger`] and [`Shutdown`].
 pub fn channel() -> (Trigger, Shutdown) {
     let (sender, receiver) = watch::channel(false);
     (Trigger(sender), Shutdown(receiver))
 }
 
-/// Ends on SIGTERM or SIGINT; a second one does not wait.
+/// Requests the shutdown on SIGTERM or SIGINT. A second signal exits at once.
 ///
 /// # Errors
-/// When the signal handlers cannot be set.
+/// If the signal handlers cannot be installed.
 pub fn on_signals() -> std::io::Result<Shutdown> {
     let (trigger, shutdown) = channel();
     let mut term = signal(SignalKind::terminate())?;
@@ -37,7 +37,7 @@ pub fn on_signals() -> std::io::Result<Shutdown> {
     Ok(shutdown)
 }
 
-/// Name of the next of the two signals.
+/// Waits for either signal and returns its name.
 async fn first(
     term: &mut tokio::signal::unix::Signal,
     interrupt: &mut tokio::signal::unix::Signal,
@@ -49,19 +49,19 @@ async fn first(
 }
 
 impl Trigger {
-    /// Asks for the end.
+    /// Requests the shutdown.
     pub fn request(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl Shutdown {
-    /// Whether the end was asked for.
+    /// Returns true if the shutdown was requested.
     pub fn is_requested(&self) -> bool {
         *self.0.borrow() || self.0.has_changed().is_err()
     }
 
-    /// Waits until the end is asked for.
+    /// Waits until the shutdown is requested.
     pub async fn requested(&mut self) {
         let _asked_or_dropped = self.0.wait_for(|asked| *asked).await;
     }

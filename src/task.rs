@@ -2,12 +2,12 @@
 
 use tokio::task::JoinHandle;
 
-/// A running task; it is ended, also in the middle of a request, when this is dropped.
+/// A running task. Dropping it aborts the task, even in the middle of a request.
 #[derive(Debug)]
 pub struct Task(JoinHandle<()>);
 
 impl Task {
-    /// Starts it.
+    /// Spawns the task.
     pub fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(tokio::spawn(work))
     }

@@ -1,4 +1,4 @@
-//! What can be typed after `yurt-ds ctl`.
+//! Command line of `yurt-ds ctl`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,27 +13,27 @@ use super::{KindName, Output};
 /// Flags and verbs of `yurt-ds ctl`.
 #[derive(Clone, Debug, Args)]
 pub struct CtlArgs {
-    /// Which cluster.
+    /// Cluster to use.
     #[command(flatten)]
     pub access: AccessArgs,
-    /// What to do there.
+    /// Verb to run.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// Heading of these flags in help.
+/// Heading of the cluster flags in the help.
 const CLUSTER: &str = "Cluster";
 
-/// Flags that say which cluster is meant.
+/// Flags that select the cluster.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AccessArgs {
     /// Kubeconfig [default: $KUBECONFIG, ~/.kube/config, in-cluster]
     #[arg(long, global = true, env = "YURT_DS_KUBECONFIG", value_name = "FILE", help_heading = CLUSTER)]
     pub kubeconfig: Option<PathBuf>,
-    /// Context [default: the current one of the kubeconfig]
+    /// Context [default: the current context of the kubeconfig]
     #[arg(long, global = true, env = "YURT_DS_CONTEXT", value_name = "NAME", help_heading = CLUSTER)]
     pub context: Option<String>,
-    /// Namespace [default: that of the context]
+    /// Namespace [default: the namespace of the context]
     #[arg(
         short,
         long,
@@ -48,60 +48,63 @@ pub struct AccessArgs {
 /// A verb of `yurt-ds ctl`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Verb {
-    /// Show the state of all rollouts, or of one with its nodes
+    /// Show the state of all rollouts, or of one rollout and its nodes
     Status(StatusArgs),
     /// Explain why a node is updated or not, and what would change that
     Why(WhyArgs),
     /// Roll back to an earlier revision
     ///
-    /// Writes the template, and removes the annotation start-now, and the annotation resume and approvals of waves where they name
-    /// another revision. Waves, budgets and windows apply to the rollback as to every rollout. Says which images it restores. Without --to-revision it rolls back to
-    /// the previous revision that the guard did not stop. A second undo goes back one more revision, and is refused (exit code 9)
-    /// while the first is in progress or when no older revision is kept.
+    /// Writes the template of that revision and prints its images. Without --to-revision, rolls back to the previous revision
+    /// that the guard did not stop. Removes the annotation start-now, and the annotation resume and approvals of waves if they
+    /// name another revision. Waves, budgets and windows apply as to every rollout.
+    ///
+    /// A second undo goes back one more revision. It is refused (exit code 9) while the first is in progress or if there is no
+    /// older revision.
     Undo(UndoArgs),
     /// Pause a rollout: no pod is replaced until it is resumed
     Pause(PauseArgs),
     /// Resume a paused rollout, or continue a revision stopped by the guard
     ///
-    /// To go back to an earlier revision instead, use `ctl undo`.
+    /// To return to an earlier revision instead, use `ctl undo`.
     Resume(ResumeArgs),
     /// Predict a rollout: order of nodes, duration, what blocks it
     ///
-    /// Reads the fleet, and replays the decisions of the controller in virtual time. Nothing is written to the cluster. Offline
-    /// nodes stay offline. The exit code is that of the state in which the plan ends.
+    /// Reads the fleet and replays the controller's decisions in virtual time. Writes nothing to the cluster. Offline nodes stay
+    /// offline. The exit code is that of the state at the end of the plan.
     Plan(PlanArgs),
     /// List all settings, or those of a DaemonSet
     ///
-    /// Without a DaemonSet no cluster is asked. Of one, each setting is judged by itself, so that everything that has to be
-    /// corrected shows at once (exit code 6). Nodes are not looked at: whether a selector matches any says `ctl status`.
+    /// Without a DaemonSet, no cluster is contacted. For a DaemonSet, each setting is checked separately, so all errors show at
+    /// once (exit code 6). Nodes are not checked: `ctl status` shows if a selector matches no node.
     Settings(SettingsArgs),
     /// Approve a wave for the revision that is being rolled out
     ///
-    /// Writes the annotation approved-waves: WAVE@HASH. An approval counts for one revision; the next one has to be approved
-    /// anew.
+    /// Writes the annotation approved-waves: WAVE@HASH. An approval is valid for one revision; the next one needs a new approval.
     Approve(ApproveArgs),
     /// Start a rollout before its maintenance window opens
     ///
-    /// Writes the annotation start-now with the hash of the current revision. Maintenance window and min-interval of the DaemonSet
-    /// don't hold that revision back; they apply again to the next one. Windows of Nodes and all other settings stay in effect.
+    /// Writes the annotation start-now with the hash of the current revision. Maintenance window and min-interval of the
+    /// DaemonSet don't delay this revision; they apply again to the next one. Windows of Nodes and all other settings stay in
+    /// effect.
     StartNow(StartNowArgs),
     /// Hand a DaemonSet back to Kubernetes' RollingUpdate
     ///
-    /// An Advanced DaemonSet is made a native one first, as by `migrate`.
+    /// An Advanced DaemonSet is first converted to a native one, as by `migrate`.
     ///
-    /// Sets updateStrategy to RollingUpdate with the same max-unavailable and removes the annotations of yurt-ds in one
-    /// write, then the conditions. While a node runs an old revision this is refused (exit code 9), because the native
-    /// controller would replace its pod at once.
+    /// Sets updateStrategy to RollingUpdate with the same max-unavailable and removes the annotations of yurt-ds in one write,
+    /// then removes the conditions. Refused (exit code 9) while a node runs an old revision, because the native controller would
+    /// replace its pod at once.
     Eject(EjectArgs),
     /// Convert a native DaemonSet to an Advanced one, or back
     ///
-    /// Deletes the DaemonSet without its pods, and makes one of the other kind with the same name, which adopts pods and revisions.
-    /// Settings move between annotations and fields; what has no counterpart is named. All of it is tried on the API server
-    /// before anything is deleted (exit code 9, 7 or 6 says why not). Interrupted, it is finished by the same command.
+    /// Deletes the DaemonSet but not its pods, and creates one of the other kind with the same name, which adopts pods and
+    /// revisions. Moves settings between annotations and fields, and lists settings without a counterpart. Tries all steps on the
+    /// API server before it deletes anything; exit code 9, 7 or 6 tells why it refused. After an interruption, the same command
+    /// finishes it.
     ///
-    /// Of eds/NAME, an ExtendedDaemonSet of Datadog, it prints the manifest, and writes nothing.
+    /// For eds/NAME, an ExtendedDaemonSet of Datadog, prints the manifest and writes nothing.
     Migrate(MigrateArgs),
-    /// What asks the node itself.
+    /// Verbs that ask the node itself.
     #[command(flatten)]
     Edge(EdgeVerb),
     /// Print a completion script for a shell
@@ -109,7 +112,9 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// The DaemonSet that is asked about or changed, as it was typed; `None`: none, or one that migrate looks for itself.
+    /// Returns the DaemonSet to inspect or change, as typed.
+    ///
+    /// `None`: the verb has none, or looks it up itself (`eject`, `migrate`).
     pub fn daemonset(&self) -> Option<&str> {
         match self {
             Self::Status(args) => args.daemonset.as_deref(),
@@ -129,13 +134,13 @@ impl Verb {
 /// Flags of `yurt-ds ctl status`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct StatusArgs {
-    /// DaemonSet; ads/NAME is an Advanced one [default: all that are managed]
+    /// DaemonSet; ads/NAME is an Advanced one [default: all managed DaemonSets]
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: Option<String>,
     /// Output format
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
     pub output: Output,
-    /// Show each change until interrupted; with -o json one document each
+    /// Show each change until interrupted; -o json prints one document per change
     #[arg(
         short,
         long,
@@ -146,9 +151,10 @@ pub struct StatusArgs {
     pub watch: bool,
     /// Wait until the rollout is complete or cannot continue without a person
     ///
-    /// The rollout is complete, stalled or paused, its settings are invalid, or the controller stops responding. Pending
-    /// approvals of waves and owners of nodes do not end the wait; --timeout limits it. Waits for the revision that is current
-    /// when the command starts. Exits with code 13 if the revision changes, or if the DaemonSet is deleted or recreated.
+    /// Ends when the rollout is complete, stalled or paused, when its settings are invalid, or when the controller stops
+    /// responding. Pending approvals, of waves or by node owners, don't end the wait; --timeout limits it. Waits for the revision
+    /// that is current when the command starts. Exits with code 13 if the revision changes, or if the DaemonSet is deleted or
+    /// recreated.
     #[arg(long, env = "YURT_DS_WAIT", hide_env = true)]
     pub wait: bool,
     /// Longest wait, such as 10m [default: no limit]
@@ -158,7 +164,7 @@ pub struct StatusArgs {
     /// Revision to wait for; exit code 13 if another one is current
     #[arg(long, env = "YURT_DS_REVISION", hide_env = true, requires_all = ["wait", "daemonset"], value_name = "HASH")]
     pub revision: Option<String>,
-    /// Incomplete while offline nodes run an old revision
+    /// Treat a rollout as incomplete while offline nodes run an old revision
     #[arg(long, env = "YURT_DS_STRICT", hide_env = true)]
     pub strict: bool,
 }
@@ -240,10 +246,10 @@ pub struct PlanArgs {
     /// New image, or CONTAINER=IMAGE; can be repeated
     #[arg(long, env = "YURT_DS_IMAGE", hide_env = true, value_name = "IMAGE")]
     pub image: Vec<String>,
-    /// New template with the same images
+    /// Roll out a new template with the same images
     #[arg(long, env = "YURT_DS_RESTART", hide_env = true)]
     pub restart: bool,
-    /// Nodes that fail with the new revision
+    /// Number of nodes on which the new revision fails
     #[arg(
         long = "break",
         env = "YURT_DS_BREAK",
@@ -252,9 +258,9 @@ pub struct PlanArgs {
         value_name = "K"
     )]
     pub break_: usize,
-    /// Time that a pod takes to end [default: as measured]
+    /// Time that a pod takes to terminate [default: as measured]
     ///
-    /// By default, the time in the last rollout, else the grace period of the pod.
+    /// Measured in the last rollout, or else the grace period of the pod.
     #[arg(long, env = "YURT_DS_ENDS_IN", hide_env = true, value_name = "DURATION",
         value_parser = crate::clock::duration)]
     pub ends_in: Option<Duration>,
@@ -278,7 +284,7 @@ pub struct SettingsArgs {
     /// DaemonSet; ads/NAME is an Advanced one [default: none]
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: Option<String>,
-    /// Also show settings that have their defaults
+    /// Also show settings that have their default values
     #[arg(long, env = "YURT_DS_ALL", hide_env = true)]
     pub all: bool,
     /// Output format
@@ -292,7 +298,7 @@ pub struct ApproveArgs {
     /// DaemonSet; ads/NAME is an Advanced one
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
-    /// Name of the wave in the annotation waves
+    /// Name of the wave, as in the annotation waves
     #[arg(value_name = "WAVE")]
     pub wave: String,
 }
@@ -325,7 +331,7 @@ pub struct MigrateArgs {
     /// DaemonSet; eds/NAME is an ExtendedDaemonSet of Datadog
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
-    /// Kind that it becomes
+    /// Kind to convert to
     #[arg(long, env = "YURT_DS_TO", hide_env = true)]
     pub to: KindName,
     /// Show what would be done and the manifest; write nothing

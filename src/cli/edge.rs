@@ -1,4 +1,4 @@
-//! What can be typed after `yurt-ds ctl` on a node: verbs that ask the node itself, and need no kubeconfig.
+//! Command line of the verbs of `yurt-ds ctl` that run on a node. They ask the server of the node and need no kubeconfig.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use super::Output;
 pub enum EdgeVerb {
     /// On a node: list its pods, with available updates
     ///
-    /// Asks the server on the node where it runs. It needs no kubeconfig, and works while the cloud is unreachable.
+    /// Asks the server on the node where it runs. Needs no kubeconfig, and works while the cloud is unreachable.
     Pods(PodsArgs),
     /// On a node: replace a pod by its new version
     ///
-    /// Without a pod, shows what would change. Asks the server on the node where it runs; no kubeconfig is needed.
+    /// Without a pod, shows what would change. Asks the server on the node where it runs; needs no kubeconfig.
     Upgrade(UpgradeArgs),
     /// On a node: pull the images of a new version ahead of the upgrade
     ///
-    /// Without a pod, shows what could be pulled. Once a pull is requested, an upgrade is refused until the images are there, except with
-    /// --force.
+    /// Without a pod, shows what can be pulled. Once a pull is requested, an upgrade is refused until the images are pulled,
+    /// except with --force.
     Imagepull(ImagepullArgs),
 }
 
 impl EdgeVerb {
-    /// The server that is asked, if one was named.
+    /// Returns the server to ask, if a flag names it.
     pub fn server(&self) -> Option<&str> {
         let edge = match self {
             Self::Pods(args) => &args.edge,
@@ -36,12 +36,12 @@ impl EdgeVerb {
     }
 }
 
-/// Address of the server of a node by default (OpenYurt's port).
+/// Default address of the server of a node (OpenYurt's port).
 pub const SERVER: &str = "http://127.0.0.1:10267";
-/// Path of its Unix socket in the manifests.
+/// Path of the server's Unix socket in the manifests.
 pub const SOCKET: &str = "/run/yurt-ds/ota.sock";
 
-/// Flags that say which node is meant.
+/// Flags that select the server of a node.
 #[derive(Clone, Debug, Args)]
 pub struct EdgeArgs {
     /// Server of the node (yurt-ds ota-server or YurtHub) [default:
@@ -58,7 +58,7 @@ pub struct EdgeArgs {
 /// Flags of `yurt-ds ctl pods`.
 #[derive(Clone, Debug, Args)]
 pub struct PodsArgs {
-    /// Which node.
+    /// Server to ask.
     #[command(flatten)]
     pub edge: EdgeArgs,
     /// Pods of all namespaces [default without -n]
@@ -72,19 +72,19 @@ pub struct PodsArgs {
 /// Flags of `yurt-ds ctl upgrade`.
 #[derive(Clone, Debug, Args)]
 pub struct UpgradeArgs {
-    /// Which node.
+    /// Server to ask.
     #[command(flatten)]
     pub edge: EdgeArgs,
     /// Pod, or DaemonSet with one pod on this node
     #[arg(value_name = "[NAMESPACE/]POD")]
     pub pod: Option<String>,
-    /// Upgrade although images are missing, or a taint repels new pods
+    /// Upgrade despite missing images or a taint that repels new pods
     ///
-    /// Images could not be pulled ahead, or are being pulled. A taint (NoSchedule) of the node that repels new pods leaves the node
-    /// without a pod.
+    /// The images may still be pulling, or could not be pulled. If a taint (NoSchedule) of the node repels the new pod, the node
+    /// is left without a pod.
     #[arg(long, env = "YURT_DS_FORCE", hide_env = true, requires = "pod")]
     pub force: bool,
-    /// How long to wait, and how to show it.
+    /// Flags for waiting and output.
     #[command(flatten)]
     pub wait: WaitArgs,
 }
@@ -92,18 +92,18 @@ pub struct UpgradeArgs {
 /// Flags of `yurt-ds ctl imagepull`.
 #[derive(Clone, Debug, Args)]
 pub struct ImagepullArgs {
-    /// Which node.
+    /// Server to ask.
     #[command(flatten)]
     pub edge: EdgeArgs,
     /// Pod, or DaemonSet with one pod on this node
     #[arg(value_name = "[NAMESPACE/]POD")]
     pub pod: Option<String>,
-    /// How long to wait, and how to show it.
+    /// Flags for waiting and output.
     #[command(flatten)]
     pub wait: WaitArgs,
 }
 
-/// Flags of both.
+/// Flags that `upgrade` and `imagepull` share.
 #[derive(Clone, Debug, Args)]
 pub struct WaitArgs {
     /// Wait for the result: the new pod is Ready, or the images are pulled

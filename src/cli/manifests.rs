@@ -1,11 +1,11 @@
-//! What can be typed after `yurt-ds manifests`: texts that the program writes itself.
+//! Command line of `yurt-ds manifests`, which prints generated files.
 
 use clap::{Args, Subcommand};
 
-/// What of `yurt-ds manifests` is printed.
+/// Flags and verbs of `yurt-ds manifests`.
 #[derive(Clone, Debug, Args)]
 pub struct ManifestsArgs {
-    /// Which manifest.
+    /// File to print.
     #[command(subcommand)]
     pub verb: ManifestsVerb,
 }
@@ -19,7 +19,7 @@ Examples:
   yurt-ds manifests man | man -l -
   yurt-ds manifests man undo > /usr/local/share/man/man1/yurt-ds-ctl-undo.1";
 
-/// A manifest that the program writes itself.
+/// A file that the program generates.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ManifestsVerb {
     /// Print the CustomResourceDefinition of the Advanced DaemonSet (daemonsets.apps.kruise.io), which needs no webhook
@@ -33,6 +33,6 @@ pub enum ManifestsVerb {
 /// Flags of `yurt-ds manifests man`.
 #[derive(Clone, Debug, Args)]
 pub struct ManArgs {
-    /// A verb of `yurt-ds ctl`, as undo
+    /// Verb of `yurt-ds ctl`, such as undo
     pub verb: Option<String>,
 }

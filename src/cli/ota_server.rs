@@ -1,4 +1,4 @@
-//! What can be typed after `yurt-ds ota-server`.
+//! Command line of `yurt-ds ota-server`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,13 +9,13 @@ use clap::Args;
 /// Flags of `yurt-ds ota-server`.
 #[derive(Clone, Debug, Args)]
 pub struct OtaServerArgs {
-    /// Name of the node this runs on; only its pods are watched and touched
+    /// Name of this node; only its pods are watched and changed
     #[arg(long, env = "YURT_DS_NODE_NAME", value_name = "NAME")]
     pub node_name: String,
-    /// Kubeconfig of the cluster; without it, the service account of the pod this runs in
+    /// Kubeconfig of the cluster [default: the service account of this pod]
     #[arg(long, env = "YURT_DS_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Address of the API for the owner of the node; port 0 picks a free one and logs it, none opens no port
+    /// Address of the API for the node owner; port 0 picks a free port and logs it, none opens no port
     #[arg(
         long,
         env = "YURT_DS_LISTEN",
@@ -23,10 +23,10 @@ pub struct OtaServerArgs {
         value_name = "ADDR|none"
     )]
     pub listen: ListenAddress,
-    /// Unix socket that serves the same as the port, to the users that its mode and group admit [default: no socket]
+    /// Unix socket with the same API; its mode and group decide which users may connect [default: no socket]
     #[arg(long, env = "YURT_DS_SOCKET", value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// Permissions of the socket, in octal; connecting takes the right to write
+    /// Permissions of the socket, in octal; clients need write permission to connect
     #[arg(
         long,
         env = "YURT_DS_SOCKET_MODE",
@@ -44,13 +44,13 @@ pub struct OtaServerArgs {
         requires = "socket"
     )]
     pub socket_group: Option<String>,
-    /// Further address that answers only /live and /ready, for probes where --listen is none [default: no address]
+    /// Extra address that answers only /live and /ready, for probes if --listen is none [default: no address]
     #[arg(long, env = "YURT_DS_PROBE_LISTEN", value_name = "ADDR")]
     pub probe_listen: Option<SocketAddr>,
-    /// Where the last state is kept, so that pods can be read after a restart without the cloud [default: nowhere]
+    /// Directory for the last known state, so that pods can be listed after a restart without the cloud [default: not saved]
     #[arg(long, env = "YURT_DS_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Where the kubelet of this node reads its static pods
+    /// Directory from which the kubelet of this node reads static pods
     #[arg(
         long,
         env = "YURT_DS_MANIFEST_DIR",
@@ -58,7 +58,7 @@ pub struct OtaServerArgs {
         value_name = "DIR"
     )]
     pub manifest_dir: PathBuf,
-    /// A further name under which this server may be asked, beside loopback names and the address it listens on
+    /// Host name that clients may use, in addition to loopback names and the listen address; can be repeated
     #[arg(
         long,
         env = "YURT_DS_ALLOWED_HOST",
@@ -68,7 +68,7 @@ pub struct OtaServerArgs {
     pub allowed_host: Vec<String>,
 }
 
-/// Address of the TCP port; `None` where there is no port.
+/// Address of the TCP port; `None` opens no port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenAddress(pub Option<SocketAddr>);
 
@@ -86,7 +86,7 @@ impl FromStr for ListenAddress {
     }
 }
 
-/// Reads the permission bits of a socket.
+/// Parses the permission bits of a socket.
 fn mode(text: &str) -> Result<u32, String> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let mode = u32::from_str_radix(text, 8).ok();

@@ -1,4 +1,4 @@
-//! What can be typed after `yurt-ds sim`.
+//! Command line of `yurt-ds sim`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use crate::core::{IntOrPercent, Mode};
 
-/// A fleet beyond this takes more memory than a laptop likes to give.
+/// Largest fleet that fits into the memory of a laptop.
 const MOST_NODES: i64 = 20_000;
 
 const EXAMPLES: &str = "\
@@ -33,10 +33,10 @@ Exit codes:
 #[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub struct SimArgs {
-    /// Something else than to play.
+    /// Verb; without one, rollouts are played.
     #[command(subcommand)]
     pub verb: Option<SimVerb>,
-    /// What to play.
+    /// Flags of the rollouts to play.
     #[command(flatten)]
     pub play: PlayArgs,
 }
@@ -44,35 +44,36 @@ pub struct SimArgs {
 /// A verb of `yurt-ds sim`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum SimVerb {
-    /// Keep an embedded cluster running, for kubectl and everything else that speaks to Kubernetes
+    /// Keep an embedded cluster running, for kubectl and other Kubernetes clients
     Serve(ServeArgs),
-    /// Play the kubelets of many nodes against a real API server
+    /// Run fake kubelets of many nodes against a real API server
     ///
-    /// Lines on standard input steer them: `offline NODE`, `online NODE`, `remove NODE`, `flap NODE UP DOWN`, and
+    /// Commands on standard input control them:
+    /// `offline NODE`, `online NODE`, `remove NODE`, `flap NODE UP DOWN`, and
     /// `image PATTERN [pull=5s] [start=1s] [ready-after=3s] [crash-after=1s] [kills-node-after=2s] [error] [never-ready]`.
     Kubelets(KubeletsArgs),
 }
 
-/// Flags about what is played, and how.
+/// Flags that select what is played and how it is shown.
 #[derive(Clone, Debug, Args)]
 pub struct PlayArgs {
-    /// Decides every name and every chance; equal seeds give equal reports [default: another one each time]
+    /// Seed of all names and random choices; equal seeds give equal reports [default: random]
     #[arg(long, env = "YURT_DS_SIM_SEED", value_name = "NUMBER")]
     pub seed: Option<u64>,
-    /// One of the stories alone
+    /// Play only this story
     #[arg(long, env = "YURT_DS_SIM_STORY", value_name = "STORY")]
     pub story: Option<Story>,
-    /// An own fleet of so many nodes, instead of the stories [default: 200 with any other flag about the fleet]
+    /// Play one fleet of this many nodes instead of the stories [default: 200 if any other fleet flag is set]
     #[arg(long, env = "YURT_DS_SIM_NODES", value_name = "NUMBER", help_heading = "Fleet",
         value_parser = clap::value_parser!(u32).range(1..=MOST_NODES))]
     pub nodes: Option<u32>,
-    /// How many of them are offline when the image changes: a number or a percentage [default: 20%]
+    /// Nodes that are offline when the image changes, as a number or a percentage [default: 20%]
     #[arg(long, env = "YURT_DS_SIM_OFFLINE", value_name = "SHARE", help_heading = "Fleet", value_parser = part)]
     pub offline: Option<IntOrPercent>,
-    /// How many of all nodes return during the rollout [default: half of those that are offline]
+    /// Nodes that return during the rollout, as a number or a percentage of all nodes [default: half of the offline nodes]
     #[arg(long, env = "YURT_DS_SIM_RETURNING", value_name = "SHARE", help_heading = "Fleet", value_parser = part)]
     pub returning: Option<IntOrPercent>,
-    /// How many nodes come and go all the time
+    /// Number of nodes that repeatedly go offline and return
     #[arg(
         long,
         env = "YURT_DS_SIM_FLAP",
@@ -86,7 +87,7 @@ pub struct PlayArgs {
     /// Annotation update-strategy of the DaemonSet: AdvancedRollingUpdate or OTA [default: AdvancedRollingUpdate]
     #[arg(long, env = "YURT_DS_SIM_STRATEGY", value_name = "STRATEGY", help_heading = "Fleet", value_parser = mode)]
     pub strategy: Option<Mode>,
-    /// The native RollingUpdate of Kubernetes instead, for comparison
+    /// Use the native RollingUpdate of Kubernetes instead, for comparison
     #[arg(
         long,
         env = "YURT_DS_SIM_NATIVE",
@@ -94,13 +95,13 @@ pub struct PlayArgs {
         help_heading = "Fleet"
     )]
     pub native: bool,
-    /// How long a pod has to be Ready to count as available (minReadySeconds; whole seconds) [default: 0s]
+    /// Time that a pod must be Ready to count as available (minReadySeconds, in whole seconds) [default: 0s]
     #[arg(long, env = "YURT_DS_SIM_MIN_READY", value_name = "DURATION", help_heading = "Fleet", value_parser = crate::clock::duration)]
     pub min_ready: Option<Duration>,
-    /// How long a node pulls the new image [default: 15s]
+    /// Time that a node takes to pull the new image [default: 15s]
     #[arg(long, env = "YURT_DS_SIM_PULL", value_name = "DURATION", help_heading = "Fleet", value_parser = crate::clock::duration)]
     pub pull: Option<Duration>,
-    /// The new image is bad
+    /// Make the new image fail in this way
     #[arg(
         long,
         env = "YURT_DS_SIM_BAD_REVISION",
@@ -108,7 +109,7 @@ pub struct PlayArgs {
         help_heading = "Fleet"
     )]
     pub bad_revision: Option<BadRevision>,
-    /// The same as --bad-revision crash
+    /// Short for --bad-revision crash
     #[arg(
         long,
         env = "YURT_DS_SIM_CRASH_IMAGE",
@@ -116,11 +117,11 @@ pub struct PlayArgs {
         help_heading = "Fleet"
     )]
     pub crash_image: bool,
-    /// End after so many minutes of virtual time [default: 30]
+    /// End after this many minutes of virtual time [default: 30]
     #[arg(long, env = "YURT_DS_SIM_MINUTES", value_name = "NUMBER", help_heading = "Fleet",
         value_parser = clap::value_parser!(u32).range(1..=1440))]
     pub minutes: Option<u32>,
-    /// Do not wait between pictures: for tests and scripts
+    /// Don't pause between pictures, for tests and scripts
     #[arg(
         long,
         env = "YURT_DS_SIM_FAST",
@@ -128,10 +129,10 @@ pub struct PlayArgs {
         help_heading = "Show"
     )]
     pub fast: bool,
-    /// One second takes one second
+    /// Play in real time: one second takes one second
     #[arg(long, env = "YURT_DS_SIM_REAL_TIME", help_heading = "Show")]
     pub real_time: bool,
-    /// How the report looks; json also leaves the pictures out
+    /// Format of the report; json also omits the pictures
     #[arg(
         short,
         long,
@@ -143,34 +144,34 @@ pub struct PlayArgs {
     pub output: ReportFormat,
 }
 
-/// A story.
+/// A story to play.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Story {
-    /// Three nodes, of which two go offline while the image changes
+    /// Two of three nodes go offline during an image change
     Offline,
-    /// A new version appears; the owner of one of three nodes asks, pulls ahead, and confirms
+    /// On one of three nodes, the owner finds a new version, pulls its images and confirms the upgrade
     Ota,
 }
 
-/// What is bad about an image.
+/// Way in which a new image fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BadRevision {
-    /// It crashes again and again
+    /// Crashes repeatedly
     Crash,
-    /// It runs and never becomes ready
+    /// Runs but never becomes Ready
     NeverReady,
-    /// It cannot be pulled
+    /// Cannot be pulled
     ImageError,
-    /// It takes the whole node down, which shows after 40s: compare with --min-ready 60s
+    /// Takes the whole node down, which shows after 40s; compare with --min-ready 60s
     KillsNodes,
 }
 
-/// How the report looks.
+/// Format of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReportFormat {
-    /// For a person
+    /// For people
     Text,
-    /// For a program
+    /// For programs
     Json,
 }
 
@@ -189,34 +190,34 @@ Containers are not run: images are only names, there are no logs and nothing to 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = SERVE_EXAMPLES)]
 pub struct ServeArgs {
-    /// Where the API is served, without encryption or passwords: keep it on this machine; port 0 picks a free one
+    /// Address of the API, on this machine only, because it has no encryption and no authentication; port 0 picks a free port
     #[arg(long, env = "YURT_DS_SIM_LISTEN", default_value = "127.0.0.1:0", value_name = "ADDR", value_parser = loopback)]
     pub listen: SocketAddr,
-    /// How many nodes it has
+    /// Number of nodes
     #[arg(long, env = "YURT_DS_SIM_NODES", default_value_t = 3, value_name = "NUMBER",
         value_parser = clap::value_parser!(u32).range(0..=20_000))]
     pub nodes: u32,
     /// Write the kubeconfig to this file instead of a temporary one
     #[arg(long, env = "YURT_DS_SIM_KUBECONFIG_OUT", value_name = "FILE")]
     pub kubeconfig_out: Option<PathBuf>,
-    /// Without the DaemonSet default/nginx-daemonset to begin with
+    /// Start without the DaemonSet default/nginx-daemonset
     #[arg(long, env = "YURT_DS_SIM_EMPTY")]
     pub empty: bool,
-    /// Without the yurt-ds controller, to run one beside it: `yurt-ds controller --kubeconfig FILE`
+    /// Start without the yurt-ds controller, to run your own: `yurt-ds controller --kubeconfig FILE`
     #[arg(long, env = "YURT_DS_SIM_NO_CONTROLLER")]
     pub no_controller: bool,
-    /// How long a node pulls an image that it does not have
+    /// Time that a node takes to pull a missing image
     #[arg(long, env = "YURT_DS_SIM_PULL", default_value = "3s", value_name = "DURATION",
         value_parser = crate::clock::duration)]
     pub pull: Duration,
     /// Also run the ota-server of this node, for `yurt-ds ctl pods` and curl
     #[arg(long, env = "YURT_DS_SIM_OTA_SERVER", value_name = "NODE")]
     pub ota_server: Option<String>,
-    /// Where that one listens; port 0 picks a free one
+    /// Address of that ota-server; port 0 picks a free port
     #[arg(long, env = "YURT_DS_SIM_OTA_LISTEN", default_value = "127.0.0.1:10267", value_name = "ADDR",
         value_parser = loopback)]
     pub ota_listen: SocketAddr,
-    /// Decides every name
+    /// Seed of all names
     #[arg(
         long,
         env = "YURT_DS_SIM_SEED",
@@ -226,43 +227,44 @@ pub struct ServeArgs {
     pub seed: u64,
 }
 
-/// Play the kubelets of many nodes against a real API server
+/// Run fake kubelets of many nodes against a real API server
 ///
-/// Lines on standard input steer them: `offline NODE`, `online NODE`, `remove NODE`, `flap NODE UP DOWN`, and
+/// Commands on standard input control them:
+/// `offline NODE`, `online NODE`, `remove NODE`, `flap NODE UP DOWN`, and
 /// `image PATTERN [pull=5s] [start=1s] [ready-after=3s] [crash-after=1s] [kills-node-after=2s] [error] [never-ready]`.
 #[derive(Clone, Debug, Args)]
 pub struct KubeletsArgs {
-    /// Which cluster; by default the usual rules of kubectl
+    /// Kubeconfig of the cluster [default: as for kubectl]
     #[arg(long, value_name = "FILE", env = "YURT_DS_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
-    /// How many nodes
+    /// Number of nodes
     #[arg(long, default_value_t = 10, env = "YURT_DS_SIM_NODES")]
     pub nodes: usize,
-    /// What their names begin with
+    /// Prefix of the node names
     #[arg(long, default_value = "fake-", env = "YURT_DS_SIM_PREFIX")]
     pub prefix: String,
-    /// Their labels, as KEY=VALUE, separated by commas
+    /// Labels of the nodes, as KEY=VALUE, separated by commas
     #[arg(long, value_delimiter = ',', value_parser = label, env = "YURT_DS_SIM_LABELS")]
     pub labels: Vec<(String, String)>,
-    /// How long a container takes to start once its image is there
+    /// Time that a container takes to start once its image is pulled
     #[arg(long, default_value = "1s", value_parser = crate::clock::duration, env = "YURT_DS_SIM_START")]
     pub start: Duration,
-    /// How long a node pulls an image that it does not have
+    /// Time that a node takes to pull a missing image
     #[arg(long, default_value = "0s", value_parser = crate::clock::duration, env = "YURT_DS_SIM_PULL")]
     pub pull: Duration,
-    /// How long a container takes to end
+    /// Time that a container takes to end
     #[arg(long, default_value = "1s", value_parser = crate::clock::duration, env = "YURT_DS_SIM_TERMINATE")]
     pub terminate: Duration,
-    /// Every step takes up to this much longer
+    /// Maximum extra time of every step
     #[arg(long, default_value = "0s", value_parser = crate::clock::duration, env = "YURT_DS_SIM_JITTER")]
     pub jitter: Duration,
-    /// Decides the jitter
+    /// Seed of the jitter
     #[arg(long, default_value_t = 0, env = "YURT_DS_SIM_SEED")]
     pub seed: u64,
-    /// UpdateInPlace every node's Lease this often; needed where the node lifecycle controller looks for it (40 s by default)
+    /// Interval of renewing every node's Lease; needed if the node lifecycle controller checks it (after 40s by default)
     #[arg(long, value_parser = crate::clock::duration, env = "YURT_DS_SIM_LEASE")]
     pub lease: Option<Duration>,
-    /// A node that goes offline and its pods are marked so at once, instead of after the grace period
+    /// Mark a node and its pods as offline at once, instead of after the grace period
     #[arg(long, env = "YURT_DS_SIM_MARK")]
     pub mark: bool,
     /// Delete the nodes at the end
@@ -277,7 +279,7 @@ fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// A part of the fleet.
+/// Parses a part of the fleet, which is at most all of it.
 fn part(text: &str) -> Result<IntOrPercent, String> {
     match share(text)? {
         IntOrPercent::Percent(percent) if percent > 100 => {

@@ -1,14 +1,15 @@
-//! Files that import each other, in a circle of any length. What a file takes from one above it in the same folder
-//! (`core/guard/losses` from `core/guard`) makes none: parent and child are one thing in two files.
+//! Detection of import cycles of any length between files.
+//!
+//! Imports from a parent module (`core/guard/losses` from `core/guard`) are ignored: parent and child are one unit in two files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::imports::{self, Module};
 
-/// For each file those that it names, without the files above it; and by what names.
+/// Imports of each file, except those from its parent modules: the imported files and the imported names.
 pub(super) type Arrows = BTreeMap<Module, BTreeMap<Module, BTreeSet<String>>>;
 
-/// The arrows of all those sources.
+/// Returns the imports of all files.
 pub(super) fn arrows(sources: &BTreeMap<Module, String>) -> Arrows {
     let files: BTreeSet<Module> = sources.keys().cloned().collect();
     let from = |(file, source): (&Module, &String)| {
@@ -31,7 +32,7 @@ pub(super) fn arrows(sources: &BTreeMap<Module, String>) -> Arrows {
     sources.iter().map(from).collect()
 }
 
-/// Every circle, as the files that reach each other.
+/// Returns every cycle, as the set of files that reach each other.
 pub(super) fn circles(arrows: &Arrows) -> BTreeSet<BTreeSet<&str>> {
     let files = arrows.keys().map(String::as_str);
     let ahead: BTreeMap<&str, BTreeSet<&str>> =
@@ -45,7 +46,7 @@ pub(super) fn circles(arrows: &Arrows) -> BTreeSet<BTreeSet<&str>> {
     circles
 }
 
-/// All files that one can come to from that one, by one arrow at least.
+/// Returns all files that `from` imports, directly or indirectly.
 fn reach<'a>(from: &str, arrows: &'a Arrows) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut open = vec![from];
@@ -59,7 +60,7 @@ fn reach<'a>(from: &str, arrows: &'a Arrows) -> BTreeSet<&'a str> {
     found
 }
 
-/// The circle with what each of its files takes from the others.
+/// Describes a cycle by the names that its files import from each other.
 pub(super) fn told(circle: &BTreeSet<&str>, arrows: &Arrows) -> String {
     let mut lines = Vec::new();
     for file in circle {

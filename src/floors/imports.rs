@@ -1,14 +1,14 @@
-//! Which files of the crate a source names: in `use`, with all branches of its tree, and in paths within the code.
+//! Paths to other files of the crate in a source: in `use` trees and in the code.
 
 use std::collections::BTreeSet;
 
-/// A file by its path below `src`, without the ending: `core/plan`.
+/// Path of a file below `src` without its extension: `core/plan`.
 pub(super) type Module = String;
 
-/// A path that begins in the crate, and where: its byte in the source and its segments.
+/// A path that starts in the crate: its byte offset in the source and its segments.
 pub(super) type Named<'a> = (usize, Vec<&'a str>);
 
-/// Of a source, what is compiled outside of tests, with comments blanked.
+/// Returns the part of a source that is compiled outside tests, with comments blanked.
 pub(super) fn code(source: &str) -> String {
     let source = source.split("#[cfg(test)]\nmod tests {").next();
     let lines = source.unwrap_or_default().lines().map(|line| {
@@ -21,12 +21,12 @@ pub(super) fn code(source: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The line of that byte, from 1.
+/// Returns the line number of a byte, starting at 1.
 pub(super) fn line(code: &str, byte: usize) -> usize {
     code[..byte].matches('\n').count() + 1
 }
 
-/// Every path that begins with `crate`, `super`, `self` or one of `children`.
+/// Returns every path that begins with `crate`, `super`, `self` or one of `children`.
 pub(super) fn paths<'a>(code: &'a str, children: &BTreeSet<&str>) -> Vec<Named<'a>> {
     let mut found = Vec::new();
     let mut rest = code;
@@ -36,7 +36,7 @@ pub(super) fn paths<'a>(code: &'a str, children: &BTreeSet<&str>) -> Vec<Named<'
         let before = &code[..at];
         let word = word(rest);
         let starts = ["crate", "super", "self"].contains(&word) || children.contains(word);
-        // `pub(in crate::…)` says who may see something, and takes nothing.
+        // The path in `pub(in crate::…)` sets a visibility and imports nothing.
         if starts && !before.ends_with("::") && !before.ends_with("(in ") && is_path(rest) {
             let mut branches = Vec::new();
             rest = expand(rest, &[], &mut branches);
@@ -48,7 +48,7 @@ pub(super) fn paths<'a>(code: &'a str, children: &BTreeSet<&str>) -> Vec<Named<'
     found
 }
 
-/// The file that a path names, seen from one of those files; `None` when that is the file itself, or none.
+/// Returns the file that a path in `from` names; `None` if that is `from` itself or not a file.
 pub(super) fn target<'a>(
     path: &[&str],
     from: &str,
@@ -89,7 +89,7 @@ fn is_path(text: &str) -> bool {
     text[word(text).len()..].starts_with("::")
 }
 
-/// All paths of the tree that begins there, below `stem`; gives what follows the tree.
+/// Adds all paths of a `use` tree below `stem` to `found`, and returns the text after the tree.
 fn expand<'a>(text: &'a str, stem: &[&'a str], found: &mut Vec<Vec<&'a str>>) -> &'a str {
     let name = word(text);
     let path = [stem, &[name]].concat();

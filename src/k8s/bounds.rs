@@ -1,4 +1,4 @@
-//! How much of an object is kept in memory: whoever may make one cannot take the memory of all others.
+//! Limits on how much of an object is kept in memory, so that the author of one object can't use up the memory.
 
 use serde_json::Value;
 
@@ -7,19 +7,19 @@ use crate::core::eligibility::Scheduling;
 use crate::core::fleet::in_place::Shape;
 use crate::core::foreign::beginning;
 
-/// Most parts of an object that are kept: requirements of labels, tolerations, containers. Each takes up to 200 bytes.
+/// Maximum number of parts kept per object: label requirements, tolerations, containers. Each takes up to 200 bytes.
 const MOST_KEPT: usize = 1 << 11;
 
-/// Most bytes of text that are kept of an object. Kubernetes allows this much for all annotations of a template.
+/// Maximum number of bytes of text kept per object. Kubernetes allows this much for all annotations of a template.
 const MOST_KEPT_BYTES: usize = 256 << 10;
 
-/// Most conditions of a DaemonSet.
+/// Maximum number of conditions of a DaemonSet.
 const MOST_CONDITIONS: usize = 100;
 
-/// Longest text of a condition that is kept of an object that cannot be read, in bytes.
+/// Maximum length of a condition's text in an unreadable object, in bytes.
 const LONGEST_TEXT: usize = 1 << 10;
 
-/// What of a DaemonSet is more than is kept of one, if anything is.
+/// Returns an error if a DaemonSet exceeds a limit.
 pub(super) fn of_daemonset(
     selector: &Value,
     scheduling: &Scheduling,
@@ -53,7 +53,7 @@ pub(super) fn of_daemonset(
     found.map(|(place, what, _, most)| too_much(place, what, most))
 }
 
-/// Leaves so many conditions of an object that cannot be read, and of their texts, that it may be kept.
+/// Cuts the conditions of an unreadable object and their texts, so that the object can be kept.
 pub(super) fn keep_few(conditions: &mut Vec<Condition>) {
     conditions.truncate(MOST_CONDITIONS);
     for condition in conditions {
@@ -68,7 +68,7 @@ pub(super) fn keep_few(conditions: &mut Vec<Condition>) {
     }
 }
 
-/// The same of a ControllerRevision.
+/// Returns an error if the template of a ControllerRevision exceeds a limit.
 pub(super) fn of_revision(template: &Shape) -> Option<String> {
     let (entries, bytes) = template.size();
     let place = "data.spec.template";
@@ -84,7 +84,7 @@ fn too_much(place: &str, what: &str, most: usize) -> String {
     format!("{place} has more than {most} {what}")
 }
 
-/// Number of values in a JSON value, itself included.
+/// Returns the number of values in a JSON value, including itself.
 fn values(value: &Value) -> usize {
     1 + match value {
         Value::Array(items) => items.iter().map(values).sum(),

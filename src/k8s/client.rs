@@ -1,8 +1,8 @@
-//! The door to the API server: one way to build a client, one way to bound a call, one way to read its failure.
+//! Client of the API server: how it is built, how calls are bounded, and how errors are classified.
 //!
-//! `kube` leaves three doors open that are deadly behind a slow tunnel, and this file closes them: connections that
-//! accept and never answer (`read_timeout`), writes that wait for ever ([`within`]), and retries nobody asked for
-//! (`default_retry`), which would hold a lease renewal past its end.
+//! Three defaults of `kube` are dangerous behind a slow tunnel, and this module changes them. Connections that accept and never
+//! answer get a `read_timeout`. Writes that could wait indefinitely get a deadline ([`within`]). Automatic retries
+//! (`default_retry`) are off, because they could delay a Lease renewal until after the Lease has expired.
 
 pub(crate) mod conditions;
 pub(crate) mod eviction;
@@ -25,22 +25,22 @@ use crate::core::foreign::{SENTENCE, one_line};
 use crate::core::messages::refusals::lacks_permission;
 use crate::core::words::named;
 
-/// What the API server is asked to end a watch after, for `watcher::Config::timeout`.
+/// Timeout of a watch on the API server, for `watcher::Config::timeout`.
 ///
-/// Two minutes: a watch that ends is resumed with one request and no list, so a short one costs little, and it is the
-/// longest that a connection which silently died can go unnoticed.
+/// A watch that ends is resumed by one request without a list, so a short timeout costs little. A connection that died silently
+/// goes unnoticed for at most these two minutes.
 pub const WATCH_TIMEOUT_SECONDS: u32 = 120;
 
-/// Silence on a connection after which it is given up: a little more than a quiet watch may last.
+/// Silence after which a connection is closed: slightly longer than a quiet watch may last.
 const READ_TIMEOUT: Duration = Duration::from_secs(WATCH_TIMEOUT_SECONDS as u64 + 10);
 
-/// The longest that one write may take.
+/// Longest time of one write.
 ///
-/// Below the 5 s between the end of leadership and the end of the lease (`controller::lease`), so that a write which
-/// began as leader is over before anybody else can be the leader.
+/// Shorter than the 5 s between the end of leadership and the end of the Lease (`controller::lease`). So a write that began as
+/// leader is over before another replica can become the leader.
 pub const WRITE_DEADLINE: Duration = Duration::from_secs(4);
 
-/// Who is calling, for the user agent.
+/// Part of the program that makes the requests, for the user agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// `yurt-ds controller`.
@@ -54,7 +54,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// What every request of this role says about itself.
+    /// Returns the `User-Agent` header of all requests of this role.
     pub fn user_agent(self) -> String {
         let role = match self {
             Self::Controller => "controller",
@@ -66,38 +66,38 @@ impl Role {
     }
 }
 
-/// Where the address and the credentials come from.
+/// Source of the API server's address and of the credentials.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
-    /// This file, and nothing else.
+    /// Kubeconfig file; if set, nothing else is used.
     pub kubeconfig: Option<PathBuf>,
-    /// A context other than the kubeconfig's current one.
+    /// Context to use instead of the kubeconfig's current one.
     pub context: Option<String>,
-    /// Without a file: take only what a pod gets (`true`), or look as kubectl does (`$KUBECONFIG`, `~/.kube/config`)
-    /// and then as a pod does (`false`).
+    /// Search order without a file. True: use only the service account of the pod. False: search like kubectl (`$KUBECONFIG`,
+    /// `~/.kube/config`), then use the service account.
     pub in_cluster: bool,
 }
 
-/// A client for that source. Does not talk to the server yet.
+/// Creates a client. Sends no request.
 ///
 /// # Errors
-/// Names the file or the variable that is missing or unusable, and why.
+/// If a file or variable is missing or unusable. The error names it and the reason.
 pub async fn connect(source: &Source, role: Role) -> Result<Client> {
     from_config(config(source).await?, role)
 }
 
-/// The same, and `waiting` counts the controller's watches without a response for more than 5 s.
+/// Creates a client like [`connect`]. `waiting` counts the controller's watches that have had no response for more than 5 s.
 ///
 /// # Errors
-/// Names the file or the variable that is missing or unusable, and why.
+/// If a file or variable is missing or unusable. The error names it and the reason.
 pub async fn connect_counted(source: &Source, role: Role, waiting: Gauge) -> Result<Client> {
     counted(config(source).await?, role, waiting)
 }
 
-/// A client from a configuration that is already there.
+/// Creates a client from a configuration.
 ///
 /// # Errors
-/// When the configuration's certificates cannot be used.
+/// If the certificates of the configuration cannot be used.
 pub fn from_config(config: Config, role: Role) -> Result<Client> {
     counted(config, role, Gauge::default())
 }
@@ -107,7 +107,7 @@ fn counted(mut config: Config, role: Role, waiting: Gauge) -> Result<Client> {
     config.reset_reader_on_write = true;
     config.default_retry = false;
     if config.cluster_url.scheme_str() == Some("http") && config.root_cert.is_none() {
-        config.root_cert = Some(Vec::new()); // no certificates needed; the machine may have none
+        config.root_cert = Some(Vec::new()); // certificates aren't needed, and the machine may have none
     }
     let agent = HeaderValue::from_str(&role.user_agent()).context("user agent")?;
     config.headers.push((USER_AGENT, agent));
@@ -121,10 +121,10 @@ fn counted(mut config: Config, role: Role, waiting: Gauge) -> Result<Client> {
     Ok(builder.build())
 }
 
-/// The configuration of that source.
+/// Returns the configuration from a source.
 ///
 /// # Errors
-/// Names the file or the variable that is missing or unusable, and why.
+/// If a file or variable is missing or unusable. The error names it and the reason.
 pub async fn config(source: &Source) -> Result<Config> {
     let options = KubeConfigOptions {
         context: source.context.clone(),
@@ -161,7 +161,7 @@ pub async fn config(source: &Source) -> Result<Config> {
     }
 }
 
-/// Checks that the context which was asked for exists.
+/// Returns an error if the requested context does not exist.
 fn check_context(file: &Kubeconfig, source: &Source) -> Result<()> {
     let Some(context) = &source.context else {
         return Ok(());
@@ -181,36 +181,36 @@ fn check_context(file: &Kubeconfig, source: &Source) -> Result<()> {
     }
 }
 
-/// Why a call to the API server has no result.
+/// Error of a call to the API server.
 #[derive(Debug)]
 pub enum CallError {
-    /// No answer within the deadline. A write may have happened or may still happen.
+    /// No answer within the deadline. A write may have been applied, or may be applied later.
     TimedOut(Duration),
-    /// An answer that is a failure, or no connection.
+    /// The answer is an error, or there is no connection.
     Kube(kube::Error),
 }
 
-/// A [`CallError`] by its meaning: what to do next depends on nothing else.
+/// Meaning of a [`CallError`]. It alone determines the reaction to the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The object does not exist (any more).
+    /// The object does not exist or no longer exists.
     Gone,
-    /// Somebody else was faster, or a precondition does not hold.
+    /// Another client has changed the object, or a precondition does not hold.
     Conflict,
-    /// The credentials do not allow it.
+    /// The credentials do not allow the request.
     Forbidden,
-    /// The server understood and says no (quota, admission, validation).
+    /// The server rejects the request (quota, admission, validation).
     Refused,
-    /// A disruption budget does not let the pod go (now).
+    /// A PodDisruptionBudget does not allow the eviction now.
     Blocked,
     /// The server asks for fewer requests.
     Throttled,
-    /// No answer, or one that says the server is not well; the write may have happened.
+    /// No answer, or an error of the server itself. A write may have been applied.
     Unreachable,
 }
 
 impl Failure {
-    /// Every meaning.
+    /// All variants.
     pub const ALL: [Self; 7] = [
         Self::Gone,
         Self::Conflict,
@@ -221,7 +221,7 @@ impl Failure {
         Self::Unreachable,
     ];
 
-    /// Its word in metrics.
+    /// Returns the label value for metrics.
     pub fn word(self) -> &'static str {
         match self {
             Self::Gone => "gone",
@@ -234,7 +234,7 @@ impl Failure {
         }
     }
 
-    /// The meaning of an HTTP status that is not a success.
+    /// Returns the meaning of an HTTP status that is not a success.
     fn of_status(code: u16) -> Self {
         match code {
             404 | 410 => Self::Gone,
@@ -248,7 +248,7 @@ impl Failure {
 }
 
 impl CallError {
-    /// What it means.
+    /// Returns the meaning of the error.
     pub fn failure(&self) -> Failure {
         match self {
             Self::TimedOut(_) => Failure::Unreachable,
@@ -256,8 +256,9 @@ impl CallError {
         }
     }
 
-    /// Words of a policy, a webhook or a quota that refuses the request; `None` where a right is missing (RBAC) or the request failed
-    /// otherwise.
+    /// Returns the message of a policy, webhook or quota that rejects the request.
+    ///
+    /// `None`: the credentials lack a permission (RBAC), or the request failed for another reason.
     pub fn refused_by_admission(&self) -> Option<&str> {
         let Self::Kube(kube::Error::Api(status)) = self else {
             return None;
@@ -268,13 +269,13 @@ impl CallError {
         (is_refusal && !lacks_permission(message)).then_some(message)
     }
 
-    /// Whether the service account lacks a right (RBAC).
+    /// Returns true if the service account lacks a permission (RBAC).
     pub fn lacks_permission(&self) -> bool {
         matches!(self, Self::Kube(kube::Error::Api(status)) if lacks_permission(&status.message))
     }
 }
 
-/// What an error of `kube` means.
+/// Returns the meaning of an error of `kube`.
 pub fn failure(error: &kube::Error) -> Failure {
     match error {
         kube::Error::Api(status) if eviction::refusal_in(status).is_some() => Failure::Blocked,
@@ -304,7 +305,7 @@ impl From<kube::Error> for CallError {
     }
 }
 
-/// Returns the error on one line, without the lines of the file, which may hold credentials.
+/// Returns the error on one line, without the lines of the file, which may contain credentials.
 fn without_content(error: KubeconfigError) -> anyhow::Error {
     let KubeconfigError::Parse(error) = error else {
         return in_one_line(error);
@@ -319,13 +320,14 @@ fn without_content(error: KubeconfigError) -> anyhow::Error {
     }
 }
 
-/// The same error with everything below it, on one line.
+/// Returns the error and its sources on one line.
 fn in_one_line(error: impl std::error::Error) -> anyhow::Error {
     anyhow::Error::msg(chain(&error))
 }
 
-/// An error and everything below it: `kube` says of a refused TLS handshake only "client error (Connect)", and many causes
-/// twice.
+/// Joins an error and its sources into one text, without repetitions.
+///
+/// For a rejected TLS handshake, `kube` itself says only "client error (Connect)", and it repeats many causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut last = error.to_string();
     let mut told = last.clone();
@@ -341,10 +343,10 @@ fn chain(error: &dyn std::error::Error) -> String {
     told
 }
 
-/// Waits for a call at most that long.
+/// Waits for a call until the deadline.
 ///
 /// # Errors
-/// The call's own, or [`CallError::TimedOut`]; dropping the call closes its connection.
+/// The error of the call, or [`CallError::TimedOut`]. Dropping the call closes its connection.
 pub async fn within<T>(
     deadline: Duration,
     call: impl Future<Output = kube::Result<T>>,
@@ -385,7 +387,7 @@ mod tests {
         assert!(broken.ends_with("see line 3, column 11"), "{broken}");
     }
 
-    /// Lines around a mistake may hold credentials.
+    /// The lines around a syntax error may contain credentials.
     #[tokio::test]
     async fn no_line_of_a_kubeconfig_is_in_an_error_about_it() {
         for (text, place) in [
@@ -434,7 +436,7 @@ mod tests {
         assert_eq!(error.to_string(), "no answer within 4s");
     }
 
-    /// Answers as Kubernetes 1.36 gives them.
+    /// Responses of Kubernetes 1.36.
     #[test]
     fn a_refusal_by_admission_is_no_missing_right() {
         #[track_caller]

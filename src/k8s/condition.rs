@@ -9,21 +9,21 @@ use super::time;
 /// A condition of any object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
-    /// Its type.
+    /// Type.
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// One word.
+    /// Reason, one word.
     pub reason: String,
-    /// A sentence.
+    /// Message, a sentence.
     pub message: String,
-    /// When `status` changed last, by the clock of whoever wrote it.
+    /// Time of the last change of `status`, by the clock of its writer.
     pub last_transition: Option<Time>,
-    /// When it was looked at last; of pods' conditions only, and rarely said.
+    /// Time of the last check. Only pods have it, and rarely.
     pub last_probe: Option<Time>,
 }
 
-/// The same as it stands in JSON, before it is known whether it is of interest: nothing is copied, no time is read.
+/// A condition as it is in JSON. Nothing is copied and no time is parsed until the type is known to be needed.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Raw<'a> {
@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for Condition {
     }
 }
 
-/// Reads conditions, and keeps those of these types alone.
+/// Deserializes conditions and keeps those of the given types.
 pub(super) fn of_types<'de, D: Deserializer<'de>>(
     deserializer: D,
     types: &[&str],

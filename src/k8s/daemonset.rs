@@ -1,4 +1,4 @@
-//! A DaemonSet: its settings, a fingerprint of its template, and where its pods belong.
+//! DaemonSet: its settings, the fingerprint of its template, and the scheduling of its pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::core::revision::TemplateFingerprint;
 use crate::core::settings::{AdvancedSpec, FieldSettings, SettingsSource, is_setting};
 use crate::core::{DaemonSetCounts, Exclusive, Preempting};
 
-/// The part of an `apps/v1` DaemonSet that is decided upon.
+/// The fields of an `apps/v1` DaemonSet that decisions need.
 #[derive(Clone, Debug, Deserialize)]
 pub struct DaemonSet {
     /// Slim metadata.
@@ -42,7 +42,7 @@ resource!(
 );
 
 impl DaemonSet {
-    /// Where its settings stand.
+    /// Returns the places of its settings.
     pub fn settings(&self) -> SettingsSource<'_> {
         static NONE: BTreeMap<String, String> = BTreeMap::new();
         let (spec, strategy) = (&self.spec, &self.spec.update_strategy);
@@ -62,16 +62,17 @@ impl DaemonSet {
         }
     }
 
-    /// Whether it is an Advanced DaemonSet.
+    /// Returns true for an Advanced DaemonSet.
     pub fn is_advanced(&self) -> bool {
         self.spec.fields.is_some()
     }
 
-    /// Reads a native DaemonSet. Of one that has neither settings nor conditions of this project, the template is skipped:
-    /// it may have a megabyte, and nothing is decided upon it.
+    /// Parses a native DaemonSet. Skips the template if the DaemonSet has neither settings nor conditions of yurt-ds.
+    ///
+    /// The template may have a megabyte, and no decision needs it then.
     ///
     /// # Errors
-    /// When a field has another type, or nesting is too deep.
+    /// If a field has the wrong type or nesting is too deep.
     pub(super) fn parse_as_far_as_needed(json: &[u8]) -> serde_json::Result<Self> {
         let parts: WithoutTemplate = serde_json::from_slice(json)?;
         let annotations = parts.metadata.annotations.as_ref();
@@ -92,7 +93,7 @@ impl DaemonSet {
         }
     }
 
-    /// Makes a DaemonSet from what can be read of one, with a `spec` that says why it cannot be read whole.
+    /// Creates a DaemonSet from the readable parts of an unreadable one. Its `spec` holds the error.
     pub(super) fn salvaged(parts: &Parts<'_>, why: &Unreadable) -> Option<Self> {
         let mut status: DaemonSetStatus = part(parts.status).unwrap_or_default();
         bounds::keep_few(&mut status.conditions);
@@ -152,29 +153,29 @@ fn salvaged_metadata(parts: &Parts<'_>) -> Option<ObjectMeta> {
     (metadata.name.is_some() && metadata.uid.is_some()).then_some(metadata)
 }
 
-/// What the DaemonSet asks for.
+/// Specification of a DaemonSet.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "RawSpec")]
 pub struct DaemonSetSpec {
     /// Selector of its pods, as written.
     pub selector: Value,
-    /// How the native controller replaces pods.
+    /// Update strategy of the native controller.
     pub update_strategy: UpdateStrategy,
-    /// How long a pod has to be Ready to be available.
+    /// Time that a pod must be Ready to count as available.
     pub min_ready: Duration,
-    /// Settings of ours among the annotations of the template, where they have no effect.
+    /// Settings of yurt-ds in the annotations of the template, where they have no effect.
     pub in_template: Vec<String>,
     /// Fingerprint of the template.
     pub template: TemplateFingerprint,
-    /// Where its pods belong.
+    /// Nodes on which its pods run.
     pub scheduling: Scheduling,
-    /// Why two of its pods cannot run on one node, if so.
+    /// Reason why two of its pods cannot run on one node; `None` if they can.
     pub exclusive: Option<Exclusive>,
-    /// What lets its pods drive others off a node without room, if anything.
+    /// Priority that lets its pods preempt others on a full node; `None` without one.
     pub preempting: Option<Preempting>,
-    /// What the fields of an Advanced DaemonSet say; `None`: it is a native one.
+    /// Settings in the fields of an Advanced DaemonSet; `None` for a native one.
     pub fields: Option<Box<FieldSettings>>,
-    /// Why it cannot be read; then everything else in it is the default.
+    /// Error if the object is unreadable. All other fields have their defaults then.
     pub unreadable: Option<Box<Unreadable>>,
 }
 
@@ -185,7 +186,7 @@ pub struct UpdateStrategy {
     /// `OnDelete` or `RollingUpdate`.
     #[serde(rename = "type")]
     pub kind: Option<String>,
-    /// Settings of `RollingUpdate`, which may be left over.
+    /// Settings of `RollingUpdate`, also if another type is set.
     pub rolling_update: Option<Value>,
 }
 
@@ -197,7 +198,7 @@ struct RawSpec {
     update_strategy: UpdateStrategy,
     min_ready_seconds: Option<i64>,
     template: Value,
-    // The rest is of Advanced DaemonSets.
+    // The other fields exist only in Advanced DaemonSets.
     lifecycle: Option<Value>,
     burst_replicas: Option<Value>,
     revision_history_limit: Option<i64>,
@@ -236,7 +237,8 @@ impl From<RawSpec> for DaemonSetSpec {
     }
 }
 
-/// The part of an Advanced DaemonSet (`apps.kruise.io`) that is decided upon: read as a [`DaemonSet`] with fields.
+/// The fields of an Advanced DaemonSet (`apps.kruise.io`) that decisions need. It is converted into a [`DaemonSet`] with
+/// `fields`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "RawAdvanced")]
 pub struct AdvancedDaemonSet {
@@ -259,7 +261,7 @@ resource!(
 struct RawAdvanced {
     #[serde(deserialize_with = "authored", default)]
     metadata: ObjectMeta,
-    // As they are: one that is of other types than the definition asks for must not keep all others from being read.
+    // Kept as JSON: a value of the wrong type must not prevent other DaemonSets from being read.
     #[serde(default)]
     spec: Value,
     #[serde(default)]
@@ -267,7 +269,7 @@ struct RawAdvanced {
 }
 
 impl AdvancedDaemonSet {
-    /// Makes an Advanced DaemonSet from what can be read of one, with a `spec` that says why it cannot be read whole.
+    /// Creates an Advanced DaemonSet from the readable parts of an unreadable one. Its `spec` holds the error.
     pub(super) fn salvaged(parts: &Parts<'_>, why: &Unreadable) -> Option<Self> {
         let raw = RawAdvanced {
             metadata: salvaged_metadata(parts)?,
@@ -286,7 +288,7 @@ impl AdvancedDaemonSet {
 
 impl From<RawAdvanced> for AdvancedDaemonSet {
     fn from(mut raw: RawAdvanced) -> Self {
-        // The template is taken as it is, for it can be most of the object.
+        // The template is moved instead of cloned, because it can be most of the object.
         let template = raw.spec.get_mut("template").map(Value::take);
         let spec = match RawSpec::deserialize(&raw.spec) {
             Ok(spec) => Ok(RawSpec {
@@ -305,7 +307,7 @@ impl From<RawAdvanced> for AdvancedDaemonSet {
 }
 
 impl AdvancedDaemonSet {
-    /// Makes one with that `spec`, or with the reason why it cannot be read.
+    /// Creates an Advanced DaemonSet with a `spec`, or with the error of reading it.
     fn with_spec(raw: RawAdvanced, spec: Result<RawSpec, String>) -> Self {
         static NONE: BTreeMap<String, String> = BTreeMap::new();
         let (spec, unreadable) = match spec {
@@ -329,7 +331,7 @@ impl AdvancedDaemonSet {
             fields: Some(Box::new(fields)),
             ..spec.into()
         };
-        // The rest is in the fields. `ctl pause` and `ctl resume` change this one.
+        // All other settings are in `fields`. `ctl pause` and `ctl resume` change this one.
         let rolling_update = spec.update_strategy.rolling_update.take();
         let paused = rolling_update.and_then(|block| block["paused"].as_bool());
         spec.update_strategy.rolling_update = paused.map(|paused| json!({ "paused": paused }));
@@ -360,16 +362,16 @@ impl From<AdvancedDaemonSet> for DaemonSet {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AdvancedStatus {
-    /// The generation that its controller has handled.
+    /// Generation that its controller has observed.
     pub observed_generation: Option<i64>,
     /// All conditions.
     #[serde(deserialize_with = "nullable")]
     pub conditions: Vec<Condition>,
-    /// How often a revision had to get another name because its own was taken.
+    /// Number of times that a revision needed another name because its own was taken.
     pub collision_count: Option<i64>,
     /// Hash of the current revision.
     pub update_revision: Option<String>,
-    /// The same in `v1alpha1`.
+    /// Hash of the current revision in `v1alpha1`.
     pub daemon_set_hash: Option<String>,
     desired_number_scheduled: Option<usize>,
     current_number_scheduled: Option<usize>,
@@ -381,7 +383,7 @@ pub struct AdvancedStatus {
 }
 
 impl AdvancedStatus {
-    /// Its numbers; `None` while one is missing that is always there.
+    /// Returns its numbers; `None` if a required one is missing.
     pub fn counts(&self) -> Option<DaemonSetCounts> {
         Some(DaemonSetCounts {
             desired: self.desired_number_scheduled?,
@@ -403,18 +405,18 @@ fn settings_in(template: &Value) -> Vec<String> {
     keys.filter(|key| is_setting(key)).cloned().collect()
 }
 
-/// What the native controller last said, and our conditions beside it.
+/// Status written by the native controller, with the conditions of yurt-ds.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DaemonSetStatus {
-    /// The generation that the native controller has handled.
+    /// Generation that the native controller has observed.
     pub observed_generation: Option<i64>,
-    /// Number of nodes where a pod belongs, as the native controller counts them.
+    /// Number of nodes that should run a pod, as counted by the native controller.
     pub desired_number_scheduled: Option<usize>,
     /// All conditions.
     #[serde(deserialize_with = "nullable")]
     pub conditions: Vec<Condition>,
-    /// The rest, of an Advanced DaemonSet.
+    /// Status of an Advanced DaemonSet.
     #[serde(skip)]
     pub advanced: Option<Box<AdvancedStatus>>,
 }
@@ -426,7 +428,7 @@ mod tests {
     use crate::core::revision::TemplateWriter;
     use crate::core::settings::read;
 
-    /// What is told of an Advanced DaemonSet with that spec; empty when it can be used.
+    /// Returns the error of an Advanced DaemonSet with this spec; empty if it is valid.
     fn told(spec: Value) -> String {
         let object = json!({ "metadata": { "namespace": "shop", "name": "agent", "uid": "u" }, "spec": spec, "status": 7 });
         let set: AdvancedDaemonSet =

@@ -1,12 +1,13 @@
-//! JSON in the bytes of Go: those in which the API server itself writes objects.
+//! JSON with the same bytes as Go's encoder, which the API server uses.
 //!
-//! The data of a ControllerRevision is kept as the bytes that somebody sent, and must never change. Whatever changes anything else
-//! of it (an owner, its number) makes the API server write it anew, in its own bytes; where these are others the API server refuses
-//! that as a change of the data, for ever, the garbage collector's orphaning included (seen with Kubernetes 1.36).
+//! A ControllerRevision stores its data as the bytes that a client sent, and the data must never change. When another field
+//! changes (an owner, the number), the API server encodes the whole object again. If that gives other bytes for the data, it
+//! rejects the request as a change of the data, and every later one too. That includes the garbage collector's orphaning (seen
+//! with Kubernetes 1.36).
 
 use serde_json::Value;
 
-/// Characters that Go writes as escapes, in texts.
+/// Characters that Go escapes in strings.
 const ESCAPED: [(char, &str); 5] = [
     ('<', "\\u003c"),
     ('>', "\\u003e"),
@@ -15,9 +16,9 @@ const ESCAPED: [(char, &str); 5] = [
     ('\u{2029}', "\\u2029"),
 ];
 
-/// JSON as Go's `encoding/json` writes a map: keys in order, and some characters of texts escaped.
+/// Encodes a value like Go's `encoding/json` encodes a map: with sorted keys, and with some characters escaped.
 pub fn go_json(value: &Value) -> String {
-    // Outside of texts JSON has none of them.
+    // These characters occur only inside JSON strings.
     let escaped = ESCAPED.iter();
     escaped.fold(value.to_string(), |text, (from, to)| {
         text.replace(*from, to)

@@ -1,6 +1,6 @@
-//! Splits a JSON list into its items while it arrives, so that one item at a time is in memory and never the whole list.
+//! Splits a JSON list into its items while it arrives. Only one item at a time is in memory, never the whole list.
 //!
-//! `serde_json` reads a complete text, so a page of large objects would be in memory two or three times.
+//! `serde_json` parses a complete text, so a page of large objects would be in memory two or three times.
 
 use serde::de::DeserializeOwned;
 
@@ -8,34 +8,33 @@ use super::object::LARGEST;
 
 /// Splits an object into the elements of its array `items` and the rest: `{"kind":…,"items":[…],…}`.
 ///
-/// Only looks for the bounds of the items. The caller finds out whether an item is JSON, and [`finish`](Self::finish)
-/// whether the rest is.
+/// Only finds the bounds of the items. The caller parses each item, and [`finish`](Self::finish) parses the rest.
 #[derive(Debug, Default)]
 pub(crate) struct ListSplitter {
     /// The object without its items.
     rest: Vec<u8>,
-    /// The beginning of the item that is arriving; of a longer one no more than [`LARGEST`] bytes and a piece.
+    /// Beginning of the current item. Of a large item, at most [`LARGEST`] bytes and one piece.
     item: Vec<u8>,
-    /// The last string of the object itself, be it a key or a value; only its beginning when it is long.
+    /// Last string of the object itself, a key or a value. Only its beginning if it is long.
     last: Vec<u8>,
     depth: usize,
     text: Text,
     place: Place,
-    /// Items so far.
+    /// Number of items so far.
     count: usize,
 }
 
-/// Within a string or not.
+/// Position relative to a JSON string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Text {
     #[default]
     Outside,
     Inside,
-    /// Behind a backslash.
+    /// After a backslash.
     Escaped,
 }
 
-/// Whether the items have come yet.
+/// Position relative to the items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -44,22 +43,22 @@ enum Place {
     After,
 }
 
-/// What a byte means that belongs to no item.
+/// Meaning of a byte that belongs to no item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edge {
-    /// The items begin.
+    /// Start of the items.
     Open,
-    /// One item ends, and another one follows.
+    /// Comma between two items.
     Comma,
-    /// The items end.
+    /// End of the items.
     Close,
 }
 
 const KEY: &[u8] = b"items";
 
 impl ListSplitter {
-    /// Takes in what arrives next, and passes each complete item to `take`. Of an item that is larger than [`LARGEST`] only
-    /// the beginning is passed.
+    /// Consumes the next bytes and passes each complete item to `take`. Of an item larger than [`LARGEST`], only the beginning is
+    /// passed.
     ///
     /// # Errors
     /// The first error of `take`, or an empty item.
@@ -91,15 +90,15 @@ impl ListSplitter {
         Ok(())
     }
 
-    /// Everything but the items, once all of it has arrived.
+    /// Parses everything except the items, after the whole text was fed.
     ///
     /// # Errors
-    /// When the text ended early, or is no such object.
+    /// If the text is incomplete or not such an object.
     pub(crate) fn finish<T: DeserializeOwned>(self) -> serde_json::Result<T> {
         serde_json::from_slice(&self.rest)
     }
 
-    /// Items so far.
+    /// Returns the number of items so far.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
@@ -142,14 +141,14 @@ impl ListSplitter {
         }
     }
 
-    /// Passes on the item whose last piece has arrived, unless it is the end of an empty list.
+    /// Passes the item that ends with `piece` to `take`, unless the list is empty.
     fn end_item(
         &mut self,
         piece: &[u8],
         edge: Edge,
         take: &mut impl FnMut(&[u8]) -> serde_json::Result<()>,
     ) -> serde_json::Result<()> {
-        // Most items lie whole in one piece, and need no copy.
+        // Most items are complete in one piece and need no copy.
         let item = match self.item.is_empty() {
             true => piece,
             false if self.item.len() > LARGEST => &self.item,
@@ -169,7 +168,7 @@ impl ListSplitter {
     }
 }
 
-/// Room that is kept for the next item, in bytes.
+/// Capacity kept for the next item, in bytes.
 const KEPT: usize = 64 * 1024;
 
 #[cfg(test)]
@@ -179,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// The items and the rest, whatever the pieces are in which the text arrives.
+    /// Splits `text`, fed in pieces of `piece` bytes, into the items and the rest.
     fn split(text: &str, piece: usize) -> serde_json::Result<(Vec<String>, Value)> {
         let (mut splitter, mut items) = (ListSplitter::default(), Vec::new());
         for bytes in text.as_bytes().chunks(piece) {

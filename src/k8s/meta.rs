@@ -1,5 +1,5 @@
-//! `metadata` without `managedFields` and without foreign annotations: most of an object's bytes. Of the owners the
-//! controlling one is kept, and DaemonSets.
+//! `metadata` without `managedFields` and unknown annotations, which are most of an object's bytes. Of the owner references, only
+//! the controller and DaemonSets are kept.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::core::names::{
     PROGRESSIVE_CREATE_POD, TEMPLATE_GENERATION_ANNOTATION,
 };
 
-/// Annotations of others that the engine knows.
+/// Annotations of other projects that are kept.
 const KNOWN: [&str; 4] = [
     KRUISE_IN_PLACE_STATE,
     TEMPLATE_GENERATION_ANNOTATION,
@@ -52,11 +52,11 @@ struct Slim<W: Default> {
     writes: W,
 }
 
-/// Time of the last write in `managedFields`.
+/// Time of the last write, from `managedFields`.
 #[derive(Default)]
 struct LastWrite(Option<Time>);
 
-/// Time and manager of the last write of `spec.template` in `managedFields`.
+/// Time and manager of the last write of `spec.template`, from `managedFields`.
 #[derive(Default)]
 struct TemplateWrite(Option<(Option<Time>, Option<String>)>);
 
@@ -110,13 +110,13 @@ impl<'de> Deserialize<'de> for TemplateWrite {
     }
 }
 
-/// Reads `metadata`, keeping of the annotations only those that the engine knows.
+/// Deserializes `metadata` and keeps only known annotations.
 pub(super) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let slim = Option::<Slim<IgnoredAny>>::deserialize(deserializer)?;
     Ok(slim.unwrap_or_default().meta())
 }
 
-/// Reads the same as [`slim`], with the time of the last write as the only entry of `managedFields`.
+/// Deserializes like [`slim`], with the time of the last write as the only entry of `managedFields`.
 pub(crate) fn dated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let mut slim = Option::<Slim<LastWrite>>::deserialize(deserializer)?.unwrap_or_default();
     let entry = |time| ManagedFieldsEntry {
@@ -130,7 +130,7 @@ pub(crate) fn dated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Object
     })
 }
 
-/// Reads the same as [`slim`], with the last writer of `spec.template` as the only entry of `managedFields`.
+/// Deserializes like [`slim`], with the last writer of `spec.template` as the only entry of `managedFields`.
 pub(super) fn authored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let mut slim = Option::<Slim<TemplateWrite>>::deserialize(deserializer)?.unwrap_or_default();
     let entry = |(time, manager)| ManagedFieldsEntry {
@@ -173,11 +173,11 @@ impl<W: Default> Slim<W> {
     }
 }
 
-/// Longest annotation that is kept whole, in bytes. Settings are shorter, and so is what OpenKruise and this project note on pods.
+/// Maximum length of an annotation, in bytes. Settings are shorter, and so are the notes of OpenKruise and yurt-ds on pods.
 const LONGEST_ANNOTATION: usize = 32 << 10;
 
-/// Reads annotations, and keeps those that the engine knows; the others are not copied. Of one that is too long the beginning is
-/// kept, which can be used for nothing.
+/// Deserializes annotations and copies only known ones. Of one that is too long, only the beginning is kept, which is not a valid
+/// value.
 fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     let all = Option::<BTreeMap<Text<'de>, Text<'de>>>::deserialize(deserializer)?;
     let known = all.unwrap_or_default().into_iter();
@@ -187,12 +187,12 @@ fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, 
     Ok(known.collect())
 }
 
-/// Whether the engine knows this annotation.
+/// Returns true for an annotation that is kept.
 pub(crate) fn is_known(key: &str) -> bool {
     key.starts_with(ANNOTATION_PREFIX) || KNOWN.contains(&key) || KRUISE_PREDOWNLOADS.contains(&key)
 }
 
-/// `null` and absent alike mean the default.
+/// Deserializes `null` as the default.
 pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {

@@ -1,4 +1,4 @@
-//! A Node: labels, taints, whether it is Ready, and which images it lists.
+//! Node: labels, taints, readiness and images.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
@@ -8,7 +8,7 @@ use super::meta::{nullable, slim};
 use super::resource::resource;
 use crate::core::images::ImageKey;
 
-/// The part of a `v1` Node that is decided upon.
+/// The fields of a `v1` Node that decisions need.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Node {
     /// Slim metadata.
@@ -44,10 +44,10 @@ pub struct NodeSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeTaint {
-    /// Its key.
+    /// Key.
     #[serde(deserialize_with = "nullable")]
     pub key: String,
-    /// Its value, often empty.
+    /// Value, often empty.
     #[serde(deserialize_with = "nullable")]
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
@@ -62,12 +62,12 @@ pub struct NodeStatus {
     /// All conditions.
     #[serde(deserialize_with = "nullable")]
     pub conditions: Vec<Condition>,
-    /// Every name of the images that it lists.
+    /// All names of the images that the node lists.
     #[serde(deserialize_with = "image_keys")]
     pub images: Vec<ImageKey>,
 }
 
-/// Names of images go no further than here: a node lists a hundred of them.
+/// Deserializes the names of images as keys. A node lists about a hundred names, so the names themselves are not kept.
 fn image_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ImageKey>, D::Error> {
     #[derive(Deserialize, Default)]
     #[serde(default)]

@@ -1,7 +1,7 @@
-//! Objects read one by one: an object that cannot be read is named, and harms only itself.
+//! Objects that are read one by one, so that an unreadable object affects only itself.
 //!
-//! The API server takes more than this process can hold or calculate with: data nested hundreds of levels deep, megabytes
-//! of tiny values. Everything that arrives goes through [`read`], so that one such object never fails a list or a watch.
+//! The API server accepts objects that this process can't hold or evaluate: data nested hundreds of levels deep, megabytes of
+//! tiny values. All objects pass through [`read`], so that such an object never fails a list or a watch.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,22 +16,22 @@ use serde_json::value::RawValue;
 use super::{AdvancedDaemonSet, ControllerRevision, DaemonSet, Node, Pod, bounds};
 use crate::core::foreign::one_line;
 
-/// Largest object that is read, in bytes of JSON. etcd holds 1.5 MiB for each, and JSON is a little longer than what it holds.
+/// Maximum size of an object, in bytes of JSON. etcd stores up to 1.5 MiB per object, and JSON is slightly longer than that.
 pub(crate) const LARGEST: usize = 4 << 20;
 
-/// Most values in one object. Each takes up to 100 bytes while it is read; the largest templates have a few thousand.
+/// Maximum number of values in one object. Each takes up to 100 bytes during parsing. The largest templates have a few thousand.
 const MOST_VALUES: usize = 1 << 14;
 
-/// Deepest nesting that is read: the limit of `serde_json`.
+/// Maximum nesting: the limit of `serde_json`.
 const DEEPEST: usize = 127;
 
-/// Longest error of a reader that is kept, in characters.
+/// Maximum length of a parser's error, in characters.
 const LONGEST_ERROR: usize = 200;
 
-/// An object, or what is known of one that cannot be read.
+/// An object, or the readable parts of an unreadable one.
 pub type Item<K> = Result<K, Box<Unreadable>>;
 
-/// Returns the metadata of an object, as far as it could be read.
+/// Returns the metadata of an object, as far as it is readable.
 pub fn meta_of<K: Resource>(item: &Item<K>) -> &ObjectMeta {
     match item {
         Ok(object) => object.meta(),
@@ -39,19 +39,19 @@ pub fn meta_of<K: Resource>(item: &Item<K>) -> &ObjectMeta {
     }
 }
 
-/// Why an object cannot be read.
+/// Reason why an object is unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UnreadableReason {
-    /// It is nested too deep.
+    /// The nesting is too deep.
     TooDeep,
-    /// It is too large, or holds too many values.
+    /// The object is too large or has too many values.
     TooLarge,
-    /// A field has another type than its kind defines.
+    /// A field has the wrong type.
     Malformed,
 }
 
 impl UnreadableReason {
-    /// Its word, the label of a metric.
+    /// Returns the label value for metrics.
     pub fn word(self) -> &'static str {
         match self {
             Self::TooDeep => "TooDeep",
@@ -61,16 +61,16 @@ impl UnreadableReason {
     }
 }
 
-/// An object that cannot be read.
+/// An unreadable object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unreadable {
-    /// What could be read of its `metadata`: name, namespace, UID, version, owners.
+    /// Readable parts of `metadata`: name, namespace, UID, version, owners.
     pub metadata: ObjectMeta,
-    /// Name of the node of a pod, as far as it could be read.
+    /// Name of a pod's node, if readable.
     pub node: Option<String>,
-    /// Why.
+    /// Reason.
     pub reason: UnreadableReason,
-    /// The same in detail: one line.
+    /// Error text, on one line.
     pub error: Arc<str>,
 }
 
@@ -82,24 +82,24 @@ impl fmt::Display for Unreadable {
 
 /// A kind of object that is read one by one.
 pub trait Readable: Resource<DynamicType = ()> + Sized + Send + 'static {
-    /// Reads an object from JSON.
+    /// Parses an object from JSON.
     ///
     /// # Errors
-    /// When a field has another type, or nesting is too deep.
+    /// If a field has the wrong type or nesting is too deep.
     fn parse(json: &[u8]) -> serde_json::Result<Self>;
 
-    /// Says what of the object is more than this process keeps of one, if anything is.
+    /// Returns an error if the object exceeds the limits of this process.
     fn excess(&self) -> Option<String> {
         None
     }
 
-    /// Makes an object from the parts of one that cannot be read whole; `None`: nothing can be done with them.
+    /// Creates an object from the readable parts of an unreadable one; `None` if they are useless.
     fn salvage(_parts: &Parts<'_>, _why: &Unreadable) -> Option<Self> {
         None
     }
 }
 
-/// Reads an object; `json` is its beginning if it is larger than [`LARGEST`].
+/// Reads an object. If it is larger than [`LARGEST`], `json` may be only its beginning.
 pub fn read<K: Readable>(json: &[u8]) -> Item<K> {
     if json.len() > LARGEST {
         return read_beginning(json);
@@ -121,13 +121,13 @@ pub fn read<K: Readable>(json: &[u8]) -> Item<K> {
     }
 }
 
-/// Names an object that is larger than [`LARGEST`], of which this is the beginning.
+/// Returns the error for an object larger than [`LARGEST`], from its beginning.
 pub(crate) fn read_beginning<K: Readable>(json: &[u8]) -> Item<K> {
     let error = format!("it is larger than {} MiB", LARGEST >> 20);
     unreadable(json, UnreadableReason::TooLarge, &error)
 }
 
-/// Makes of an object what can be made without reading it whole.
+/// Creates an item from the readable parts of an object.
 fn unreadable<K: Readable>(json: &[u8], reason: UnreadableReason, error: &str) -> Item<K> {
     let parts = Parts::find(json);
     let unreadable = Unreadable {
@@ -139,7 +139,7 @@ fn unreadable<K: Readable>(json: &[u8], reason: UnreadableReason, error: &str) -
     K::salvage(&parts, &unreadable).ok_or(Box::new(unreadable))
 }
 
-/// How much there is to read in a JSON text.
+/// Size of a JSON text.
 struct JsonShape {
     /// Upper bound of the number of values.
     values: usize,
@@ -147,7 +147,7 @@ struct JsonShape {
     depth: usize,
 }
 
-/// Measures a JSON text without reading it.
+/// Measures a JSON text without parsing it.
 fn shape(json: &[u8]) -> JsonShape {
     let (mut values, mut depth, mut deepest) = (1, 0_usize, 0);
     let mut bytes = json.iter();
@@ -176,7 +176,7 @@ fn shape(json: &[u8]) -> JsonShape {
     }
 }
 
-/// The parts of an object as JSON, of which any may be unreadable or missing.
+/// Parts of an object as JSON. Each may be missing or unreadable.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parts<'a> {
     pub(super) metadata: Option<&'a RawValue>,
@@ -185,7 +185,7 @@ pub struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Finds the parts of an object of which only the beginning may be there.
+    /// Finds the parts of an object, or of the beginning of one.
     pub(super) fn find(json: &'a [u8]) -> Self {
         let mut parts = Self::default();
         let mut reader = serde_json::Deserializer::from_slice(json);
@@ -193,7 +193,7 @@ impl<'a> Parts<'a> {
         parts
     }
 
-    /// Name, namespace, UID, version and owners, each if it can be read.
+    /// Returns name, namespace, UID, version and owners, as far as they are readable.
     fn identity(&self) -> ObjectMeta {
         let Some(stub) = part::<MetaParts<'_>>(self.metadata) else {
             return ObjectMeta::default();
@@ -222,7 +222,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Reads a part, if that is possible.
+/// Parses a part; `None` if it is unreadable.
 pub(super) fn part<'a, T: Deserialize<'a>>(json: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str(json?.get()).ok()
 }
@@ -272,7 +272,7 @@ impl<'de> Visitor<'de> for PartsSeed<'_, 'de> {
     }
 }
 
-/// Implements [`Readable`] for kinds of which an unreadable object is of no use.
+/// Implements [`Readable`] for kinds of which the parts of an unreadable object are useless.
 macro_rules! readable {
     ($($kind:ty),*) => {
         $(impl $crate::k8s::Readable for $kind {
@@ -290,7 +290,7 @@ readable!(
     k8s_openapi::api::core::v1::Event
 );
 
-/// Largest pre-pull Job or pod that is read, in bytes. Those of the controller have 1 or 2 KiB per container.
+/// Maximum size of a pre-pull Job or pod, in bytes. The controller's own have 1 or 2 KiB per container.
 const LARGEST_OF_PULL: usize = 512 << 10;
 
 macro_rules! readable_of_pull {
@@ -358,12 +358,12 @@ impl Readable for AdvancedDaemonSet {
     }
 }
 
-/// An object as `kube` can ask for it, readable or not.
+/// An item, readable or not, as a type that `kube` can list.
 #[derive(Clone, Debug)]
 pub struct Listed<K> {
-    /// The object.
+    /// The object, or its readable parts.
     pub item: Item<K>,
-    /// Its name, namespace and version, readable or not.
+    /// Name, namespace and version.
     metadata: Box<ObjectMeta>,
 }
 

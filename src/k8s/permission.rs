@@ -1,4 +1,4 @@
-//! What a role grants: one verb on one resource, for the lists of what each part of the program may do.
+//! Permissions of a role: one verb on one resource. Each part of the program lists the permissions that it needs.
 
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -6,16 +6,16 @@ use k8s_openapi::api::authorization::v1::{
 
 use crate::core::names;
 
-/// Where a permission is needed.
+/// Scope of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PermissionScope {
-    /// In all namespaces.
+    /// All namespaces.
     Cluster,
-    /// In the namespace of the Lease; any object.
+    /// All objects in the namespace of the Lease.
     LeaseNamespace,
     /// The Lease itself.
     Lease,
-    /// Leases of that name in all namespaces.
+    /// Leases with that name in all namespaces.
     AnyLease,
     /// The Lease of Kruise's manager.
     KruiseLease,
@@ -24,17 +24,17 @@ pub enum PermissionScope {
 /// One verb on one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Permission {
-    /// Where.
+    /// Scope.
     pub scope: PermissionScope,
-    /// API group, empty for the core group.
+    /// API group; empty for the core group.
     pub group: &'static str,
     /// Resource, or resource/subresource.
     pub resource: &'static str,
-    /// As in a role.
+    /// Verb, as in a role.
     pub verb: &'static str,
 }
 
-/// A permission in all namespaces.
+/// Creates a permission in all namespaces.
 pub(crate) const fn cluster(
     group: &'static str,
     resource: &'static str,
@@ -48,7 +48,7 @@ pub(crate) const fn cluster(
     }
 }
 
-/// A permission on the Lease, or on all of its namespace.
+/// Creates a permission on Leases, with the given scope.
 pub(crate) const fn lease(scope: PermissionScope, verb: &'static str) -> Permission {
     Permission {
         scope,
@@ -59,12 +59,12 @@ pub(crate) const fn lease(scope: PermissionScope, verb: &'static str) -> Permiss
 }
 
 impl Permission {
-    /// Verb, resource and group in words.
+    /// Describes verb, resource and group.
     pub(crate) fn describe(&self) -> String {
         format!("{} {}", self.verb, self.resource_and_group())
     }
 
-    /// Resource and group as kubectl writes them.
+    /// Returns resource and group as kubectl writes them.
     pub fn resource_and_group(&self) -> String {
         match self.group {
             "" => self.resource.to_owned(),
@@ -72,13 +72,13 @@ impl Permission {
         }
     }
 
-    /// Whether it is what a request needs that was refused: `verb` on `resource`, which carries the group where that is not told
-    /// by the name alone.
+    /// Returns true if a rejected request needs this permission. `resource` includes the group if the name alone is ambiguous.
     pub(crate) fn is_for(&self, verb: &str, resource: &str) -> bool {
         self.verb == verb && (self.resource == resource || self.resource_and_group() == resource)
     }
 
-    /// The question whether the service account has it; `lease_namespace` is where the Lease is.
+    /// Returns the request that checks if the service account has the permission. `lease_namespace` is the namespace of the
+    /// Lease.
     pub(crate) fn review(&self, lease_namespace: &str) -> SelfSubjectAccessReview {
         let (resource, subresource) = match self.resource.split_once('/') {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
@@ -120,7 +120,7 @@ pub(crate) mod testing {
 
     use super::*;
 
-    /// A role of the manifests.
+    /// A role in the manifests.
     #[derive(Deserialize)]
     pub(crate) struct Role {
         pub(crate) metadata: Metadata,
@@ -143,7 +143,7 @@ pub(crate) mod testing {
         pub(crate) verbs: Vec<String>,
     }
 
-    /// Rules of the role of that name among those in a file.
+    /// Returns the rules of the role with this name in a file.
     pub(crate) fn rules_of(file: &str, name: &str) -> Vec<Rule> {
         let roles = file.split("\n---\n");
         let mut roles = roles.map(|role| serde_saphyr::from_str::<Role>(role).expect("a role"));
@@ -151,7 +151,7 @@ pub(crate) mod testing {
         role.expect("a role of that name").rules
     }
 
-    /// Every (scope, group, resource, verb) that a role in that file grants.
+    /// Returns every (scope, group, resource, verb) that the role in a file grants.
     pub(crate) fn granted(
         file: &str,
         scope: PermissionScope,

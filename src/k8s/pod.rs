@@ -1,4 +1,4 @@
-//! A Pod: whose it is, where it runs, and how it is doing.
+//! Pod: its owner, its node and its state.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::{Deserialize, Deserializer};
@@ -11,7 +11,7 @@ use crate::core::names::{
     IN_PLACE_UPDATE_READY, KRUISE_POD_READY, POD_IMAGE_READY, POD_NEED_UPGRADE,
 };
 
-/// The part of a `v1` Pod that is decided upon.
+/// The fields of a `v1` Pod that decisions need.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Pod {
     /// Slim metadata.
@@ -35,27 +35,27 @@ resource!(
 );
 
 impl Pod {
-    /// Whether no container of it runs any more, nor will.
+    /// Returns true if all containers have ended and none will be restarted.
     pub fn is_over(&self) -> bool {
         ["Failed", "Succeeded"].contains(&self.status.phase.as_str())
     }
 }
 
-/// Where the pod runs, or is to run.
+/// Specification of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// Name of the node it is bound to.
+    /// Name of the node to which the pod is bound.
     pub node_name: Option<String>,
-    /// Its containers.
+    /// Containers.
     #[serde(deserialize_with = "nullable")]
     pub containers: Vec<Container>,
-    /// Its init containers.
+    /// Init containers.
     #[serde(deserialize_with = "nullable")]
     pub init_containers: Vec<Container>,
-    /// The native controller names the node here before the scheduler binds the pod.
+    /// Node affinity. The native controller names the node here before the scheduler binds the pod.
     affinity: Option<Affinity>,
-    /// Conditions that have to be `True` before the pod is Ready.
+    /// Conditions that must be `True` before the pod is Ready.
     #[serde(deserialize_with = "nullable")]
     readiness_gates: Vec<ReadinessGate>,
 }
@@ -66,13 +66,13 @@ struct ReadinessGate {
     condition_type: String,
 }
 
-/// A container as asked for.
+/// A container in the specification.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Container {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its image.
+    /// Image.
     #[serde(deserialize_with = "nullable")]
     pub image: String,
 }
@@ -114,13 +114,13 @@ struct Requirement {
 }
 
 impl PodSpec {
-    /// Whether the pod is Ready only while the condition of this type is `True`.
+    /// Returns true if the pod has a readiness gate of this type.
     pub fn has_gate(&self, kind: &str) -> bool {
         let mut gates = self.readiness_gates.iter();
         gates.any(|gate| gate.condition_type == kind)
     }
 
-    /// The node it runs on, or the one it was made for.
+    /// Returns the node to which the pod is bound, or the one for which it was created.
     pub fn target_node(&self) -> Option<&str> {
         let bound = self.node_name.as_deref().filter(|name| !name.is_empty());
         bound.or_else(|| {
@@ -145,25 +145,25 @@ impl PodSpec {
     }
 }
 
-/// How the pod is doing, as its kubelet says.
+/// Status of a pod, as reported by the kubelet.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
-    /// The generation of the pod that this is about; kubelets before Kubernetes 1.34 do not say.
+    /// Generation of the pod that the status describes. Kubelets before Kubernetes 1.34 don't report it.
     pub observed_generation: Option<i64>,
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     #[serde(deserialize_with = "nullable")]
     pub phase: String,
-    /// Why it is in this phase, in one word (`Evicted`); mostly empty.
+    /// Reason for the phase, one word (`Evicted`); mostly empty.
     #[serde(deserialize_with = "nullable")]
     pub reason: String,
-    /// The same in a sentence.
+    /// Message about the phase, a sentence.
     #[serde(deserialize_with = "nullable")]
     pub message: String,
-    /// When the kubelet accepted it.
+    /// Time at which the kubelet accepted the pod.
     #[serde(deserialize_with = "time::optional")]
     pub start_time: Option<Time>,
-    /// Those of its conditions that matter.
+    /// Conditions of the types in `CONDITIONS`.
     #[serde(deserialize_with = "conditions")]
     pub conditions: Vec<Condition>,
     /// One entry per container.
@@ -174,7 +174,7 @@ pub struct PodStatus {
     pub init_container_statuses: Vec<ContainerStatus>,
 }
 
-/// Every event of a pod comes with all of its conditions; most say nothing that is decided upon.
+/// Types of conditions that are kept. Every event of a pod repeats all its conditions, and decisions need only these.
 const CONDITIONS: [&str; 6] = [
     IN_PLACE_UPDATE_READY,
     "Ready",
@@ -188,63 +188,63 @@ fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Conditio
     of_types(deserializer, &CONDITIONS)
 }
 
-/// How one container is doing.
+/// Status of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatus {
     /// Name of the container.
     pub name: String,
-    /// The image that it runs, as its runtime calls it.
+    /// Image that it runs, as named by the container runtime.
     #[serde(deserialize_with = "nullable")]
     pub image: String,
-    /// The content of that image.
+    /// Digest of the image, as named by the container runtime.
     #[serde(rename = "imageID", deserialize_with = "nullable")]
     pub image_id: String,
-    /// Whether it passes its readiness probe.
+    /// True if it passes its readiness probe.
     #[serde(deserialize_with = "nullable")]
     pub ready: bool,
-    /// How often it was started again.
+    /// Number of restarts.
     #[serde(deserialize_with = "nullable")]
     pub restart_count: i64,
-    /// What it does now.
+    /// Current state.
     #[serde(deserialize_with = "nullable")]
     pub state: ContainerState,
-    /// How it ended last.
+    /// State before the last restart.
     #[serde(deserialize_with = "nullable")]
     pub last_state: ContainerState,
 }
 
-/// At most one of the three is present.
+/// State of a container. At most one field is present.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ContainerState {
-    /// Not started yet.
+    /// The container has not started.
     pub waiting: Option<StateDetail>,
-    /// Runs.
+    /// The container is running.
     pub running: Option<Running>,
-    /// Ended.
+    /// The container has ended.
     pub terminated: Option<StateDetail>,
 }
 
-/// A container that runs.
+/// A running container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Running {
-    /// Since when, by the clock of its node.
+    /// Start time, by the clock of the node.
     #[serde(deserialize_with = "time::optional")]
     pub started_at: Option<Time>,
 }
 
-/// Why a container waits or ended.
+/// Reason why a container waits or has ended.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StateDetail {
-    /// A word such as `ErrImagePull`.
+    /// Reason, such as `ErrImagePull`.
     #[serde(deserialize_with = "nullable")]
     pub reason: String,
-    /// What its kubelet says about it.
+    /// Message of the kubelet.
     #[serde(deserialize_with = "nullable")]
     pub message: String,
-    /// Exit code, of a container that ended.
+    /// Exit code, if the container has ended.
     pub exit_code: Option<i32>,
 }

@@ -1,4 +1,4 @@
-//! What makes a slim type one that kube can ask for.
+//! Macro that makes a slim type usable with `kube`.
 
 /// Implements `kube::Resource` for a type with a `metadata: ObjectMeta` field.
 macro_rules! resource {

@@ -1,4 +1,4 @@
-//! A ControllerRevision: which number, whose, and what matters of the template in it.
+//! ControllerRevision: its number, its owner, and the parts of its template that are compared.
 
 use std::sync::Arc;
 
@@ -12,28 +12,28 @@ use crate::core::fleet::in_place::Shape;
 use crate::core::images::{TemplateImage, of_template};
 use crate::core::revision::TemplateFingerprint;
 
-/// The part of an `apps/v1` ControllerRevision that is decided upon.
+/// The fields of an `apps/v1` ControllerRevision that decisions need.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ControllerRevision {
     /// Slim metadata, with the time of the last write.
     #[serde(deserialize_with = "dated", default)]
     pub metadata: ObjectMeta,
-    /// Greater is newer.
+    /// Number of the revision. A higher number is newer.
     #[serde(default)]
     pub revision: i64,
-    /// The template in it; `None` when there is none to be found.
+    /// Template of the revision; `None` if there is none.
     #[serde(rename = "data", deserialize_with = "template", default)]
     pub template: Option<Template>,
 }
 
-/// A template, as far as it is compared with others.
+/// The parts of a template that are compared with other templates.
 #[derive(Clone, Debug)]
 pub struct Template {
-    /// The whole.
+    /// Fingerprint of the whole template.
     pub fingerprint: TemplateFingerprint,
-    /// What updates in place ask for.
+    /// Summary of the template for in-place updates.
     pub shape: Arc<Shape>,
-    /// The images of its containers.
+    /// Images of its containers.
     pub images: Vec<TemplateImage>,
 }
 

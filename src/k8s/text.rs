@@ -1,9 +1,9 @@
-//! Texts that are read without a copy.
+//! Strings that are deserialized without a copy.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 
-/// A text that is not copied where it stands in the input as it is.
+/// A string that borrows from the input unless it contains escapes.
 #[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);

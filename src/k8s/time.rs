@@ -1,7 +1,7 @@
-//! Times of API objects, clamped to what can be calculated with.
+//! Times of API objects, limited to a range that is safe for arithmetic.
 //!
-//! Go writes years up to 9999, and the API server accepts any of them from a kubelet. [`Timestamp`] ends some hours before
-//! that year does, and a sum with a timestamp near its end overflows.
+//! Go writes years up to 9999, and the API server accepts any such time from a kubelet. [`Timestamp`] ends some hours before the
+//! end of that year, and adding to a timestamp near its end overflows.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -9,16 +9,16 @@ use serde::{Deserialize, Deserializer};
 
 use super::text::Text;
 
-/// Latest time that an object can have: 9000-01-01T00:00:00Z. A later one is read as this one.
+/// Latest time of an object: 9000-01-01T00:00:00Z. Later times are read as this one.
 const LATEST: Timestamp = Timestamp::constant(221_845_392_000, 0);
 
-/// Year in which a [`Timestamp`] ends.
+/// Year in which [`Timestamp`] ends.
 const LAST_YEAR: &str = "9999-";
 
-/// Reads an RFC 3339 time.
+/// Parses an RFC 3339 time.
 ///
 /// # Errors
-/// When the text is not a time.
+/// If the text is not a time.
 pub(crate) fn read(text: &str) -> Result<Time, k8s_openapi::jiff::Error> {
     match text.parse::<Timestamp>() {
         Ok(time) => Ok(Time(time.min(LATEST))),
@@ -27,7 +27,7 @@ pub(crate) fn read(text: &str) -> Result<Time, k8s_openapi::jiff::Error> {
     }
 }
 
-/// Reads a field that holds a time, `null` or nothing.
+/// Deserializes a time, `null` or a missing field.
 pub(crate) fn optional<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Time>, D::Error> {

@@ -1,13 +1,13 @@
-//! What an owner may do to a pod: replace it, and have its images pulled before.
+//! Actions of a node owner on a pod: replace it, or pull its new images in advance.
 //!
 //! ```text
-//! request ─► admit (memory: checks 1-9, no API request) ─► turn (one call per pod) ─► live (checks 1-9 again, the
+//! request ─► admit (cache: checks 1-9, no API request) ─► lock (one call per pod) ─► live (checks 1-9 again, the
 //!                                                                                    DaemonSet and its revisions)
 //!                                        DELETE / PATCH / manifest ◄────────────────────┘
 //! ```
 //!
-//! The checks, their order, statuses and texts: docs/reference/node-api.md. One call writes once, and
-//! never before a read of the same call was answered.
+//! docs/reference/node-api.md lists the checks with their order, statuses and texts. A call writes once, and only after the API
+//! server has answered a read of the same call.
 
 mod admit;
 mod api_reader;
@@ -49,24 +49,24 @@ use crate::k8s;
 use crate::k8s::client::conditions::{image_request, patch_conditions};
 use crate::k8s::client::{CallError, Failure};
 
-/// What actions need.
+/// Dependencies of the actions.
 #[derive(Clone)]
 pub(super) struct Setup {
-    /// The API server.
+    /// Client of the API server.
     pub(super) client: Client,
-    /// The pods of this node.
+    /// Pods of this node.
     pub(super) pod_cache: PodCache,
-    /// Whether the API server answers.
+    /// Connection state of the API server.
     pub(super) cloud: Cloud,
-    /// This node.
+    /// Name of this node.
     pub(super) node: String,
-    /// The time.
+    /// Source of time.
     pub(super) clock: Clock,
-    /// Where the kubelet finds the manifests of static pods.
+    /// Directory from which the kubelet reads static pods.
     pub(super) manifest_dir: PathBuf,
 }
 
-/// What owners may do. Cheap to clone; all clones are one.
+/// Actions of node owners. Cheap to clone; all clones share their state.
 #[derive(Clone)]
 pub(super) struct Actions {
     setup: Setup,
@@ -75,12 +75,12 @@ pub(super) struct Actions {
     pod_lookups: PodLookups,
     revisions: Revisions,
     guarded: GuardedManifest,
-    /// Held by the one call that finds out whether a lost cloud is back.
+    /// Held by the one call that checks if a lost cloud has returned.
     probe: Arc<AsyncMutex<()>>,
 }
 
 impl Actions {
-    /// Ready to act; nothing is asked before somebody does.
+    /// Creates the actions. Sends no request.
     pub(super) fn new(setup: Setup) -> Self {
         Self {
             live: ApiReader::new(
@@ -97,21 +97,21 @@ impl Actions {
         }
     }
 
-    /// Replaces that pod; `force`: also when the images that were asked for are not there.
+    /// Replaces a pod. With `force`, also if requested images are missing or a taint repels the new pod.
     pub(super) async fn upgrade(&self, key: &PodKey, force: bool) -> Answer {
         self.replace(ActionVerb::Upgrade { force }, key)
             .await
             .unwrap_or_else(|refusal| refusal)
     }
 
-    /// Has the images of that pod's new version pulled.
+    /// Requests a pull of the images of a pod's new version.
     pub(super) async fn image_pull(&self, key: &PodKey) -> Answer {
         self.request_pull(key)
             .await
             .unwrap_or_else(|refusal| refusal)
     }
 
-    /// Watches over replaced static pods until dropped, beginning with those of an earlier run.
+    /// Watches replaced static pods until dropped, including those of an earlier run.
     pub(super) async fn guard_static_pods(self) {
         let Setup {
             pod_cache, clock, ..
@@ -149,12 +149,15 @@ impl Actions {
             return Err(verb.deleting(pod.key()));
         }
         if held.waited && self.setup.cloud.is_lost() {
-            return Err(text::disconnected(Reason::Disconnected)); // the call before found that out, just now
+            return Err(text::disconnected(Reason::Disconnected)); // the previous call has just found that out
         }
         Ok(held)
     }
 
-    /// Reads everything live, and says whether the pod is to be replaced, and by which revision.
+    /// Reads all objects live and returns the pod with the revision that replaces it.
+    ///
+    /// # Errors
+    /// The answer if the pod is not to be replaced.
     async fn verify(
         &self,
         verb: ActionVerb,
@@ -179,7 +182,8 @@ impl Actions {
         Err(verb.not_upgradable(key, Reason::NativeControllerBehind))
     }
 
-    /// Deletes this pod and no other of its name. The kubelet writes its status all the time, so the version is left out.
+    /// Deletes exactly this pod, identified by its UID. The precondition has no version, because the kubelet writes the status
+    /// constantly.
     async fn delete(
         &self,
         verb: ActionVerb,
@@ -220,7 +224,7 @@ impl Actions {
         }
     }
 
-    /// Whether this pod ends or is gone by now, as the API server says.
+    /// Returns true if the API server shows the pod as deleted or terminating.
     async fn is_going(&self, pod: &NodePod) -> bool {
         match self.live.pod(pod.key()).await {
             Ok(read) => read.facts().uid != pod.facts().uid || read.facts().deleting,
@@ -228,7 +232,7 @@ impl Actions {
         }
     }
 
-    /// Sets the one condition that asks for a pull, unless it was asked for already.
+    /// Sets the condition that requests a pull, unless the pull was requested before.
     async fn ask_for_images(
         &self,
         verb: ActionVerb,
@@ -237,7 +241,7 @@ impl Actions {
     ) -> Result<Answer, Answer> {
         let (key, facts) = (pod.key(), pod.facts());
         let announced = facts.need_upgrade.as_ref();
-        // Without a hash the condition is an old one; with one, both conditions have to name the same.
+        // A condition without a hash is an old one. With a hash, both conditions must name the same one.
         let hash = announced
             .and_then(|condition| condition.hash())
             .unwrap_or(target.as_str());
@@ -269,7 +273,7 @@ impl Actions {
     }
 }
 
-/// Check 11: the write failed, and the log says why.
+/// Returns the answer of check 11 for a failed write, and logs the cause.
 fn not_applied(verb: ActionVerb, key: &PodKey, what: &str, error: &CallError) -> Answer {
     warn!(pod = %key, %error, "Cannot {what}");
     match (error.refused_by_admission(), error.failure()) {

@@ -1,4 +1,4 @@
-//! The agent: one memory, one watch, one way to answer.
+//! The agent of a node: one cache, one watch, one place that answers requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,22 +26,22 @@ use super::state::StateStore;
 use super::watch::NodeWatch;
 use crate::clock::Clock;
 
-/// What an agent runs with.
+/// Configuration of an agent.
 #[derive(Clone)]
 pub struct AgentConfig {
-    /// The API server.
+    /// Client of the API server.
     pub client: Client,
-    /// This node.
+    /// Name of this node.
     pub node: String,
-    /// Where time comes from.
+    /// Source of time.
     pub clock: Clock,
-    /// Where the last state is kept; `None`: nowhere.
+    /// Directory for the last known state; `None`: the state is not saved.
     pub state_dir: Option<PathBuf>,
-    /// Where the kubelet reads static pods.
+    /// Directory from which the kubelet reads static pods.
     pub manifest_dir: PathBuf,
-    /// Further names for the header `Host`.
+    /// Additional names for the header `Host`.
     pub allowed_hosts: Vec<String>,
-    /// The address that is listened on, if there is one: it is a name for `Host`, too.
+    /// Address of the listener, if there is one. It is also a valid `Host`.
     pub listen: Option<std::net::SocketAddr>,
 }
 
@@ -76,10 +76,10 @@ impl Drop for Inner {
 }
 
 impl Agent {
-    /// Starts to watch.
+    /// Starts the agent and its watch.
     ///
     /// # Errors
-    /// When a name cannot be one.
+    /// If a name is invalid.
     pub fn start(config: AgentConfig) -> Result<Self> {
         if config.node.len() > 253 || !is_subdomain(&config.node) {
             bail!(
@@ -134,7 +134,7 @@ impl Agent {
         })))
     }
 
-    /// Stops watching and writes the last state. What is known is still answered.
+    /// Stops the watch and writes the last state. Cached data is still served.
     pub async fn close(&self) {
         self.0.stop();
         if let Some((keeper, _)) = &self.0.keeper {
@@ -142,17 +142,18 @@ impl Agent {
         }
     }
 
-    /// Whether the watch stands.
+    /// Returns true if the watch is live.
     pub fn is_live(&self) -> bool {
         self.0.pod_cache.is_live()
     }
 
-    /// Answers one request. The answer to `HEAD` has a body: a connection leaves it out.
+    /// Answers one request. The answer to `HEAD` has a body, which the connection omits.
     pub async fn answer<B: Body>(&self, request: Request<B>) -> Response<AnswerBody> {
         self.answer_after(request, Endpoint::Port, || {}).await
     }
 
-    /// The same; `begins` is called when all has been read, and work on the answer begins.
+    /// Answers one request like [`Agent::answer`]. Calls `begins` after the request is read and before the work on the answer
+    /// starts.
     pub(super) async fn answer_after<B: Body>(
         &self,
         request: Request<B>,
@@ -173,7 +174,7 @@ impl Agent {
         }
     }
 
-    /// What is asked for, when it may be asked for: all that can be said before the body is read.
+    /// Returns the route if the request is allowed. Makes all checks that don't need the body.
     fn admit(&self, head: &Parts, endpoint: Endpoint) -> Result<Route, Box<Reply>> {
         let checked = self.0.origin.check(head, endpoint);
         checked.map_err(|answer| reply::words(&answer))?;
@@ -187,12 +188,12 @@ impl Agent {
         }
     }
 
-    /// Does what is asked for.
+    /// Executes a route.
     async fn act(&self, route: Route, head: &Parts) -> Reply {
         let actions = &self.0.actions;
         match route {
             Route::Pods => self.pods(head),
-            // Boxed, since every connection has room for whatever could be done for it: 20 KB without.
+            // Boxed, because otherwise every connection would reserve 20 KB for its largest future.
             Route::Upgrade { key, force } => {
                 reply::words(&Box::pin(actions.upgrade(&key, force)).await)
             }
@@ -201,7 +202,7 @@ impl Agent {
                 Ok(value) => reply::json(&value),
                 Err(answer) => reply::words(&answer),
             },
-            // One thread does all the work: if it hangs, this is not answered either.
+            // One thread does all the work: if it hangs, this request gets no answer either.
             Route::Live => reply::plain(StatusCode::OK, reply::TEXT, "live".to_owned()),
             Route::Ready => self.readiness(),
         }
@@ -236,7 +237,7 @@ impl Agent {
     }
 }
 
-/// Answer of the port for probes to everything else.
+/// Returns the answer of the probe port to all other requests.
 fn probes_only() -> Answer {
     Answer::new(
         StatusCode::FORBIDDEN,

@@ -1,23 +1,23 @@
-//! What an owner hears: a status, a text, and a word for programs.
+//! Answer to a node owner: a status, a text, and a reason for programs.
 //!
-//! Statuses and texts are those of OpenYurt, to the letter (docs/reference/node-api.md); the word in
-//! `X-OTA-Reason` is ours, because OpenYurt says 403 and 500 to many different things.
+//! Statuses and texts are those of OpenYurt, byte for byte (docs/reference/node-api.md). The reason in `X-OTA-Reason` is an
+//! addition of yurt-ds, because OpenYurt answers many different cases with 403 and 500.
 
 use http::StatusCode;
 
-/// An answer in words. (`GET /pods` has an answer of its own.)
+/// An answer with a text. (`GET /pods` has its own type of answer.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// The status.
+    /// HTTP status.
     pub(super) status: StatusCode,
-    /// The text, without a newline at its end.
+    /// Text without a trailing newline.
     pub(super) text: String,
-    /// For programs: `X-OTA-Reason`.
+    /// Value of `X-OTA-Reason`, for programs.
     pub(super) reason: &'static str,
 }
 
 impl Answer {
-    /// An answer.
+    /// Creates an answer.
     pub(super) fn new(status: StatusCode, reason: &'static str, text: impl Into<String>) -> Self {
         Self {
             status,

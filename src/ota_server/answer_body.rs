@@ -1,4 +1,4 @@
-//! The body of an answer: words as a whole, pods one by one.
+//! Body of an answer: a text as a whole, or pods one by one.
 
 use std::io;
 use std::pin::Pin;
@@ -10,17 +10,17 @@ use hyper::body::{Body, Frame, SizeHint};
 
 use super::document::PodsBody;
 
-/// What is sent behind the head. Its length is always known before.
+/// Body of an answer. Its length is known in advance.
 #[derive(Debug)]
 pub enum AnswerBody {
-    /// All of it.
+    /// A complete text.
     Words(Full<Bytes>),
-    /// The list of pods. It fails when the reader is so slow that the pods are others meanwhile.
+    /// The list of pods. It fails if the reader is so slow that the pods have changed.
     Pods(Box<PodsBody>),
 }
 
 impl AnswerBody {
-    /// Those words.
+    /// Creates a body with a text.
     pub(super) fn words(text: impl Into<Bytes>) -> Self {
         Self::Words(Full::new(text.into()))
     }

@@ -1,4 +1,4 @@
-//! Bodies mean nothing here: they are read to their end, within limits, and forgotten.
+//! Request bodies. They have no meaning here, so they are read to their end within limits and discarded.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -10,15 +10,15 @@ use hyper::body::Body;
 
 use super::answer::Answer;
 
-/// The longest that a body may take.
+/// Longest time for a body.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The most bytes that a body may have. None is needed.
+/// Maximum size of a body, in bytes. No request needs one.
 const LIMIT: u64 = 64 << 10;
 
 /// Reads a body to its end.
 ///
 /// # Errors
-/// What to answer when it is too long, too slow or broken.
+/// The answer to a body that is too long, too slow or broken.
 pub(super) async fn drain<B: Body>(body: B) -> Result<(), Answer> {
     if body.size_hint().lower() > LIMIT {
         return Err(too_long());

@@ -1,7 +1,7 @@
-//! Whether the cloud answers: told by whoever calls it, asked before anything that needs it.
+//! State of the connection to the API server. Callers report their results here and check it before they send a request.
 //!
-//! There is no probe of its own. The watch and the calls of owners tell all there is to know, and a cloud that is lost is
-//! noticed again by the first of them that is answered.
+//! There is no separate probe: the watch and the calls of node owners suffice. A lost cloud is detected as returned by the first
+//! of them that gets an answer.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,16 +11,16 @@ use tokio::time::Instant;
 
 use crate::k8s::client::{CallError, Failure};
 
-/// How long an API server that asks for fewer requests and does not say for how long is left alone.
+/// Pause after an API server asks for fewer requests without a time.
 const THROTTLED: Duration = Duration::from_secs(1);
-/// The longest that is believed of such a wish.
+/// Longest pause that an API server can ask for.
 const THROTTLED_AT_MOST: Duration = Duration::from_secs(30);
 
-/// The least time between two requests by which the agent finds out whether the API server is there: lists and watches, and
-/// the look of an owner's call for a cloud that is lost. Owners may ask by programs, on every node of a fleet at once.
+/// Minimum time between two requests that check if the API server answers: lists, watches, and the look-up of an owner's call
+/// while the cloud is lost. Owners' calls may come from programs, on all nodes of a fleet at once.
 pub(super) const SPACING: Duration = Duration::from_secs(5);
 
-/// The connection to the API server as it was seen last. Cheap to clone; all clones are one.
+/// Last known state of the connection. Cheap to clone; all clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cloud(Arc<Shared>);
 
@@ -34,24 +34,24 @@ struct Shared {
 struct CloudState {
     lost: bool,
     throttled: Option<Instant>,
-    /// When it was last looked for.
+    /// Time of the last check for a lost cloud.
     sought: Option<Instant>,
 }
 
 impl Cloud {
-    /// Anything answered, be it with a refusal.
+    /// Notes an answer, including an error status.
     pub(super) fn found(&self) {
         if std::mem::take(&mut self.state().lost) {
             self.0.returned.notify_waiters();
         }
     }
 
-    /// Waits until a cloud that is lost is found again.
+    /// Waits until a lost cloud answers again.
     pub(super) async fn returned(&self) {
         self.0.returned.notified().await;
     }
 
-    /// Whether a lost cloud may be looked for now, which is noted then: not again and again for everybody who asks.
+    /// Returns true if a check for a lost cloud is due, and counts it as done. This limits the checks of all callers together.
     pub(super) fn may_be_sought(&self) -> bool {
         let (now, mut state) = (Instant::now(), self.state());
         let may = state.sought.is_none_or(|last| now >= last + SPACING);
@@ -61,23 +61,23 @@ impl Cloud {
         may
     }
 
-    /// A call or the watch got no answer.
+    /// Notes that a call or the watch got no answer.
     pub(super) fn lost(&self) {
         self.state().lost = true;
     }
 
-    /// Whether the last that was heard is that nothing is heard.
+    /// Returns true if the last request got no answer.
     pub(super) fn is_lost(&self) -> bool {
         self.state().lost
     }
 
-    /// Whether the API server asked to be left alone, and that time is not over.
+    /// Returns true while the pause that the API server asked for lasts.
     pub(super) fn is_throttled(&self) -> bool {
         let until = self.state().throttled;
         until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Notes how a call ended.
+    /// Notes the result of a call.
     pub(super) fn note<T>(&self, result: &Result<T, CallError>) {
         let Err(error) = result else {
             return self.found();
@@ -96,7 +96,7 @@ impl Cloud {
     }
 }
 
-/// Whether no API server answered: nothing came, or only a gateway's word that there is none.
+/// Returns true if no API server answered: there was no response, or a gateway reported that it is unreachable.
 pub(super) fn is_silent(error: &CallError) -> bool {
     match error {
         CallError::Kube(kube::Error::Api(status)) => matches!(status.code, 502..=504),
@@ -105,12 +105,12 @@ pub(super) fn is_silent(error: &CallError) -> bool {
     }
 }
 
-/// How long to wait before the next call.
+/// Returns the pause before the next call.
 fn pause(error: &CallError) -> Duration {
     asked_pause(error).map_or(THROTTLED, |asked| asked.min(THROTTLED_AT_MOST))
 }
 
-/// How long the API server asks to be left alone; `None` when it says nothing of that.
+/// Returns the pause that the API server asks for; `None` if it names none.
 pub(super) fn asked_pause(error: &CallError) -> Option<Duration> {
     let CallError::Kube(kube::Error::Api(status)) = error else {
         return None;

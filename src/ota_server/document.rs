@@ -1,4 +1,4 @@
-//! `GET /pods`: the list of all pods, sent pod by pod from the cache; there is no second copy of it.
+//! `GET /pods`: the list of all pods, sent pod by pod from the cache, without a second copy.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
@@ -11,25 +11,25 @@ use hyper::body::{Body, Frame, SizeHint};
 use super::pod_cache::LentPods;
 use crate::core::foreign;
 
-/// Before the first pod, between two, and behind the last; the brace belongs to the pod.
+/// Text before the first pod, between two pods, and after the last. The opening brace belongs to the pod.
 const HEAD: &str = r#"{"kind":"PodList","apiVersion":"v1","metadata":{},"items":["#;
 const OPEN: &str = "{";
 const NEXT: &str = ",{";
 const TAIL: &str = "]}";
-/// Bytes that are copied for a connection at once: what a slow reader costs.
+/// Number of bytes that are copied at once for a connection: the memory that a slow reader costs.
 const PIECE: usize = 32 << 10;
 
-/// The list at one moment.
+/// The list at one point in time.
 #[derive(Debug)]
 pub(super) struct Document {
-    /// JSON.
+    /// Body, as JSON.
     pub(super) body: PodsBody,
-    /// A strong entity tag with its quotes: equal for equal bytes.
+    /// Strong entity tag with its quotes. It is equal for equal bytes.
     pub(super) etag: String,
 }
 
 impl Document {
-    /// Of those pods; `None` when they were taken away already.
+    /// Creates the document of these pods; `None` if they were reclaimed.
     pub(super) fn from_lent(lent: LentPods) -> Option<Self> {
         let pods = lent.left()?;
         let mut hasher = DefaultHasher::new();
@@ -38,7 +38,7 @@ impl Document {
             pod.digest().hash(&mut hasher);
             length += NEXT.len() + pod.length();
         }
-        length -= usize::from(!pods.is_empty()); // one comma less
+        length -= usize::from(!pods.is_empty()); // there is one comma less than pods
         Some(Self {
             etag: format!("\"{length:x}-{:016x}\"", hasher.finish()),
             body: PodsBody {
@@ -51,23 +51,23 @@ impl Document {
     }
 }
 
-/// The list on its way.
+/// Body of the list while it is sent.
 #[derive(Debug)]
 pub struct PodsBody {
     lent: LentPods,
-    /// Bytes that are left.
+    /// Number of remaining bytes.
     left: usize,
-    /// What comes before the rest of the next pod.
+    /// Texts to send before the rest of the next pod.
     pending: Vec<&'static str>,
-    /// Bytes of the next pod that are sent, before they are escaped.
+    /// Number of bytes of the next pod that were sent, before escaping.
     offset: usize,
 }
 
 impl PodsBody {
-    /// The next piece.
+    /// Returns the next piece.
     ///
     /// # Errors
-    /// When the reader was too slow, and the pods are others by now.
+    /// If the reader was too slow and the pods have changed.
     fn piece(&mut self) -> io::Result<Bytes> {
         let mut piece = Vec::with_capacity(PIECE.min(self.left));
         while piece.len() < PIECE && self.left > 0 {
@@ -131,7 +131,7 @@ impl Body for PodsBody {
     }
 }
 
-/// Whether a client that sends this `If-None-Match` has that document already (RFC 9110 §13.1.2, weak comparison).
+/// Returns true if `If-None-Match` contains the tag of the document (RFC 9110 §13.1.2, weak comparison).
 pub(super) fn matches(if_none_match: &str, etag: &str) -> bool {
     let mut candidates = if_none_match.split(',').map(str::trim);
     candidates.any(|candidate| {
@@ -206,7 +206,7 @@ mod tests {
                 format!(r#"{{"metadata":{{"name":"{name}","namespace":"n"}},"x":"{filling}"}}"#);
             pod(&raw)
         };
-        // Ends of pods at all places around the ends of pieces.
+        // The ends of pods fall on all positions around the ends of pieces.
         pod_cache.replace((0..90).map(|number| large(&format!("p{number:02}"), 16_320 + number)));
         let mut document = current(&pod_cache);
         let mut whole = Vec::new();

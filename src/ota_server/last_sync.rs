@@ -1,4 +1,4 @@
-//! When the API server was last heard to speak about the pods of this node: the age of what is served.
+//! Time at which the API server last confirmed the pods of this node. It gives the age of the served data.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,13 +7,13 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::clock::Clock;
 
-/// That instant. Cheap to clone; all clones are one.
+/// Time of the last confirmation. Cheap to clone; all clones share it.
 ///
-/// A list, the start of a watch, an event and a bookmark each say that the cache is complete at that moment. Answers to
-/// other requests do not count: a server that forbids the watch is heard, and the pods are old all the same.
+/// A list, the start of a watch, an event and a bookmark each confirm that the cache is complete. Other responses don't count: a
+/// server that forbids the watch does respond, but the pods are old.
 #[derive(Clone, Debug)]
 pub(super) struct LastSync {
-    /// Milliseconds since 1970; `NEVER` before the first time.
+    /// Milliseconds since 1970; `NEVER` before the first confirmation.
     at: Arc<AtomicI64>,
     clock: Clock,
 }
@@ -21,7 +21,7 @@ pub(super) struct LastSync {
 const NEVER: i64 = i64::MIN;
 
 impl LastSync {
-    /// Never yet.
+    /// Creates a value without a confirmation.
     pub(super) fn new(clock: Clock) -> Self {
         Self {
             at: Arc::new(AtomicI64::new(NEVER)),
@@ -29,23 +29,23 @@ impl LastSync {
         }
     }
 
-    /// Now.
+    /// Sets the current time.
     pub(super) fn now(&self) {
         self.set(self.clock.now());
     }
 
-    /// At that instant, as an earlier process saw it.
+    /// Sets the time that an earlier process saved.
     pub(super) fn set(&self, at: Timestamp) {
         self.at.store(at.as_millisecond(), Ordering::Relaxed);
     }
 
-    /// When; `None` for never.
+    /// Returns the time; `None` if there was no confirmation.
     pub(super) fn at(&self) -> Option<Timestamp> {
         let at = self.millisecond()?;
         Some(Timestamp::from_millisecond(at).unwrap_or(Timestamp::MAX))
     }
 
-    /// How many whole seconds ago; 0 also when the clock was set back since, `None` for never.
+    /// Returns the age in whole seconds, 0 if the clock was set back since; `None` if there was no confirmation.
     pub(super) fn age(&self) -> Option<i64> {
         let passed = self
             .clock

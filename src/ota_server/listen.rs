@@ -1,4 +1,4 @@
-//! The door: takes connections, gives each a permit, and lets answers in flight finish at the end.
+//! Listeners: accept connections, give each a permit, and finish answers in progress at shutdown.
 //!
 //! ```text
 //! port, loopback peers only ─┐
@@ -6,8 +6,8 @@
 //! port for probes ───────────┘
 //! ```
 //!
-//! Whatever a connection does, or does not do, has a limit and an answer, and nobody waits for somebody else. Each
-//! listener has its own permits, so that a crowd at the port takes no place at the socket.
+//! All activity of a connection has a limit and an answer, and no connection waits for another. Each listener has its own
+//! permits, so many connections to the port don't affect the socket.
 
 mod connection;
 mod port;
@@ -31,14 +31,14 @@ use crate::serve::permits::{ConnectionPermit, ConnectionPermits};
 use crate::serve::{Connections, Listener};
 use crate::shutdown::Shutdown;
 
-/// Connections at once: more than any device has owners, few enough to hold.
+/// Maximum number of connections per listener: more than a device has users, and few enough for its memory.
 const CONNECTIONS: usize = 256;
-/// How long answers in flight may take when the process ends.
+/// Longest time for answers in progress when the process ends.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Serves a TCP port until the end is asked for, then lets answers in flight finish.
+/// Serves a TCP port until shutdown is requested, then waits for answers in progress.
 ///
-/// A listener at a loopback address serves loopback peers only.
+/// A listener on a loopback address serves only loopback peers.
 pub async fn serve(listener: TcpListener, agent: Agent, shutdown: Shutdown) {
     serve_all(Port::on(listener), Endpoint::Port, agent, shutdown).await;
 }
@@ -66,7 +66,7 @@ where
             accepted = connections.accept() => accepted,
         };
         let Ok(stream) = accepted else {
-            permits.revoke_one(); // if it is for want of file descriptors
+            permits.revoke_one(); // file descriptors may have run out
             continue;
         };
         match permits.acquire(L::peer(&stream)) {
@@ -85,13 +85,13 @@ where
     connections.end(GRACE, async { permits.end() }).await;
 }
 
-/// Serves one connection to its end, wherever it comes from.
+/// Serves one connection of any kind to its end.
 pub async fn serve_stream(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, agent: Agent) {
     let permit = ConnectionPermit::unlimited();
     connection::serve(io, agent, Endpoint::Port, permit).await;
 }
 
-/// For who finds all permits held by connections that are busy.
+/// Returns the answer if all permits are held by busy connections.
 fn full() -> Reply {
     let mut reply = reply::words(&Answer::new(
         StatusCode::SERVICE_UNAVAILABLE,

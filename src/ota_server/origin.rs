@@ -1,8 +1,8 @@
-//! Who may come in: programs on this machine, and pages that this server itself served.
+//! Checks the origin of requests. Allowed are programs on this machine and pages that this server itself served.
 //!
-//! There is no password on loopback, so every web page that the owner of the device visits could ask on their behalf. A
-//! browser says on whose behalf it asks (`Origin`, `Sec-Fetch-Site`, `Referer`), and a name that somebody else lets
-//! point at 127.0.0.1 shows in `Host`. All of it is known before a body is read.
+//! Loopback has no password, so any web page that the user of the device visits could send requests. A browser reveals the page
+//! that sends a request (`Origin`, `Sec-Fetch-Site`, `Referer`). A foreign name that resolves to 127.0.0.1 shows in `Host`. All
+//! checks happen before a body is read.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -15,18 +15,18 @@ use super::answer::Answer;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The listener by which a request came in.
+/// Listener on which a request arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Endpoint {
     /// The TCP port.
     Port,
-    /// The Unix socket. Its mode and group say which users may connect.
+    /// The Unix socket. Its mode and group decide which users may connect.
     Socket,
-    /// The port for the kubelet's probes. It answers nothing else.
+    /// The port for the kubelet's probes. It answers no other requests.
     Probes,
 }
 
-/// The names under which this server may be asked.
+/// Valid host names of this server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestOrigin {
     listen: Option<IpAddr>,
@@ -34,7 +34,7 @@ pub(super) struct RequestOrigin {
 }
 
 impl RequestOrigin {
-    /// Loopback names, the address that is listened on, and these.
+    /// Allows loopback names, the listen address and the names in `allowed`.
     pub(super) fn new(listen: Option<SocketAddr>, allowed: &[String]) -> Self {
         let listen = listen.map(|address| address.ip());
         Self {
@@ -43,13 +43,13 @@ impl RequestOrigin {
         }
     }
 
-    /// Whether this request may come in.
+    /// Checks if a request is allowed.
     ///
-    /// The name in `Host` counts only at the port: a browser reaches neither the socket nor anything worth reading behind
-    /// the port of the probes. What only a browser sends is checked everywhere, because a proxy may stand before the socket.
+    /// `Host` counts only at the port, because a browser reaches neither the socket nor useful data on the probe port. Headers
+    /// that only browsers send are checked everywhere, because a proxy may forward requests to the socket.
     ///
     /// # Errors
-    /// The answer to give instead, with a sentence that says what to do.
+    /// The answer to reject the request with, including a remedy.
     pub(super) fn check(&self, head: &Parts, endpoint: Endpoint) -> Result<(), Answer> {
         let host = host(head)?;
         if endpoint == Endpoint::Port {
@@ -85,7 +85,7 @@ impl RequestOrigin {
         }
     }
 
-    /// Whether that is a name of this server.
+    /// Returns an error if the host is not a name of this server.
     fn own(&self, host: &str) -> Result<(), Answer> {
         match name(host) {
             Some(name) if self.is_own(&name) => Ok(()),
@@ -122,12 +122,12 @@ impl RequestOrigin {
     }
 }
 
-/// Whether `--allowed-host` can mean this: a name or an address, without a port.
+/// Returns true if the text is valid for `--allowed-host`: a name or an address, without a port.
 pub(super) fn is_name(text: &str) -> bool {
     name(text).is_some_and(|name| name == text)
 }
 
-/// The host in `host:port`.
+/// Returns the host in `host:port`.
 fn name(host: &str) -> Option<String> {
     let authority: Authority = host.parse().ok()?;
     let is_plain = !host.contains('@') && !authority.host().is_empty();
@@ -139,7 +139,7 @@ fn name(host: &str) -> Option<String> {
     (is_plain && is_port).then(|| authority.host().to_owned())
 }
 
-/// The header `Host`; only HTTP/1.0 may leave it out.
+/// Returns the header `Host`. Only HTTP/1.0 requests may omit it.
 fn host(head: &Parts) -> Result<Option<&str>, Answer> {
     match single(&head.headers, &HOST)? {
         Some(host) => Ok(Some(host)),
@@ -152,7 +152,7 @@ fn host(head: &Parts) -> Result<Option<&str>, Answer> {
     }
 }
 
-/// The value of a header that may be there once.
+/// Returns the value of a header that may occur once.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Answer> {
     let mut values = headers.get_all(name).iter();
     let (Some(value), rest) = (values.next(), values.next()) else {
@@ -168,7 +168,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     }
 }
 
-/// Whether this URL is one of the server that `host` names.
+/// Returns true if the URL belongs to the server that `host` names.
 fn is_same(url: &str, host: Option<&str>) -> bool {
     let Ok(url) = HeaderValue::from_str(url) else {
         return false;

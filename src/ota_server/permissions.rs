@@ -1,27 +1,27 @@
-//! What the node's agent may do: the one list, compared with the manifests by a test, both ways.
+//! Permissions of the agent. A test compares this list with the manifests in both directions.
 
 use crate::core::names::KRUISE_GROUP;
 use crate::k8s::permission::{Permission, cluster};
 
-/// Everything that the agent asks of the API server, and nothing else.
+/// All permissions that the agent uses.
 pub const NEEDED: [Permission; 7] = [
-    // Those of its own node, watched by a field selector; single ones are read before they are written.
+    // Pods of its own node, watched by a field selector. A pod is read before it is changed.
     cluster("", "pods", "get"),
     cluster("", "pods", "list"),
     cluster("", "pods", "watch"),
-    // How an owner replaces a pod.
+    // Replaces a pod on the owner's request.
     cluster("", "pods", "delete"),
-    // How an owner asks for its images.
+    // Requests a pull of the pod's images.
     cluster("", "pods/status", "patch"),
-    // Whether a pod is outdated, and what waits for it.
+    // Determines if a pod is outdated, and its new version.
     cluster("apps", "daemonsets", "get"),
     cluster("apps", "controllerrevisions", "list"),
 ];
 
-/// What Advanced DaemonSets add: whether one of their pods is outdated.
+/// Additional permissions for Advanced DaemonSets, to determine if their pods are outdated.
 pub const NEEDED_FOR_ADVANCED: [Permission; 1] = [cluster(KRUISE_GROUP, "daemonsets", "get")];
 
-/// What static pods add, in the namespaces that have such pods: their manifests are ConfigMaps.
+/// Additional permissions for static pods, in the namespaces with such pods. Their manifests are in ConfigMaps.
 pub const NEEDED_FOR_STATIC_PODS: [Permission; 1] = [cluster("", "configmaps", "get")];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A pod of this node: the whole object as the API server sent it, and the few fields that are decided upon.
+//! A pod of this node: the whole object as the API server sent it, and the fields that decisions need.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -16,14 +16,14 @@ use crate::k8s::nullable;
 /// Namespace and name of a pod, written `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PodKey {
-    /// Its namespace.
+    /// Namespace.
     pub(super) namespace: String,
-    /// Its name.
+    /// Name.
     pub(super) name: String,
 }
 
 impl PodKey {
-    /// A key from its parts.
+    /// Creates a key from its parts.
     pub(super) fn new(namespace: &str, name: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -31,7 +31,7 @@ impl PodKey {
         }
     }
 
-    /// The bytes by which the API server sorts a list.
+    /// Returns the bytes by which the API server sorts a list.
     pub(super) fn in_list(&self) -> impl Iterator<Item = u8> {
         let namespace = self.namespace.bytes().chain([b'/']);
         namespace.chain(self.name.bytes())
@@ -44,7 +44,7 @@ impl fmt::Display for PodKey {
     }
 }
 
-/// A pod. Cheap to clone. Not the slim one of `k8s`: it is served as it came, and refusals name owners of every kind.
+/// A pod. Cheap to clone. Unlike the slim pod of `k8s`, it keeps the original JSON to serve it, and the owners of every kind.
 #[derive(Clone, Debug)]
 pub(super) struct NodePod(Arc<Inner>);
 
@@ -53,33 +53,33 @@ struct Inner {
     key: PodKey,
     facts: PodDetails,
     raw: Box<RawValue>,
-    /// A hash of the item.
+    /// Hash of the item.
     digest: u64,
-    /// Bytes of the item as it is sent.
+    /// Length of the item as it is sent, in bytes.
     length: usize,
 }
 
-/// How the API server begins an object in a watch, and not in a list.
+/// Beginning of an object in a watch, which it doesn't have in a list.
 const TYPE: &str = r#"{"kind":"Pod","apiVersion":"v1","#;
 
-/// What is decided upon.
+/// The fields of a pod that decisions need.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PodDetails {
-    /// Its UID.
+    /// UID.
     pub(super) uid: String,
-    /// Its version.
+    /// Resource version.
     pub(super) resource_version: String,
-    /// The node it is bound to.
+    /// Name of the node to which it is bound.
     pub(super) node: String,
-    /// Whether it is being deleted.
+    /// True if the pod is being deleted.
     pub(super) deleting: bool,
     /// All owners.
     pub(super) owners: Vec<OwnerReference>,
-    /// Whether its Ready condition is `True`.
+    /// True if its Ready condition is `True`.
     pub(super) ready: bool,
-    /// The condition `PodNeedUpgrade`.
+    /// Condition `PodNeedUpgrade`.
     pub(super) need_upgrade: Option<NodePodCondition>,
-    /// The condition `PodImageReady`.
+    /// Condition `PodImageReady`.
     pub(super) image_ready: Option<NodePodCondition>,
 }
 
@@ -92,88 +92,89 @@ pub(super) struct NodePodCondition {
     /// `True`, `False` or `Unknown`.
     #[serde(deserialize_with = "nullable")]
     pub(super) status: String,
-    /// A word.
+    /// Reason, one word.
     #[serde(deserialize_with = "nullable")]
     pub(super) reason: String,
-    /// A sentence.
+    /// Message, a sentence.
     #[serde(deserialize_with = "nullable")]
     pub(super) message: String,
 }
 
 impl NodePodCondition {
-    /// Whether `status` is `True`.
+    /// Returns true if `status` is `True`.
     pub(super) fn is_true(&self) -> bool {
         self.status == "True"
     }
 
-    /// The hash in the message; `None` when it has no such form.
+    /// Returns the hash in the message; `None` if there is none.
     pub(super) fn hash(&self) -> Option<&str> {
         revision_in(&self.message).filter(|hash| !hash.is_empty())
     }
 }
 
 impl NodePod {
-    /// Namespace and name.
+    /// Returns namespace and name.
     pub(super) fn key(&self) -> &PodKey {
         &self.0.key
     }
 
-    /// What is decided upon.
+    /// Returns the fields that decisions need.
     pub(super) fn facts(&self) -> &PodDetails {
         &self.0.facts
     }
 
-    /// The whole object as JSON, byte for byte as the API server sent it.
+    /// Returns the whole object as JSON, byte for byte as the API server sent it.
     pub(super) fn raw(&self) -> &str {
         self.0.raw.get()
     }
 
-    /// The object as an item of a list, without its opening brace. Such an item has no kind of its own in Kubernetes, so a
-    /// list and a watch give equal bytes for an equal pod.
+    /// Returns the object as an item of a list, without its opening brace.
+    ///
+    /// List items have no `kind` in Kubernetes, so a list and a watch result in equal bytes for an equal pod.
     pub(super) fn item(&self) -> &str {
         item(self.raw())
     }
 
-    /// Bytes of the item as it is sent: with characters that steer a terminal or hide as JSON escapes.
+    /// Returns the length of the item as it is sent, in bytes. Control and invisible characters are sent as JSON escapes.
     pub(super) fn length(&self) -> usize {
         self.0.length
     }
 
-    /// A hash of the item.
+    /// Returns a hash of the item.
     pub(super) fn digest(&self) -> u64 {
         self.0.digest
     }
 
-    /// Whether both have the same bytes as items.
+    /// Returns true if both have the same bytes as items.
     pub(super) fn is_equal(&self, other: &Self) -> bool {
         self.digest() == other.digest() && self.item() == other.item()
     }
 
-    /// Whether both are one object in memory.
+    /// Returns true if both are the same object in memory.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.address() == other.address()
     }
 
-    /// Where it is in memory: equal for what is one object.
+    /// Returns the address in memory, which identifies the object.
     pub(super) fn address(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// Its controlling owner.
+    /// Returns the owner that is the controller.
     pub(super) fn controller(&self) -> Option<&OwnerReference> {
         let mut owners = self.0.facts.owners.iter();
         owners.find(|owner| owner.controller == Some(true))
     }
 
-    /// Reads a pod.
+    /// Parses a pod.
     ///
     /// # Errors
-    /// When this is not a Pod with a name and a namespace.
+    /// If the JSON is not a Pod with a name and a namespace.
     pub(super) fn read(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
         Self::read_or_return(raw).map_err(|(error, _)| error)
     }
 
-    /// The same, but one that cannot be read is given back.
+    /// Parses a pod like [`NodePod::read`], and returns the JSON if it is unreadable.
     pub(super) fn read_or_return(
         raw: Box<RawValue>,
     ) -> Result<Self, (serde_json::Error, Box<RawValue>)> {

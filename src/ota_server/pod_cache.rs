@@ -1,7 +1,7 @@
-//! The pods of this node, as the watch told them. One writer (the watch), many readers (requests).
+//! Cache of the pods of this node. The watch writes it, and requests read it.
 //!
-//! A pod can have a megabyte, so each is in memory once: a list replaces pods one by one while it arrives, and what answers
-//! are still being sent from is bounded.
+//! A pod can have a megabyte, so each is in memory only once. A list replaces pods one by one while it arrives, and the memory
+//! for old pods in answers in progress is limited.
 
 mod lent;
 mod relist;
@@ -17,7 +17,7 @@ pub(super) use self::lent::LentPods;
 pub(super) use self::relist::Relist;
 use super::pod::{NodePod, PodKey};
 
-/// The pods of this node. Cheap to clone; all clones are one.
+/// Pods of this node. Cheap to clone; all clones share one cache.
 #[derive(Clone, Debug)]
 pub(super) struct PodCache(Arc<Shared>);
 
@@ -29,16 +29,16 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct PodCacheState {
-    /// `None` before anything was ever known.
+    /// Pods by key; `None` until they are known.
     pods: Option<BTreeMap<PodKey, NodePod>>,
-    /// Whether the watch stands, so that what is not here is not there.
+    /// True if the watch is live, so that a pod that is not cached does not exist.
     live: bool,
-    /// What answers are being sent from.
+    /// Snapshots for answers in progress.
     lenders: Lenders,
 }
 
 impl PodCacheState {
-    /// Lets nobody keep much that is not the newest any more.
+    /// Limits the memory of outdated pods in answers.
     fn reclaim(&mut self) {
         let pods = &self.pods;
         self.lenders.reclaim(|pod| {
@@ -58,46 +58,46 @@ impl Default for PodCache {
 }
 
 impl PodCache {
-    /// That pod, if it is known here.
+    /// Returns a pod from the cache.
     pub(super) fn pod(&self, key: &PodKey) -> Option<NodePod> {
         self.state().pods.as_ref()?.get(key).cloned()
     }
 
-    /// All pods by namespace and name; `None` before anything was ever known.
+    /// Returns all pods by namespace and name; `None` until they are known.
     pub(super) fn pods(&self) -> Option<Vec<NodePod>> {
         let state = self.state();
         Some(state.pods.as_ref()?.values().cloned().collect())
     }
 
-    /// All pods by namespace and name, to be sent one by one; `None` before anything was ever known.
+    /// Returns a snapshot of all pods by namespace and name, to be sent one by one; `None` until they are known.
     pub(super) fn lend(&self) -> Option<LentPods> {
         let mut state = self.state();
         let pods = state.pods.as_ref()?.values().cloned().collect();
         Some(state.lenders.lend(pods))
     }
 
-    /// The same pod as it is kept here if it has not changed, so that it is in memory once.
+    /// Returns the cached pod if it equals `pod`, so that the pod is in memory only once.
     pub(super) fn shared(&self, pod: NodePod) -> NodePod {
         let kept = self.pod(pod.key());
         kept.filter(|kept| kept.is_equal(&pod)).unwrap_or(pod)
     }
 
-    /// Begins to take in everything there is, one by one.
+    /// Starts a list that replaces the pods one by one.
     pub(super) fn relist(&self) -> Relist<'_> {
         Relist::new(self)
     }
 
-    /// Whether anything was ever known.
+    /// Returns true if the pods are known.
     pub(super) fn is_known(&self) -> bool {
         self.state().pods.is_some()
     }
 
-    /// Whether the watch stands, so that what is not here is not there.
+    /// Returns true if the watch is live, so that a pod that is not cached does not exist.
     pub(super) fn is_live(&self) -> bool {
         self.state().live
     }
 
-    /// Waits until `is_met` holds for that pod (or its absence), at most that long; says whether it does.
+    /// Waits until `is_met` returns true for the pod (or its absence). Returns false if that takes longer than `within`.
     pub(super) async fn until(
         &self,
         key: &PodKey,
@@ -109,18 +109,18 @@ impl PodCache {
         matches!(tokio::time::timeout(within, met).await, Ok(Ok(_)))
     }
 
-    /// Told whenever something changed; the number only grows.
+    /// Returns a receiver of a number that grows with each change.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }
 
-    /// Everything there is.
+    /// Replaces all pods.
     pub(super) fn replace(&self, pods: impl IntoIterator<Item = NodePod>) {
         let pods = pods.into_iter().map(|pod| (pod.key().clone(), pod));
         self.change(|kept| *kept = Some(pods.collect()));
     }
 
-    /// A pod that is new or changed.
+    /// Adds or updates a pod.
     pub(super) fn apply(&self, pod: NodePod) {
         self.change(|pods| {
             let pods = pods.get_or_insert_default();
@@ -128,7 +128,7 @@ impl PodCache {
         });
     }
 
-    /// A pod that is gone.
+    /// Removes a pod.
     pub(super) fn delete(&self, key: &PodKey) {
         self.change(|pods| {
             if let Some(pods) = pods {
@@ -137,7 +137,7 @@ impl PodCache {
         });
     }
 
-    /// Whether the watch stands.
+    /// Sets if the watch is live.
     pub(super) fn set_live(&self, live: bool) {
         self.state().live = live;
     }

@@ -1,4 +1,5 @@
-//! Answers of the API server, read piece by piece: `kube` has them in memory up to three times before they are read.
+//! Responses of the API server, read piece by piece. `kube` would hold a response in memory up to three times before it is
+//! parsed.
 
 use std::io;
 use std::time::Duration;
@@ -9,10 +10,10 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::k8s::json_list::ListSplitter;
 
-/// Sends a request and hands on the pieces of its answer as they come.
+/// Sends a request and passes the pieces of its response to `take` as they arrive.
 ///
 /// # Errors
-/// When the answer is no success, breaks off, or nothing of it comes for that long; or what `take` says.
+/// If the response is not a success, is incomplete, or pauses for longer than `silence`; or the error of `take`.
 pub(super) async fn receive(
     client: &Client,
     request: http::Request<Vec<u8>>,
@@ -33,10 +34,10 @@ pub(super) async fn receive(
     }
 }
 
-/// The items of a list, each read as soon as it is there.
+/// Returns the items of a list, each parsed as soon as it has arrived.
 ///
 /// # Errors
-/// As [`receive`].
+/// See [`receive`].
 pub(super) async fn receive_items<T: DeserializeOwned>(
     client: &Client,
     request: http::Request<Vec<u8>>,

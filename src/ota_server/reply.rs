@@ -1,4 +1,4 @@
-//! Answers on the wire: which header goes with what.
+//! HTTP responses and their headers.
 
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Response, StatusCode};
@@ -9,19 +9,19 @@ use super::document::Document;
 use super::route::{PATHS, Reject};
 use crate::core::foreign::{self, cut};
 
-/// What is sent. `HEAD` gets the same; the connection leaves the body out.
+/// A response. `HEAD` gets the same one; the connection omits the body.
 pub(super) type Reply = Response<AnswerBody>;
 
-/// For programs: one word about the answer.
+/// Reason of an answer, for programs.
 const X_OTA_REASON: HeaderName = HeaderName::from_static("x-ota-reason");
-/// How many seconds ago the cloud last said that this is how it is.
+/// Age of the data: seconds since the API server last confirmed it.
 const X_CACHE_AGE: HeaderName = HeaderName::from_static("x-cache-age");
 
 const JSON: &str = "application/json";
-/// The type of words.
+/// Content type of texts.
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Words. Those of a success are called JSON, as OpenYurt does (YurtHub's `otaupdate`).
+/// Returns a text response. A success has the content type JSON, as in OpenYurt (YurtHub's `otaupdate`).
 pub(super) fn words(answer: &Answer) -> Reply {
     let kind = if answer.status.is_success() {
         JSON
@@ -37,13 +37,13 @@ pub(super) fn words(answer: &Answer) -> Reply {
     reply
 }
 
-/// A value.
+/// Returns a JSON response.
 pub(super) fn json(value: &serde_json::Value) -> Reply {
     let text = foreign::json(&value.to_string()).into_owned();
     plain(StatusCode::OK, JSON, text)
 }
 
-/// A text of that type.
+/// Returns a text response with a content type.
 pub(super) fn plain(status: StatusCode, kind: &'static str, text: String) -> Reply {
     let mut reply = Response::new(AnswerBody::words(text));
     *reply.status_mut() = status;
@@ -54,7 +54,7 @@ pub(super) fn plain(status: StatusCode, kind: &'static str, text: String) -> Rep
     reply
 }
 
-/// The list of pods, or 304 for who has it.
+/// Returns the list of pods, or 304 if the client has it.
 pub(super) fn document(document: Document, is_known: bool, age: Option<i64>) -> Reply {
     let mut reply = if is_known {
         Response::new(AnswerBody::words(""))
@@ -68,7 +68,7 @@ pub(super) fn document(document: Document, is_known: bool, age: Option<i64>) -> 
     if !is_known {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     }
-    // It may be kept, to ask with If-None-Match.
+    // The client may store it for a request with If-None-Match.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Ok(etag) = HeaderValue::try_from(document.etag) {
@@ -80,7 +80,7 @@ pub(super) fn document(document: Document, is_known: bool, age: Option<i64>) -> 
     reply
 }
 
-/// A request that asks for nothing that there is.
+/// Returns the response to a request without a route.
 pub(super) fn reject(reject: &Reject, method: &http::Method, path: &str) -> Reply {
     let (reason, text) = match reject {
         Reject::NotFound => (

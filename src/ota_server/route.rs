@@ -1,47 +1,47 @@
-//! What a request asks for. Pure: a method, a path and a query in, a [`Route`] or the reason why there is none out.
+//! Routes of requests. A pure function from a method, a path and a query to a [`Route`] or a [`Reject`].
 
 use http::{Method, StatusCode};
 
 use super::pod::PodKey;
 
-/// What is asked for.
+/// Requested operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     /// `GET /pods`: all pods of this node.
     Pods,
-    /// `GET /yurt-ds/v1/upgrades`: what an upgrade would change.
+    /// `GET /yurt-ds/v1/upgrades`: the changes of available upgrades.
     Upgrades,
-    /// `POST …/upgrade`: replace that pod.
+    /// `POST …/upgrade`: replace the pod.
     Upgrade {
         /// The pod.
         key: PodKey,
-        /// Whether an image that is not there yet is no obstacle.
+        /// True to upgrade even if images are missing or a taint repels the new pod.
         force: bool,
     },
-    /// `POST …/imagepull`: have the images of that pod's successor pulled.
+    /// `POST …/imagepull`: pull the images of the pod's new version.
     ImagePull {
         /// The pod.
         key: PodKey,
     },
-    /// `GET /live`: whether this program works.
+    /// `GET /live`: liveness of this program.
     Live,
-    /// `GET /ready`: whether the pods are known.
+    /// `GET /ready`: ready if the pods are known.
     Ready,
 }
 
-/// Why a request asks for nothing that there is.
+/// Reason why a request has no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reject {
-    /// No such path.
+    /// Unknown path.
     NotFound,
-    /// The path is there and answers these methods only.
+    /// The path supports only these methods.
     Method(&'static str),
-    /// A path or a query that cannot be meant, with a sentence about it.
+    /// Invalid path or query, with a message.
     Bad(String),
 }
 
 impl Reject {
-    /// Its status.
+    /// Returns the HTTP status.
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::NotFound => StatusCode::NOT_FOUND,
@@ -55,18 +55,18 @@ const READ: &str = "GET, HEAD";
 const ACT: &str = "POST";
 const ALL: &str = "GET, HEAD, POST";
 
-/// Everything that is served, for people who ask for something else.
+/// All routes, for the message to a client that requests another path.
 pub(super) const PATHS: &str = "GET /pods, POST /openyurt.io/v1/namespaces/NAMESPACE/pods/POD/upgrade, \
      POST /openyurt.io/v1/namespaces/NAMESPACE/pods/POD/imagepull, GET /yurt-ds/v1/upgrades, GET /live and \
      GET /ready";
 
-/// What that request asks for.
+/// Returns the route of a request.
 ///
 /// # Errors
-/// When it asks for nothing that there is.
+/// If there is no such route.
 pub(super) fn route(method: &Method, path: &str, query: Option<&str>) -> Result<Route, Reject> {
     if *method == Method::CONNECT {
-        return Err(Reject::Method(ALL)); // this is no proxy
+        return Err(Reject::Method(ALL)); // this server is not a proxy
     }
     let plain = |route: Route| read(method).map(|()| route);
     match path {
@@ -113,7 +113,7 @@ fn read(method: &Method) -> Result<(), Reject> {
     }
 }
 
-/// Refuses what a proxy, a file system or a careless program could read in two ways.
+/// Rejects a path that a proxy, a file system or a careless program could read in two ways.
 fn clean(path: &str) -> Result<(), Reject> {
     let bad = |why: &str| Err(Reject::Bad(format!("The path {path} {why}")));
     if path.contains('%') {
@@ -152,7 +152,7 @@ fn key(namespace: &str, name: &str) -> Result<PodKey, Reject> {
     Ok(PodKey::new(namespace, name))
 }
 
-/// Whether Kubernetes would take this as a name with dots (RFC 1123), its length aside.
+/// Returns true if the name is valid in Kubernetes as a name with dots (RFC 1123), except for its length.
 pub(super) fn is_subdomain(name: &str) -> bool {
     name.split('.').all(is_label)
 }
@@ -166,7 +166,7 @@ fn is_label(word: &str) -> bool {
     fits(*first) && fits(*last) && bytes.iter().all(|byte| fits(*byte) || *byte == b'-')
 }
 
-/// The value of `force`; other keys mean nothing here.
+/// Returns the value of `force`. Other keys are ignored.
 fn force(query: Option<&str>) -> Result<bool, Reject> {
     let mut found = None;
     for pair in query.unwrap_or_default().split('&') {

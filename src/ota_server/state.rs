@@ -1,9 +1,11 @@
-//! The last state on disk, so that pods can be read after a restart without the cloud.
+//! Last known state on disk, so that pods can be listed after a restart without the cloud.
 //!
-//! One file with everything: the node, when the cloud was last heard, and the pods. It is replaced as a whole (a
-//! temporary file beside it, synced, renamed, the directory synced), so whoever is killed at any moment leaves the state
-//! before or the state after. A temporary file is locked while it is written: one that is not locked is left over from a
-//! kill, and goes at the next start.
+//! One file contains the node, the time of the last confirmation by the API server, and the pods. It is replaced atomically: a
+//! temporary file in the same directory is written, synced and renamed, and the directory is synced. So a kill at any moment
+//! leaves the previous state or the new one.
+//!
+//! A temporary file is locked while it is written. A file without a lock was left by a killed process and is removed at the next
+//! start.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -25,35 +27,35 @@ use crate::k8s::json_list::ListSplitter;
 
 /// Name of the file in the directory.
 const FILE: &str = "pods.json";
-/// What temporary files begin and end with.
+/// Prefix and suffix of temporary files.
 const TEMPORARY: (&str, &str) = (".pods-", ".tmp");
-/// The form of the file. One that is not known is left alone until there is something newer to write.
+/// Version of the file format. A file with an unknown version is kept until there is newer data to write.
 const FORM: u32 = 1;
-/// A file that is larger is not ours.
+/// Maximum size. A larger file was not written by this program.
 const LONGEST: u64 = 256 << 20;
-/// The least time between two writes: flash wears.
+/// Minimum time between two writes, because flash memory wears out.
 const PAUSE: Duration = Duration::from_secs(10);
-/// How often the time of the last word is written when nothing else changed.
+/// Interval of saving the time of the last confirmation if nothing else changed.
 const REFRESH: Duration = Duration::from_secs(600);
-/// The longest that the last write may take.
+/// Longest time of the last write.
 const LAST_WRITE: Duration = Duration::from_secs(3);
 
-/// Keeps the state of one node in one directory.
+/// Store of the state of one node in one directory.
 #[derive(Clone)]
 pub(super) struct StateStore {
-    /// Where.
+    /// Directory.
     pub(super) directory: PathBuf,
-    /// Whose.
+    /// Name of the node.
     pub(super) node: String,
-    /// The pods.
+    /// Pods to save.
     pub(super) pod_cache: PodCache,
-    /// Their age.
+    /// Age of the pods.
     pub(super) last_sync: LastSync,
-    /// What was written last; held while writing.
+    /// Last written state. Locked while writing.
     pub(super) written: Arc<Mutex<WrittenState>>,
 }
 
-/// What was written last.
+/// Last written state.
 #[derive(Debug, Default)]
 pub(super) struct WrittenState {
     number: u64,
@@ -64,7 +66,7 @@ pub(super) struct WrittenState {
 #[derive(Deserialize)]
 struct StateDocument {
     form: u32,
-    /// As one form has it.
+    /// Fields of one version of the format.
     #[serde(flatten)]
     rest: serde_json::Map<String, serde_json::Value>,
 }
@@ -73,13 +75,13 @@ struct StateDocument {
 struct StateFile {
     node: String,
     heard: Timestamp,
-    /// Nothing is left here, unless it is no array.
+    /// The splitter removes the items, so only an empty array remains.
     #[serde(rename = "items")]
     _items: [(); 0],
 }
 
 impl StateStore {
-    /// Takes in what an earlier process left, if that is of this node; makes the directory when there is none.
+    /// Loads the state of an earlier process if it belongs to this node. Creates the directory if it is missing.
     pub(super) fn load(&self) {
         let path = self.directory.join(FILE);
         if let Err(error) = prepare(&self.directory) {
@@ -100,7 +102,7 @@ impl StateStore {
         }
     }
 
-    /// Writes what changes, until dropped.
+    /// Writes changes until dropped.
     pub(super) async fn run(self) {
         let mut changes = self.pod_cache.changes();
         loop {
@@ -115,7 +117,7 @@ impl StateStore {
         }
     }
 
-    /// Writes now, if something changed, for the last time.
+    /// Writes the state for the last time if it changed.
     pub(super) async fn finish(&self) {
         if tokio::time::timeout(LAST_WRITE, self.save()).await.is_err() {
             warn!("The state could not be written before the end");
@@ -133,7 +135,7 @@ impl StateStore {
         };
         let directory = self.directory.clone();
         let node = self.node.clone();
-        // The lock goes along: should this be given up, the next write still waits for the end of this one.
+        // The task keeps the lock. If the wait for it is given up, the next write still waits for its end.
         let writing = tokio::task::spawn_blocking(move || {
             let saved = prepare(&directory)
                 .and_then(|()| replace(&directory, &head(&node, heard), &pods, &mut |_| Ok(())));
@@ -156,12 +158,12 @@ impl StateStore {
     }
 }
 
-/// What is before the pods. Names of nodes and instants need no escapes.
+/// Returns the text before the pods. Node names and times need no escapes.
 fn head(node: &str, heard: Timestamp) -> String {
     format!("{{\"form\":{FORM},\"node\":\"{node}\",\"heard\":\"{heard}\",\"items\":[")
 }
 
-/// The state in that file; `None` when there is none.
+/// Reads the state from a file; `None` if it does not exist.
 fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<NodePod>)>> {
     let length = match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => metadata.len(),
@@ -192,7 +194,7 @@ fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<NodePod>)>
     Ok(Some((state.heard, pods)))
 }
 
-/// What is beside the pods, if it has our form and is of that node.
+/// Returns the fields besides the pods, if the format is known and the state belongs to the node.
 fn of_node(document: StateDocument, node: &str) -> io::Result<StateFile> {
     if document.form != FORM {
         return Err(io::Error::other(format!(
@@ -210,7 +212,7 @@ fn of_node(document: StateDocument, node: &str) -> io::Result<StateFile> {
     Ok(state)
 }
 
-/// Makes the directory when there is none, and removes what a killed process left there.
+/// Creates the directory if it is missing, and removes temporary files of killed processes.
 fn prepare(directory: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700).create(directory)?;
@@ -220,7 +222,7 @@ fn prepare(directory: &Path) -> io::Result<()> {
         let name = name.to_string_lossy();
         if name.starts_with(TEMPORARY.0) && name.ends_with(TEMPORARY.1) {
             let path = entry.path();
-            // Locked by who writes it just now, gone when somebody else was faster: both are well.
+            // A file that is locked is being written, and a missing one was removed by another process. Both are fine.
             if File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
                 let _gone = std::fs::remove_file(&path);
             }
@@ -229,7 +231,7 @@ fn prepare(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Where a kill may happen.
+/// Step of a write after which a process may be killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WriteStep {
     Created,
@@ -239,7 +241,8 @@ enum WriteStep {
     Renamed,
 }
 
-/// Replaces the file as a whole, written pod by pod. `reached` is told every step, and can end it there as a kill would.
+/// Replaces the file atomically, written pod by pod. Calls `reached` after each step; an error of it ends the write as a kill
+/// would.
 fn replace(
     directory: &Path,
     head: &str,
@@ -267,7 +270,7 @@ fn replace(
     File::open(directory)?.sync_all()
 }
 
-/// The pods with commas between them, as they came.
+/// Writes the pods, unchanged and separated by commas.
 fn write_pods(file: &mut File, pods: &LentPods) -> io::Result<()> {
     let mut before = "";
     while let Some(pod) = pods.front().map_err(|_| too_slow())? {
@@ -298,7 +301,7 @@ mod tests {
         "2030-01-01T00:00:00.5Z".parse().unwrap()
     }
 
-    /// Writes a state with those pods.
+    /// Writes a state with these pods.
     fn write(
         directory: &Path,
         pods: &[&str],
@@ -310,7 +313,7 @@ mod tests {
         replace(directory, &head("edge", at()), &pods, reached)
     }
 
-    /// Names of the pods that are found.
+    /// Returns the names of the saved pods.
     fn found(directory: &Path) -> Vec<String> {
         let (heard, pods) = read(&directory.join(FILE), "edge").unwrap().unwrap();
         assert_eq!(heard, at());

@@ -1,4 +1,4 @@
-//! The agent beside an embedded API server, in virtual time.
+//! The agent with an embedded API server, in virtual time.
 
 mod door;
 mod foreign;
@@ -68,7 +68,7 @@ impl World {
         self.pods.patch(name, &params, &patch).await.unwrap();
     }
 
-    /// Requests of the agent so far.
+    /// Returns the number of requests of the agent so far.
     fn requests(&self) -> u64 {
         let all = self.cluster.requests();
         let of_agent = all.iter().filter(|count| count.user_agent == "agent");
@@ -88,7 +88,7 @@ async fn get(agent: &Agent, path: &str, headers: &[(&str, &str)]) -> (Response<(
     (Response::from_parts(head, ()), text)
 }
 
-/// Names of the pods that are served.
+/// Returns the names of the pods that the agent serves.
 async fn names(agent: &Agent) -> Vec<String> {
     let (head, text) = get(agent, "/pods", &[]).await;
     assert_eq!(head.status(), 200, "{text}");
@@ -203,7 +203,7 @@ async fn what_was_missed_is_learned_when_the_watch_stands_again() {
     pass(30 * SECOND).await;
     assert_eq!(names(&agent).await, ["a"]);
     drop(broken);
-    pass(75 * SECOND).await; // a minute, then a watch that is gone, then a list
+    pass(75 * SECOND).await; // a minute, a watch that is gone, then a list
     assert_eq!(names(&agent).await, ["a", "b"]);
 }
 
@@ -214,7 +214,7 @@ async fn an_owner_who_finds_the_cloud_again_is_not_left_with_old_pods() {
     let agent = Agent::start(world.config()).unwrap();
     pass(20 * SECOND).await;
     world.cluster.stop();
-    pass(200 * SECOND).await; // it has just been tried, or will be within a minute
+    pass(200 * SECOND).await; // the last try was just now, or the next one is within a minute
     world.cluster.start();
     let upgrade = "/openyurt.io/v1/namespaces/default/pods/a/upgrade";
     let request = Request::post(upgrade).header("host", "127.0.0.1");

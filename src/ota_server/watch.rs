@@ -1,8 +1,10 @@
-//! The watch: keeps the cache as the API server tells it, and says whether it stands.
+//! Watch of the pods of this node. It keeps the cache up to date and reports if it is live.
 //!
-//! List once, then watch from there; a watch that ends is resumed without a list. `kube`'s own watcher is not used
-//! because it does not tell when a watch stands again before something changes, and on a quiet node nothing does for
-//! hours. Objects are kept as the bytes they arrive in, and a list is read object by object: one can have a megabyte.
+//! It lists once and then watches from there; a watch that ends is resumed without a list. Objects are kept as the bytes
+//! received, and a list is read object by object, because one object can have a megabyte.
+//!
+//! `kube`'s own watcher is not used, because it doesn't report that a watch is live before the first event. On a quiet node,
+//! there may be no event for hours.
 
 mod turns;
 
@@ -25,53 +27,54 @@ use super::received::receive;
 use crate::k8s::client::{self, CallError, WATCH_TIMEOUT_SECONDS};
 use crate::k8s::json_list::ListSplitter;
 
-/// Pods per page of a list: more than a kubelet runs, since a page is a request and has to wait for its turn.
+/// Pods per page of a list: more than a kubelet runs, because each page is a request that [`Turns`] may delay.
 const PAGE: usize = 500;
-/// The longest that a page may take: the API server itself breaks off after a minute.
+/// Longest time of a page. The API server itself stops after a minute.
 const LIST_DEADLINE: Duration = Duration::from_secs(75);
-/// The longest that nothing of a page may come.
+/// Longest pause in a page.
 const LIST_SILENCE: Duration = Duration::from_secs(30);
-/// The longest until a watch begins.
+/// Longest time until a watch begins.
 const WATCH_DEADLINE: Duration = Duration::from_secs(10);
-/// The longest that a watch may be silent: it ends by itself before.
+/// Longest silence of a watch. The server ends it before that.
 const SILENCE: Duration = Duration::from_secs(WATCH_TIMEOUT_SECONDS as u64 + 10);
-/// A watch that ends sooner than this did not do its work: who opens the connection may be a proxy that closes it again.
-/// Until then the failures before it count on. Longer than the least time between two requests, and far below what a watch
-/// lasts.
+/// Time after which a watch counts as working. One that ends sooner may come from a proxy that accepts and closes connections.
+/// Until then, earlier failures still count.
+///
+/// It is longer than the minimum time between two requests, and much shorter than a usual watch.
 const LASTING: Duration = Duration::from_secs(10);
-/// Where pods are.
+/// Path of pods in the API.
 const PATH: &str = "/api/v1/pods";
 
-/// What the watch needs.
+/// Dependencies of the watch.
 pub(super) struct NodeWatch {
-    /// The API server.
+    /// Client of the API server.
     pub(super) client: Client,
-    /// This node.
+    /// Name of this node.
     pub(super) node: String,
-    /// What is kept.
+    /// Cache of the pods.
     pub(super) pod_cache: PodCache,
-    /// When something was heard last.
+    /// Time of the last confirmation by the API server.
     pub(super) last_sync: LastSync,
-    /// Whether the API server answers.
+    /// Connection state of the API server.
     pub(super) cloud: Cloud,
 }
 
-/// Why a watch does not stand.
+/// Reason why a watch is not live.
 #[derive(Debug)]
 enum WatchError {
-    /// What was missed cannot be told any more: list again.
+    /// The server no longer has the missed events: list again.
     Gone,
-    /// The API server says no, or something that makes no sense: resume.
+    /// The API server rejects the request or responds with nonsense: resume.
     Refused(Refusal),
-    /// Nothing came: resume.
+    /// No response: resume.
     Silent(Refusal),
 }
 
-/// What is said of it.
+/// Details of a failure.
 #[derive(Debug)]
 struct Refusal {
     error: String,
-    /// How long the API server asks to be left alone.
+    /// Pause that the API server asks for.
     asked: Duration,
 }
 
@@ -101,11 +104,11 @@ impl WatchError {
     }
 }
 
-/// Where the watch is: what it goes on from.
+/// Position from which the watch continues.
 struct Position {
-    /// The version that was seen last; `None`: list.
+    /// Last seen version; `None`: list.
     version: Option<String>,
-    /// Whether what was missed could not be told any more, since a watch lasted.
+    /// True if missed events were lost since a watch last worked.
     gone: bool,
     /// Pods per page of the next list.
     page: usize,
@@ -129,7 +132,7 @@ impl NodeWatch {
         }
     }
 
-    /// Notes why the watch does not stand, and what that means for the next try.
+    /// Notes why the watch is not live, and prepares the next attempt.
     fn note(&self, lost: WatchError, position: &mut Position, turns: &mut Turns) {
         match &lost {
             WatchError::Silent(_) => self.cloud.lost(),
@@ -138,7 +141,7 @@ impl NodeWatch {
         match lost {
             WatchError::Gone => {
                 position.version = None;
-                // A list is the way on, unless one was made for the same reason just before.
+                // A list is the next step, unless the previous one had the same reason.
                 if std::mem::replace(&mut position.gone, true) {
                     turns.note_failure(Duration::ZERO);
                 }
@@ -153,7 +156,7 @@ impl NodeWatch {
         }
     }
 
-    /// Lists when there is nothing to resume from, then watches until the server ends it.
+    /// Lists if there is nothing to resume from, then watches until the server ends it.
     async fn follow(&self, position: &mut Position, turns: &mut Turns) -> Result<(), WatchError> {
         let from = match &position.version {
             Some(version) => version.clone(),
@@ -205,10 +208,10 @@ impl NodeWatch {
         self.cloud.found();
     }
 
-    /// Lists all pods of this node; returns the version from which to watch.
+    /// Lists all pods of this node and returns the version from which to watch.
     ///
-    /// Through a thin tunnel large pods can take longer than the API server allows for one page: when that breaks off on
-    /// the way, pages have half of what came.
+    /// Over a thin tunnel, a page of large pods can take longer than the API server allows. If a page is cut off, the next pages
+    /// have half as many pods as had arrived.
     async fn list(&self, page: &mut usize, turns: &mut Turns) -> Result<String, WatchError> {
         let mut params = ListParams::default().fields(&self.selector());
         let mut relist = self.pod_cache.relist();
@@ -246,7 +249,7 @@ impl NodeWatch {
         }
     }
 
-    /// Takes in what the watch says.
+    /// Applies an event of the watch.
     fn take(
         &self,
         event: WatchEvent<Box<RawValue>>,
@@ -273,7 +276,7 @@ impl NodeWatch {
                 }
                 seen
             }
-            // What was known of it is not true any more.
+            // The cached version of the pod is outdated.
             Err(stub) => {
                 if let Some(key) = stub.key() {
                     self.pod_cache.delete(&key);
@@ -292,25 +295,25 @@ impl NodeWatch {
     }
 }
 
-/// The failures before a watch that lasts are over.
+/// Ends the count of failures after a watch has worked for a while.
 fn note_lasting(turns: &mut Turns) {
     if turns.note_lasting() {
         info!("The watch of this node's pods stands again");
     }
 }
 
-/// What is in a page beside the pods.
+/// Parses the fields of a page besides the pods.
 fn finish(page: ListSplitter) -> Result<Page, CallError> {
     let page = page.finish().map_err(kube::Error::SerdeError);
     page.map_err(CallError::Kube)
 }
 
-/// A request that cannot even be written.
+/// Returns the error of a request that cannot be built.
 fn odd(error: kube::core::request::Error) -> WatchError {
     WatchError::refused(error.to_string())
 }
 
-/// Reads a pod; one that cannot be read is reported and costs only itself.
+/// Parses a pod. An unreadable one is logged and affects only itself.
 fn read(raw: Box<RawValue>) -> Result<NodePod, PodStub> {
     NodePod::read_or_return(raw).map_err(|(error, raw)| {
         let stub: PodStub = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -320,7 +323,7 @@ fn read(raw: Box<RawValue>) -> Result<NodePod, PodStub> {
     })
 }
 
-/// What can be told of a pod that cannot be read.
+/// Readable fields of an unreadable pod.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct PodStub {
@@ -347,17 +350,17 @@ impl PodStub {
     }
 }
 
-/// A string; anything else is an empty one.
+/// Deserializes a string; any other value is an empty one.
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;
     Ok(value.as_str().unwrap_or_default().to_owned())
 }
 
-/// What is in a page beside the pods.
+/// The fields of a page besides the pods.
 #[derive(Deserialize)]
 struct Page {
     metadata: PageMeta,
-    /// Nothing is left here, unless it is no array.
+    /// The splitter removes the items, so only an empty array remains.
     #[serde(rename = "items", default)]
     _items: Option<[(); 0]>,
 }

@@ -1,4 +1,4 @@
-//! The connections of one listener, each with a task of its own: the loop of every server here.
+//! The connections of one listener, each served by its own task. All servers of this crate use it.
 
 use std::future::Future;
 use std::io;
@@ -9,18 +9,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tracing::warn;
 
-/// Time to breathe when a connection cannot be accepted, mostly for want of file descriptors: do not spin.
+/// Pause after a failed accept, so that the loop doesn't spin. Accepting fails mostly because file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// Source of connections.
 pub(crate) trait Listener {
-    /// A connection.
+    /// Type of a connection.
     type Stream;
 
-    /// Waits for the next connection. Dropping the future loses none.
+    /// Waits for the next connection. Dropping the future loses no connection.
     fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 
-    /// Returns the address of the other side; `None` where it has none.
+    /// Returns the address of the peer; `None` if it has none.
     fn peer(stream: &Self::Stream) -> Option<IpAddr>;
 }
 
@@ -38,7 +38,7 @@ impl Listener for TcpListener {
     }
 }
 
-/// A listener, and the tasks that serve what it accepted. They end with this.
+/// A listener and the tasks that serve its connections. Dropping it ends the tasks.
 #[derive(Debug)]
 pub(crate) struct Connections<L = TcpListener> {
     listener: L,
@@ -47,7 +47,7 @@ pub(crate) struct Connections<L = TcpListener> {
 }
 
 impl<L: Listener> Connections<L> {
-    /// Those of this listener; none yet.
+    /// Creates a set without connections.
     pub(crate) fn on(listener: L) -> Self {
         Self {
             listener,
@@ -56,10 +56,10 @@ impl<L: Listener> Connections<L> {
         }
     }
 
-    /// The next one. Whoever stops to wait loses none.
+    /// Accepts the next connection. Dropping the future loses no connection.
     ///
     /// # Errors
-    /// When it cannot be accepted, after a pause; the log says so once until one can.
+    /// If accepting fails; returns after a pause. The log reports the first failure in a row.
     pub(crate) async fn accept(&mut self) -> io::Result<L::Stream> {
         let accepted = loop {
             tokio::select! {
@@ -82,12 +82,12 @@ impl<L: Listener> Connections<L> {
         }
     }
 
-    /// Serves one of them to its end.
+    /// Serves a connection in its own task.
     pub(crate) fn spawn(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(connection);
     }
 
-    /// Accepts nothing more, has all told to finish by `closing`, and waits for them; what is late is cut.
+    /// Closes the listener, runs `closing`, which asks the tasks to finish, and waits for them. After `grace` it aborts the rest.
     pub(crate) async fn end(self, grace: Duration, closing: impl Future<Output = ()>) {
         let Self {
             listener,

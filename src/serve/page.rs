@@ -7,13 +7,13 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// A page is kept for this many times the time it took to render, so that rendering takes 5 % of the thread at most.
+/// Factor by which a page is kept longer than it took to render, so that rendering takes at most 5 % of the thread.
 const REST: u32 = 20;
 
-/// Pages in memory at once: the newest, and older ones that slow readers have not read yet.
+/// Maximum number of pages in memory: the newest, and older ones that slow readers are still reading.
 const PAGES: usize = 3;
 
-/// The page at `/metrics`. Cheap to clone; all clones are one page.
+/// The page at `/metrics`. Cheap to clone; all clones share one page.
 #[derive(Clone)]
 pub struct MetricsPage(Arc<Shared>);
 
@@ -28,7 +28,7 @@ struct Rendered {
     fresh_until: Instant,
 }
 
-/// Text of a page. Its place is free again once the last reader has it.
+/// Text of a page. Its permit is released once no reader needs the page.
 struct Placed {
     text: String,
     _place: OwnedSemaphorePermit,
@@ -50,7 +50,7 @@ impl MetricsPage {
         }))
     }
 
-    /// Returns the page, rendered now unless the last one is fresh enough or slow readers hold too many older ones.
+    /// Returns the page. Renders it unless the last one is fresh enough or slow readers hold too many older ones.
     pub(super) fn bytes(&self) -> Bytes {
         let mut newest = self.0.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let began = Instant::now();
@@ -58,7 +58,7 @@ impl MetricsPage {
             return page.bytes.clone();
         }
         let Ok(place) = self.0.places.clone().try_acquire_owned() else {
-            // The newest page has one of the places, so it is there.
+            // The newest page holds one of the permits, so it exists.
             let newest = newest.as_ref().map(|page| page.bytes.clone());
             return newest.unwrap_or_default();
         };

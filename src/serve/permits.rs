@@ -1,9 +1,9 @@
-//! Permits of connections, and the order in which connections lose them when all are held and another one arrives.
+//! Permits for connections, and the order in which connections lose them if all are in use and a new connection arrives.
 //!
-//! Connecting costs nothing, so a silent connection does not keep its permit. A new connection takes the permit of the peer
-//! address with the most connections: its oldest one without work in progress. If all connections have work in progress,
-//! the new one is turned away. HTTP libraries have no such rule, and a semaphore alone would let silent connections keep
-//! all others out.
+//! Connecting costs a client nothing, so a silent connection must not keep its permit. A new connection takes a permit from the
+//! peer address with the most connections: that of its oldest connection without work in progress. If all connections have work
+//! in progress, the new one is rejected. HTTP libraries have no such rule, and with a semaphore alone, silent connections would
+//! keep all others out.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,36 +12,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// What a connection is about, in the order in which permits are taken away.
+/// State of a connection, in the order in which permits are revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ConnectionState {
-    /// It never asked for anything.
+    /// No request so far.
     Silent,
-    /// It asked before, and does not ask now or is slow to take its answer.
+    /// A request was answered and none is in progress, or the client is reading the answer slowly.
     Idle,
-    /// It is slow to send a body.
+    /// The client is sending a body slowly.
     Slow,
-    /// Its request is being worked on.
+    /// A request is in progress.
     Busy,
 }
 
-/// What a connection is told.
+/// Signal to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PermitSignal {
-    /// Nothing.
+    /// No signal.
     Stay,
-    /// Its permit is taken away.
+    /// The permit is revoked.
     Leave,
-    /// The server ends.
+    /// The server is shutting down.
     End,
 }
 
-/// The limit of connections, and who holds its permits. Cheap to clone; all clones are one.
+/// Limit of connections, and the connections that hold permits. Cheap to clone; all clones share one limit.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionPermits {
     limit: usize,
     held: Arc<Mutex<Held>>,
-    /// How many connections may be closed slowly; others are cut off behind their answer.
+    /// Limit of connections that are closed slowly. Others are closed right after their answer.
     lingering: Arc<Semaphore>,
 }
 
@@ -51,7 +51,7 @@ struct Held {
     holders: BTreeMap<u64, Holder>,
 }
 
-/// The other ends of the channels of a permit.
+/// The server's side of a permit.
 #[derive(Debug)]
 struct Holder {
     peer: Option<IpAddr>,
@@ -59,7 +59,7 @@ struct Holder {
     signal: watch::Sender<PermitSignal>,
 }
 
-/// Leave to be connected; given back when this is dropped.
+/// Permit of a connection. Dropping it returns the permit.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     number: u64,
@@ -69,7 +69,7 @@ pub(crate) struct ConnectionPermit {
 }
 
 impl ConnectionPermits {
-    /// So many.
+    /// Creates permits for `limit` connections.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -78,12 +78,13 @@ impl ConnectionPermits {
         }
     }
 
-    /// Leave to close a connection slowly, so that its last answer is read.
+    /// Returns a permit to close a connection slowly, so that the client can read the last answer; `None` if too many are being
+    /// closed.
     pub(crate) fn linger(&self) -> Option<OwnedSemaphorePermit> {
         self.lingering.clone().try_acquire_owned().ok()
     }
 
-    /// Returns a permit for a connection from `peer`, taken from another connection if necessary; `None` when all are busy.
+    /// Returns a permit for a connection from `peer`, revoking another one if necessary; `None` if all connections are busy.
     pub(crate) fn acquire(&self, peer: Option<IpAddr>) -> Option<ConnectionPermit> {
         let mut held = self.held();
         if held.holders.len() >= self.limit && !held.revoke_one() {
@@ -107,12 +108,12 @@ impl ConnectionPermits {
         })
     }
 
-    /// Takes a permit away for other reasons than a newcomer, if there is one that nothing is being done for.
+    /// Revokes the permit of a connection without work in progress, if there is one. Used when accepting a connection fails.
     pub(crate) fn revoke_one(&self) {
         self.held().revoke_one();
     }
 
-    /// Tells everybody that the server ends.
+    /// Signals the shutdown to all connections.
     pub(crate) fn end(&self) {
         for holder in self.held().holders.values() {
             holder.signal.send_replace(PermitSignal::End);
@@ -125,7 +126,7 @@ impl ConnectionPermits {
 }
 
 impl Held {
-    /// False when all are busy, or there is none.
+    /// Revokes one permit. Returns false if all connections are busy or there are none.
     fn revoke_one(&mut self) -> bool {
         let mut connections: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
         for holder in self.holders.values() {
@@ -147,7 +148,7 @@ impl Held {
 }
 
 impl ConnectionPermit {
-    /// One that nobody takes away.
+    /// Creates a permit that is never revoked.
     pub(crate) fn unlimited() -> Self {
         Self {
             number: 0,
@@ -157,22 +158,22 @@ impl ConnectionPermit {
         }
     }
 
-    /// As [`ConnectionPermits::linger`].
+    /// See [`ConnectionPermits::linger`].
     pub(crate) fn linger(&self) -> Option<OwnedSemaphorePermit> {
         self.permits.as_ref()?.linger()
     }
 
-    /// To say what its connection is about; clones are one.
+    /// Returns the sender for the state of the connection; clones share one state.
     pub(crate) fn state(&self) -> watch::Sender<ConnectionState> {
         self.state.clone()
     }
 
-    /// What its connection is about, also after the permit was taken away.
+    /// Returns the state of the connection, also after the permit was revoked.
     pub(crate) fn current(&self) -> ConnectionState {
         *self.state.borrow()
     }
 
-    /// Waits until the connection is told something.
+    /// Waits for a signal to the connection.
     pub(crate) async fn signalled(&mut self) -> PermitSignal {
         let told = self
             .signal
@@ -181,7 +182,7 @@ impl ConnectionPermit {
         let told = told.map(|signal| *signal);
         match told {
             Ok(signal) => signal,
-            Err(_) => std::future::pending().await, // unlimited
+            Err(_) => std::future::pending().await, // an unlimited permit has no sender
         }
     }
 }

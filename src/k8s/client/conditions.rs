@@ -1,7 +1,7 @@
-//! Single conditions of an object's status, changed without touching the others.
+//! Changes of single conditions in an object's status, without touching the others.
 //!
-//! A strategic merge finds each condition by its type, so what a kubelet or a native controller writes at the same time
-//! stays. The UID in the patch keeps it from an object that has only the name in common.
+//! A strategic merge patch finds each condition by its type. So it keeps what the kubelet or a native controller writes at the
+//! same time. The UID in the patch protects another object with the same name.
 
 use kube::api::{Patch, PatchParams};
 use kube::core::{Request, request};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::core::message_of;
 use crate::core::names::{POD_IMAGE_READY, WAIT_PULL_IMAGE};
 
-/// A patch that finds its object by name and UID, and changes the listed conditions only.
+/// Creates a patch of the given conditions, for the object with this name and UID.
 pub(crate) fn patch_conditions(
     requests: &Request,
     name: &str,
@@ -26,7 +26,8 @@ pub(crate) fn patch_conditions(
     requests.patch_subresource("status", name, &parameters, &Patch::Strategic(&patch))
 }
 
-/// A `PodImageReady` that asks for the images of that revision. Whoever flips its status adds when that was.
+/// Returns a `PodImageReady` condition that requests the images of a revision. When its status changes, the caller adds the
+/// transition time.
 pub(crate) fn image_request(revision: &str) -> Value {
     json!({
         "type": POD_IMAGE_READY,
@@ -36,7 +37,7 @@ pub(crate) fn image_request(revision: &str) -> Value {
     })
 }
 
-/// What removes a condition of that type.
+/// Returns the patch entry that removes the condition of a type.
 pub(crate) fn removal(kind: &str) -> Value {
     json!({ "$patch": "delete", "type": kind })
 }

@@ -1,4 +1,4 @@
-//! Evictions: the request, and what a refusal says.
+//! Evictions: the request, and the reason of a refusal.
 
 use std::sync::Arc;
 
@@ -11,25 +11,25 @@ use super::CallError;
 use crate::core::{Obstruction, PodRef, Refusal};
 use crate::k8s::pod::Pod;
 
-/// Who refuses, in the causes of an answer (`k8s.io/api/policy/v1`, `DisruptionBudgetCause`).
+/// Reason of the cause that names a disruption budget (`DisruptionBudgetCause` in `k8s.io/api/policy/v1`).
 const CAUSE: &str = "DisruptionBudget";
-/// What the message of such a cause starts with, before the name of the budget.
+/// Beginning of that cause's message, followed by the name of the budget.
 const ABOUT: &str = "The disruption budget ";
-/// What it says while the API server has no count for the budget as it is now.
+/// Message while the API server has not processed the latest version of the budget.
 const NOT_PROCESSED: &str = "still being processed";
-/// What it says when there will be none.
+/// Message if the budget cannot be computed.
 const NOT_COMPUTED: &str = "failed sync";
-/// The whole answer for a pod that two budgets select; it has no cause.
+/// Message for a pod that several budgets select. The response has no cause.
 const SEVERAL: &str = "more than one PodDisruptionBudget";
 
-/// A request to evict this pod as it was judged, and no other of its name.
+/// Creates a request to evict exactly this pod, identified by its UID.
 ///
-/// By hand: `kube` writes `delete_options`, which the API server does not know, so that nobody would look at the
-/// preconditions. They are looked at after the budget: whoever asks with a view that is a moment old takes one disruption out of the
-/// budget for two minutes. That is rare, and the safe side.
+/// Built by hand: `kube` writes `delete_options`, which the API server ignores, so it would not check the preconditions. It
+/// checks them after the budget. So a request for a pod that was replaced a moment ago uses one disruption of the budget for two
+/// minutes. That is rare and safe.
 ///
 /// # Errors
-/// When the namespace or the name is no part of a path.
+/// If the namespace or the name is not valid in a path.
 pub(crate) fn eviction(
     namespace: &str,
     pod: &PodRef,
@@ -52,7 +52,7 @@ pub(crate) fn eviction(
         .map_err(request::Error::BuildRequest)
 }
 
-/// What a disruption budget said, if it was one that refused.
+/// Returns the refusal of a disruption budget; `None` for any other error.
 pub(crate) fn refusal(error: &CallError) -> Option<Refusal> {
     match error {
         CallError::Kube(kube::Error::Api(status)) => refusal_in(status),
@@ -69,7 +69,7 @@ pub(super) fn refusal_in(status: &Status) -> Option<Refusal> {
     }
     let details = status.details.as_ref()?;
     let named = |name: &str| Some(Arc::from(name)).filter(|_| !name.is_empty());
-    // More evictions than it can keep in mind are under way.
+    // The budget tracks a limited number of evictions in progress, and that limit is reached.
     if status.code == 403 && details.group == "policy" {
         return Some(Refusal {
             budget: named(&details.name),
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, from_value};
 
-    /// Answers as Kubernetes 1.36 gave them, but the one that failed to sync, which is of 1.37.
+    /// Responses of Kubernetes 1.36, except the one that failed to sync, which is from 1.37.
     #[test]
     fn a_refusal_names_the_budget_and_tells_what_it_lacks() {
         let case = |status: Value, expected: Option<(Option<&str>, Obstruction)>| {
@@ -145,7 +145,7 @@ mod tests {
             }),
             Some((Some("web"), Obstruction::Exhausted)),
         );
-        // Priority and fairness, missing permission, anything else that is wrong inside.
+        // Priority and fairness, a missing permission, an internal error.
         case(
             json!({
                 "status": "Failure", "code": 429, "reason": "TooManyRequests", "message": "Too many requests",

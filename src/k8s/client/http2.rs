@@ -1,19 +1,21 @@
-//! The controller's connections: HTTP/2 where the API server speaks it.
+//! Connections of the controller: HTTP/2 if the API server supports it.
 //!
 //! ```text
 //! calls   (lists, writes, the Lease)      one connection
 //! cluster (watches of Nodes, DaemonSets)  one connection
-//! groups  (watches of pods, revisions)    16 watches per connection, 16 connections; more watches share those evenly
+//! groups  (watches of pods, revisions)    16 watches per connection, 16 connections; more watches are spread evenly over them
 //! ```
 //!
-//! `kube` asks for HTTP/1.1 alone, where each request under way needs a connection, and a TLS handshake, of its own. Here a
-//! batch of deletions shares one. Unread watch events fill the window of a connection, so writes and the renewal of the Lease
-//! have another one than watches. API servers and proxies limit the streams of a connection, and a request above the limit
-//! waits without an error. So the number of DaemonSets must not decide whether the Nodes are heard: their watch shares a
-//! connection with two others, never with those of the groups. A watch that waits for its response is counted and logged.
+//! `kube` uses only HTTP/1.1, where each concurrent request needs its own connection and TLS handshake. Here, a batch of
+//! deletions shares one connection. Watches have other connections than writes and Lease renewals, because unread watch events
+//! fill the window of a connection.
 //!
-//! A ping that gets no answer reveals a connection that died silently: while requests wait on it, within the time that a
-//! write may take. A connection is opened when its first request is sent.
+//! API servers and proxies limit the streams of a connection, and a request above the limit waits without an error. Many
+//! DaemonSets must not block the watch of Nodes. So it shares a connection with two other watches, never with those of the
+//! groups. A watch that waits for its response is counted and logged.
+//!
+//! Pings detect a connection that died silently. If requests wait on it, they detect it within the time of one write. A
+//! connection is opened when its first request is sent.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,48 +37,49 @@ use prometheus_client::metrics::gauge::Gauge;
 use tower::ServiceBuilder;
 use tracing::warn;
 
-/// Pings on a connection.
+/// Ping settings of a connection.
 #[derive(Clone, Copy)]
 struct Ping {
-    /// Silence after which one is sent.
+    /// Silence after which a ping is sent.
     interval: Duration,
-    /// Time for its answer.
+    /// Time limit for the answer.
     timeout: Duration,
 }
 
-/// Pings on a connection with requests under way; interval and timeout are together less than
-/// [`WRITE_DEADLINE`](super::WRITE_DEADLINE).
+/// Pings on connections for calls. Interval and timeout together are shorter than [`WRITE_DEADLINE`](super::WRITE_DEADLINE).
 const PING: Ping = Ping {
     interval: Duration::from_millis(1500),
     timeout: Duration::from_secs(2),
 };
-/// The same where watches alone wait, which are silent for long.
+/// Pings on connections with only watches, which can be silent for long.
 const WATCH_PING: Ping = Ping {
     interval: Duration::from_secs(30),
     timeout: Duration::from_secs(15),
 };
-/// What a stream, and all of a connection, may send before it is read, in bytes: what the slow reader of a fast server holds in memory. With a
-/// quarter of that, a streaming list of 50,000 pods takes twice as long: the thread sleeps between reads (see
-/// [`WakeupBatching`](crate::controller::WakeupBatching)).
+/// Receive windows of a stream and of a connection, in bytes. They limit the memory for unread data of a fast server.
+///
+/// With a quarter of these sizes, a streaming list of 50,000 pods takes twice as long, because the thread sleeps between reads
+/// (see [`WakeupBatching`](crate::controller::WakeupBatching)).
 const WINDOWS: (u32, u32) = (1 << 20, 2 << 20);
 
-/// Watches of groups per connection. Servers and proxies usually allow 100 or more (kube-apiserver, HAProxy: 100; nginx,
-/// AWS: 128); lower limits occur where operators harden them.
+/// Watches of groups per connection. Servers and proxies usually allow 100 streams or more (kube-apiserver, HAProxy: 100; nginx,
+/// AWS: 128). Hardened installations may have lower limits.
 const GROUP_STREAMS: usize = 16;
-/// Connections for watches of groups: with [`GROUP_STREAMS`] enough for 128 groups, and at 100 streams each for 800.
+/// Maximum number of connections for watches of groups. With [`GROUP_STREAMS`] they suffice for 128 groups, and with 100 streams
+/// each for 800.
 const GROUP_CONNECTIONS: usize = 16;
-/// Time after which a watch without a response counts as waiting. An API server answers a watch as soon as it has begun.
+/// Time after which a watch without a response counts as waiting. An API server responds as soon as the watch has begun.
 const LATE: Duration = Duration::from_secs(5);
 
 type Connector = TimeoutConnector<HttpsConnector<HttpConnector>>;
 type Http = HttpClient<Connector, Body>;
 
-/// A client for the API server of `config`; does not talk to it yet. `waiting` counts watches that wait for their response.
+/// Creates a client for the API server of `config`, and sends no request. `waiting` counts watches without a response.
 ///
-/// Lists are not compressed: beside the API server that costs both sides more than it saves.
+/// Lists are not compressed: close to the API server, compression costs both sides more than it saves.
 ///
 /// # Errors
-/// When the certificates or headers of `config` cannot be used.
+/// If the certificates or headers of `config` cannot be used.
 pub(super) fn client(config: &Config, waiting: Gauge) -> Result<Client> {
     let connections = Connections::new(
         connector(config)?,
@@ -98,26 +101,26 @@ pub(super) fn client(config: &Config, waiting: Gauge) -> Result<Client> {
 struct Connections {
     connector: Connector,
     calls: Http,
-    /// For watches of the whole cluster.
+    /// Connection for watches of the whole cluster.
     cluster: WatchConnection,
-    /// For watches of groups; grows on demand.
+    /// Connections for watches of groups, opened on demand.
     groups: Mutex<Vec<WatchConnection>>,
     watches: Builder,
     waiting: Gauge,
     late: Duration,
 }
 
-/// A connection for watches. A second one replaces it for a moment when the server closes it.
+/// A connection for watches. When the server closes it, it briefly overlaps with its replacement.
 #[derive(Clone)]
 struct WatchConnection {
     http: Http,
-    /// Watches that are asked for or open.
+    /// Number of requested or open watches.
     open: Arc<AtomicUsize>,
-    /// Those among them that wait for their response.
+    /// Number of watches that wait for their response.
     late: Arc<AtomicUsize>,
 }
 
-/// One counted watch; ends when dropped.
+/// Counts one watch until dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
@@ -133,7 +136,7 @@ impl Drop for Counted {
     }
 }
 
-/// One watch in the gauge of those that wait; ends when dropped.
+/// Counts one waiting watch in the gauge until dropped.
 struct Waiting<'a>(&'a Gauge);
 
 impl Drop for Waiting<'_> {
@@ -142,7 +145,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Place of a request.
+/// Connection for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Calls,
@@ -209,7 +212,7 @@ impl Connections {
         Ok(response.map(|body| holding(body, Some(watch))))
     }
 
-    /// Begins a watch of a group: on the first connection with room, on a new one, or on the least used one.
+    /// Begins a watch of a group on the first connection with room, on a new one, or on the least used one.
     fn group(&self) -> (WatchConnection, Counted) {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         let chosen = match groups.iter().find(|connection| connection.has_room()) {
@@ -221,7 +224,7 @@ impl Connections {
             }
             None => {
                 let least = groups.iter().min_by_key(|connection| connection.load());
-                least.unwrap_or(&self.cluster) // there are some
+                least.unwrap_or(&self.cluster) // there is at least one
             }
         };
         chosen.begin()
@@ -241,20 +244,20 @@ impl WatchConnection {
         (self.clone(), Counted::new(&self.open))
     }
 
-    /// Watches that wait, and all.
+    /// Returns the number of waiting watches and of all watches.
     fn load(&self) -> (usize, usize) {
         let now = |count: &AtomicUsize| count.load(Ordering::Relaxed);
         (now(&self.late), now(&self.open))
     }
 
-    /// A connection on which a watch waits is full, whatever the number.
+    /// Returns true if another watch may use the connection. A connection with a waiting watch counts as full.
     fn has_room(&self) -> bool {
         let (late, open) = self.load();
         late == 0 && open < GROUP_STREAMS
     }
 }
 
-/// The body of a response, which holds its place until its end.
+/// Returns the body of a response, which counts as an open watch until its end.
 fn holding(
     body: Incoming,
     watch: Option<Counted>,
@@ -273,7 +276,7 @@ fn builder(ping: Ping) -> Builder {
         .pool_timer(TokioTimer::new())
         .http2_keep_alive_interval(ping.interval)
         .http2_keep_alive_timeout(ping.timeout)
-        // Until the server has told its limit: what exceeds it would be refused.
+        // Until the server announces its limit, since it would reject streams above that.
         .http2_initial_max_send_streams(1)
         .http2_initial_stream_window_size(window)
         .http2_initial_connection_window_size(connection_window);
@@ -331,17 +334,17 @@ mod tests {
         }
     }
 
-    /// An API server that answers watches at once and never ends them.
+    /// An API server that answers watches at once and ends them only on request.
     struct Server {
         address: std::net::SocketAddr,
-        /// Watches that are open, by path and number of their connection.
+        /// Open watches, by path and number of the connection.
         open: Arc<Mutex<Vec<(String, usize)>>>,
-        /// Ends the watches that are open when told to.
+        /// Ends all open watches.
         end: tokio::sync::watch::Sender<()>,
         accepted: Arc<AtomicUsize>,
     }
 
-    /// Starts a server with so many streams per connection.
+    /// Starts a server that allows this many streams per connection.
     async fn serve(streams: u32) -> Server {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = Server {
@@ -380,7 +383,7 @@ mod tests {
     }
 
     impl Server {
-        /// The connections to this server, by HTTP/2 without TLS.
+        /// Returns connections to this server by HTTP/2 without TLS.
         fn connections(&self, late: Duration) -> Arc<Connections> {
             let mut config = Config::new(format!("http://{}", self.address).parse().unwrap());
             config.root_cert = Some(Vec::new());
@@ -407,7 +410,7 @@ mod tests {
         }
     }
 
-    /// Begins a watch that is read to its end.
+    /// Begins a watch and reads it to its end.
     fn watch(connections: &Arc<Connections>, server: &Server, path: &str) {
         let sent = connections.clone().send(server.request(path));
         tokio::spawn(async move {
@@ -473,7 +476,7 @@ mod tests {
             usize::try_from(connections.waiting.get()) == Ok(groups - served)
         })
         .await;
-        // The server does not answer on the other connections any more, and this one is served at once.
+        // The server answers no watch on the full connections, but this one at once.
         let nodes = connections.clone().send(server.request(NODES));
         let answer =
             tokio::time::timeout(Duration::from_secs(5) * crate::machine::BUSY, nodes).await;
@@ -483,7 +486,7 @@ mod tests {
             server.accepted.load(Ordering::Relaxed),
             GROUP_CONNECTIONS + 1
         );
-        // A watch that ends makes room for one that waits.
+        // A watch that ends makes room for a waiting one.
         for round in 2.. {
             server.end.send_replace(());
             let expected = (served * round).min(groups) + 1;
@@ -495,7 +498,7 @@ mod tests {
         until("none waits", || connections.waiting.get() == 0).await;
     }
 
-    /// A limit below ours: a connection on which watches wait gets no more of them.
+    /// The server's limit is lower than the client's: a connection with waiting watches gets no further watches.
     #[tokio::test]
     async fn a_connection_on_which_watches_wait_is_full() {
         let server = serve(4).await;
@@ -508,7 +511,7 @@ mod tests {
         assert_eq!(server.accepted.load(Ordering::Relaxed), 2);
     }
 
-    /// In time for a write to be told as unanswered, and for the next one to have a connection that works.
+    /// A write can be reported as unanswered in time, and the next one gets a working connection.
     #[test]
     fn a_dead_connection_is_given_up_within_the_time_of_a_write() {
         assert!(PING.interval + PING.timeout < super::super::WRITE_DEADLINE);

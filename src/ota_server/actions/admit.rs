@@ -1,4 +1,4 @@
-//! Who gets as far as the API server: pods of this node that could be replaced, and hardly anybody else.
+//! Checks from the cache before a request reaches the API server. Almost only pods of this node that can be replaced pass.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::ota_server::answer::Answer;
 use crate::ota_server::cloud::is_silent;
 use crate::ota_server::pod::{NodePod, PodKey};
 
-/// How long the cache may lag behind a change that the caller has seen already, elsewhere.
+/// Time by which the cache may lag behind a change that the caller has already seen elsewhere.
 const LAG: Duration = Duration::from_millis(100);
 
-/// A pod that may be replaced as far as it tells itself, and who makes it again.
+/// A pod that may be replaced as far as its own fields tell, and its owner.
 #[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) pod: NodePod,
@@ -23,7 +23,7 @@ pub(super) struct Admitted {
 }
 
 impl Actions {
-    /// The pod of that name, if it may be replaced as far as is known without asking, or by one read.
+    /// Returns the pod if it may be replaced, as far as the cache or a single read tells.
     pub(super) async fn admit(&self, verb: ActionVerb, key: &PodKey) -> Result<Admitted, Answer> {
         let known = self.setup.pod_cache.pod(key);
         if self.setup.cloud.is_throttled() {
@@ -44,7 +44,7 @@ impl Actions {
                 }
                 self.admit_unknown(verb, key).await
             }
-            // Memory may be old: the API server has to say.
+            // The cache may be stale, so the pod is read from the API server.
             (false, Some(_)) => {
                 let pod = self.live.pod(key).await;
                 self.admit_read(verb, pod.map_err(|error| text::not_read(&error))?)
@@ -61,7 +61,7 @@ impl Actions {
             Ok(owner) => return Ok(Admitted { pod, owner }),
             Err(refusal) => refusal,
         };
-        // A condition may just have been set; what is being deleted or owned by others never comes back.
+        // A condition may have been set just now. A pod that is terminating or has another kind of owner stays that way.
         let has_daemonset = pod
             .controller()
             .is_some_and(|owner| owner.kind == "DaemonSet");
@@ -78,11 +78,11 @@ impl Actions {
         self.admit_read(verb, pod.ok_or(refusal)?)
     }
 
-    /// A name that is not in the cache: looked up within bounds.
+    /// Looks up a pod that is not in the cache, within limits.
     async fn admit_unknown(&self, verb: ActionVerb, key: &PodKey) -> Result<Admitted, Answer> {
         let look = async || {
             if self.setup.cloud.is_lost() {
-                return Err(text::disconnected(Reason::Disconnected)); // the look-up before found that out
+                return Err(text::disconnected(Reason::Disconnected)); // the previous look-up has found that out
             }
             match self.live.pod(key).await {
                 Ok(pod) => Ok(Some(pod)),
@@ -96,7 +96,7 @@ impl Actions {
             .await?
         {
             PodLookup::Found(pod) => self.admit_read(verb, pod),
-            // It is not on this node; without a watch nobody can say even that.
+            // The pod is not on this node. Without a live watch, not even that is certain.
             PodLookup::Refused if self.setup.pod_cache.is_live() && !self.setup.cloud.is_lost() => {
                 Err(text::not_found(key))
             }
@@ -110,8 +110,7 @@ impl Actions {
         Ok(Admitted { pod, owner })
     }
 
-    /// Finds out whether a lost cloud is back: one call does, every five seconds at most, and the others wait for what it
-    /// finds.
+    /// Checks if a lost cloud has returned. One call does this, at most every five seconds; the others wait for its result.
     async fn seek_cloud(&self, key: &PodKey) -> Result<(), Answer> {
         let result = match self.probe.try_lock() {
             Ok(_turn) if self.setup.cloud.may_be_sought() => self.live.pod(key).await.map(drop),

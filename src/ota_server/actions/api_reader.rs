@@ -1,7 +1,8 @@
-//! What the API server says of a pod, its DaemonSet and the revisions of that: read before anything is written.
+//! Reads of a pod, its DaemonSet and the revisions from the API server, before anything is written.
 //!
-//! The conditions that invite to an upgrade are left behind by a controller that may be away, and the cache is as old as the
-//! watch. So the question is asked again of the objects themselves, by the procedure that the controller goes by. A write follows only an answer: a server that hangs executes nothing later.
+//! The conditions that offer an upgrade can be stale if the controller is away, and the cache can lag behind. So the objects
+//! themselves are evaluated again, with the controller's own code. A write follows only after an answer, so that a hanging server
+//! executes nothing later.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,52 +30,52 @@ use crate::ota_server::pod::{NodePod, PodKey};
 use crate::ota_server::pod_cache::PodCache;
 use crate::ota_server::received::{receive, receive_items};
 
-/// The longest that an owner waits for the API server to tell what it knows; the reference has the same.
+/// Longest time of the reads in a request. The reference documents it too.
 pub(super) const DEADLINE: Duration = Duration::from_secs(2);
-/// The longest that an owner waits for a write, after the API server answered all questions: an admission webhook may take ten
-/// seconds by its default, and a write that is given up halfway may still be carried out.
+/// Longest time of a write, after all reads have been answered. An admission webhook may take ten seconds by default, and an
+/// abandoned write may still be applied.
 pub(super) const WRITE_DEADLINE: Duration = Duration::from_secs(10);
-/// Bytes of a pod that is large, and how many of these are read at once: each is in memory twice then.
+/// Size from which a pod counts as large, in bytes. Only two are read at once, because each is in memory twice during the read.
 const LARGE: usize = 128 << 10;
 const LARGE_AT_ONCE: usize = 2;
-/// Manifests with the rights of the agents.
+/// Manifests that grant the agent's permissions.
 const BASE: &str = "manifests/base/ota-server";
-/// Selectors remembered; a node has not that many DaemonSets.
+/// Maximum number of cached selectors. A node has fewer DaemonSets.
 const SELECTORS: usize = 256;
 
-/// Reads from the API server. Cheap to clone; all clones are one.
+/// Reader of the API server. Cheap to clone; all clones share their state.
 #[derive(Clone)]
 pub(super) struct ApiReader {
     client: Client,
     cloud: Cloud,
     pod_cache: PodCache,
-    /// Held while a large pod is read.
+    /// Limits concurrent reads of large pods.
     large: Arc<Semaphore>,
-    /// By UID of the DaemonSet; a selector never changes.
+    /// Selectors by UID of the DaemonSet. A selector never changes.
     selectors: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
-/// A pod and what it is judged by, as they were read together.
+/// A pod and the objects by which it is evaluated, read together.
 pub(super) struct JudgedPod {
     /// The pod.
     pub(super) pod: Result<NodePod, CallError>,
-    /// Its DaemonSet with the revisions.
+    /// Its DaemonSet and the revisions.
     pub(super) set: Result<(DaemonSet, Vec<ControllerRevision>), CallError>,
 }
 
-/// Whether a pod is to be replaced.
+/// Result of evaluating a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LiveJudgement {
-    /// It is outdated; that is the current revision.
+    /// The pod is outdated. Contains the current revision.
     Outdated(Revision),
-    /// It is not, or nobody can tell.
+    /// The pod is not outdated, or this cannot be determined.
     Refused(Reason),
-    /// What was read does not fit together: perhaps something changed in between.
+    /// The objects don't fit together; one of them may have changed between the reads.
     InDoubt,
 }
 
 impl ApiReader {
-    /// Nothing read yet.
+    /// Creates a reader. Sends no request.
     pub(super) fn new(client: Client, cloud: Cloud, pod_cache: PodCache) -> Self {
         Self {
             client,
@@ -85,13 +86,13 @@ impl ApiReader {
         }
     }
 
-    /// The pod.
+    /// Reads the pod.
     pub(super) async fn pod(&self, key: &PodKey) -> Result<NodePod, CallError> {
         let request = requests::<k8s::Pod>(&key.namespace).get(&key.name, &GetParams::default());
         self.call(DEADLINE, self.fetch_pod(key, request)).await
     }
 
-    /// Any other object of that namespace.
+    /// Reads any other object in the namespace.
     pub(super) async fn get<K>(&self, namespace: &str, name: &str) -> Result<K, CallError>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
@@ -100,7 +101,7 @@ impl ApiReader {
         self.call(DEADLINE, self.fetch(request)).await
     }
 
-    /// The objects of that namespace with these labels.
+    /// Lists the objects in the namespace with these labels.
     pub(super) async fn list<T, K>(
         &self,
         namespace: &str,
@@ -115,7 +116,7 @@ impl ApiReader {
         self.call(DEADLINE, list).await
     }
 
-    /// Sends a write; of the answer only success or failure counts.
+    /// Sends a write. The body of the response is ignored.
     pub(super) async fn write(
         &self,
         request: Result<http::Request<Vec<u8>>, request::Error>,
@@ -127,19 +128,19 @@ impl ApiReader {
         self.call(WRITE_DEADLINE, write).await
     }
 
-    /// The pod, its DaemonSet and the revisions; side by side when that is possible.
+    /// Reads the pod, its DaemonSet and the revisions, concurrently if possible.
     ///
-    /// The revisions may be as old as the API server's memory of them: for the newest list it waits up to 100 ms after
-    /// any write, since Kubernetes 1.31. Pod and DaemonSet are always the newest, and revisions that do not fit to them
-    /// leave the judgement in doubt.
+    /// The revisions may come from the API server's cache. For the newest list, it waits up to 100 ms after any write, since
+    /// Kubernetes 1.31. Pod and DaemonSet are always the newest. If the revisions don't fit them, the result is `InDoubt`.
     pub(super) async fn look(&self, key: &PodKey, owner: &OwnerReference) -> JudgedPod {
         let set = self.set(&key.namespace, owner, ListParams::default().match_any());
         let (pod, set) = tokio::join!(self.pod(key), set);
         JudgedPod { pod, set }
     }
 
-    /// The same, all of it the newest, one after the other: no pod that was read then runs a revision that was made
-    /// after the list.
+    /// Reads the newest version of the same objects, one after the other.
+    ///
+    /// So no pod that was read runs a revision that was created after the list.
     pub(super) async fn look_again(&self, key: &PodKey, owner: &OwnerReference) -> JudgedPod {
         let pod = self.pod(key).await;
         let set = self.set(&key.namespace, owner, ListParams::default());
@@ -184,7 +185,7 @@ impl ApiReader {
                     index.apply_set(&set);
                     let key = SetKey::of_kind(kind, namespace, &owner.name);
                     let Some(selector) = index.set(&key).map(|set| set.selector.clone()) else {
-                        return Ok((set, Vec::new())); // it is not ours, whatever its revisions are
+                        return Ok((set, Vec::new())); // yurt-ds does not manage it, whatever its revisions are
                     };
                     self.remember(&set, &selector);
                     let revisions = list(selector).await?;
@@ -195,7 +196,7 @@ impl ApiReader {
         self.call(DEADLINE, both).await
     }
 
-    /// The pod in the room of the one in the cache, if they are equal, and of large ones few at a time.
+    /// Reads a pod, and returns the cached one if both are equal. Only a few large pods are read at once.
     async fn fetch_pod(
         &self,
         key: &PodKey,
@@ -273,12 +274,12 @@ impl ApiReader {
     }
 }
 
-/// Requests for objects of this kind in that namespace.
+/// Returns a request builder for objects of a kind in a namespace.
 pub(super) fn requests<K: Resource<DynamicType = ()>>(namespace: &str) -> Request {
     Request::new(K::url_path(&(), Some(namespace)))
 }
 
-/// Judges a pod by its DaemonSet and the revisions; `last`: nothing will be read again.
+/// Evaluates a pod by its DaemonSet and the revisions. `last`: nothing will be read again.
 pub(super) fn judge(
     pod: &NodePod,
     owner: &OwnerReference,
@@ -322,7 +323,7 @@ pub(super) fn judge(
     match pods.next().map(|pod| pod.revision) {
         Some(PodRevision::Outdated) => Outdated(target),
         Some(PodRevision::Current) => Refused(Reason::NotOutdated),
-        // Its owner is another one by now: judged by memory, it was still this one.
+        // The pod has another owner now than in the cache.
         Some(PodRevision::Unknown) | None => Refused(Reason::NativeControllerBehind),
     }
 }
@@ -344,8 +345,8 @@ fn index(
     Some((index, key))
 }
 
-/// What is still open after two looks is decided: a revision that is not there was deleted, and one that cannot be
-/// compared is judged by its number.
+/// Settles doubts that remain after two reads. A missing revision counts as deleted, and the one with the highest number as
+/// current.
 fn settle(index: &mut Index, key: &SetKey, now: Timestamp) {
     let mismatch = RevisionState::Unknown(RevisionUnknown::Mismatch);
     if index

@@ -1,8 +1,8 @@
-//! Pods of other nodes: worth a look, so that their owner hears where they run, but a bounded one.
+//! Limited look-ups of pods that run on other nodes, so that the answer can name the node.
 //!
-//! What is not in the cache is not on this node, and is refused without asking anybody. Only a name that a DaemonSet of this
-//! node could have given to a pod is looked up, now and then. Junk that imitates such names empties the bucket, and then
-//! is refused like any other.
+//! A pod that is not in the cache is not on this node, and the request is rejected without a look-up. Only a name that a
+//! DaemonSet of this node could have given to a pod is looked up, and only at a limited rate. Invented names of that form use up
+//! the rate limit, and then are rejected like all others.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,22 +14,22 @@ use tokio::time::Instant;
 use crate::ota_server::pod::{NodePod, PodKey};
 use crate::ota_server::route::is_subdomain;
 
-/// Look-ups at once after a quiet time.
+/// Number of look-ups in a burst after a quiet time.
 const BURST: u32 = 3;
-/// How long one more takes.
+/// Time until one more look-up is allowed.
 const REFILL: Duration = Duration::from_secs(5);
-/// How long what was found is believed: a pod does not move, and a name that nobody has is not given soon.
+/// Time for which a result is cached. A pod doesn't move, and an unused name is unlikely to be used soon.
 const BELIEVED: Duration = Duration::from_secs(30);
-/// Answers remembered; the tokens allow no more in that time.
+/// Maximum number of cached results. The rate limit keeps their number below it.
 const REMEMBERED: usize = 16;
-/// What Kubernetes makes names from.
+/// Characters of the suffixes that Kubernetes generates.
 const ALPHABET: &str = "bcdfghjklmnpqrstvwxz2456789";
-/// How many of these it appends to `generateName`.
+/// Number of characters that Kubernetes appends to `generateName`.
 const RANDOM: usize = 5;
-/// The longest that is left of `generateName`.
+/// Maximum length that Kubernetes keeps of `generateName`.
 const LONGEST: usize = 63 - RANDOM;
 
-/// What bounds the look-ups. Cheap to clone; all clones are one.
+/// Rate limit and cache of look-ups. Cheap to clone; all clones share their state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PodLookups(Arc<Inner>);
 
@@ -41,25 +41,25 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct LookupState {
-    /// When the bucket was full, or will be: each look-up moves it on.
+    /// Time at which the token bucket is full. Each look-up moves it forward.
     full_at: Option<Instant>,
-    /// What was found, and until when that is believed.
+    /// Results and the times at which they expire.
     answers: BTreeMap<PodKey, (Option<NodePod>, Instant)>,
 }
 
-/// What is known of a name.
+/// Result of a look-up.
 #[derive(Clone, Debug)]
 pub(super) enum PodLookup {
-    /// That pod has it.
+    /// A pod has the name.
     Found(NodePod),
-    /// No pod has it.
+    /// No pod has the name.
     Absent,
-    /// Nothing: it was not looked up, because others were just before.
+    /// Not looked up, because the rate limit is used up.
     Refused,
 }
 
 impl PodLookups {
-    /// Looks a pod up, one caller at a time. What is found on `node` is not remembered: it changes.
+    /// Looks up a pod, one caller at a time. A pod on `node` is not cached, because it changes.
     pub(super) async fn look_up<E>(
         &self,
         node: &str,
@@ -112,7 +112,7 @@ impl From<Option<NodePod>> for PodLookup {
     }
 }
 
-/// Whether a DaemonSet of one of `pods` could have given that name to a pod of another node.
+/// Returns true if a DaemonSet of one of `pods` could have given the name to a pod of another node.
 pub(super) fn could_be_named(key: &PodKey, pods: &[NodePod]) -> bool {
     let same_namespace = pods
         .iter()
@@ -121,7 +121,7 @@ pub(super) fn could_be_named(key: &PodKey, pods: &[NodePod]) -> bool {
     owners.any(|owner| owner.kind == "DaemonSet" && is_generated(&key.name, &owner.name))
 }
 
-/// Whether the API server could have made `name` for a pod of that DaemonSet.
+/// Returns true if the API server could have generated `name` for a pod of that DaemonSet.
 fn is_generated(name: &str, daemonset: &str) -> bool {
     let base = format!("{daemonset}-");
     let base = base.get(..LONGEST).unwrap_or(&base);
@@ -131,7 +131,7 @@ fn is_generated(name: &str, daemonset: &str) -> bool {
     random.len() == RANDOM && random.chars().all(|letter| ALPHABET.contains(letter))
 }
 
-/// Whether a name may stand in a request at all.
+/// Returns true if a name is valid in a request.
 pub(super) fn is_name(name: &str) -> bool {
     name.len() <= 253 && is_subdomain(name)
 }

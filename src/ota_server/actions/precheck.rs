@@ -1,7 +1,7 @@
-//! Whether a pod may be replaced, or its images be pulled, by what is known of the pod itself: checks 3 to 9 of
-//! docs/reference/node-api.md, in order.
+//! Checks 3 to 9 of docs/reference/node-api.md, in order. They decide from the pod itself if it may be replaced or its images
+//! pulled.
 //!
-//! Asked twice with the same rules: of the cache, so that junk costs nothing, and of the pod as the API server has it.
+//! They run twice: on the cached pod, so that invalid requests cost nothing, and on the pod as read from the API server.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
@@ -11,22 +11,22 @@ use crate::core::names::{KRUISE_GROUP, PULL_IMAGE_FAIL, UNTOLERATED_TAINT};
 use crate::ota_server::answer::Answer;
 use crate::ota_server::pod::{NodePod, NodePodCondition, PodDetails, PodKey};
 
-/// Who makes a pod again.
+/// Owner that creates a pod again after its deletion.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PodOwner {
-    /// That DaemonSet.
+    /// The DaemonSet.
     DaemonSet(OwnerReference),
-    /// The kubelet, from a manifest of that name.
+    /// The kubelet, from a static manifest.
     Node {
-        /// The name of the pod without that of the node.
+        /// Name of the pod without the name of the node.
         name: String,
     },
 }
 
-/// The first row that refuses `pod` on `node`, or who makes it again.
+/// Runs checks 3 to 9 and returns the owner of the pod.
 ///
 /// # Errors
-/// The answer of that row.
+/// The answer of the first failed check.
 pub(super) fn precheck(verb: ActionVerb, node: &str, pod: &NodePod) -> Result<PodOwner, Answer> {
     let (key, facts) = (pod.key(), pod.facts());
     if facts.deleting {
@@ -45,7 +45,7 @@ pub(super) fn precheck(verb: ActionVerb, node: &str, pod: &NodePod) -> Result<Po
     owner(verb, node, pod)
 }
 
-/// Whether a new version waits for the pod, as far as its conditions say.
+/// Returns true if the pod's conditions offer a new version.
 pub(super) fn needs_upgrade(facts: &PodDetails) -> bool {
     facts
         .need_upgrade
@@ -53,13 +53,13 @@ pub(super) fn needs_upgrade(facts: &PodDetails) -> bool {
         .is_some_and(NodePodCondition::is_true)
 }
 
-/// Whether no other pod would come to this node if this one went: the controller, which sees the node, says so in the reason.
+/// Returns true if the node would repel a new pod. The controller, which reads the Node, reports this as the condition's reason.
 pub(super) fn is_repelled(facts: &PodDetails) -> bool {
     let announced = facts.need_upgrade.as_ref();
     announced.is_some_and(|told| told.is_true() && told.reason == UNTOLERATED_TAINT)
 }
 
-/// The pre-pull that counts: one of another revision than the one that waits is stale, and nobody's concern.
+/// Returns the pre-pull condition, unless it is for another revision than the offered one.
 pub(super) fn image_of(facts: &PodDetails) -> Option<&NodePodCondition> {
     let target = facts.need_upgrade.as_ref().and_then(NodePodCondition::hash);
     let image = facts.image_ready.as_ref()?;
@@ -69,12 +69,12 @@ pub(super) fn image_of(facts: &PodDetails) -> Option<&NodePodCondition> {
     (!stale).then_some(image)
 }
 
-/// Whether that is a pull that failed, rather than one that is on its way.
+/// Returns true if the pull has failed and is not in progress.
 pub(super) fn is_failed(image: &NodePodCondition) -> bool {
     !image.is_true() && image.reason == PULL_IMAGE_FAIL
 }
 
-/// A node without any pod is worse than one with an old pod.
+/// Rejects an upgrade that would leave the node without a pod, which is worse than an old pod.
 fn check_node(key: &PodKey, facts: &PodDetails) -> Result<(), Answer> {
     if is_repelled(facts) {
         Err(text::repelled(key))
@@ -83,7 +83,7 @@ fn check_node(key: &PodKey, facts: &PodDetails) -> Result<(), Answer> {
     }
 }
 
-/// A pull is optional until it is asked for.
+/// Rejects an upgrade if a requested pull is not complete. Pulls are optional.
 fn check_image(key: &PodKey, facts: &PodDetails) -> Result<(), Answer> {
     match image_of(facts) {
         Some(image) if !image.is_true() => Err(text::image_not_ready(key, image, is_failed(image))),
@@ -91,7 +91,7 @@ fn check_image(key: &PodKey, facts: &PodDetails) -> Result<(), Answer> {
     }
 }
 
-/// Whether a DaemonSet of that API version is one that can be rolled out: a native or an Advanced one.
+/// Returns true if the API version is that of a native or an Advanced DaemonSet.
 fn is_known(api_version: &str) -> bool {
     let group = api_version.split_once('/').map(|(group, _)| group);
     [Some("apps"), Some(KRUISE_GROUP)].contains(&group)
@@ -120,7 +120,8 @@ fn owner(verb: ActionVerb, node: &str, pod: &NodePod) -> Result<PodOwner, Answer
     }
 }
 
-/// The name of a static pod: the kubelet appends that of its node, which may also occur before.
+/// Returns the name of a static pod without the name of the node, which the kubelet appends. The node's name may also occur
+/// earlier.
 fn static_name<'a>(name: &'a str, node: &str) -> Option<&'a str> {
     let name = name.strip_suffix(node)?.strip_suffix('-')?;
     (!name.is_empty()).then_some(name)

@@ -1,72 +1,72 @@
-//! The word in `X-OTA-Reason`: what a program reads where OpenYurt says 403 and 500 to many different things.
+//! Values of the header `X-OTA-Reason`. They let programs distinguish the many cases that OpenYurt answers with 403 and 500.
 
 use crate::core::names::UNTOLERATED_TAINT;
 
-/// Why an action was answered as it was. The list is closed: a new reason is a new variant.
+/// Reason of an answer. The list is closed: a new reason is a new variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     /// 503: the API server does not answer.
     Disconnected,
     /// 503: the API server asks for fewer requests.
     Throttled,
-    /// 500: there is no such pod, or it is none of this node's.
+    /// 500: the pod does not exist or is not on this node.
     NotFound,
-    /// 500: the API server answered a read with a failure.
+    /// 500: the API server answered a read with an error.
     ReadFailed,
     /// 500: the agent's service account lacks a permission.
     Forbidden,
-    /// 500: an admission policy, a webhook or a quota refuses the write.
+    /// 500: an admission policy, a webhook or a quota rejected the write.
     Refused,
-    /// 500: nothing is known of this node's pods yet.
+    /// 500: the pods of this node are not known yet.
     NothingKnownYet,
     /// 403: the pod is being deleted.
     Deleting,
     /// 403: the pod runs on another node.
     OtherNode,
-    /// 403: no new version waits for this pod.
+    /// 403: there is no new version for this pod.
     NotUpgradable,
-    /// 403: its DaemonSet is gone, or is another one of the same name.
+    /// 403: its DaemonSet was deleted or recreated.
     DaemonSetGone,
-    /// 403: its DaemonSet is not in OTA mode (any more), or its settings cannot be used.
+    /// 403: its DaemonSet is not in OTA mode, or its settings are invalid.
     ModeChanged,
     /// 403: its DaemonSet is paused.
     Paused,
-    /// 403: the native controller has not handled the last change of the DaemonSet yet.
+    /// 403: the native controller has not observed the latest change of the DaemonSet.
     NativeControllerBehind,
-    /// 403: the pod runs the current revision, whatever its condition says.
+    /// 403: the pod runs the current revision, regardless of its condition.
     NotOutdated,
-    /// 409: no other pod would come to this node.
+    /// 409: the node would repel a new pod.
     UntoleratedTaint,
-    /// 403: the images that were asked for are not there yet.
+    /// 403: the requested images are not pulled yet.
     ImageNotReady,
     /// 403: pulling the images failed.
     ImagePullFailed,
-    /// 400: nobody owns the pod, so nobody would make it again.
+    /// 400: the pod has no owner that would create it again.
     NoOwner,
-    /// 400: its owner is of a kind that this is not made for.
+    /// 400: owners of this kind are not supported.
     UnsupportedKind,
-    /// 500: a static pod whose name does not end in that of the node.
+    /// 500: the name of a static pod doesn't end in the name of the node.
     StaticPodName,
     /// 403: a static pod without its ConfigMap.
     ConfigMapMissing,
-    /// 500: what the ConfigMap holds is not the manifest of that pod.
+    /// 500: the ConfigMap doesn't contain the manifest of that pod.
     ManifestInvalid,
-    /// 500: the write was refused, or not answered.
+    /// 500: the write was rejected or not answered.
     ApplyFailed,
-    /// 200: the pod is on its way.
+    /// 200: the pod is being replaced.
     Started,
-    /// 200: the pull is asked for.
+    /// 200: the pull was requested.
     Requested,
-    /// 200: the pull was asked for before, and is on its way.
+    /// 200: the pull was requested before and is in progress.
     AlreadyRequested,
-    /// 200: the images are there.
+    /// 200: the images are pulled.
     AlreadyPulled,
-    /// 200: the static pod has this manifest already.
+    /// 200: the static pod already has this manifest.
     Unchanged,
 }
 
 impl Reason {
-    /// The word.
+    /// Returns the value of the header.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Disconnected => "Disconnected",

@@ -1,12 +1,12 @@
-//! Static pods: made by the kubelet from a file, so an upgrade is another file (docs/reference/node-api.md).
+//! Static pods. The kubelet creates them from a file, so an upgrade replaces the file (docs/reference/node-api.md).
 //!
 //! ```text
-//! ConfigMap yurt-static-set-NAME ─► manifest (is it that pod?) ─► folder (backup, note, rename) ─► kubelet
+//! ConfigMap yurt-static-set-NAME ─► manifest (of that pod?) ─► folder (backup, note, rename) ─► kubelet
 //!                                                                    ▲
-//!                           guard (new pod not Ready in time?) ──────┘ puts the backup back
+//!                           guard (new pod not Ready in time?) ──────┘ restores the backup
 //! ```
 //!
-//! Their `PodNeedUpgrade` is set by OpenYurt's YurtStaticSet controller, which also writes the ConfigMap.
+//! OpenYurt's YurtStaticSet controller sets their `PodNeedUpgrade` and writes the ConfigMap.
 
 mod folder;
 mod guard;
@@ -28,11 +28,11 @@ use crate::k8s::client::{CallError, Failure};
 use crate::ota_server::answer::Answer;
 use crate::ota_server::pod::{NodePod, PodKey};
 
-/// What the names of the ConfigMaps start with (OpenYurt).
+/// Prefix of the names of the ConfigMaps (OpenYurt).
 const CONFIG_MAP_PREFIX: &str = "yurt-static-set-";
 
 impl Actions {
-    /// Replaces the manifest of a static pod; `name` is the pod's without that of the node.
+    /// Replaces the manifest of a static pod. `name` is the name of the pod without that of the node.
     pub(super) async fn replace_static(
         &self,
         verb: ActionVerb,
@@ -95,7 +95,7 @@ impl Actions {
     }
 }
 
-/// 10, 11, or that nothing could be read.
+/// Returns the answer if the ConfigMap could not be read: check 10, check 11, or a failed read.
 fn not_given(verb: ActionVerb, key: &PodKey, config_map: &str, error: &CallError) -> Answer {
     match error.failure() {
         Failure::Gone => {

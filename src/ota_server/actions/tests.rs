@@ -1,4 +1,4 @@
-//! Actions against the embedded cluster with its native controllers, kubelets and the yurt-ds controller, in virtual time.
+//! Actions on the embedded cluster with its native controllers, kubelets and the yurt-ds controller, in virtual time.
 
 mod faults;
 mod junk;
@@ -22,9 +22,9 @@ use crate::sim::cluster::{Fault, FaultGuard};
 use crate::sim::kubelet::{self, FakeNodeSpec};
 use crate::sim::world::{self, World as Sim};
 
-/// What the agent calls itself here.
+/// User agent of the agent in these tests.
 const AGENT: &str = "ota-server";
-/// Long enough for native controllers, kubelets and our controller to do what they do.
+/// Long enough for native controllers, kubelets and the yurt-ds controller to finish.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
 /// A cluster of two nodes, and the agent of the first.
@@ -35,7 +35,7 @@ struct World {
 }
 
 impl World {
-    /// `default/web` in OTA mode on n1 and n2, its first version everywhere.
+    /// Starts with `default/web` in OTA mode on n1 and n2, with its first version.
     async fn start() -> Self {
         let epoch: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock = Clock::starting_at(epoch);
@@ -66,7 +66,7 @@ impl World {
         world
     }
 
-    /// The same after a change: every pod has `PodNeedUpgrade` `True`.
+    /// Starts, then changes the image: every pod has `PodNeedUpgrade` `True`.
     async fn outdated() -> Self {
         let world = Self::start().await;
         world.set_image("web", "nginx:2").await;
@@ -74,13 +74,13 @@ impl World {
         world
     }
 
-    /// Lets everything happen, and has the agent know of it.
+    /// Waits until all components have finished, and updates the agent's cache.
     async fn settle(&self) {
         sleep(A_MOMENT).await;
         self.refresh().await;
     }
 
-    /// What the watch does: tells the cache of the pods of n1.
+    /// Updates the cache with the pods of n1, as the watch does.
     async fn refresh(&self) {
         let params = ListParams::default().fields("spec.nodeName=n1");
         let request = kube::core::Request::new("/api/v1/pods").list(&params);
@@ -131,7 +131,7 @@ impl World {
         self.patch_set(name, json!({ "spec": spec })).await;
     }
 
-    /// A pod with these fields laid over a bare one on n1.
+    /// Creates a minimal pod on n1, merged with these fields.
     async fn create_pod(&self, name: &str, change: Value) -> PodKey {
         let mut pod = json!({
             "metadata": { "name": name },
@@ -144,7 +144,7 @@ impl World {
         PodKey::new("default", name)
     }
 
-    /// Writes a condition of a pod, as whoever.
+    /// Writes a condition of a pod.
     async fn set_condition(&self, key: &PodKey, condition: Value) {
         let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
         let api = self.api::<core_v1::Pod>();
@@ -153,7 +153,7 @@ impl World {
             .unwrap();
     }
 
-    /// The pods of `default/web` on that node, as JSON.
+    /// Returns the pods of `default/web` on a node, as JSON.
     async fn pods_on(&self, node: &str) -> Vec<Value> {
         let params = ListParams::default()
             .labels("app=web")
@@ -163,7 +163,7 @@ impl World {
         pods.collect::<Result<_, _>>().unwrap()
     }
 
-    /// The one pod of `default/web` on that node.
+    /// Returns the only pod of `default/web` on a node.
     async fn pod_on(&self, node: &str) -> Value {
         let mut pods = self.pods_on(node).await;
         assert_eq!(pods.len(), 1, "{pods:#?}");
@@ -187,7 +187,7 @@ impl World {
             .cloned()
     }
 
-    /// What the agent asked of the API server so far: verb and resource of each request.
+    /// Returns verb and resource of all requests of the agent so far.
     fn asked(&self) -> Vec<String> {
         let counts = self.sim.cluster.requests().into_iter();
         let mine = counts.filter(|count| count.user_agent == AGENT);
@@ -201,12 +201,12 @@ impl World {
         .collect()
     }
 
-    /// From now on our controller is away: nobody but the agent and the test writes conditions.
+    /// Stops the yurt-ds controller: only the agent and the test write conditions.
     fn without_controller(&self) -> FaultGuard {
         self.without("yurt-ds/")
     }
 
-    /// From now on this happens to the agent's requests of that verb; to all with an empty one.
+    /// Injects a fault into the agent's requests with this verb, or into all if it is empty.
     fn agent_meets(&self, verb: &'static str, fault: Fault) -> FaultGuard {
         let faults = self.sim.cluster.faults();
         faults.add(move |request| {
@@ -219,7 +219,7 @@ impl World {
         })
     }
 
-    /// From now on whoever calls itself so is away.
+    /// Blocks all requests with this user agent.
     fn without(&self, agent: &'static str) -> FaultGuard {
         let faults = self.sim.cluster.faults();
         faults.add(move |request| {
@@ -250,7 +250,7 @@ fn told(answer: &Answer, status: u16, reason: Reason, text: &str) {
     );
 }
 
-/// Check 5 in the words of upgrade.
+/// Text of check 5 for upgrade.
 fn row_5(key: &PodKey) -> String {
     format!(
         "Pre check update pod failed, Failed to check pod {key} status, error: Pod: {key} update status is False, can \
@@ -258,12 +258,12 @@ fn row_5(key: &PodKey) -> String {
     )
 }
 
-/// Check 3 in the words of upgrade.
+/// Text of check 3 for upgrade.
 fn row_3(key: &PodKey) -> String {
     format!(
         "Pre check update pod failed, Failed to check pod {key} status, error: Pod {key} is deleting, can not be updated"
     )
 }
 
-/// Check 1.
+/// Text of check 1.
 const ROW_1: &str = "OTA upgrade is not allowed when node is disconnected to cloud";

@@ -1,4 +1,4 @@
-//! The answers of both actions, to the letter (docs/reference/node-api.md).
+//! Answers of both actions, byte for byte as documented (docs/reference/node-api.md).
 
 use http::StatusCode;
 
@@ -8,23 +8,23 @@ use crate::ota_server::answer::Answer;
 use crate::ota_server::cloud::is_silent;
 use crate::ota_server::pod::{NodePodCondition, PodKey};
 
-/// Characters of an admission's words that an answer quotes.
+/// Maximum length of an admission message in an answer, in characters.
 const LONGEST: usize = 400;
 
-/// What is asked for.
+/// Requested action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ActionVerb {
     /// Replace the pod.
     Upgrade {
-        /// Also when the images that were asked for are not there.
+        /// Ignore missing images and taints.
         force: bool,
     },
-    /// Have its images pulled.
+    /// Pull its images.
     ImagePull,
 }
 
 impl ActionVerb {
-    /// 12: it is done, or under way.
+    /// Returns the answer of check 12: the action is done or in progress.
     pub(super) fn accepted(self, key: &PodKey, reason: Reason) -> Answer {
         let text = match self {
             Self::Upgrade { .. } => format!("Start updating pod {key}"),
@@ -33,19 +33,19 @@ impl ActionVerb {
         answer(StatusCode::OK, reason, text)
     }
 
-    /// 3: it goes already.
+    /// Returns the answer of check 3: the pod is being deleted.
     pub(super) fn deleting(self, key: &PodKey) -> Answer {
         let detail = format!("Pod {key} is deleting, can not be updated");
         self.refused(key, Reason::Deleting, &detail)
     }
 
-    /// 4: it runs elsewhere.
+    /// Returns the answer of check 4: the pod runs on another node.
     pub(super) fn other_node(self, key: &PodKey, node: &str) -> Answer {
         let detail = format!("Pod: {key} is running on {node}, can not be updated");
         self.refused(key, Reason::OtherNode, &detail)
     }
 
-    /// 5: nothing waits for it; `reason` says how that is known.
+    /// Returns the answer of check 5: no new version waits for the pod. `reason` names the cause.
     pub(super) fn not_upgradable(self, key: &PodKey, reason: Reason) -> Answer {
         let detail = format!("Pod: {key} update status is False, can not be updated");
         self.refused(key, reason, &detail)
@@ -61,12 +61,12 @@ impl ActionVerb {
         answer(StatusCode::FORBIDDEN, reason, text)
     }
 
-    /// 11: the write was refused, or there was no answer to it.
+    /// Returns the answer of check 11: the write was rejected or not answered.
     pub(super) fn not_applied(self, reason: Reason) -> Answer {
         answer(StatusCode::INTERNAL_SERVER_ERROR, reason, self.failed())
     }
 
-    /// 11: admission refuses the write; its words stand behind the text that programs know.
+    /// Returns the answer of check 11 if admission rejects the write. Its message follows the text that programs know.
     pub(super) fn refused_by_admission(self, said: &str) -> Answer {
         let words: Vec<&str> = said.split_whitespace().collect();
         let said: String = words.join(" ").chars().take(LONGEST).collect();
@@ -82,19 +82,19 @@ impl ActionVerb {
     }
 }
 
-/// 1: the cloud is not there, or asks to be left alone.
+/// Returns the answer of check 1: the cloud is unreachable or asks for fewer requests.
 pub(super) fn disconnected(reason: Reason) -> Answer {
     let text = "OTA upgrade is not allowed when node is disconnected to cloud";
     answer(StatusCode::SERVICE_UNAVAILABLE, reason, text)
 }
 
-/// 2: the pod is not there.
+/// Returns the answer of check 2: the pod does not exist.
 pub(super) fn not_found(key: &PodKey) -> Answer {
     let text = format!("Get pod failed, pods {:?} not found", key.name);
     answer(StatusCode::INTERNAL_SERVER_ERROR, Reason::NotFound, text)
 }
 
-/// 1 or 2: what is needed for the decision could not be read.
+/// Returns the answer of check 1 or 2: a required object could not be read.
 pub(super) fn not_read(error: &CallError) -> Answer {
     let failed = |reason| {
         let text = match error {
@@ -113,7 +113,7 @@ pub(super) fn not_read(error: &CallError) -> Answer {
     }
 }
 
-/// 6: the images are not there. What to do about a failure is said behind the text that programs know.
+/// Returns the answer of check 6: the images are missing. After a failed pull, a remedy follows the text that programs know.
 pub(super) fn image_not_ready(key: &PodKey, image: &NodePodCondition, failed: bool) -> Answer {
     let (reason, cure) = if failed {
         (
@@ -131,10 +131,10 @@ pub(super) fn image_not_ready(key: &PodKey, image: &NodePodCondition, failed: bo
     answer(StatusCode::FORBIDDEN, reason, text)
 }
 
-/// What keeps the next pod away from this node, for whoever wanted to replace the one that is there.
+/// Reason why the node would have no pod after an upgrade.
 pub(super) const REPELLED: &str = "this node has a taint of effect NoSchedule that its DaemonSet does not tolerate, so no new pod would come";
 
-/// Beside OpenYurt's rows: there would be no pod afterwards.
+/// Returns the answer if the node would have no pod afterwards. OpenYurt has no such check.
 pub(super) fn repelled(key: &PodKey) -> Answer {
     let text = format!(
         "Pre check update pod failed, Pod: {key} is not replaced: {REPELLED}. Take the taint away first, or ask for the \
@@ -143,19 +143,19 @@ pub(super) fn repelled(key: &PodKey) -> Answer {
     answer(StatusCode::CONFLICT, Reason::UntoleratedTaint, text)
 }
 
-/// 7: nobody would make it again.
+/// Returns the answer of check 7: the pod has no owner that would create it again.
 pub(super) fn no_owner() -> Answer {
     let text = "Pod has no owner references";
     answer(StatusCode::BAD_REQUEST, Reason::NoOwner, text)
 }
 
-/// 8: somebody else does.
+/// Returns the answer of check 8: the kind of the owner is not supported.
 pub(super) fn unsupported(kind: &str) -> Answer {
     let text = format!("Not support ota upgrade pod type {kind}");
     answer(StatusCode::BAD_REQUEST, Reason::UnsupportedKind, text)
 }
 
-/// 9: a static pod of another node, or none.
+/// Returns the answer of check 9: a static pod whose name doesn't end in the name of the node.
 pub(super) fn static_name() -> Answer {
     let text = "Static pod pre-check failed";
     answer(
@@ -165,7 +165,7 @@ pub(super) fn static_name() -> Answer {
     )
 }
 
-/// An answer.
+/// Creates an answer.
 pub(super) fn answer(status: StatusCode, reason: Reason, text: impl Into<String>) -> Answer {
     Answer::new(status, reason.word(), text)
 }

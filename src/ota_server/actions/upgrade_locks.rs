@@ -1,4 +1,4 @@
-//! One action per pod at a time, and one deletion per pod for ever.
+//! Locks that allow one action per pod at a time, and one deletion per pod.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use crate::ota_server::pod::{NodePod, PodKey};
 use crate::ota_server::pod_cache::PodCache;
 
-/// Who is at work, and which pods were deleted that the watch still shows alive. As long as the pods of this node.
+/// Locks by UID of the pod. They also mark deleted pods until the cache shows the deletion.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UpgradeLocks(Arc<Mutex<BTreeMap<String, Arc<LockState>>>>);
 
@@ -20,17 +20,17 @@ struct LockState {
     deleted: AtomicBool,
 }
 
-/// The turn of one call; the next one waits for its end.
+/// Lock of one call on a pod; the next call waits for its end.
 #[derive(Debug)]
 pub(super) struct UpgradeLock {
     slot: Arc<LockState>,
-    /// Whether another call had to end before.
+    /// True if another call held the lock before.
     pub(super) waited: bool,
     _turn: OwnedMutexGuard<()>,
 }
 
 impl UpgradeLocks {
-    /// Waits until no other call is at work on that pod.
+    /// Waits until no other call is active for the pod.
     pub(super) async fn take(&self, pod: &NodePod, pod_cache: &PodCache) -> UpgradeLock {
         let slot = self.slot(pod, pod_cache);
         let (waited, turn) = match slot.turn.clone().try_lock_owned() {
@@ -63,18 +63,18 @@ impl UpgradeLocks {
 }
 
 impl UpgradeLock {
-    /// Whether we deleted this pod.
+    /// Returns true if the agent has deleted this pod.
     pub(super) fn is_deleted(&self) -> bool {
         self.slot.deleted.load(Ordering::Relaxed)
     }
 
-    /// The API server accepted that the pod goes; nothing can take that back.
+    /// Notes that the API server accepted the deletion, which is final.
     pub(super) fn deleted(&self) {
         self.slot.deleted.store(true, Ordering::Relaxed);
     }
 }
 
-/// Whether the cache knows by itself that the pod goes, or is gone.
+/// Returns true if the cache itself shows the pod as deleted or terminating.
 fn is_shown(pod_cache: &PodCache, key: &PodKey, uid: &str) -> bool {
     pod_cache.is_live()
         && pod_cache.pod(key).is_none_or(|pod| {

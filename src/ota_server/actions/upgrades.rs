@@ -1,6 +1,6 @@
-//! What waits for the owner of this node, with the images that it brings: `GET /yurt-ds/v1/upgrades`.
+//! Available upgrades of this node with their images: `GET /yurt-ds/v1/upgrades`.
 //!
-//! The pods are those of the cache. What a revision brings is asked for once and kept: a ControllerRevision never changes.
+//! The pods come from the cache. The images of a revision are read once and kept, because a ControllerRevision never changes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,12 +21,12 @@ use crate::ota_server::answer::Answer;
 use crate::ota_server::cloud::SPACING;
 use crate::ota_server::pod::NodePod;
 
-/// Revisions remembered: some for each DaemonSet of a node.
+/// Maximum number of cached revisions: a few for each DaemonSet of a node.
 const REVISIONS: usize = 256;
-/// How long a revision that was not found is not asked for again.
+/// Time until a revision that was not found is read again.
 const ABSENT: Duration = Duration::from_secs(30);
 
-/// The images of revisions. Cheap to clone; all clones are one.
+/// Images of revisions. Cheap to clone; all clones share one cache.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Revisions(Arc<Mutex<BTreeMap<RevisionKey, CachedRevision>>>);
 
@@ -46,14 +46,14 @@ struct ListedContainer {
     is_init: bool,
 }
 
-/// The containers in the order in which they start.
+/// Returns the containers in the order in which they start.
 fn in_order(spec: PodSpec) -> impl Iterator<Item = ListedContainer> {
     let listed = |is_init| move |container| ListedContainer { container, is_init };
     let init = spec.init_containers.into_iter().map(listed(true));
     init.chain(spec.containers.into_iter().map(listed(false)))
 }
 
-/// A revision with what its owner wants to know.
+/// The fields of a revision that a node owner needs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Revision {
@@ -92,10 +92,10 @@ struct Template {
 }
 
 impl Actions {
-    /// What waits, as a document.
+    /// Returns the available upgrades as a document.
     ///
     /// # Errors
-    /// When nothing is known of this node's pods yet.
+    /// If the pods of this node are not known yet.
     pub(in crate::ota_server) async fn upgrades(&self) -> Result<Value, Answer> {
         let Some(mut pods) = self.setup.pod_cache.pods() else {
             let (status, text) = (StatusCode::INTERNAL_SERVER_ERROR, "Get pod list failed");
@@ -134,11 +134,10 @@ impl Actions {
         })
     }
 
-    /// Asks for the revisions that are not known yet, all at once; without an answer they stay unknown, and are not asked for
-    /// again at once.
+    /// Reads all missing revisions concurrently. Those without an answer stay unknown and are not read again at once.
     async fn learn(&self, pods: &[NodePod]) {
         if self.setup.cloud.is_throttled() || self.setup.cloud.is_lost() {
-            return; // whoever reads this must not wait for what does not come
+            return; // the reader of the list must not wait for answers that don't come
         }
         let wanted = pods
             .iter()
@@ -209,14 +208,14 @@ fn daemonset(pod: &NodePod) -> Option<&OwnerReference> {
     pod.controller().filter(|owner| owner.kind == "DaemonSet")
 }
 
-/// The revision that waits for a pod; `None` when its condition names none that could be asked for.
+/// Returns the revision that a pod would be upgraded to; `None` if its condition names no valid one.
 fn revision_of(pod: &NodePod) -> Option<RevisionKey> {
     let hash = pod.facts().need_upgrade.as_ref()?.hash()?;
     let is_label = hash.len() <= 63 && hash.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_label.then_some((daemonset(pod)?.uid.clone(), hash.to_owned()))
 }
 
-/// The containers of a pod, and those that come; `new`: what the revision brings, as far as that is known.
+/// Returns the containers of a pod and those of its new revision. `new`: containers of the revision, if known.
 fn containers(pod: &NodePod, new: Option<&[ListedContainer]>) -> Vec<Value> {
     let running: k8s::Pod = serde_json::from_str(pod.raw()).unwrap_or_default();
     let mut statuses = running.status.init_container_statuses;

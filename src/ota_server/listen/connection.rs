@@ -1,4 +1,5 @@
-//! One connection: `hyper` speaks HTTP, the permit says when it has to end, and there is an answer where `hyper` has none.
+//! One connection. `hyper` speaks HTTP, the permit decides when the connection must end, and this module answers where `hyper`
+//! doesn't.
 
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
@@ -22,24 +23,24 @@ use super::super::origin::Endpoint;
 use super::super::reply::{self, Reply};
 use crate::serve::permits::{ConnectionPermit, ConnectionState, PermitSignal};
 
-/// The longest that a head may take, from the start of a connection or the end of the answer before.
+/// Longest time for a request head, from the start of the connection or the end of the previous answer.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest that an answer may make no progress.
+/// Longest time without progress of an answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The most bytes of a head. Browsers send the cookies of every other program on localhost along.
+/// Maximum size of a request head, in bytes. Browsers also send the cookies of all other programs on localhost.
 const HEAD_LIMIT: usize = 16 << 10;
-/// The longest that the last answer may take. It is also waited for what is still being sent, since closing a socket with
-/// bytes unread makes the other side forget the answer.
+/// Longest time for the last answer and for the rest of the request. Unread bytes must be read first, because closing a socket
+/// with unread bytes discards the answer at the client.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How a client begins that takes HTTP/2 for granted.
+/// First bytes of a client that assumes HTTP/2.
 const HTTP_2: &[u8] = b"PRI * HTTP/2.0";
 
-/// How a connection ends.
+/// Way in which a connection ends.
 enum End {
-    /// All is answered.
+    /// All requests are answered.
     Answered,
-    /// This is left to say.
+    /// This error remains to be sent.
     Error(Answer),
 }
 
@@ -79,7 +80,7 @@ pub(super) async fn serve<IO>(
         match signal {
             PermitSignal::Stay => {}
             PermitSignal::Leave if is_unheard(permit.current()) => break,
-            // What was asked for is answered, or was.
+            // A request that was received is still answered.
             PermitSignal::Leave | PermitSignal::End => {
                 is_ending = true;
                 Pin::new(&mut connection).graceful_shutdown();
@@ -95,7 +96,7 @@ pub(super) async fn serve<IO>(
         Some(_) => End::Answered,
     };
     let linger = permit.linger();
-    drop(permit); // a last answer takes nobody's place
+    drop(permit); // the last answer doesn't need a permit
     let response = match end {
         End::Answered => Bytes::new(),
         End::Error(answer) => error_response(reply::words(&answer)).await,
@@ -103,12 +104,12 @@ pub(super) async fn serve<IO>(
     close(parts.io.into_inner(), response, linger).await;
 }
 
-/// Whether nothing of what it asks for has been seen: it can be told to ask again.
+/// Returns true if no request has been read completely, so that the client can safely repeat it.
 fn is_unheard(state: ConnectionState) -> bool {
     matches!(state, ConnectionState::Silent | ConnectionState::Slow)
 }
 
-/// Answers one request, and says meanwhile what the connection is about.
+/// Answers one request and updates the state of the connection.
 async fn answer(
     agent: Agent,
     endpoint: Endpoint,
@@ -124,10 +125,10 @@ async fn answer(
     Ok(reply)
 }
 
-/// An answer behind which the connection is closed, as bytes.
+/// Returns the last answer of a connection as bytes.
 pub(super) async fn error_response(reply: Reply) -> Bytes {
     let (head, body) = reply.into_parts();
-    // Words, which never fail.
+    // A text body never fails.
     let body = body.collect().await.map(Collected::to_bytes);
     let body = body.unwrap_or_default();
     let mut text = BytesMut::with_capacity(512 + body.len());
@@ -149,7 +150,7 @@ pub(super) async fn error_response(reply: Reply) -> Bytes {
     text.freeze()
 }
 
-/// Sends this and closes the connection: with leave to linger, when the other side has read it.
+/// Sends a response and closes the connection. With a permit to linger, waits until the client has read it.
 pub(super) async fn close<IO: AsyncRead + AsyncWrite + Unpin>(
     io: IO,
     response: Bytes,
@@ -182,7 +183,7 @@ fn version() -> Answer {
     )
 }
 
-/// For who has no permit any more.
+/// Returns the answer to a connection that lost its permit.
 fn crowded() -> Answer {
     Answer::new(
         StatusCode::SERVICE_UNAVAILABLE,

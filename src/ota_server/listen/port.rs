@@ -1,4 +1,4 @@
-//! A TCP port that only the peers reach for which it was opened.
+//! TCP port that serves only the peers for which it was opened.
 
 use std::io;
 use std::net::IpAddr;
@@ -9,9 +9,9 @@ use tracing::{debug, warn};
 
 use crate::serve::Listener;
 
-/// A TCP listener. At a loopback address it closes connections from other peers before it reads from them.
+/// A TCP listener. On a loopback address, it closes connections from other peers before it reads from them.
 ///
-/// The kernel normally drops packets from other machines to 127.0.0.1. It delivers them where `route_localnet` is set on an
+/// The kernel normally drops packets from other machines to 127.0.0.1. It delivers them if `route_localnet` is set on an
 /// interface, as kube-proxy does (CVE-2020-8558).
 #[derive(Debug)]
 pub(super) struct Port {
@@ -28,7 +28,7 @@ impl Port {
         }
     }
 
-    /// Logs a refused peer: the first one as a warning.
+    /// Logs a rejected peer, the first one as a warning.
     fn refuse(&self, peer: IpAddr) {
         if self.warned.swap(true, Ordering::Relaxed) {
             debug!(%peer, "Closed a connection to the loopback port from another machine");
@@ -52,7 +52,7 @@ impl Listener for Port {
             match Self::peer(&stream) {
                 Some(peer) if may_connect(local, peer) => return Ok(stream),
                 Some(peer) => self.refuse(peer),
-                None => {} // it has gone
+                None => {} // the peer has disconnected
             }
         }
     }
@@ -62,12 +62,12 @@ impl Listener for Port {
     }
 }
 
-/// Returns whether a peer may connect to a listener at that address.
+/// Returns true if a peer may connect to a listener at that address.
 fn may_connect(listener: IpAddr, peer: IpAddr) -> bool {
     !is_loopback(listener) || is_loopback(peer)
 }
 
-/// Returns whether the address is a loopback address, also when it is an IPv4 address in IPv6 form.
+/// Returns true for a loopback address, including an IPv4 address in IPv6 form.
 pub(in crate::ota_server) fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }

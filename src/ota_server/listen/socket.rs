@@ -1,4 +1,4 @@
-//! A Unix socket at a path: its mode and group say which users of this machine may connect.
+//! Unix socket at a path. Its mode and group decide which users of this machine may connect.
 
 use std::fmt;
 use std::fs;
@@ -15,21 +15,21 @@ use tokio::net::{UnixListener, UnixStream};
 
 use crate::serve::Listener;
 
-/// Connections that may wait to be accepted, as the standard library has it.
+/// Maximum number of connections that wait to be accepted, as in the standard library.
 const BACKLOG: i32 = 128;
-/// Longest path of a socket, in bytes (unix(7)).
+/// Maximum length of a socket's path, in bytes (unix(7)).
 const LONGEST: usize = 107;
-/// Time for a listener on an existing socket to accept. The kernel answers at once.
+/// Longest time for a listener on an existing socket to accept. The kernel answers at once.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// Place and access of a socket.
+/// Path and permissions of a socket.
 #[derive(Clone, Debug)]
 pub(in crate::ota_server) struct SocketConfig {
-    /// Its path.
+    /// Path.
     pub(in crate::ota_server) path: PathBuf,
     /// Permission bits.
     pub(in crate::ota_server) mode: u32,
-    /// Number of its group; `None`: that of the process.
+    /// Number of the group; `None`: the group of the process.
     pub(in crate::ota_server) group: Option<u32>,
 }
 
@@ -43,29 +43,29 @@ impl fmt::Display for SocketConfig {
     }
 }
 
-/// A listening socket. Its file is removed when this is dropped, before the listener closes.
+/// A listening socket. Dropping it removes its file before the listener closes.
 #[derive(Debug)]
 pub(in crate::ota_server) struct Socket {
     _file: SocketFile,
     listener: UnixListener,
 }
 
-/// The file of a socket that this process created.
+/// File of a socket that this process created.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
-    /// Device and inode. The inode is not used again while the socket is open.
+    /// Device and inode. The inode is not reused while the socket is open.
     identity: (u64, u64),
 }
 
 impl Socket {
     /// Creates the socket. Mode and group are set before any process can connect.
     ///
-    /// A socket without a listener, left by a process that was killed, is replaced.
+    /// Replaces a socket without a listener, left by a process that was killed.
     ///
     /// # Errors
-    /// When another process listens there, the path is something else than a socket, the directory is missing or writable by
-    /// other users, or the group cannot be given.
+    /// If another process listens there or the path is not a socket. If the directory is missing or writable by other users. If
+    /// the group cannot be set.
     pub(in crate::ota_server) async fn open(config: &SocketConfig) -> Result<Self> {
         let path = &config.path;
         let opened = async {
@@ -98,7 +98,7 @@ impl Socket {
             })?;
         }
         fs::set_permissions(path, fs::Permissions::from_mode(*mode))?;
-        // Until here the kernel refuses every connection.
+        // Until now, the kernel rejects all connections.
         listen(&socket, BACKLOG)?;
         Ok(Self {
             _file: file,
@@ -129,7 +129,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Checks that there is a directory for the socket in which other users cannot replace it.
+/// Checks that the directory exists and other users cannot replace the socket in it.
 fn check_directory(path: &Path) -> Result<()> {
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -255,7 +255,7 @@ mod tests {
         assert!(text.contains("another process listens there"), "{text}");
         assert!(StdStream::connect(&config.path).is_ok());
         drop(first);
-        // Also one that is too busy to accept.
+        // A process that is too busy to accept also counts.
         let _busy = StdListener::bind(&config.path).unwrap();
         let mut waiting = Vec::new();
         while let Ok(Ok(stream)) =

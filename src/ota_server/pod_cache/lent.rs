@@ -1,44 +1,46 @@
-//! Pods of one moment for an answer that is being sent: the newest in memory once, and only so many older ones.
+//! Snapshots of the pods for answers in progress. They share the newest pods with the cache, and the memory for older ones is
+//! limited.
 //!
-//! A reader is as slow as he likes, and the pods of his answer change meanwhile. Were the old ones kept for everybody, each
-//! slow reader could cost as much memory as all pods together.
+//! A reader can be arbitrarily slow while the pods change. Without a limit, each slow reader could use as much memory as all pods
+//! together.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::ota_server::pod::NodePod;
 
-/// Bytes of pods that are kept for answers alone: some changes of the largest pods, a hundred times those of common ones.
+/// Maximum bytes of old pods kept for answers. Enough for some changes of the largest pods and for a hundred times as many of
+/// common pods.
 const OLD_AT_MOST: usize = 4 << 20;
 
-/// What is still to be sent. It is taken away from the oldest answers when they keep too much that has changed.
+/// Pods that remain to be sent. The oldest answers lose them if too many of them are outdated.
 #[derive(Debug)]
 pub(in crate::ota_server) struct LentPods(Arc<Mutex<Lent>>);
 
 #[derive(Debug)]
 struct Lent {
-    /// `None`: taken away.
+    /// Remaining pods; `None`: reclaimed.
     pods: Option<VecDeque<NodePod>>,
 }
 
 impl LentPods {
-    /// The pods that are left, in their order; `None` when they were taken away.
+    /// Returns the remaining pods in order; `None` if they were reclaimed.
     pub(in crate::ota_server) fn left(&self) -> Option<Vec<NodePod>> {
         let lent = lock(&self.0);
         Some(lent.pods.as_ref()?.iter().cloned().collect())
     }
 
-    /// The next one.
+    /// Returns the next pod.
     ///
     /// # Errors
-    /// When they were taken away.
+    /// If the pods were reclaimed.
     pub(in crate::ota_server) fn front(&self) -> Result<Option<NodePod>, TakenAway> {
         let lent = lock(&self.0);
         let pods = lent.pods.as_ref().ok_or(TakenAway)?;
         Ok(pods.front().cloned())
     }
 
-    /// Gives the next one back: it is sent.
+    /// Removes the next pod after it was sent.
     pub(in crate::ota_server) fn pop(&self) {
         if let Some(pods) = &mut lock(&self.0).pods {
             pods.pop_front();
@@ -46,11 +48,11 @@ impl LentPods {
     }
 }
 
-/// The pods have changed while an answer was being sent that was slower than others.
+/// Error of an answer whose pods were reclaimed: they have changed, and its reader was too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ota_server) struct TakenAway;
 
-/// All answers that are being sent, the oldest first.
+/// All answers in progress, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Lenders(Vec<Weak<Mutex<Lent>>>);
 
@@ -62,7 +64,7 @@ impl Lenders {
         LentPods(lent)
     }
 
-    /// Takes pods away from the oldest answers until little is kept that is not the newest.
+    /// Reclaims pods from the oldest answers until the memory of outdated pods is below the limit.
     pub(super) fn reclaim(&mut self, is_newest: impl Fn(&NodePod) -> bool) {
         let lent: Vec<_> = self.0.iter().filter_map(Weak::upgrade).collect();
         let mut old: Vec<Vec<(usize, usize)>> =
@@ -79,7 +81,7 @@ impl Lenders {
     }
 }
 
-/// The pods in it that have changed: where each is in memory, and how many bytes it has.
+/// Returns address and size of the outdated pods in a snapshot.
 fn old_in(lent: &Mutex<Lent>, is_newest: impl Fn(&NodePod) -> bool) -> Vec<(usize, usize)> {
     let lent = lock(lent);
     let old = lent.pods.iter().flatten().filter(|pod| !is_newest(pod));
@@ -97,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    /// A pod of a megabyte.
+    /// Returns a pod of one megabyte.
     fn pod(name: &str, version: u32) -> NodePod {
         let filling = "x".repeat(1 << 20);
         let raw = format!(

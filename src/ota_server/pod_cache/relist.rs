@@ -1,14 +1,14 @@
-//! A list that replaces what is known, pod by pod while it arrives: the old ones are not kept until all new ones are there.
+//! A list that replaces the cached pods one by one while it arrives, so that old and new pods are not in memory together.
 
 use std::collections::BTreeMap;
 
 use super::PodCache;
 use crate::ota_server::pod::{NodePod, PodKey};
 
-/// A list on its way. One that breaks off leaves each pod as it was told last.
+/// A list in progress. If it fails, each pod stays as it was last received.
 pub(in crate::ota_server) struct Relist<'a> {
     cache: &'a PodCache,
-    /// Those that are listed; the cache has the same ones, unless nothing was known before: then nobody sees half a list.
+    /// Pods listed so far. They are also in the cache, unless it was empty before: then readers must not see an incomplete list.
     listed: BTreeMap<PodKey, NodePod>,
 }
 
@@ -20,7 +20,7 @@ impl<'a> Relist<'a> {
         }
     }
 
-    /// Takes in the next one.
+    /// Adds the next pod.
     pub(in crate::ota_server) fn take(&mut self, pod: NodePod) {
         let pod = self.cache.shared(pod);
         if self.cache.is_known() {
@@ -29,8 +29,9 @@ impl<'a> Relist<'a> {
         self.listed.insert(pod.key().clone(), pod);
     }
 
-    /// Puts a pod into the cache, and drops those that the list has passed over: it is sorted, so they are gone. Should it
-    /// not be, they come back when their turn comes.
+    /// Adds a pod to the cache, and removes the cached pods that the list has skipped.
+    ///
+    /// The list is sorted, so the skipped pods no longer exist. If one does exist, it is added again when the list reaches it.
     fn pass(&self, pod: &NodePod) {
         let is_passed =
             |key: &PodKey| key.in_list().lt(pod.key().in_list()) && !self.listed.contains_key(key);
@@ -41,7 +42,7 @@ impl<'a> Relist<'a> {
         });
     }
 
-    /// There are no others.
+    /// Ends the list and removes all pods that were not in it.
     pub(in crate::ota_server) fn finish(self) {
         self.cache.replace(self.listed.into_values());
     }
@@ -68,7 +69,7 @@ mod tests {
     #[test]
     fn a_list_replaces_pods_one_by_one_and_drops_those_that_it_passes_over() {
         let cache = PodCache::default();
-        // "-" sorts before "/": so the API server lists a-b before a.
+        // "-" sorts before "/", so the API server lists a-b before a.
         cache.replace(["a/1", "a/2", "a-b/1", "c/1", "d/1"].map(|key| pod(key, 1)));
         let same = cache.pod(pod("a/2", 1).key()).unwrap();
         let mut relist = cache.relist();

@@ -1,4 +1,4 @@
-//! The door: bad requests, slow ones, and many.
+//! Listeners and connections: bad requests, slow ones, and many.
 
 use std::net::SocketAddr;
 
@@ -10,10 +10,10 @@ use super::*;
 use crate::machine::BUSY;
 use crate::shutdown;
 
-/// The longest that an honest call may take: less than the five seconds for which one who says nothing is waited for.
+/// Longest time of a valid request: less than the five seconds for which a silent connection is kept.
 const HONEST: Duration = Duration::from_millis(200 * BUSY as u64);
 
-/// An agent on a port, and its end.
+/// An agent on a port, with its shutdown trigger.
 struct Door {
     address: SocketAddr,
     trigger: shutdown::Trigger,
@@ -46,7 +46,7 @@ async fn real() -> (World, Agent) {
     (world, agent)
 }
 
-/// Sends those bytes and returns all that comes back.
+/// Sends `bytes` and returns everything received.
 async fn talk(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
@@ -136,7 +136,7 @@ async fn bad_requests_are_answered_with_a_sentence_and_without_the_api_server() 
             format!("POST {pod}/upgrade HTTP/1.1\r\nreferer: http://evil.example/\r\n{close}\r\n"),
             403,
         ),
-        // Refused before the body is read, be it announced or on its way.
+        // Rejected before the body is read, also if it is only announced.
         (
             format!(
                 "POST {pod}/upgrade HTTP/1.1\r\norigin: null\r\ncontent-length: 9\r\n{own}\r\n"
@@ -163,14 +163,14 @@ async fn bad_requests_are_answered_with_a_sentence_and_without_the_api_server() 
             ),
             400,
         ),
-        // What is asked for and is not there is refused from memory.
+        // A missing pod is rejected from the cache.
         (format!("POST {pod}x/upgrade HTTP/1.1\r\n{close}\r\n"), 500),
         (
             format!("POST {pod}x/imagepull HTTP/1.1\r\n{close}\r\n"),
             500,
         ),
     ];
-    // What is no request at all gets its status from hyper, which says no more.
+    // hyper answers malformed requests with a status only.
     let without_words = [
         format!("GET /{huge} HTTP/1.1\r\n{close}\r\n"),
         format!("GET /pods HTTP/1.1\r\nx: {huge}\r\n{close}\r\n"),
@@ -227,7 +227,7 @@ async fn five_hundred_silent_connections_keep_nobody_out() {
     assert!(first.contains("connect again to ask"), "{first}");
 }
 
-/// One connection without a socket, in virtual time.
+/// Opens one connection without a socket, in virtual time.
 async fn line(room: usize) -> (World, DuplexStream) {
     let world = World::new();
     for name in ["a", "b", "c"] {

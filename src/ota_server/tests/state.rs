@@ -1,4 +1,4 @@
-//! The state on disk, through an agent's life.
+//! The state on disk across restarts of an agent.
 
 use super::*;
 

@@ -1,13 +1,13 @@
-//! When the API server may be asked again: the one place that decides, for every list and every watch.
+//! Schedule of all lists and watches, which decides when the API server may be asked again.
 //!
-//! Ten thousand agents lose their API server in the same second. What each of them does next is what the API server meets
-//! when it is back, so two things hold whatever answers come:
+//! Ten thousand agents can lose their API server in the same second, and all of them ask again when it returns. Two rules hold
+//! for every response:
 //!
-//! - between two requests of an agent are at least five seconds. Only the second of all, the watch behind the first list, follows
+//! - An agent waits at least five seconds between two requests. Only its second request, the watch after the first list, follows
 //!   at once.
-//! - after an outage the first requests are spread over a minute. The first retry comes at a moment of that minute that is
-//!   another one for every node, the further ones a minute apart: whenever the API server returns, the moments in which
-//!   they would have come are spread evenly over the next minute.
+//! - After an outage, the first requests are spread over a minute. Each node has its own time in that minute for the first retry,
+//!   and further retries follow a minute apart. So whenever the API server returns, the next retries are spread evenly over the
+//!   next minute.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -16,39 +16,39 @@ use tokio::time::{Instant, sleep_until};
 
 use super::super::cloud::{Cloud, SPACING};
 
-/// What the requests of a fleet are spread over when the API server is back, and the longest from one try to the next.
+/// Time over which the requests of a fleet are spread after an outage. Also the longest time between two attempts.
 pub(super) const SPREAD: Duration = Duration::from_secs(60);
-/// What the first requests are spread over where pods are known from the disk.
+/// Time over which the first requests are spread if the pods are known from disk.
 ///
-/// A power cut starts all agents at once; most of them kept their state, serve it, and can wait some seconds. One that
-/// knows nothing asks at once: its owner would see no pods until then, and a new DaemonSet starts its pods one by one.
+/// A power cut starts all agents at once. Most of them have saved their state, serve it, and can wait some seconds. An agent
+/// without state asks at once: otherwise its owner would see no pods, and a new DaemonSet starts its pods one by one anyway.
 const START: Duration = Duration::from_secs(10);
-/// The longest that is believed of an API server that asks to be left alone.
+/// Longest pause that an API server can ask for.
 const ASKED_AT_MOST: Duration = Duration::from_secs(300);
 
-/// Whose turn it is: ours, or not yet.
+/// Schedule of the requests of one agent.
 #[derive(Debug)]
 pub(super) struct Turns {
     node: String,
     cloud: Cloud,
-    /// Requests so far.
+    /// Number of requests so far.
     number: u64,
-    /// When the last request was sent.
+    /// Time of the last request.
     last: Option<Instant>,
-    /// When the next one is due, unless the cloud is seen to be back before.
+    /// Time of the next request, unless the cloud returns earlier.
     due: Instant,
-    /// Before this none is sent in any case: the API server asked for that.
+    /// Earliest time of the next request, as the API server asked for.
     asked: Instant,
-    /// Failures since a watch lasted.
+    /// Number of failures since a watch worked.
     failures: u32,
-    /// Whether the last request did its work, however that ended.
+    /// True if the last request worked, however it ended.
     lasted: bool,
-    /// Whether the watch behind the first list is still to come.
+    /// True until the watch after the first list.
     first: bool,
 }
 
 impl Turns {
-    /// Of that node; `known`: its pods are known from the disk.
+    /// Creates the schedule of a node. `known`: its pods are known from disk.
     pub(super) fn new(node: &str, cloud: Cloud, known: bool) -> Self {
         let now = Instant::now();
         let wait = if known {
@@ -69,11 +69,11 @@ impl Turns {
         }
     }
 
-    /// Waits until a request may be sent; it counts as sent then.
+    /// Waits until a request may be sent, and counts it as sent.
     pub(super) async fn next(&mut self) {
         tokio::select! {
             () = sleep_until(self.due) => {}
-            // Somebody on the node asked for something and was answered: nobody spreads such requests, and they are few.
+            // A request of the node owner was answered. Such requests are few and not synchronized, so no spreading is needed.
             () = self.cloud.returned() => {}
         }
         sleep_until(self.earliest()).await;
@@ -90,14 +90,14 @@ impl Turns {
         }
     }
 
-    /// Notes that the watch lasted; says whether there were failures before.
+    /// Notes that the watch has worked for a while. Returns true if there were failures before.
     pub(super) fn note_lasting(&mut self) -> bool {
         self.lasted = true;
         std::mem::take(&mut self.failures) > 0
     }
 
-    /// Notes that the last request failed, and that the API server asked for so much time. What lasted is no failure,
-    /// whatever ended it, and is resumed at once.
+    /// Notes that the last request failed, and the pause that the API server asked for. A watch that has worked is resumed at
+    /// once and is not a failure.
     pub(super) fn note_failure(&mut self, asked: Duration) {
         let now = Instant::now();
         self.first = false;
@@ -111,13 +111,13 @@ impl Turns {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Whether the API server is not known to have failed since a watch lasted.
+    /// Returns true if there was no failure since a watch worked.
     pub(super) fn is_well(&self) -> bool {
         self.failures == 0
     }
 }
 
-/// From one try to the next, after so many failures before this one.
+/// Returns the time between two attempts after `failures` earlier failures.
 fn pause(node: &str, number: u64, failures: u32) -> Duration {
     match failures {
         0 => SPACING + part(SPREAD - SPACING, node, number),
@@ -125,7 +125,7 @@ fn pause(node: &str, number: u64, failures: u32) -> Duration {
     }
 }
 
-/// A part of `whole`: another one for every node and number, and the same in every run.
+/// Returns a part of `whole` that differs by node and number, and is the same in every run.
 fn part(whole: Duration, node: &str, number: u64) -> Duration {
     let mut hasher = DefaultHasher::new();
     (node, number).hash(&mut hasher);
@@ -142,7 +142,7 @@ mod tests {
         (0..NODES).map(|number| format!("edge-{number}"))
     }
 
-    /// The largest share of all in one second, and the seconds from the first to the last.
+    /// Returns the largest share of requests in one second, and the seconds between the first and the last.
     fn spread(moments: &[Duration]) -> (f64, u64) {
         let mut seconds: Vec<u64> = moments.iter().map(Duration::as_secs).collect();
         seconds.sort_unstable();
@@ -151,7 +151,7 @@ mod tests {
         (share, seconds[seconds.len() - 1] - seconds[0])
     }
 
-    /// How long after its return the API server is asked by a node that lost it so long before.
+    /// Returns the time between the API server's return and the first attempt of a node.
     fn first_try(node: &str, outage: Duration, tries_before: u64) -> Duration {
         let (mut at, mut failures) = (Duration::ZERO, 0);
         while at < outage {

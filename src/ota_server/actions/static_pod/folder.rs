@@ -1,12 +1,12 @@
-//! The folder from which the kubelet makes static pods.
+//! Folder from which the kubelet creates static pods.
 //!
-//! The kubelet reads every file whose name does not start with a dot, whenever one changes. So everything here is made
-//! under a dot name, and becomes a manifest by a rename: there is never half a manifest, nor two of one pod.
+//! The kubelet reads every file whose name doesn't start with a dot, whenever one changes. So files are written under a hidden
+//! name and then renamed. There is never an incomplete manifest, nor two manifests of one pod.
 //!
 //! ```text
 //! nginx.yaml             the manifest
-//! .nginx.yaml.backup     the manifest before, as long as nobody makes another
-//! .nginx.yaml.pending    what is awaited of the new one; outlives a restart of the agent
+//! .nginx.yaml.backup     the previous manifest, until the next backup
+//! .nginx.yaml.pending    the expected pod of the new manifest; survives a restart of the agent
 //! ```
 
 use std::fs::{self, File, OpenOptions};
@@ -19,54 +19,54 @@ use serde::{Deserialize, Serialize};
 
 use super::manifest::Manifest;
 
-/// Files looked at; a node has some dozen static pods at most.
+/// Maximum number of files to read. A node has a few dozen static pods at most.
 const FILES: usize = 512;
-/// The longest file that is read: a ConfigMap cannot hold more.
+/// Maximum size of a manifest: a ConfigMap cannot hold more.
 const LONGEST: u64 = 1 << 20;
-/// The longest note: it holds a manifest, in which JSON takes up to six bytes for one.
+/// Maximum size of a note. It contains a manifest, in which JSON takes up to six bytes per byte.
 const LONGEST_NOTE: u64 = 8 * LONGEST;
-/// Permissions of a manifest that was not there before: it may hold secrets.
+/// Permissions of a new manifest, which may contain secrets.
 const MODE: u32 = 0o600;
 const BACKUP: &str = ".backup";
 const PENDING: &str = ".pending";
 
-/// The folder. Whoever calls holds the lock of `guard`: one change at a time.
+/// The folder. Callers hold the lock of `guard`, so there is one change at a time.
 #[derive(Clone, Debug)]
 pub(super) struct ManifestFolder {
-    /// Where it is.
+    /// Path of the folder.
     pub(super) path: PathBuf,
 }
 
-/// What is awaited of a manifest that was replaced.
+/// Expected pod of a manifest that was replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pending {
     /// Namespace of the pod.
     pub(super) namespace: String,
     /// Name of the mirror pod.
     pub(super) pod: String,
-    /// UIDs of the mirror pods that were there: as it was read, and as the cache had it.
+    /// UIDs of the previous mirror pods, as read and as cached.
     pub(super) old: Vec<String>,
-    /// When the new pod has to be Ready.
+    /// Deadline for the new pod to become Ready.
     pub(super) until: String,
-    /// Name of the manifest's file.
+    /// File name of the manifest.
     pub(super) file: String,
-    /// Whether there was no manifest before.
+    /// True if there was no manifest before.
     pub(super) is_new: bool,
-    /// What was written: whatever else is found there later is not ours to undo.
+    /// Content that the agent wrote. If the file later has other content, the agent leaves it alone.
     pub(super) written: String,
 }
 
-/// What became of a manifest.
+/// Result of replacing a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FolderOutcome {
-    /// It says the same already.
+    /// The manifest already had this content.
     Unchanged,
-    /// It is in that file.
+    /// Written to the file with this name.
     Written(String),
 }
 
 impl ManifestFolder {
-    /// Makes `manifest` that of its pod; `pending` says who is awaited.
+    /// Writes `manifest` for its pod. `pending` describes the expected pod.
     pub(super) fn replace(&self, manifest: &Manifest, pending: Pending) -> Result<FolderOutcome> {
         let present = self.find(manifest)?;
         if let Some((_, text)) = &present
@@ -79,7 +79,7 @@ impl ManifestFolder {
             None => self.unused(&format!("{}.yaml", manifest.name))?,
         };
         let earlier = self.read_pending(&file);
-        // What was put there a moment ago proved nothing yet: the last good one is that before.
+        // If the present manifest is itself not proven yet, the existing backup remains the last good one.
         let text = present.map(|(_, text)| text);
         let unproven = earlier.filter(|earlier| Some(&earlier.written) == text.as_ref());
         if let (Some(text), None) = (&text, &unproven) {
@@ -104,7 +104,7 @@ impl ManifestFolder {
         Ok(FolderOutcome::Written(file))
     }
 
-    /// Everything that is awaited.
+    /// Returns all expected pods.
     pub(super) fn pending(&self) -> Result<Vec<Pending>> {
         let mut found = Vec::new();
         let entries = match fs::read_dir(&self.path) {
@@ -121,7 +121,7 @@ impl ManifestFolder {
         Ok(found)
     }
 
-    /// The new pod is as it should be: nothing is awaited any more.
+    /// Removes the note of an expected pod that is Ready.
     pub(super) fn settle(&self, pending: &Pending) -> Result<()> {
         if self.read_pending(&pending.file).as_ref() == Some(pending) {
             self.remove(&hidden(&pending.file, PENDING))?;
@@ -129,7 +129,7 @@ impl ManifestFolder {
         Ok(())
     }
 
-    /// Puts the manifest back that was there before; says whether there was something to put back.
+    /// Restores the previous manifest. Returns false if the manifest was changed since.
     pub(super) fn restore(&self, pending: &Pending) -> Result<bool> {
         if self.read_pending(&pending.file).as_ref() != Some(pending) {
             return Ok(false);
@@ -147,7 +147,7 @@ impl ManifestFolder {
         Ok(is_ours)
     }
 
-    /// The file that holds the present manifest of that pod, and its text.
+    /// Returns name and content of the file with the present manifest of that pod.
     fn find(&self, manifest: &Manifest) -> Result<Option<(String, String)>> {
         let what = || {
             format!(
@@ -161,12 +161,12 @@ impl ManifestFolder {
                 bail!("{} holds more than {FILES} files", self.path.display());
             }
             let Ok(file) = entry.with_context(what)?.file_name().into_string() else {
-                continue; // the name of a manifest is ours to write back
+                continue; // the agent writes the file again under this name, so the name must be text
             };
             if file.starts_with('.') {
                 continue;
             }
-            // What is no file, too long or not text is not the manifest of a pod.
+            // A directory, a file that is too large, or one that is not text is not the manifest of a pod.
             let Some(text) = self
                 .read(&file)
                 .ok()
@@ -229,7 +229,7 @@ impl ManifestFolder {
         meta.map_or(MODE, |meta| meta.mode() & 0o777)
     }
 
-    /// Makes a file whole or not at all, and has it on the disk before it is told to anybody.
+    /// Writes a file atomically and syncs it to disk.
     fn put(&self, file: &str, text: &str, mode: u32) -> Result<()> {
         let path = self.path.join(file);
         let temporary = self.path.join(hidden(file, ".new"));
@@ -254,7 +254,7 @@ impl ManifestFolder {
     }
 }
 
-/// The name of a file beside a manifest that the kubelet does not see.
+/// Returns a name that the kubelet ignores, for a file that belongs to a manifest.
 fn hidden(file: &str, ending: &str) -> String {
     if file.starts_with('.') {
         format!("{file}{ending}")
@@ -266,11 +266,11 @@ fn hidden(file: &str, ending: &str) -> String {
 fn write_whole(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {} // left behind by an agent that was killed
+        _ => {} // possibly left behind by an agent that was killed
     }
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
-    file.set_permissions(fs::Permissions::from_mode(mode))?; // whatever the umask says
+    file.set_permissions(fs::Permissions::from_mode(mode))?; // independent of the umask
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }

@@ -1,7 +1,7 @@
-//! Watches over static pods that were replaced: one that does not become Ready in time is put back.
+//! Restores the previous manifest of a static pod if the new pod doesn't become Ready in time.
 //!
-//! What is awaited stands in the folder itself, so a restart of the agent forgets nothing. Only what the API server tells
-//! counts: while the watch is broken nobody can see a pod become Ready, so nothing is put back then.
+//! The expected pods are stored in the folder itself, so they survive a restart of the agent. Only the API server's data counts:
+//! without a live watch, the agent cannot see that a pod is Ready, so it restores nothing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,14 +18,15 @@ use crate::clock::Clock;
 use crate::ota_server::pod::PodKey;
 use crate::ota_server::pod_cache::PodCache;
 
-/// How long a new static pod may take to become Ready before the old one is put back.
+/// Time for a new static pod to become Ready before the previous manifest is restored.
 pub(super) const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
-/// How often is looked while something is awaited.
+/// Interval between checks while a pod is expected.
 const LOOK: Duration = Duration::from_secs(5);
-/// How long the watch has to stand before its word counts: a kubelet that was cut off reports first.
+/// Time for which the watch must be live before a pod counts as not Ready. A kubelet that was disconnected first needs time to
+/// report.
 const SETTLE: Duration = Duration::from_secs(30);
 
-/// The folder of manifests, one change at a time. Cheap to clone; all clones are one.
+/// Folder of manifests with a lock. Cheap to clone; all clones share the lock.
 #[derive(Clone, Debug)]
 pub(in crate::ota_server::actions) struct GuardedManifest {
     folder: ManifestFolder,
@@ -33,7 +34,7 @@ pub(in crate::ota_server::actions) struct GuardedManifest {
     awaited: Arc<Notify>,
 }
 
-/// A replaced pod, and when its time is over.
+/// A replaced pod and its deadline.
 #[derive(Debug)]
 struct AwaitedReturn {
     pending: Pending,
@@ -41,7 +42,7 @@ struct AwaitedReturn {
 }
 
 impl GuardedManifest {
-    /// That folder; it need not be there.
+    /// Creates a guard of a folder, which may be missing.
     pub(in crate::ota_server::actions) fn new(path: PathBuf) -> Self {
         Self {
             folder: ManifestFolder { path },
@@ -50,12 +51,12 @@ impl GuardedManifest {
         }
     }
 
-    /// Something is awaited from now on.
+    /// Wakes the guard after a new pod is expected.
     pub(super) fn wake(&self) {
         self.awaited.notify_one();
     }
 
-    /// Works on the folder, on a thread that may block. What began is ended, even if nobody waits for it any more.
+    /// Runs `work` on the folder in a blocking thread. Work that has begun is finished, even if the caller is dropped.
     pub(super) async fn with_folder<T: Send + 'static>(
         &self,
         work: impl FnOnce(&ManifestFolder) -> Result<T> + Send + 'static,
@@ -69,7 +70,7 @@ impl GuardedManifest {
         work.await.context("work on the manifests")?
     }
 
-    /// Watches over replaced static pods until dropped, beginning with those of an earlier run.
+    /// Watches replaced static pods until dropped, including those of an earlier run.
     pub(in crate::ota_server::actions) async fn watch(&self, pod_cache: &PodCache, clock: &Clock) {
         let mut awaited: Vec<AwaitedReturn> = Vec::new();
         let mut live_since = None;
@@ -131,7 +132,7 @@ impl GuardedManifest {
     }
 }
 
-/// Keeps what is still awaited with its time, and takes in what is new.
+/// Updates the expected pods from the notes in the folder. Pods that are already known keep their deadline.
 fn follow(awaited: &mut Vec<AwaitedReturn>, found: Vec<Pending>, now: Timestamp) {
     awaited.retain(|one| found.contains(&one.pending));
     for pending in found {
@@ -142,7 +143,7 @@ fn follow(awaited: &mut Vec<AwaitedReturn>, found: Vec<Pending>, now: Timestamp)
     }
 }
 
-/// Whether the mirror of the new pod is there, and Ready.
+/// Returns true if the mirror pod of the new static pod exists and is Ready.
 fn is_ready(pod_cache: &PodCache, pending: &Pending) -> bool {
     let pod = pod_cache.pod(&PodKey::new(&pending.namespace, &pending.pod));
     pod.is_some_and(|pod| {
@@ -151,7 +152,7 @@ fn is_ready(pod_cache: &PodCache, pending: &Pending) -> bool {
     })
 }
 
-/// How much of its time is left. A clock that jumped neither ends it at once nor stretches it.
+/// Returns the remaining time, limited at both ends so that a clock jump neither ends it at once nor extends it.
 fn left(pending: &Pending, now: Timestamp) -> Duration {
     let until = pending.until.parse().unwrap_or(now);
     let left = Duration::try_from(until.duration_since(now)).unwrap_or(Duration::ZERO);

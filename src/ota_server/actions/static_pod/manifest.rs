@@ -1,26 +1,26 @@
-//! The manifest of a static pod: which entry of a ConfigMap it is, and whether it is that pod's.
+//! Manifest of a static pod: selects it from a ConfigMap and checks that it belongs to the pod.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// A manifest that names the static pod for which it was chosen.
+/// A manifest for the static pod for which it was chosen.
 #[derive(Clone, Debug)]
 pub(super) struct Manifest {
-    /// The namespace of the pod.
+    /// Namespace of the pod.
     pub(super) namespace: String,
-    /// The name of the pod, without that of the node.
+    /// Name of the pod, without the name of the node.
     pub(super) name: String,
-    /// The bytes of the file.
+    /// Content of the file.
     pub(super) text: String,
     value: Value,
 }
 
 impl Manifest {
-    /// The manifest of that pod from the entries of a ConfigMap: the one named like the pod, else the only one.
+    /// Chooses the manifest of a pod from the entries of a ConfigMap: the entry named like the pod, or else the only entry.
     ///
     /// # Errors
-    /// A sentence about what is missing, ambiguous or wrong.
+    /// A sentence that tells what is missing, ambiguous or wrong.
     pub(super) fn choose(
         data: &BTreeMap<String, String>,
         namespace: &str,
@@ -53,18 +53,18 @@ impl Manifest {
         })
     }
 
-    /// Whether a file is the manifest of this pod.
+    /// Returns true if a file is a manifest of this pod.
     pub(super) fn is_of_same_pod(&self, text: &str) -> bool {
         parse(text).is_some_and(|value| names(&value, &self.namespace, &self.name))
     }
 
-    /// Whether a file says the same.
+    /// Returns true if a file has the same content.
     pub(super) fn says_the_same_as(&self, text: &str) -> bool {
         self.text == text || parse(text).is_some_and(|value| value == self.value)
     }
 }
 
-/// A key without the ending of a file.
+/// Returns a key without its file extension.
 fn stem(key: &str) -> &str {
     let endings = [".yaml", ".yml", ".json"].iter();
     endings
@@ -73,12 +73,12 @@ fn stem(key: &str) -> &str {
         .unwrap_or(key)
 }
 
-/// JSON is YAML.
+/// Parses YAML, which includes JSON.
 fn parse(text: &str) -> Option<Value> {
     serde_saphyr::from_str(text).ok()
 }
 
-/// Whether that is the static pod of this namespace and name; without a namespace the kubelet takes `default`.
+/// Returns true if `value` is the static pod with this namespace and name. Without a namespace, the kubelet uses `default`.
 fn names(value: &Value, namespace: &str, name: &str) -> bool {
     let meta = &value["metadata"];
     let placed = match &meta["namespace"] {

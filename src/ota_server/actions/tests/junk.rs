@@ -1,4 +1,4 @@
-//! What is not an outdated pod of this node: refused from memory, and what little is asked is bounded.
+//! Requests that don't name an outdated pod of this node: they are rejected from the cache, and look-ups are limited.
 
 use super::*;
 
@@ -56,7 +56,7 @@ async fn names_that_imitate_those_of_a_daemonset_cost_three_reads() {
         told(&answer, 500, Reason::NotFound, &text);
     }
     assert_eq!(world.asked(), ["get pods"; 3]);
-    // An honest call is not held up by any of it.
+    // A valid call is not blocked by these requests.
     let key = world.key_on("n1").await;
     assert_eq!(world.actions.upgrade(&key, false).await.status, 200);
 }
@@ -68,7 +68,7 @@ async fn pods_that_nobody_or_somebody_else_makes_are_refused_at_once() {
     let owner = json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r1", "controller": true,
     });
-    // The garbage collector would take it away at once.
+    // Otherwise the garbage collector would delete the pod at once.
     let _still = world.without("kube-controller-manager");
     let replica = json!({ "metadata": { "ownerReferences": [owner] } });
     let replica = world.create_pod("replica", replica).await;

@@ -1,4 +1,4 @@
-//! Asking for images: one condition, once per revision.
+//! Requests of image pulls: one condition, once per revision.
 
 use super::*;
 
@@ -37,7 +37,7 @@ async fn images_are_asked_for_by_one_write_that_leaves_all_else() {
     );
     assert_eq!(image["message"], need["message"]);
     assert!(image["lastTransitionTime"].is_string());
-    // A strategic merge patch puts what it adds first.
+    // A strategic merge patch inserts new entries at the front.
     expected.insert(0, image);
     assert_eq!(after["status"]["conditions"], json!(expected));
 }

@@ -1,4 +1,4 @@
-//! Static pods from ConfigMap to file, and back when they do not come up.
+//! Static pods from ConfigMap to file, and back if they don't become Ready.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn text(image: &str) -> String {
     )
 }
 
-/// The folder of manifests with `nginx.yaml` in it, and the agent of n1 beside it.
+/// A folder of manifests with `nginx.yaml`, and the agent of n1.
 struct Statics {
     world: World,
     folder: tempfile::TempDir,
@@ -28,7 +28,7 @@ impl Statics {
             manifest_dir: folder.path().to_owned(),
             ..world.actions.setup.clone()
         });
-        // Mirror pods are told to the cache here; nobody is to touch them.
+        // These tests write mirror pods to the cache themselves, so no other component may change them.
         let statics = Self {
             world,
             folder,
@@ -38,7 +38,7 @@ impl Statics {
         statics
     }
 
-    /// What the kubelet makes of the manifest, in the API and in memory.
+    /// Creates the mirror pod of the manifest, as the kubelet does, in the API and in the cache.
     async fn mirror(&self, uid: &str, ready: bool) {
         let node: Api<core_v1::Node> = Api::all(self.world.client.clone());
         let node = node.get("n1").await.unwrap().metadata.uid.unwrap();
@@ -84,7 +84,7 @@ impl Statics {
         read(self.folder.path(), "nginx.yaml")
     }
 
-    /// The agent's own task, as after a start.
+    /// Starts the agent's guard task.
     fn guard(&self) -> crate::task::Task {
         let actions = self.world.actions.clone();
         crate::task::Task::spawn(actions.guard_static_pods())

@@ -1,4 +1,4 @@
-//! The list of what waits.
+//! List of available upgrades.
 
 use super::*;
 

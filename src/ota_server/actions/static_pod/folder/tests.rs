@@ -1,4 +1,4 @@
-//! The folder as the kubelet finds it.
+//! Content of the folder as the kubelet sees it.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
@@ -33,7 +33,7 @@ struct Manifests {
 }
 
 impl Manifests {
-    /// A folder with these files.
+    /// Creates a folder with these files.
     fn with(files: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         for (name, text) in files {
