@@ -1,17 +1,18 @@
-//! Everything at once on a real Kubernetes, until something breaks: `cargo bench --bench chaos`.
+//! Random faults in combination on real Kubernetes: `cargo bench --bench chaos`.
 //!
-//! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`) with fake kubelets and two replicas of the controller,
-//! and plays random stories: DaemonSets with different strategies on the same nodes, and template changes, rollbacks, settings
-//! that change, nodes that leave, deletions that are refused, controllers that are killed and an API server that freezes. A
-//! monitor takes in what happened in the order of the API (resourceVersion), a judge says whether the promises were kept:
-//! budget, surge, partition, pause, OTA, invalid settings, and that every DaemonSet ends complete, stopped with a reason, or
-//! waiting for something that its condition names.
+//! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`) with fake kubelets and two replicas of the controller, and
+//! plays random stories. They have DaemonSets with different strategies on the same nodes. Templates and settings change, nodes
+//! leave, deletions are rejected, controllers are killed, and the API server freezes.
 //!
-//! A story that breaks a promise is told again with fewer steps, a bounded number of times, and the shortest one that still
-//! breaks it is printed with its seed. Chance is seeded, time is not: a story need not break twice.
+//! A monitor records all changes in the order of the API (resourceVersion). `judge` checks the promises: budget, surge,
+//! partition, pause, OTA and invalid settings. Every DaemonSet must end complete, stopped with a reason, or waiting for something
+//! that its condition names.
+//!
+//! A story that breaks a promise is replayed with fewer steps, a limited number of times. The shortest one that still breaks a
+//! promise is printed with its seed. Random choices are seeded but timing is not, so a story may not fail again.
 //!
 //! `CHAOS_SECONDS` (600), `CHAOS_SEED` (from the clock), `CHAOS_NODES` (200), `CHAOS_DAEMONSETS` (12), `CHAOS_STEPS` (25 per
-//! story), `CHAOS_REPLAYS` (4). With `CHAOS_SEED=SEED/STORY` that one story is played and no other.
+//! story), `CHAOS_REPLAYS` (4). `CHAOS_SEED=SEED/STORY` plays only that story.
 
 #[path = "support/history.rs"]
 mod history;
@@ -77,7 +78,7 @@ async fn main() -> Result<()> {
 struct Options {
     lasts: Duration,
     seed: u64,
-    /// The first story, and whether it is the only one.
+    /// Number of the first story. If `only` is true, no other one is played.
     first: u64,
     only: bool,
     nodes: usize,
@@ -117,7 +118,7 @@ fn number(name: &str, usual: usize) -> Result<usize> {
     }
 }
 
-/// Leaves out halves, then quarters, of the steps while the story still breaks a promise.
+/// Removes halves, then quarters, of the steps as long as the story still breaks a promise.
 async fn shortest(
     stage: &mut Stage,
     mut story: Story,

@@ -1,11 +1,13 @@
-//! How long a decision takes: `cargo bench --bench decide`.
+//! The time of a decision: `cargo bench --bench decide`.
 //!
-//! Four situations of a fleet, each with 1,000, 10,000 and 100,000 nodes of which a fifth is offline: in the middle of a
-//! rollout, at its start, done, and OTA at its start; then the first two with every setting there is, on nodes with labels,
-//! some with a hold or a window of their own, one in a hundred with a new pod that fails. Those are full passes. Then what the
-//! controller does after one event in the middle of a rollout, when it looks at what changed; and a whole rollout, as `ctl plan`
-//! forecasts it. Prints the median and the best of many
-//! runs: on a busy machine the median tells more about the neighbours.
+//! The fleets have 1,000, 10,000 and 100,000 nodes, of which a fifth is offline. Each is measured in four states: in the middle
+//! of a rollout, at its start, complete, and OTA at its start. The first two are repeated with every setting, on nodes with
+//! labels. Some of these nodes have a hold or a maintenance window, and one in a hundred has a failing new pod. All these are
+//! full passes.
+//!
+//! The next measurement is the controller's work after one event in the middle of a rollout, where only changes are evaluated.
+//! The last one is a whole rollout as `ctl plan` forecasts it. Prints the median and the best of many runs. On a busy machine the
+//! median is affected by other processes.
 
 #[path = "decide/event.rs"]
 mod event;
@@ -28,7 +30,7 @@ use yurt_ds::core::{
 
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 const RUNS: usize = 31;
-/// Every setting that one DaemonSet can have at once, and then one of the two that exclude each other.
+/// Every setting that one DaemonSet can have at once. `IN_PLACE` and `SURGE` exclude each other, so one of them is added.
 const SETTINGS: [(&str, &str); 17] = [
     ("update-strategy", "AdvancedRollingUpdate"),
     ("max-unavailable", "10%"),
@@ -53,10 +55,10 @@ const SETTINGS: [(&str, &str); 17] = [
 ];
 const IN_PLACE: (&str, &str) = ("rolling-update-type", "InPlaceIfPossible");
 const SURGE: (&str, &str) = ("max-surge", "5%");
-/// Two pools, one after the other, then the rest; the second is open.
+/// Two pools, one after the other, then the remaining nodes. The second wave is open.
 const WAVES: &str = r#"[{"name": "canary", "selector": "pool=pool-0", "maxUnavailable": "50%"},
     {"name": "field", "selector": "pool in (pool-1, pool-2, pool-3)", "soak": "10m"}]"#;
-/// A moment long after everything in the fleet happened.
+/// Time long after all timestamps in the fleet.
 const NOW: i64 = 2_000_000_000;
 
 fn main() {
@@ -105,7 +107,7 @@ fn main() {
     }
 }
 
-/// Forecasts a rollout from its start to its end, as `ctl plan` does: the time that it takes, and the number of its steps.
+/// Forecasts a whole rollout as `ctl plan` does. Returns the time that it takes and the number of its steps.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 fn whole_rollout(size: usize) -> (Duration, usize) {
     let (strategy, fleet) = (strategy(Mode::AdvancedRollingUpdate), fleet(size, 0));
@@ -113,7 +115,7 @@ fn whole_rollout(size: usize) -> (Duration, usize) {
         .nodes
         .iter()
         .find_map(|node| node.pods.first().cloned());
-    // Nodes differ, so that their pods are not Ready at the same moments.
+    // Nodes differ, so that their pods become Ready at different times.
     let pace = |name: &NodeName| NodePace {
         end: Duration::from_millis(2_000),
         start: Duration::from_millis(2_000 + 10 * (name.as_str().len() as u64 % 7)),
@@ -150,7 +152,7 @@ fn print(name: &str, size: usize, times: &[Duration]) {
     );
 }
 
-/// The times of all runs, the best first.
+/// Returns the times of all runs, the best first.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 fn measure(strategy: &Strategy, fleet: &Fleet) -> Vec<Duration> {
     let now = at(NOW);
@@ -177,7 +179,7 @@ fn strategy(mode: Mode) -> Strategy {
     }
 }
 
-/// Every setting at once, as annotations say it.
+/// Returns a strategy with every setting, parsed from annotations.
 fn every_setting(and: (&str, &str)) -> Strategy {
     let settings = SETTINGS.into_iter().chain([and]);
     let annotations =
@@ -198,10 +200,10 @@ fn every_setting(and: (&str, &str)) -> Strategy {
     }
 }
 
-/// With labels, and on some nodes a hold or a window.
+/// Adds labels to all nodes, and a hold or a maintenance window to some.
 fn with_everything(mut fleet: Fleet) -> Fleet {
     let window = Arc::new(Windows::read("Mon-Fri 22:00-05:00 Europe/Berlin").expect("a window"));
-    // As in the controller, nodes share texts and pods share whole sets.
+    // As in the controller, nodes share strings and pods share whole label sets.
     let text = |text: String| -> Arc<str> { text.into() };
     let zones: Vec<Arc<str>> = (0..20).map(|i| text(format!("zone-{i:02}"))).collect();
     let pools: Vec<Arc<str>> = (0..7).map(|i| text(format!("pool-{i}"))).collect();
@@ -238,7 +240,7 @@ fn with_everything(mut fleet: Fleet) -> Fleet {
     fleet
 }
 
-/// A fleet of which `updated` percent of the online nodes run the current revision.
+/// Returns a fleet in which `updated` percent of the online nodes run the current revision.
 fn fleet(size: usize, updated: usize) -> Fleet {
     Fleet {
         revision: RevisionState::Current("7f9f6846dc".into()),

@@ -1,12 +1,14 @@
-//! What the server of a node costs: `cargo bench --bench ota`.
+//! The cost of a node's agent: `cargo bench --bench ota`.
 //!
-//! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`), one node with thirty pods of OTA mode, and
-//! `yurt-ds ota-server` for it, and asks as the owner of the node would: reads, upgrades, pre-pulls, beside junk and
-//! silent connections. Prints a table: the target, what was measured, and what OpenYurt's agent needs for it. CPU time and memory are those of its process as the kernel counts them, API
-//! requests those of the API server's own audit log. `-- --reads 2000` for a quick look; `YURT_DS` names another
-//! build of the program, such as the static one of the image.
+//! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`), one node with thirty pods in OTA mode, and
+//! `yurt-ds ota-server` for it. It sends the requests of a node owner: reads, upgrades and pre-pulls, also during junk requests
+//! and with silent connections.
 //!
-//! A benchmark, not a test: machines are noisy, and owner and control plane share this one.
+//! Prints a table with the target, the measurement, and the value of OpenYurt's agent. CPU time and memory of the process come
+//! from the kernel, API requests from the API server's audit log. `-- --reads 2000` is a quick run. `YURT_DS` names another build
+//! of the program, such as the static one of the image.
+//!
+//! This is a benchmark, not a test. Machines are noisy, and owner and control plane share this one.
 
 #[path = "support/fleet.rs"]
 mod fleet;
@@ -28,14 +30,14 @@ use self::owner::{Owner, Times, request};
 use self::plane::{Plane, Requests, now};
 use self::process::Process;
 
-/// Until the audit log has what was asked, and the program is at rest.
+/// Time until the audit log is complete and the program is idle.
 const REST: Duration = Duration::from_secs(2);
-/// POSTs for pods that are nowhere, and the connections they come on.
+/// Number of POSTs for pods that don't exist, and of their connections.
 const JUNK: usize = 300;
 const JUNK_CONNECTIONS: usize = 30;
-/// Connections that say nothing.
+/// Number of connections that send nothing.
 const SILENT: usize = 500;
-/// Honest calls beside them, each on a connection of its own.
+/// Number of valid requests at the same time, each on a new connection.
 const HONEST: usize = 100;
 
 #[tokio::main(flavor = "current_thread")]
@@ -59,7 +61,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// How often the list is read in each case.
+/// Returns the number of reads of the list in each case.
 fn reads() -> Result<usize> {
     let arguments: Vec<String> = std::env::args()
         .skip(1)
@@ -146,7 +148,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The same read again and again on one connection.
+    /// Repeats a read on one connection.
     async fn read(&self, what: &str, request: &str, reads: usize, status: u16) -> Result<()> {
         let cpu = self.server.cpu()?;
         let times = self.asked(vec![request.to_owned(); reads], status).await?;
@@ -179,7 +181,7 @@ impl Bench {
         self.write(fleet, "imagepull").await
     }
 
-    /// One call for each pod, one after the other.
+    /// Sends one request for each pod, one after another.
     async fn write(&self, fleet: &Fleet, verb: &str) -> Result<()> {
         let names = fleet.names().await?;
         let calls: Vec<String> = names.iter().map(|name| call(name, verb)).collect();
@@ -203,7 +205,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Honest calls behind junk that nobody waits for: names that no pod can have, and such as one could have.
+    /// Measures valid requests behind junk: names that no pod can have, and names that a pod could have.
     async fn junk(&self, fleet: &Fleet) -> Result<()> {
         fleet.announce(&self.plane, "v4").await?;
         let names = fleet.names().await?;
@@ -227,7 +229,7 @@ impl Bench {
         Ok(())
     }
 
-    /// How many milliseconds the honest call takes when such junk is sent before it.
+    /// Returns the time of the valid request after such junk, in milliseconds.
     async fn behind(&self, prefix: &str, honest: String) -> Result<f64> {
         let (address, prefix) = (self.address, prefix.to_owned());
         blocking(move || {
@@ -248,7 +250,7 @@ impl Bench {
         .await
     }
 
-    /// Honest calls, each on a new connection, while others are open and say nothing.
+    /// Measures valid requests, each on a new connection, while other connections are open and send nothing.
     async fn silence(&self, fleet: &Fleet) -> Result<()> {
         let address = self.address;
         let pull = call(&fleet.names().await?[2], "imagepull");
@@ -279,7 +281,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Asks for each of those on one connection.
+    /// Sends these requests on one connection.
     async fn asked(&self, requests: Vec<String>, expected: u16) -> Result<Times> {
         let address = self.address;
         blocking(move || {
@@ -289,20 +291,20 @@ impl Bench {
         .await
     }
 
-    /// What the server asked of the API server so far.
+    /// Returns the server's requests to the API server so far.
     async fn requests(&self) -> Result<Requests> {
         tokio::time::sleep(REST).await;
         self.plane.requests("ota-server", "")
     }
 
-    /// How much of that is about such a name.
+    /// Returns the number of those requests about this name.
     async fn requests_about(&self, name: &str) -> Result<usize> {
         tokio::time::sleep(REST).await;
         Ok(self.plane.requests("ota-server", name)?.all)
     }
 }
 
-/// Changes every pod once a second, and counts how often.
+/// Changes every pod once a second and counts the rounds.
 async fn changing(
     fleet: &Fleet,
     names: &[String],
@@ -316,7 +318,7 @@ async fn changing(
     }
 }
 
-/// Away from the thread on which the fake kubelets live.
+/// Runs blocking work outside the thread of the fake kubelets.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
@@ -324,13 +326,13 @@ async fn blocking<T: Send + 'static>(
 }
 
 fn call(pod: &str, verb: &str) -> String {
-    // As an owner in a hurry does who did not have the images pulled.
+    // As an owner would do without a pre-pull.
     let query = if verb == "upgrade" { "?force=true" } else { "" };
     let path = format!("/openyurt.io/v1/namespaces/default/pods/{pod}/{verb}{query}");
     request("POST", &path, "content-length: 0\r\n")
 }
 
-/// Three letters as Kubernetes makes names from.
+/// Returns three letters of the alphabet that Kubernetes uses for generated names.
 fn letters(number: usize) -> String {
     let alphabet = b"bcdfghjklmnpqrstvwxz2456789";
     let letter = |digit: usize| char::from(alphabet[digit % alphabet.len()]);

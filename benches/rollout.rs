@@ -1,30 +1,35 @@
-//! What a rollout costs on a real Kubernetes: `cargo bench --bench rollout`.
+//! The cost of a rollout on real Kubernetes: `cargo bench --bench rollout`.
 //!
-//! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`) with fake kubelets, puts one DaemonSet on many
-//! nodes, and rolls out a new image at 10 %: first by the native controller, then by `yurt-ds controller`: by deletion, the same
-//! with every setting that judges and writes nothing itself, in place, with a surge of 10 %, and by deletion with a fifth of the
-//! nodes offline; then an Advanced DaemonSet on the same nodes by a controller that serves no other kind: its first pods, by
-//! deletion, and with a fifth of the nodes offline. Prints a table: wall time, requests of the controller by the API server's own
-//! audit log, writes per replaced pod, CPU time and peak memory of its process; for rollouts by deletion also writes of the status,
-//! its connections to the API server and its decisions by its own metrics. Behind `--`:
+//! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`) with fake kubelets, creates one DaemonSet on many nodes,
+//! and rolls out new images at 10 %:
+//!
+//! - by the native controller;
+//! - by `yurt-ds controller` by deletion, and the same with every setting that is evaluated but writes nothing;
+//! - by `yurt-ds controller` in place, with a surge of 10 %, and by deletion with a fifth of the nodes offline;
+//! - an Advanced DaemonSet on the same nodes, by a controller that serves only this kind: its first pods, by deletion, and with a
+//!   fifth of the nodes offline.
+//!
+//! Prints a table: wall time, API requests, writes per replaced pod, CPU time and peak memory of the controller's process.
+//! Requests are counted in the API server's audit log. For rollouts by deletion it also prints writes of the status, connections
+//! to the API server, and decisions from the controller's metrics. Flags after `--`:
 //!
 //! ```text
-//! --nodes N[,N...]   how many nodes (1000); 200 for a quick look; several sizes also say how memory grows with nodes
+//! --nodes N[,N...]   number of nodes (1000); 200 for a quick run; several sizes also print the growth of memory with nodes
 //! --daemonsets D     D DaemonSets on all nodes (1), rolled out at once by yurt-ds
-//! --advanced         Advanced DaemonSets in place of native ones
-//! --against PATH     another binary of yurt-ds, measured in turns with this build on the same cluster: medians, and their ratio
-//! --runs R           how often each binary is measured (5 with --against, else 1)
-//! --at-rest          no rollout: a start on those DaemonSets and nodes, and a minute at rest
-//! --churn            as many nodes join and leave, in all, while a rollout runs; fails when the rollout breaks a promise
-//! --revisions        no rollout: the memory of a start without and with 100 ControllerRevisions of 1 MB of another owner
-//! --memory           no other flag: the memory with 10,000 nodes and 100,000 pods of other owners (takes a quarter of an hour)
+//! --advanced         Advanced DaemonSets instead of native ones
+//! --against PATH     another binary of yurt-ds, measured in turns with this build on the same cluster: medians and their ratio
+//! --runs R           number of measurements per binary (5 with --against, else 1)
+//! --at-rest          no rollout: a start with these DaemonSets and nodes, and an idle minute
+//! --churn            half of the nodes leave and as many join during a rollout; fails if the rollout breaks a promise
+//! --revisions        no rollout: memory of a start without and with 100 ControllerRevisions of 1 MB of another owner
+//! --memory           no other flag: memory with 10,000 nodes and 100,000 pods of other owners (takes a quarter of an hour)
 //! ```
 //!
-//! All but `--nodes` leave out the native controller and the settings, and so do several sizes. `YURT_DS=PATH` measures that
-//! binary in place of this build's.
+//! All flags except `--nodes` skip the native controller and the settings, and so do several sizes. `YURT_DS=PATH` measures that
+//! binary instead of this build's.
 //!
-//! A benchmark, not a test: machines are noisy, so quote the ratio to the native controller, or to the other binary, of the
-//! same run.
+//! This is a benchmark, not a test. Machines are noisy, so quote the ratio to the native controller, or to the other binary, of
+//! the same run.
 
 #[path = "rollout/at_rest.rs"]
 mod at_rest;
@@ -82,7 +87,7 @@ async fn main() -> Result<()> {
     if options.measurement == Measurement::Memory {
         return memory::memory(&plane, &client).await;
     }
-    nodes::make_nodes(&client, options.nodes[0]).await?; // before the DaemonSets: quicker
+    nodes::make_nodes(&client, options.nodes[0]).await?; // before the DaemonSets, which is faster
     let sets = Sets::create(&client, options.kind, options.daemonsets).await?;
     let bench = Bench {
         options,
@@ -93,7 +98,7 @@ async fn main() -> Result<()> {
     bench.run().await
 }
 
-/// A control plane with its DaemonSets, and what is measured there.
+/// Control plane with its DaemonSets, and the measurements on it.
 struct Bench {
     options: Options,
     plane: Plane,
@@ -118,7 +123,7 @@ impl Bench {
         cases::cases(binary, &self.plane, &self.client, &self.sets, nodes).await
     }
 
-    /// One size after the other on the same cluster.
+    /// Measures one size after another on the same cluster.
     async fn sizes(&self) -> Result<()> {
         self.sets.take_over().await?;
         let mut versions = 2..;
@@ -184,11 +189,11 @@ impl Bench {
         churn::churn(binary, &self.plane, &self.client, &self.sets, nodes).await
     }
 
-    /// Makes nodes until there are that many, each with its pods.
+    /// Creates nodes until there are that many, each with its pods.
     async fn grow(&self, nodes: usize) -> Result<()> {
         nodes::make_nodes(&self.client, nodes).await?;
         let maker = match self.sets.kind {
-            Kind::Native => None, // Kubernetes makes them
+            Kind::Native => None, // Kubernetes creates them
             Kind::Advanced => {
                 let binary = &self.options.binaries[0];
                 Some(Controller::start(binary, &self.plane, Kind::Advanced).await?)

@@ -1,7 +1,7 @@
-//! The definition of the Advanced DaemonSet on a real API server: what it takes and what it refuses, and that nothing is lost
-//! between both versions. The embedded cluster knows nothing of schemas.
+//! The CRD of Advanced DaemonSets on a real API server: accepted and rejected objects, and conversion between both versions
+//! without loss. The embedded cluster doesn't validate schemas.
 //!
-//! Like the scenarios it needs `YURT_DS_SUITE_KUBECONFIG`. What `kubectl` makes of the definition shows `advanced-crd.sh`.
+//! Like the scenarios, this needs `YURT_DS_SUITE_KUBECONFIG`. `advanced-crd.sh` tests the CRD with `kubectl`.
 
 mod cases;
 mod server;
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use self::server::Server;
 use crate::support::real;
 
-/// Both versions.
+/// Both versions of the API.
 const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
 
-/// An Advanced DaemonSet in which nothing is wrong, with what is changed in it; null takes a field away.
+/// Returns a valid Advanced DaemonSet with this change. Null removes a field.
 fn web(change: &Value) -> Value {
     let mut set = json!({
         "kind": "DaemonSet",

@@ -1,4 +1,4 @@
-//! The real agent as a process, and everything that goes wrong around it: its API server, its disk, its clients.
+//! The real agent as a process, with faults of its API server, its disk and its clients.
 
 use std::fs::Permissions;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -28,19 +28,19 @@ use crate::support::served::{NAMESPACE, Running, Served, node, path};
 
 const DISCONNECTED: &str = "OTA upgrade is not allowed when node is disconnected to cloud";
 
-/// Honest calls are answered within 50 ms on a quiet machine.
+/// Longest time of valid requests: 50 ms on a quiet machine.
 const HONEST: Duration = Duration::from_millis(50 * BUSY as u64);
 
-/// Whoever has to wait for what hangs is told so within five seconds on a quiet machine.
+/// Longest time until a blocked request is answered with an error: five seconds on a quiet machine.
 const SOON: Duration = Duration::from_secs(5 * BUSY as u64);
 
-/// So long an agent waits for a list of pods before it asks once more.
+/// Time that an agent waits for a list of pods before it retries.
 const GIVEN_UP: Duration = Duration::from_secs(30);
 
-/// Until an agent asks that could not reach its API server: a minute, and the answer.
+/// Longest time until an agent retries an unreachable API server: a minute, plus the answer.
 const RETURNED: Duration = Duration::from_secs(70);
 
-/// Until an agent asks that has just started and knows its pods from the disk.
+/// Longest time until an agent that has just started with pods from its disk asks the API server.
 const STARTED: Duration = Duration::from_secs(10);
 
 fn play<F: Future<Output = anyhow::Result<()>>>(story: F) {
@@ -61,7 +61,7 @@ async fn read(agent: &Agent) -> anyhow::Result<Vec<String>> {
     Ok(items.iter().filter_map(name).collect())
 }
 
-/// Asks again and again until that is the status, which has to be soon.
+/// Repeats a request until it gets this status, within [`SOON`].
 async fn until(agent: &Agent, method: &str, path: &str, status: u16) -> anyhow::Result<Answer> {
     until_within(SOON, agent, method, path, status).await
 }
@@ -85,8 +85,9 @@ async fn until_within(
     }
 }
 
-/// While `begin` holds, reads work and actions are refused soon; afterwards everything is as before, and nothing that
-/// was refused happens later.
+/// Checks that reads work and actions are refused in time while `begin` has effect.
+///
+/// After `end` everything works as before, and no refused action happens later.
 async fn holds_out<G>(
     begin: impl AsyncFnOnce(&Served) -> G,
     end: impl AsyncFnOnce(&Served, G),
@@ -322,7 +323,7 @@ fn killed_at_any_moment_it_starts_again_with_a_whole_state() {
         for round in 0..20 {
             served.link.set(Way::Open);
             let running = served.agent(&node(1), &node(1)).await?;
-            // Every round a little later: in the middle of the start, of the first write, of one of the next.
+            // Each round kills it a little later: during the start, the first write, or a later one.
             tokio::time::sleep(Duration::from_millis(60 * round)).await;
             drop(running);
             served.link.set(Way::Cut);
@@ -342,7 +343,7 @@ fn killed_at_any_moment_it_starts_again_with_a_whole_state() {
     });
 }
 
-/// How long honest calls take while something else is going on.
+/// Returns the times that valid requests take while other work goes on.
 async fn honest(running: &Running) -> anyhow::Result<Vec<Duration>> {
     let mut times = Vec::new();
     for _ in 0..40 {
@@ -370,12 +371,12 @@ fn five_hundred_silent_connections_keep_nobody_waiting() {
         for number in 0..500 {
             let mut stream = TcpStream::connect(running.address).await?;
             if number % 2 == 0 {
-                stream.write_all(b"POST /openyurt.io/v1/na").await?; // and never more
+                stream.write_all(b"POST /openyurt.io/v1/na").await?; // and nothing more
             }
             silent.push(stream);
         }
         assert_quick(&honest(&running).await?);
-        // Whoever says nothing for longer than a header may take is sent away.
+        // A connection that sends nothing for longer than the header timeout is closed.
         tokio::time::sleep(Duration::from_secs(6)).await;
         for stream in &mut silent {
             let mut rest = Vec::new();
@@ -393,7 +394,8 @@ fn three_hundred_junk_requests_keep_nobody_waiting_and_cost_no_api_request() {
         let served = Served::start(2).await?;
         let running = served.ready_agent(1).await?;
         let before = served.asked();
-        // Who finds all 256 connections busy is sent away: here nobody is, those that are about to close included.
+        // The agent rejects new connections while all 256 are busy. The semaphore keeps the test below that limit, even with
+        // connections that are about to close.
         let seats = Arc::new(Semaphore::new(100));
         let junk = (0..300).map(|number| {
             let (agent, seats) = (running.agent.clone(), seats.clone());
@@ -425,7 +427,8 @@ fn three_hundred_junk_requests_keep_nobody_waiting_and_cost_no_api_request() {
         let honest_answer = running.agent.call("POST", &pull, &[]).await?;
         let took = begin.elapsed();
         assert_eq!(honest_answer.status, 200, "{}", honest_answer.text());
-        // Client, junk, agent and API server share this machine: what is excluded is waiting for the junk to end.
+        // Client, junk, agent and API server share this machine. The limit only rules out that the request waits for all junk to
+        // end.
         assert!(took < SOON, "{took:?}");
         assert_quick(&honest(&running).await?);
         for answer in junk {
@@ -436,14 +439,14 @@ fn three_hundred_junk_requests_keep_nobody_waiting_and_cost_no_api_request() {
                 answer.status
             );
         }
-        // The honest one: what has to be read, and one write.
+        // The valid request needs some reads and one write.
         let asked = served.asked() - before;
         assert!(asked <= 4, "{asked} API requests");
         Ok(())
     });
 }
 
-/// What is sent, and the status of the answer.
+/// Requests and the status of their answers.
 const TABLE: [(&str, &str, u16); 20] = [
     ("no request", "\r\n\r\n", 408),
     ("not HTTP", "\x16\x03\x01\x02\x00\x01\r\n\r\n", 400),
@@ -568,7 +571,7 @@ fn what_cannot_be_meant_is_answered_with_its_status_and_costs_no_api_request() {
     });
 }
 
-/// Sends this, and says with which status it is answered.
+/// Sends raw bytes. Returns the status of the answer.
 async fn raw(running: &Running, request: &[u8]) -> anyhow::Result<Option<u16>> {
     let mut stream = TcpStream::connect(running.address).await?;
     let _refused_early = stream.write_all(request).await;
@@ -598,7 +601,7 @@ fn only_this_machine_reaches_it() {
     });
 }
 
-/// Starts the agent of a node on a socket in its home, without the port, and waits until it knows its pods.
+/// Starts the agent of a node on a socket in its home, without a TCP port. Waits until it knows its pods.
 async fn at_socket(served: &Served, number: usize) -> anyhow::Result<(Agent, PathBuf, SocketAddr)> {
     let name = node(number);
     let (mut process, socket) = on_socket(served, number)?;
@@ -619,7 +622,7 @@ fn on_socket(served: &Served, number: usize) -> anyhow::Result<(Process, PathBuf
     Ok((process, socket))
 }
 
-/// Runs `ctl` with that server, and returns its exit code and what it printed.
+/// Runs `ctl` with this socket. Returns its exit code and its output.
 fn ctl(
     program: &Path,
     socket: &Path,
@@ -663,7 +666,7 @@ fn a_socket_serves_without_the_port_what_the_port_serves() {
         );
         until_replaced(&served, 1, &before).await?;
 
-        // The port for probes has nothing to read, and nothing to do.
+        // The port for probes offers no reads and no actions.
         let probes = Agent::at(probes, (), String::new);
         until(&probes, "GET", "/ready", 200).await?;
         until(&probes, "GET", "/live", 200).await?;
@@ -746,9 +749,9 @@ fn the_mode_of_a_socket_keeps_other_users_out() {
         let (_agent, socket, _) = at_socket(&served, 1).await?;
         let directory = socket.parent().context("no directory")?;
         if std::fs::metadata(directory)?.uid() != 0 {
-            return Ok(()); // only root has a program run as another user
+            return Ok(()); // only root can run a program as another user
         }
-        // A directory that this user may enter, and a program that it may read.
+        // A directory that this user can enter, and a program that it can read.
         let open = tempfile::tempdir()?;
         std::fs::set_permissions(open.path(), Permissions::from_mode(0o755))?;
         let program = open.path().join("yurt-ds");
@@ -785,7 +788,7 @@ fn a_loopback_address_in_ipv6_form_serves_this_machine() {
     });
 }
 
-/// Waits for the port in the log of an agent at an address in IPv6 form.
+/// Waits for the port in the log of an agent that listens on an address in IPv6 form.
 async fn until_listening(process: &Process) -> anyhow::Result<u16> {
     let deadline = Instant::now() + SOON * 2;
     loop {

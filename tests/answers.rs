@@ -1,10 +1,10 @@
-//! Whether the embedded API server answers requests as a real one does.
+//! Compares the answers of the embedded API server with those of a real one.
 //!
-//! The scenarios play on both. A request that only the embedded one accepts, or answers in another way, would hide a fault of the
-//! controller from the tests on the embedded cluster. So each request of [`requests`] goes to both, in order, and both must answer with the
-//! same code, the same reason, and an object that is the same in what [`shape`] looks at. [`KNOWN`] lists the differences that stay.
+//! The scenarios run on both. If only the embedded one accepted a request, or answered it differently, the tests on it could miss
+//! an error of the controller. So each request of [`requests`] goes to both, in order. Both must answer with the same code, the
+//! same reason, and the same [`shape`] of the object. [`KNOWN`] lists the accepted differences.
 //!
-//! `YURT_DS_SUITE_KUBECONFIG` names the real cluster. Without it there is nothing to compare with.
+//! `YURT_DS_SUITE_KUBECONFIG` names the real cluster. Without it the comparison is skipped.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
-/// Differences that stay, by the name of the request, each with the reason why no controller meets it.
+/// Accepted differences by the name of the request, each with the reason why it doesn't affect controllers.
 const KNOWN: &[(&str, &str)] = &[
     (
         "status: a negative number",
@@ -42,17 +42,17 @@ const KNOWN: &[(&str, &str)] = &[
     ("node: a time at the end of the calendar", "the same"),
 ];
 
-/// A request, and a name for it.
+/// Request with its name.
 struct Asked {
     name: &'static str,
     method: &'static str,
     path: String,
     kind: &'static str,
-    /// `UID` in it stands for the UID of the object that the request named `pod` made.
+    /// Body. `UID` in it stands for the UID of the object that the request named `pod` created.
     body: Value,
 }
 
-/// Path of a resource of the namespace.
+/// Returns the path of a core resource in the namespace.
 fn of_core(rest: &str) -> String {
     format!("/api/v1/namespaces/{NAMESPACE}/{rest}")
 }
@@ -63,7 +63,7 @@ fn of(group: &str, rest: &str) -> String {
 
 const NAMESPACE: &str = "answers";
 
-/// A pod with two containers that are not in the order of their names.
+/// Returns a pod with two containers that are not in alphabetical order.
 fn pod(name: &str, change: Value) -> Value {
     let mut pod = json!({
         "apiVersion": "v1",
@@ -114,7 +114,7 @@ fn owners(controllers: &[(&str, bool)]) -> Value {
     json!({ "metadata": { "ownerReferences": owners } })
 }
 
-/// An image for each of these containers, in this order.
+/// Returns a patch with an image for each of these containers, in this order.
 fn images(images: &[(&str, &str)]) -> Value {
     let image = |(name, image): &(&str, &str)| json!({ "name": name, "image": image });
     let images: Vec<Value> = images.iter().map(image).collect();
@@ -139,7 +139,7 @@ fn event(name: &str, change: Value) -> Value {
     event
 }
 
-/// An object of which only name and `spec` are given.
+/// Returns an object with this name and `spec`.
 fn object(version: &str, kind: &str, name: &str, spec: Value) -> Value {
     json!({ "apiVersion": version, "kind": kind, "metadata": { "name": name }, "spec": spec })
 }
@@ -163,7 +163,7 @@ fn budget(name: &str, spec: Value) -> Value {
     object("policy/v1", "PodDisruptionBudget", name, spec)
 }
 
-/// What is asked of both, in order.
+/// Returns the requests to both servers, in order.
 fn requests() -> Vec<Asked> {
     let mut all = Vec::new();
     let mut ask = |name, method, path: String, kind, body: Value| {
@@ -180,7 +180,7 @@ fn requests() -> Vec<Asked> {
     let status = of_core("pods/p1/status");
     let evict = of_core("pods/p1/eviction");
 
-    // Pods are made.
+    // Creation of pods.
     for (name, body) in [
         ("pod", pod("p1", json!({}))),
         ("pod: again", pod("p1", json!({}))),
@@ -228,7 +228,7 @@ fn requests() -> Vec<Asked> {
         ask(name, "POST", pods.clone(), JSON, body);
     }
 
-    // An update in place, labels, ownership.
+    // In-place updates, labels, ownership.
     for (name, body) in [
         ("patch: one image", images(&[("a", "i:2")])),
         (
@@ -346,7 +346,7 @@ fn requests() -> Vec<Asked> {
         ask(name, "PATCH", status.clone(), STRATEGIC, body);
     }
 
-    // Pods go.
+    // Deletion of pods.
     ask(
         "evict: another UID",
         "POST",
@@ -680,7 +680,7 @@ fn requests() -> Vec<Asked> {
     all
 }
 
-/// An answer: its code, its reason if it is a refusal, and what of its object is compared.
+/// Answer: its code, its reason if it is an error, and the compared part of its object.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
     code: u16,
@@ -688,7 +688,7 @@ struct Answer {
     object: Value,
 }
 
-/// What of an object is compared. Defaults, names of tokens, times and versions differ from server to server.
+/// Returns the compared part of an object. Defaults, token names, times and versions differ between servers.
 fn shape(object: &Value) -> Value {
     let meta = &object["metadata"];
     let containers = object["spec"]["containers"].as_array();
@@ -696,7 +696,7 @@ fn shape(object: &Value) -> Value {
         let both = |one: &Value| json!([one["name"], one["image"]]);
         all.iter().map(both).collect::<Vec<_>>()
     });
-    // Controllers write those of a Node at any moment.
+    // Controllers write the conditions of a Node at any moment.
     let conditions = object["status"]["conditions"].as_array();
     let conditions = conditions.filter(|_| object["kind"] != "Node").map(|all| {
         let both = |one: &Value| json!([one["type"], one["status"]]);
@@ -722,7 +722,7 @@ fn shape(object: &Value) -> Value {
     })
 }
 
-/// An API server under comparison.
+/// API server under comparison.
 struct Server {
     client: Client,
     /// UID of the pod.
@@ -766,7 +766,7 @@ impl Server {
         }
     }
 
-    /// Creates what the requests need.
+    /// Creates the objects that the requests need.
     async fn prepare(&self) -> anyhow::Result<()> {
         for (path, name) in [
             ("/api/v1/namespaces", NAMESPACE),
@@ -798,7 +798,7 @@ impl Server {
 async fn compare(mut real: Server, mut embedded: Server) -> anyhow::Result<Vec<String>> {
     real.prepare().await?;
     embedded.prepare().await?;
-    // Pods need it, and its controller makes it a moment after the namespace.
+    // Pods need the service account, which is created shortly after the namespace.
     let account = of_core("serviceaccounts/default");
     for _ in 0..100 {
         let request = Request::get(account.as_str()).body(Vec::new())?;

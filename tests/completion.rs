@@ -1,19 +1,19 @@
-//! What shells offer, by running them: the script that `ctl completions` prints, and the program that it asks.
+//! Shell completion in real shells: the script that `ctl completions` prints, and the program that it calls.
 //!
-//! A shell that is not installed is left out, bash never.
+//! Shells that are not installed are skipped, except bash.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// Where the program is.
+/// Path of the program.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_yurt-ds");
 
-/// So often a shell is asked, a second apart: a cluster that has just begun has no names yet.
+/// Number of attempts per shell, one second apart. A cluster that has just started has no names yet.
 const TRIES: usize = 60;
 
-/// A shell, and a script of it that prints what it offers for `$LINE`, whose last word is being typed.
+/// Shell with a script that prints its completions for `$LINE`, whose last word is incomplete.
 struct Shell {
     program: &'static str,
     flags: &'static [&'static str],
@@ -33,7 +33,7 @@ const BASH: Shell = Shell {
     "#,
 };
 
-/// The two functions are what its completion system brings along.
+/// The two functions stand for those of its completion system.
 const ZSH: Shell = Shell {
     program: "zsh",
     flags: &["-f", "-c"],
@@ -53,7 +53,7 @@ const FISH: Shell = Shell {
 };
 
 impl Shell {
-    /// What it offers; `None` when it is not installed.
+    /// Returns the completions. `None` if the shell is not installed.
     fn offers(&self, line: &str, kubeconfig: &Path) -> Option<Vec<String>> {
         let folder = Path::new(PROGRAM).parent().expect("a folder");
         let out = Command::new(self.program)
@@ -75,7 +75,7 @@ impl Shell {
     }
 }
 
-/// Every shell that is there offers at least these; of a word that ends with `-`, that is only the beginning.
+/// Checks that every installed shell offers at least these words. A word that ends with `-` is only a prefix.
 #[track_caller]
 fn case(kubeconfig: &Path, line: &str, expected: &[&str]) {
     let is_meant = |offer: &str, word: &str| {
@@ -106,16 +106,16 @@ fn case(kubeconfig: &Path, line: &str, expected: &[&str]) {
     }
 }
 
-/// An embedded cluster with the DaemonSet `default/nginx-daemonset`, and with the agent of a node.
+/// Embedded cluster with the DaemonSet `default/nginx-daemonset` and a node's agent.
 struct Cluster {
     serve: Child,
-    /// Kept open: it may say more.
+    /// Kept open, because the program may print more.
     _said: BufReader<ChildStdout>,
     folder: PathBuf,
 }
 
 impl Cluster {
-    /// Returns when it answers, with the address of the agent.
+    /// Starts the cluster and waits until it answers. Returns it with the address of the agent.
     fn start() -> (Self, String) {
         let folder = std::env::temp_dir().join(format!("yds-completion-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");

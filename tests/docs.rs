@@ -1,5 +1,5 @@
-//! What `docs/` says is true: every page's example is applied to the embedded cluster, its image changes, and what the
-//! page expects has to come about. How a page says that is told in `docs/README.md`.
+//! Tests that `docs/` is correct: every page's example is applied to the embedded cluster, its image changes, and the page's
+//! expectations must be met. `docs/README.md` describes how a page states them.
 
 mod page;
 mod play;
@@ -21,7 +21,7 @@ fn index() -> String {
     fs::read_to_string(folder().join("README.md")).expect("the index")
 }
 
-/// Every page but the index.
+/// Returns every page except the index.
 fn pages() -> Vec<Page> {
     let files = fs::read_dir(folder()).expect("the folder docs");
     let mut files: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
@@ -36,13 +36,13 @@ fn pages() -> Vec<Page> {
     files.iter().filter(is_page).map(read).collect()
 }
 
-/// What stands between backquotes, without the family's prefix.
+/// Returns the texts between backquotes, without the annotation prefix.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     let quoted = line.split('`').skip(1).step_by(2);
     quoted.map(|text| text.strip_prefix(ANNOTATION_PREFIX).unwrap_or(text))
 }
 
-/// The keys that the index itself is the page of: in its introduction and under "Other keys".
+/// Returns the keys that the index itself describes: in its introduction and under "Other keys".
 fn told_in(index: &str) -> impl Iterator<Item = &str> {
     let sections = index.split("\n## ").enumerate();
     let sections = sections.filter(|(number, text)| *number == 0 || text.starts_with("Other keys"));

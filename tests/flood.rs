@@ -1,4 +1,4 @@
-//! The real controller as a process, and crowds at its ports.
+//! The real controller as a process, with many clients at its ports.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -20,10 +20,10 @@ use crate::support::machine::BUSY;
 /// Timeout of a readiness probe, on a quiet machine.
 const PROBE: Duration = Duration::from_secs(BUSY as u64);
 
-/// Connections of a crowd.
+/// Number of connections of a crowd.
 const CROWD: usize = 40;
 
-/// A cluster, the controller and its ports.
+/// Cluster and controller with its ports.
 struct Running {
     _world: World,
     _process: Process,
@@ -83,14 +83,14 @@ async fn start() -> anyhow::Result<Running> {
     })
 }
 
-/// The address of the probes in a log.
+/// Returns the address of the probes in a log.
 fn said(log: &str) -> Option<SocketAddr> {
     let line = log.lines().find(|line| line.contains("Answering probes"))?;
     let (_, address) = line.rsplit_once("address=")?;
     address.trim().parse().ok()
 }
 
-/// Probes as a kubelet does.
+/// Sends a probe as a kubelet does.
 fn probe(address: SocketAddr, path: &str) -> anyhow::Result<()> {
     let mut stream = TcpStream::connect_timeout(&address, PROBE)?;
     stream.set_read_timeout(Some(PROBE))?;
@@ -107,7 +107,7 @@ fn probe(address: SocketAddr, path: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Peers that ask a thousand times on each connection, never read, and connect again when they are cut off.
+/// Clients that send a thousand requests per connection, never read, and reconnect after they are cut off.
 struct Crowd {
     ends: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -129,7 +129,7 @@ impl Crowd {
     }
 }
 
-/// One connection of a crowd, to its end; a silent one asks nothing.
+/// Runs one connection of a crowd to its end. A silent one sends nothing.
 fn ask(address: SocketAddr, path: &str, is_silent: bool, ends: &AtomicBool) {
     let Ok(mut stream) = TcpStream::connect(address) else {
         return;
@@ -157,7 +157,7 @@ impl Drop for Crowd {
     }
 }
 
-/// Probes on every try while there is a crowd.
+/// Checks that every probe succeeds while there is a crowd.
 async fn holds_out(
     choose: impl Fn(&Running) -> SocketAddr,
     path: &'static str,
@@ -176,7 +176,7 @@ async fn holds_out(
     });
     tries.await??;
     drop(crowd);
-    // The other port has recovered at once, too.
+    // The other port also recovers immediately.
     let metrics = running.metrics;
     tokio::task::spawn_blocking(move || probe(metrics, "/metrics")).await??;
     Ok(())

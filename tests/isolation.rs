@@ -1,19 +1,19 @@
-//! Isolation, seen from outside the built controller: a bad object, peer or connection harms only itself, and stale data stops
+//! Isolation, seen from outside the built controller. A bad object, peer or connection harms only itself, and stale data stops
 //! writes.
 //!
-//! Each story has a neighbour: a tenant whose rollouts must complete in time while the fault lasts, before and after a restart of the
+//! Each story has a neighbor: a tenant whose rollouts must complete in time during the fault, before and after a restart of the
 //! controller. The tests play the kubelets of all nodes.
 //!
-//! - `objects`: objects that cannot be read, and floods of them.
+//! - `objects`: objects that can't be decoded, and floods of them.
 //! - `stale`: watches that stall while writes pass.
-//! - `network`: delays, resets and lost requests on the way to the API server.
-//! - `memory`: large objects that the controller does not manage.
+//! - `network`: delays, resets and lost requests on the connection to the API server.
+//! - `memory`: large objects that the controller doesn't manage.
 //! - `connections`: clients that never read, and an API server that serves few streams per connection.
 //!
-//! The stories run on a control plane of their own, which `YURT_DS_ISOLATION_KUBECONFIG` names (`tests/isolation.sh` starts it).
-//! `YURT_DS_ISOLATION_ONLY` selects stories by the beginning of their names, separated by commas. `YURT_DS_ISOLATION_BINARY` names
-//! the program to test instead of the one that cargo built. Stories of connections also run on the embedded API server, which refuses
-//! the objects of the other stories.
+//! The stories need a separate control plane, which `YURT_DS_ISOLATION_KUBECONFIG` names (`tests/isolation.sh` starts it).
+//! `YURT_DS_ISOLATION_ONLY` selects stories by the prefixes of their names, separated by commas. `YURT_DS_ISOLATION_BINARY` names
+//! the program to test instead of the one that cargo built. Stories about connections also run on the embedded API server, which
+//! rejects the objects of the other stories.
 
 mod connections;
 mod fleet;
@@ -33,28 +33,28 @@ use tokio::time::Instant;
 use self::plane::Plane;
 use crate::support::machine::is_set;
 
-/// Kubeconfig of a cluster without another controller, whose user may do everything.
+/// Environment variable with the kubeconfig of an administrator. The cluster must have no other controller.
 const KUBECONFIG: &str = "YURT_DS_ISOLATION_KUBECONFIG";
 
-/// Beginnings of the names of the stories to play, separated by commas.
+/// Environment variable with the name prefixes of the stories to play, separated by commas.
 const ONLY: &str = "YURT_DS_ISOLATION_ONLY";
 
-/// Time within which a neighbour's rollout completes: 30 s, and three times that on a busy machine.
+/// Longest time of a neighbor's rollout: 30 s, and three times that on a busy machine.
 const PROMPT: Duration = Duration::from_secs(30 * BUSY);
 
-/// Time within which an outage of a node is noticed: 5 s, and three times that on a busy machine.
+/// Longest time until an outage of a node is noticed: 5 s, and three times that on a busy machine.
 const NOTICED: Duration = Duration::from_secs(5 * BUSY);
 
-/// Factor for a busy machine. It is small, because a fault that delays others for minutes must not pass.
+/// Factor for a busy machine. It is small, so that a fault that delays others for minutes fails the test.
 const BUSY: u64 = 3;
 
-/// A story by its name.
+/// Story with its name.
 struct Entry {
     name: &'static str,
     tell: fn(&Plane) -> LocalBoxFuture<'_, anyhow::Result<()>>,
 }
 
-/// Lists stories by their functions. Stories that are marked `both` are also tests on the embedded cluster.
+/// Lists stories by their functions. Stories marked `both` are also tests on the embedded cluster.
 macro_rules! stories {
     ($($kind:ident $module:ident::$name:ident,)*) => {
         const ALL: &[Entry] = &[$(Entry {

@@ -1,24 +1,25 @@
-//! The one test binary. Contents:
+//! The only test binary. Contents:
 //!
-//! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, paused, surge, guard, revert,
-//!   identity, exceptions, ota, refused, rest, advice, prepull, predownload, lifecycle, disruption, operations, waves, inplace, kruise, advanced); each is a test
-//!   on the embedded cluster, all together play on a real control plane (`real_cluster`).
-//! - `advanced_crd`: what a real API server makes of the definition of the Advanced DaemonSet.
-//! - `agent`: the real agent as a process, on a cluster of ours (`served`) where single requests can go wrong.
-//! - `isolation`: hostile objects, stale data, faults of connections and memory, against the built controller. Most of it needs a
-//!   real control plane of its own (`tests/isolation.sh`).
-//! - `answers`: whether the embedded API server answers requests as a real one does.
-//! - `completion`: what shells offer, by running them.
-//! - `flood`: the real controller as a process, with crowds at its ports.
-//! - `docs`: what the pages of `docs/` say is played on the embedded cluster.
-//! - `support`: what the scenarios are told with. `story` (data) is played by `player` in a `world` (embedded or real),
-//!   watched by `monitor`, which keeps a `picture` and judges every deletion; `checks` are the words for expectations.
-//!   `agents` are the nodes' ota-servers with their owners, behind a `link` that can be cut; `said` is what they answer,
-//!   `asking` the steps of a story in which they are asked, `forged` pods that only look as if they could be upgraded;
-//!   `typed` is what a person types after `yurt-ds ctl` in the middle of a story; `agreement` compares what conditions,
-//!   Events, metrics and `ctl` say after every step of a story that waits.
-//!   `golden` compares what the controller writes in each story with `tests/golden/writes.txt`.
-//!   `machine` is how far all of them search (`YURT_DS_DEEP`), and how long a busy one may take.
+//! - `scenarios`: the sentences of the specification as data. Each is a test on the embedded cluster, and all of them are played
+//!   on a real control plane (`real_cluster`). Files: annotations, rolling, knobs, paused, surge, guard, revert, identity,
+//!   exceptions, ota, refused, rest, advice, prepull, predownload, lifecycle, disruption, operations, waves, inplace, kruise,
+//!   advanced.
+//! - `advanced_crd`: the CRD of Advanced DaemonSets on a real API server.
+//! - `agent`: the real agent as a process, on an embedded cluster (`served`) where single requests can fail.
+//! - `isolation`: hostile objects, stale data, connection faults and memory, against the built controller. Most of it needs a
+//!   separate real control plane (`tests/isolation.sh`).
+//! - `answers`: comparison of the embedded API server's answers with those of a real one.
+//! - `completion`: shell completion, run in real shells.
+//! - `flood`: the real controller as a process, with many connections to its ports.
+//! - `docs`: the examples of `docs/`, played on the embedded cluster.
+//! - `model`: every interleaving for small fleets, with a model checker.
+//! - `support`: the building blocks of scenarios. `player` plays a `story` (data) in a `world` (embedded or real). `monitor`
+//!   watches it, keeps a `picture` and checks every deletion. `checks` has the expectations. `agents` are the nodes' ota-servers,
+//!   behind a `link` that can be cut. `said` has their expected answers, and `asking` has the story steps that send requests to
+//!   them. `forged` has pods that only look upgradable. `typed` runs `yurt-ds ctl` in the middle of a story. After every step of
+//!   a story that waits, `agreement` compares conditions, Events, metrics and `ctl`. `golden` compares the controller's writes in
+//!   each story with `tests/golden/writes.txt`. `machine` defines how far tests search (`YURT_DS_DEEP`) and how long a busy
+//!   machine may take.
 
 mod support {
     pub(crate) mod agents;

@@ -1,21 +1,21 @@
-//! Every interleaving, for small fleets: a model checker (stateright) explores all that kubelets, the native controller, the
-//! owner and bad luck can do to a few nodes, with the real `core::decide` in the middle, and looks for a state in which an
-//! invariant does not hold (design invariants 1 to 8).
+//! Every interleaving, for small fleets. A model checker (stateright) explores the actions of kubelets, native controller, owner
+//! and faults on a few nodes, with the real `core::decide`. It searches for a state that violates one of the design invariants 1
+//! to 8.
 //!
 //! ```text
-//! state: nodes, pods, DaemonSet, watches that stand still, writes under way ── every step that is possible ──► states ── …
-//!            always: no violation        whenever nothing moves any more: the fleet has converged
+//! state: nodes, pods, DaemonSet, frozen watches, pending writes ── every possible step ──► states ── …
+//!            always: no violation        whenever no step is left: the fleet has converged
 //! ```
 //!
-//! A test has a limit of states, so that all of them take a minute or so; with `YURT_DS_DEEP=N` it is the one of CI, N times.
-//! `cargo test --test main model:: -- --nocapture` prints what was explored.
+//! Each test has a limit of states, so that all of them together take about a minute. `YURT_DS_DEEP=N` sets N times the limit of
+//! CI. `cargo test --test main model:: -- --nocapture` prints the extent of the exploration.
 //!
-//! - `rules`: the fleet of a test; `state`: the cluster; `canonical`: equal situations as equal values.
-//! - `steps`: what can happen; `view`: what our controller sees; `judge`: what it decides, and whether it may; `writes`: what
-//!   becomes of that; `search`: how far it is explored.
-//! - `upkeep`: what our controller does where it makes the pods itself, those of an Advanced DaemonSet: nodes that join, leave, fit no
-//!   longer and fit again, pods that fail, are refused, not answered for, not seen yet, or adopted.
-//! - `evictions`: a disruption budget that refuses; `denials`: a policy that refuses; `reversal`: pods that are taken back.
+//! - `rules`: parameters of a test; `state`: the cluster; `canonical`: equal values for equivalent states.
+//! - `steps`: possible steps; `view`: the controller's view; `judge`: its decisions and their checks; `writes`: their effects;
+//!   `search`: the exploration.
+//! - `upkeep`: the pods that the controller creates for an Advanced DaemonSet. Nodes join, leave, and change labels; pods fail,
+//!   are rejected, get no answer, are not seen yet, or are adopted.
+//! - `evictions`: a disruption budget that rejects; `denials`: a policy that rejects; `reversal`: reverts of pods.
 //! - `plain`, `surge`, `place`, `order`, `guard`, `evict`, `refuse`, `revert`, `advanced`: the tests.
 
 mod advanced;

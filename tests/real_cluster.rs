@@ -1,4 +1,4 @@
-//! All scenarios side by side on a real control plane, in one test.
+//! All scenarios in parallel on a real control plane, in one test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,20 +15,20 @@ use crate::support::story::{Pace, Scenario};
 use crate::support::suite::Entry;
 use crate::support::world::World;
 
-/// So many scenarios run at once: enough to keep the control plane busy, few enough for its watches.
+/// Number of scenarios that run at once. It keeps the control plane busy without too many watches.
 const AT_ONCE: usize = 16;
 
-/// A scenario that takes longer than that hangs.
+/// Longest time of a scenario. After that it counts as hung.
 const LONGEST: Duration = Duration::from_secs(120 * BUSY as u64);
 
-/// When it is set, only those scenarios are played that may end otherwise on an older Kubernetes.
+/// Environment variable that limits the run to scenarios whose outcome may differ on an older Kubernetes.
 const VARYING: &str = "YURT_DS_SUITE_VARYING";
 
-/// When it is `alone`, only those scenarios are played that need the cluster for themselves; when it is `together`, only the
-/// others.
+/// Environment variable that limits the run. `alone` plays only scenarios that need the cluster to themselves, `together` only
+/// the others.
 const PART: &str = "YURT_DS_SUITE_PART";
 
-/// The scenarios of all files.
+/// Returns the scenarios of all files.
 fn all() -> impl Iterator<Item = &'static Entry> {
     [
         scenarios::annotations::ALL,
@@ -188,7 +188,7 @@ async fn report(world: &World, entry: &Entry, scenario: Scenario) -> Result<(), 
     }
 }
 
-/// The minor version of the cluster.
+/// Returns the minor version of the cluster.
 async fn minor(world: &World) -> u32 {
     let version = world
         .client

@@ -1,29 +1,29 @@
-//! Says which promises were broken, from what happened and from what the audit log says that we did.
+//! Finds broken promises, from the changes of objects and from the controller's actions in the audit log.
 //!
-//! Only a write of ours breaks a promise. Whoever decides does so upon what was heard a moment before, so what holds back a
-//! write counts once it was known for [`LAG`]; our own writes count at once, since nobody knows them sooner.
+//! Only a write of the controller can break a promise. It decides on data that it has received, so a change that forbids a write
+//! counts after [`LAG`]. The controller's own writes count at once, because it knows them first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::monitor::{Entry, Fact, PodFact, Said};
 
-/// A write that was decided before a change arrives within this time: a watch that is late on a busy machine, and the
+/// Longest delay between a change and the last write that was decided before it. It covers a late watch on a busy machine and the
 /// deadline of the write (four seconds).
 const LAG: Duration = Duration::from_secs(8);
 
-/// What the controller did, by the names of pods.
+/// Actions of the controller, by pod name.
 #[derive(Debug, Default)]
 pub(crate) struct Deeds {
-    /// Deleted or evicted.
+    /// Deleted or evicted pods.
     pub(crate) deleted: BTreeSet<String>,
-    /// Updated in place, or patched otherwise.
+    /// Pods that were updated in place or patched otherwise.
     pub(crate) patched: BTreeSet<String>,
-    /// Made.
+    /// Created pods.
     pub(crate) made: BTreeSet<String>,
 }
 
-/// Settings that held for a while.
+/// Settings during some time.
 #[derive(Clone, Debug)]
 struct Held {
     until: Option<Duration>,
@@ -34,12 +34,13 @@ struct Held {
 struct Set {
     held: Vec<Held>,
     pods: BTreeMap<String, PodFact>,
-    /// The newest revision.
+    /// Newest revision.
     newest: Option<(i64, String)>,
-    /// All that were the newest, and the one that somebody went back from to it, if the last change was that.
+    /// All revisions that were the newest at some time. `undone` is the revision that the last change rolled back, if it was a
+    /// rollback.
     known: BTreeSet<String>,
     undone: Option<String>,
-    /// Nodes whose available pod we took, until they have one again.
+    /// Nodes without an available pod since the controller ended theirs.
     taken: BTreeSet<String>,
     conditions: Vec<Said>,
 }
@@ -50,19 +51,19 @@ struct Node {
     since: Duration,
 }
 
-/// Goes through what happened.
+/// Checks of a history.
 pub(crate) struct Judge<'a> {
     deeds: &'a Deeds,
     nodes: BTreeMap<String, Node>,
     sets: BTreeMap<String, Set>,
     owners: BTreeMap<String, String>,
     broken: Vec<String>,
-    /// Deletions of ours that were seen.
+    /// Number of the controller's deletions that were seen.
     pub(crate) deletions: usize,
 }
 
 impl<'a> Judge<'a> {
-    /// Judges all of it.
+    /// Checks all entries.
     pub(crate) fn of(entries: &[Entry], deeds: &'a Deeds) -> Self {
         let mut judge = Self {
             deeds,
@@ -78,12 +79,12 @@ impl<'a> Judge<'a> {
         judge
     }
 
-    /// What was broken while it went on.
+    /// Returns the promises that were broken during the story.
     pub(crate) fn broken(&self) -> Vec<String> {
         self.broken.clone()
     }
 
-    /// DaemonSets that are neither complete, nor stopped, nor waiting for something that they name.
+    /// Returns the DaemonSets that are neither complete, nor stopped, nor waiting for something that they name.
     pub(crate) fn unsettled(&self) -> Vec<String> {
         let unsettled = self.sets.iter().filter(|(_, set)| !set.is_settled());
         unsettled
@@ -102,7 +103,7 @@ impl<'a> Judge<'a> {
             .collect()
     }
 
-    /// DaemonSets that say something untrue at rest.
+    /// Returns the DaemonSets with a false report at the end of the story.
     pub(crate) fn untrue(&self) -> Vec<String> {
         let complete = self.sets.iter().filter(|(_, set)| set.says("Complete"));
         let outdated = complete.filter_map(|(name, set)| {
@@ -200,7 +201,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// We took down a pod, which looked like this before.
+    /// Checks a pod that the controller deleted or changed. `pod` is its state before that.
     fn judge_removal(&mut self, pod: &PodFact, entry: &Entry, what: &str) {
         let Some(set) = self.sets.get_mut(&pod.set) else {
             return;
@@ -223,7 +224,7 @@ impl<'a> Judge<'a> {
         let nodes = self.nodes.len();
         let newest = set.newest.as_ref().map(|(_, hash)| hash.as_str());
         let is_old = |pod: &&PodFact| !pod.terminating && Some(pod.hash.as_str()) != newest;
-        // Nobody is kept on what was gone back from.
+        // After a rollback, no pod has to stay on the revision that was rolled back.
         if is_old(&pod) && set.undone.as_ref() != Some(&pod.hash) {
             let old: BTreeSet<&str> = set
                 .pods
@@ -275,7 +276,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// We made a pod beside another one.
+    /// Checks a surge pod that the controller created.
     fn judge_surge(&mut self, pod: &PodFact, entry: &Entry) {
         let nodes = self.nodes.len();
         let Some(set) = self.sets.get(&pod.set) else {
@@ -313,7 +314,7 @@ impl<'a> Judge<'a> {
 }
 
 impl Set {
-    /// The settings that held at any moment within the last [`LAG`].
+    /// Returns the settings that were valid at any moment within the last [`LAG`].
     fn held_lately(&self, at: Duration) -> Vec<&BTreeMap<String, String>> {
         let lately = |held: &&Held| held.until.is_none_or(|until| until + LAG >= at);
         self.held
@@ -323,13 +324,13 @@ impl Set {
             .collect()
     }
 
-    /// Whether an available pod that stays is on the node.
+    /// Returns true if an available pod that is not terminating is on the node.
     fn serves(&self, node: &str) -> bool {
         let mut pods = self.pods.values();
         pods.any(|pod| pod.node == node && pod.ready && !pod.terminating)
     }
 
-    /// Nodes that are Ready with a pod of an older revision, of those that are Ready.
+    /// Returns the number of Ready nodes with a pod of an older revision, and the number of all Ready nodes.
     fn outdated(&self, nodes: &BTreeMap<String, Node>) -> (usize, usize) {
         let newest = self.newest.as_ref().map(|(_, hash)| hash);
         let is_ready = |node: &str| nodes.get(node).is_some_and(|node| node.ready);
@@ -372,13 +373,13 @@ impl Set {
     }
 }
 
-/// How many nodes may lack an available pod; the default is a tenth.
+/// Returns the number of nodes that may lack an available pod. The default is a tenth.
 fn budget(settings: &BTreeMap<String, String>, nodes: usize) -> usize {
     let value = settings.get("max-unavailable");
     count(value.map_or("10%", String::as_str), nodes).unwrap_or(0)
 }
 
-/// A number of nodes, or a percentage, rounded up.
+/// Parses a number of nodes, or a percentage that is rounded up.
 fn count(value: &str, nodes: usize) -> Option<usize> {
     match value.strip_suffix('%') {
         Some(percent) => Some((nodes * percent.parse::<usize>().ok()?).div_ceil(100)),
@@ -386,7 +387,7 @@ fn count(value: &str, nodes: usize) -> Option<usize> {
     }
 }
 
-/// The same, rounded down.
+/// Parses a number of nodes, or a percentage that is rounded down.
 fn floor(value: &str, nodes: usize) -> Option<usize> {
     match value.strip_suffix('%') {
         Some(percent) => Some(nodes * percent.parse::<usize>().ok()? / 100),

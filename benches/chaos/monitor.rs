@@ -1,4 +1,4 @@
-//! Takes in what happened to pods, nodes, DaemonSets and their revisions.
+//! Records changes of pods, nodes, DaemonSets and their revisions.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use yurt_ds::core::names::{ANNOTATION_PREFIX, REVISION_HASH_LABEL};
 
 use super::history::{self, History, is_ready, node_of};
 
-/// What changed.
+/// Change of an object.
 #[derive(Clone, Debug)]
 pub(crate) enum Fact {
     Pod(PodFact),
@@ -33,13 +33,13 @@ pub(crate) enum Fact {
 }
 
 impl Fact {
-    /// Whether it says that a pod changed.
+    /// Returns true if it is a change of a pod.
     pub(crate) fn is_of_pod(&self) -> bool {
         matches!(self, Self::Pod(_) | Self::PodGone { .. })
     }
 }
 
-/// A pod of a DaemonSet.
+/// Pod of a DaemonSet.
 #[derive(Clone, Debug)]
 pub(crate) struct PodFact {
     pub(crate) set: String,
@@ -51,7 +51,7 @@ pub(crate) struct PodFact {
     pub(crate) terminating: bool,
 }
 
-/// A condition.
+/// Condition of a DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) kind: String,
@@ -60,14 +60,14 @@ pub(crate) struct Said {
     pub(crate) message: String,
 }
 
-/// A fact in its place.
+/// Fact with its position.
 pub(crate) type Entry = history::Entry<Fact>;
 
-/// Watches until dropped.
+/// Watches that run until dropped.
 pub(crate) struct Monitor(History<Fact>);
 
 impl Monitor {
-    /// Watches the objects of a namespace, and all nodes.
+    /// Watches the objects of a namespace and all nodes.
     pub(crate) fn start(client: &Client, namespace: &str) -> Self {
         let mut history = History::new();
         let pods = Api::<Pod>::namespaced(client.clone(), namespace);
@@ -82,7 +82,7 @@ impl Monitor {
         Self(history)
     }
 
-    /// Everything so far, in order.
+    /// Returns all facts so far, in order.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         self.0.entries()
     }
@@ -131,7 +131,7 @@ fn of_set(set: &DaemonSet) -> Fact {
     }
 }
 
-/// A pod belongs to the DaemonSet that its label names: one that we made beside another is handed over later.
+/// Returns the change of a pod. It belongs to the DaemonSet in its label, because ownership of a surge pod is transferred later.
 fn of_pod(pod: &Pod, gone: bool) -> Option<Fact> {
     let uid = pod.uid()?;
     if gone {

@@ -24,7 +24,7 @@ use super::plane::{Plane, Requests, now, wait};
 use super::process::Process;
 use super::story::{Settings, Step, Story, set_name};
 
-/// Replicas of the controller, with a Lease that is short: some are killed.
+/// Replicas of the controller. Their Lease is short, because some are killed.
 const REPLICAS: usize = 2;
 const CONTROLLER: [&str; 6] = [
     "controller",
@@ -35,32 +35,34 @@ const CONTROLLER: [&str; 6] = [
     "--lease-renew-every=2s",
 ];
 
-/// How long a story may take to come to rest once all faults have ended. A rollout of 200 nodes one by one takes seven minutes
-/// on a quiet machine.
+/// Longest time until a story becomes idle after all faults have ended.
+///
+/// A rollout of 200 nodes, one at a time, takes seven minutes on a quiet machine.
 const REST: Duration = Duration::from_secs(900);
 
-/// Without a change of any pod for this long, nothing moves: longer than a Lease lasts, and than every pause of a story.
+/// Time without any change of a pod after which a story is idle. It is longer than a Lease duration and than every pause of a
+/// story.
 const STILL: Duration = Duration::from_secs(60);
 
-/// Requests of our own at once.
+/// Number of concurrent requests of the benchmark.
 const AT_ONCE: usize = 32;
 
-/// The control plane with its nodes and controllers.
+/// Control plane with its nodes and controllers.
 pub(crate) struct Stage {
     plane: Plane,
     client: Client,
     nodes: usize,
     replicas: Vec<Process>,
-    /// What the controllers had asked before the first story.
+    /// Requests of the controllers before the first story.
     before: Requests,
-    /// Stories so far, for names of namespaces.
+    /// Number of stories so far, for the names of namespaces.
     played: usize,
-    /// Deletions of ours in the last story.
+    /// Number of the controller's deletions in the last story.
     pub(crate) deletions: usize,
 }
 
 impl Stage {
-    /// Makes the nodes, and starts the controllers.
+    /// Creates the nodes and starts the controllers.
     pub(crate) async fn set(plane: Plane, nodes: usize) -> Result<Self> {
         let client = plane.client().await?;
         let api: Api<Node> = Api::all(client.clone());
@@ -85,7 +87,7 @@ impl Stage {
         })
     }
 
-    /// Plays a story from its beginning to its rest; what it breaks.
+    /// Plays a story from its beginning until it is idle. Returns the broken promises.
     pub(crate) async fn play(&mut self, story: &Story) -> Result<Vec<String>> {
         self.played += 1;
         let namespace = format!("chaos-{}-{}", story.name, self.played);
@@ -106,7 +108,7 @@ impl Stage {
         broken
     }
 
-    /// What all this cost the controllers, as far as they are still there.
+    /// Returns the cost of all stories for the controllers that are still running.
     pub(crate) fn cost(&self) -> Result<String> {
         let asked = self.plane.requests("controller", "")? - self.before;
         let (mut cpu, mut peak) = (0.0, 0.0_f64);
@@ -162,7 +164,7 @@ impl Stage {
     }
 
     fn kill(&mut self, replica: usize) -> Result<()> {
-        // The old one is dead before the new one starts.
+        // The old replica must be dead before the new one starts.
         drop(self.replicas.remove(replica % REPLICAS));
         let next = Process::start(&CONTROLLER, &self.plane.kubeconfig())?;
         self.replicas.push(next);
@@ -187,7 +189,7 @@ impl Stage {
         self.plane.kubeconfig().with_file_name("audit.log")
     }
 
-    /// What the controller did in a namespace, by the lines of the audit log from there on.
+    /// Returns the controller's actions in a namespace, from this position in the audit log.
     fn deeds(&self, from: u64, namespace: &str) -> Result<Deeds> {
         let mut log = std::fs::File::open(self.audit_log())?;
         log.seek(SeekFrom::Start(from))?;
@@ -216,12 +218,12 @@ impl Stage {
     }
 }
 
-/// The namespace of one story.
+/// Namespace of one story.
 struct Scene {
     client: Client,
     namespace: String,
     nodes: usize,
-    /// The images of each DaemonSet, the present one last.
+    /// Images of each DaemonSet, the present one last.
     images: BTreeMap<usize, Vec<u64>>,
 }
 
@@ -234,7 +236,7 @@ impl Scene {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Makes the DaemonSets, and waits for all pods.
+    /// Creates the DaemonSets and waits for all pods.
     async fn open(&self, story: &Story) -> Result<()> {
         let parameters = PostParams::default();
         let namespace: Namespace =
@@ -303,7 +305,7 @@ impl Scene {
         }
     }
 
-    /// All faults end, and nobody holds anything back.
+    /// Ends all faults and removes everything that blocks a rollout.
     async fn calm(&mut self, story: &Story) -> Result<()> {
         self.online(0, self.nodes, true).await?;
         for (number, settings) in story.sets.iter().enumerate() {
@@ -332,7 +334,7 @@ impl Scene {
         Ok(())
     }
 
-    /// As a cut connection looks like: the fake kubelet leaves node and pods alone, and the node is not Ready. Or its end.
+    /// Starts or ends a simulated network outage: the fake kubelet ignores nodes and pods, and the nodes are not Ready.
     async fn online(&self, first: usize, count: usize, online: bool) -> Result<()> {
         let names = (first..first + count).map(|number| node_name(number % self.nodes));
         let names: Vec<String> = names.collect();
@@ -363,11 +365,11 @@ impl Scene {
         let patched = concerned.map(|pod| {
             let (pods, patch, parameters) = (pods.clone(), patch.clone(), parameters.clone());
             async move {
-                // It may be gone by now.
+                // The pod may be gone.
                 let name = pod.name_any();
                 let _patched = pods.patch(&name, &parameters, &patch).await;
                 if online {
-                    // While it was away, Kubernetes marked it not ready; the fake kubelet does not look again.
+                    // During the outage Kubernetes marked the pod not Ready, and the fake kubelet doesn't check it again.
                     let ready = Patch::Strategic(json!({ "status": { "conditions": [
                         { "type": "Ready", "status": "True", "reason": "", "message": "" },
                     ] } }));
@@ -382,7 +384,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Deletions of pods of this DaemonSet that are not under way yet are refused.
+    /// Rejects deletions of the DaemonSet's pods, except of pods that are already terminating.
     async fn refuse(&self, set: usize) -> Result<()> {
         let name = format!("{}-{}", self.namespace, set_name(set));
         let policy = json!({ "metadata": { "name": name }, "spec": {
@@ -432,7 +434,7 @@ impl Scene {
             .labels(&format!("app={}", set_name(set)))
             .fields(&format!("spec.nodeName={node}"));
         for pod in pods.list(&of_set).await? {
-            // It may be gone, or refused.
+            // The pod may be gone, or the deletion may be rejected.
             let _deleted = pods.delete(&pod.name_any(), &DeleteParams::default()).await;
         }
         Ok(())

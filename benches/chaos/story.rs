@@ -1,4 +1,4 @@
-//! Stories from a seed.
+//! Random stories from a seed.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use yurt_ds::sim::dice::mix;
 /// Settings of a DaemonSet, without the prefix of their keys.
 pub(crate) type Settings = &'static [(&'static str, &'static str)];
 
-/// Ways to roll out; the DaemonSets of a story take them in turn, from a random one on.
+/// Rollout strategies. The DaemonSets of a story use them in turn, starting with a random one.
 const STRATEGIES: [Settings; 12] = [
     &[("max-unavailable", "10%")],
     &[("max-unavailable", "2"), ("min-interval", "3s")],
@@ -47,46 +47,46 @@ const BUDGETS: [&str; 5] = ["1", "2", "5", "10%", "30%"];
 /// Values that `partition` may change to.
 const PARTITIONS: [&str; 4] = ["0", "3", "50%", "90%"];
 
-/// One thing that somebody does, or that happens. Numbers of DaemonSets and nodes wrap around.
+/// Action of a user, or fault. Numbers of DaemonSets and nodes wrap around.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// The template gets this image.
     Image(usize, u64),
-    /// The template gets the image that it had before.
+    /// The template gets its previous image.
     Undo(usize),
-    /// A setting changes, or goes away.
+    /// A setting changes or is removed.
     Set(usize, &'static str, Option<&'static str>),
-    /// These nodes, from the first on so many, fall silent.
+    /// Nodes go offline: the first one and their number.
     Leave(usize, usize),
-    /// They are back.
+    /// These nodes return.
     Return(usize, usize),
-    /// Deletions of the pods of this DaemonSet are refused by an admission policy, or not any more.
+    /// An admission policy starts or stops rejecting deletions of this DaemonSet's pods.
     Refuse(usize, bool),
-    /// A person deletes the pod of this DaemonSet on this node.
+    /// A user deletes the pod of this DaemonSet on this node.
     DeletePod(usize, usize),
-    /// A replica of the controller is killed, and started again.
+    /// A replica of the controller is killed and restarted.
     Kill(usize),
-    /// The API server answers nobody for so many seconds.
+    /// The API server freezes for this many seconds.
     Freeze(u64),
 }
 
-/// What is played.
+/// Story of the benchmark.
 #[derive(Clone, Debug)]
 pub(crate) struct Story {
-    /// Tells its namespace from those of others.
+    /// Name that makes its namespace unique.
     pub(crate) name: String,
-    /// The strategy of each DaemonSet.
+    /// Strategy of each DaemonSet.
     pub(crate) sets: Vec<Settings>,
-    /// What happens when, counted from when all pods were there.
+    /// Steps with their time since all pods existed.
     pub(crate) steps: Vec<(Duration, Step)>,
 }
 
-/// The name of a DaemonSet.
+/// Returns the name of a DaemonSet.
 pub(crate) fn set_name(number: usize) -> String {
     format!("set-{number:02}")
 }
 
-/// Dice with a memory.
+/// Pseudorandom number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -105,13 +105,13 @@ impl Dice {
 }
 
 impl Story {
-    /// The story of this number.
+    /// Returns the story with this number.
     pub(crate) fn new(seed: u64, number: u64, sets: usize, steps: usize) -> Self {
         let mut dice = Dice(mix(seed) ^ number);
         let first = dice.index(STRATEGIES.len());
         let strategies = (0..sets).map(|at| STRATEGIES[(first + at) % STRATEGIES.len()]);
         let mut at = Duration::ZERO;
-        // Something to roll out, so that there is something to break.
+        // Without a rollout there would be nothing to break.
         let mut told: Vec<(Duration, Step)> = (0..sets)
             .map(|set| (Duration::ZERO, Step::Image(set, 1)))
             .collect();

@@ -1,5 +1,6 @@
-//! What follows one event in the middle of a rollout, as the controller's loop does it: the index takes in that a new pod is
-//! Ready, makes the list that a decision has to see, and it is decided.
+//! The work after one event in the middle of a rollout, as in the controller's loop.
+//!
+//! The index stores that a new pod is Ready and collects the nodes that the decision needs. Then the engine decides.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,12 +11,12 @@ use serde_json::{Value, json};
 use yurt_ds::core::{Action, NodeName, ParsedSettings, Plan, Strategy, decide_in_view};
 use yurt_ds::index::{Index, SetKey, WriteAnswer};
 
-/// A rollout of which half is done, a tenth is on its way, and a fifth of the nodes is offline.
+/// Rollout in which half of the nodes is done, a tenth is in progress, and a fifth is offline.
 pub(crate) struct Rollout {
     index: Index,
     key: SetKey,
     strategy: Strategy,
-    /// Nodes whose new pod starts.
+    /// Nodes whose new pod is starting.
     starting: Vec<usize>,
     clock: i64,
 }
@@ -24,7 +25,7 @@ const BEGINNING: i64 = 1_900_000_000;
 const PODS_MADE: i64 = BEGINNING - 80_000;
 
 impl Rollout {
-    /// Of so many nodes.
+    /// Returns a rollout with this many nodes.
     pub(crate) fn new(nodes: usize) -> Self {
         let key = SetKey::new("edge", "agent");
         let mut index = Index::default();
@@ -59,7 +60,7 @@ impl Rollout {
             starting,
             clock: BEGINNING,
         };
-        // What is free is used up first, batch after batch.
+        // Use up the free budget first, batch after batch.
         loop {
             let plan = rollout.decide();
             if plan.actions.is_empty() {
@@ -69,7 +70,7 @@ impl Rollout {
         }
     }
 
-    /// One more new pod is Ready, and it is decided again: how long that took, and how many pods are replaced by it.
+    /// Makes one more new pod Ready and decides again. Returns the duration and the number of pods that this replaces.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
     pub(crate) fn step(&mut self) -> (Duration, usize) {
         let i = self.starting.pop().expect("there are as many as steps");
@@ -95,7 +96,7 @@ impl Rollout {
         }
     }
 
-    /// What was decided is accepted by the API server.
+    /// Carries out the plan as if the API server accepted all writes.
     fn carry_out(&mut self, plan: &Plan) {
         let now = at(self.clock);
         let set = self.index.set_mut(&self.key).expect("it was told");

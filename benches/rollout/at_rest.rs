@@ -1,4 +1,4 @@
-//! A start, and a minute in which nothing happens.
+//! A start, and a minute without any change.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::sets::Sets;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Starts that binary on DaemonSets of which nothing was reported yet.
+/// Starts that binary on DaemonSets without any report in their status.
 pub(crate) async fn at_rest(binary: &Path, plane: &Plane, sets: &Sets) -> Result<Vec<Figure>> {
     sets.forget_reports().await?;
     wait_for_quiet(plane).await?;
@@ -51,7 +51,7 @@ pub(crate) async fn at_rest(binary: &Path, plane: &Plane, sets: &Sets) -> Result
     ])
 }
 
-/// What it costs the API server to list all pods in one piece, in seconds of its CPU time.
+/// Measures the cost of one list of all pods for the API server, in seconds of CPU time.
 async fn plain_list(plane: &Plane) -> Result<f64> {
     let client = plane.client().await?;
     let before = api_server_cpu(plane)?;
@@ -60,7 +60,7 @@ async fn plain_list(plane: &Plane) -> Result<f64> {
     Ok(api_server_cpu(plane)? - before)
 }
 
-/// Waits until the API server has next to nothing to do: what was made for the measurement keeps it busy for a while.
+/// Waits until the API server is almost idle. The objects created for the measurement keep it busy for some time.
 async fn wait_for_quiet(plane: &Plane) -> Result<()> {
     const LOOK: Duration = Duration::from_secs(5);
     wait_within(

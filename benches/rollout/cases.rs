@@ -1,4 +1,4 @@
-//! Rollouts of one DaemonSet: by the native controller, by ours with one setting after the other, and of an Advanced one.
+//! Rollouts of one DaemonSet: by the native controller, by yurt-ds with different settings, and of an Advanced DaemonSet.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,8 +15,10 @@ use super::plane::{Plane, now};
 use super::replacing::Rollout;
 use super::sets::Sets;
 
-/// Settings that judge, and hold nobody back here: they must not cost a request. Those that write (`lifecycle`, pulls ahead)
-/// have costs of their own, and those that pace (`min-interval`, `ramp-up`) would only make it last.
+/// Settings that are evaluated but block no node here. They must not cost a request.
+///
+/// Settings that write (`lifecycle`, pre-pulls) have their own cost. Settings that pace (`min-interval`, `ramp-up`) would only
+/// make the rollout slower.
 const JUDGES: [(&str, &str); 11] = [
     ("partition", "0"),
     ("selector", "kubernetes.io/os=linux"),
@@ -34,7 +36,7 @@ const JUDGES: [(&str, &str); 11] = [
     ("replace-broken-first", "unlimited"),
 ];
 
-/// Plays all of them, and prints a line for each.
+/// Measures all cases and prints a line for each.
 pub(crate) async fn cases(
     binary: &Path,
     plane: &Plane,
@@ -65,7 +67,7 @@ pub(crate) async fn cases(
     stage.offline().await
 }
 
-/// What the native controller takes, in seconds.
+/// Measures the native controller. Returns seconds.
 async fn native(sets: &Sets, nodes: usize) -> Result<f64> {
     let budget = json!({"maxUnavailable": "10%", "maxSurge": 0});
     let strategy = json!({"type": "RollingUpdate", "rollingUpdate": budget});
@@ -88,7 +90,7 @@ async fn native(sets: &Sets, nodes: usize) -> Result<f64> {
     Ok(wall)
 }
 
-/// What it takes to make the first pods of an Advanced DaemonSet.
+/// Measures the creation of an Advanced DaemonSet's first pods.
 async fn advanced_pods(binary: &Path, plane: &Plane, sets: &Sets, nodes: usize) -> Result<()> {
     let controller = Controller::start(binary, plane, sets.kind).await?;
     let made = Rollout::until(&controller, sets.wait_for_pods(nodes)).await?;
@@ -150,7 +152,7 @@ impl<'a> Stage<'a> {
         judged.print("yurt-ds, every judging setting");
         println!(
             "{:<34} {:>9.3}",
-            "  requests, to those without", // as many pods are replaced
+            "  requests, to those without", // both replace the same number of pods
             judged.usage.requests.all as f64 / plain.usage.requests.all as f64
         );
         self.sets
@@ -158,7 +160,7 @@ impl<'a> Stage<'a> {
             .await
     }
 
-    /// The images are not pulled ahead: that is a cost of its own, and here nobody could pull.
+    /// Images are not pre-pulled: that has its own cost, and here no kubelet could pull.
     async fn in_place(&self) -> Result<()> {
         let settings = [
             ("rolling-update-type", Some("InPlaceIfPossible")),
@@ -210,7 +212,8 @@ impl Rollout {
         );
     }
 
-    /// The last writes of a rollout may follow its end by a moment: they are in the next case's count, if anywhere.
+    /// Prints writes per pod. The last writes of a rollout may come shortly after its end and then count in the next case or not
+    /// at all.
     fn print_writes(&self, replaced: usize) {
         let per_pod = |writes: usize| writes as f64 / replaced as f64;
         println!(

@@ -1,10 +1,12 @@
 //! A rollout while nodes join and leave.
 //!
-//! Half as many nodes as there are leave one by one, those whose pods are old, new or under way, and also some that have just
-//! joined; for each a new one joins. What happened is judged in the order of the API: a node never has two pods that both stay,
-//! and never lack more nodes a pod that we took than `maxUnavailable` allows. Nodes that have just joined lack one for another
-//! reason. At the end each node has one pod, a new one, no pod is left where no node is, and the controller has listed neither
-//! nodes nor pods again.
+//! Half of the nodes leave one at a time: nodes whose pods are old, new or in progress, and also some that have just joined. For
+//! each, a new node joins. The changes are checked in the order of the API. A node must never have two pods that are not
+//! terminating. At most `maxUnavailable` nodes may lack a pod because of the controller. Nodes that have just joined lack one for
+//! another reason.
+//!
+//! At the end each node has one new pod, and no pod is left on a deleted node. The controller must not have listed nodes or pods
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -24,23 +26,23 @@ use super::replacing::Rollout;
 use super::sets::{Sets, image};
 
 const VERSION: &str = "v2";
-/// Between two nodes that leave: with a thousand nodes they leave for as long as the rollout lasts.
+/// Time between two nodes that leave. With a thousand nodes, some leave during the whole rollout.
 const PAUSE: Duration = Duration::from_millis(40);
-/// Which node leaves next: so many further on, as prime numbers go through all of them without an order.
+/// Step to the next node that leaves. A prime number visits all nodes in an irregular order.
 const STRIDE: usize = 379;
-/// Every so many times one leaves that has just joined.
+/// Every this many turns, a node leaves that has just joined.
 const SHORT_LIVED: usize = 5;
-/// Between two looks at all nodes and pods.
+/// Interval between checks of all nodes and pods.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long the API server takes to write down that the watches of a killed controller have ended.
+/// Time until the API server logs the end of a killed controller's watches.
 const ENDED: Duration = Duration::from_secs(3);
-/// How long the pod garbage collector takes at most for the pods of nodes that are gone (Kubernetes: 40 s, and 20 s between looks).
+/// Longest time until the pod garbage collector deletes pods of deleted nodes. Kubernetes waits 40 s, and 20 s between checks.
 const COLLECTED: Duration = Duration::from_secs(180);
 
-/// Plays it, and prints what it took.
+/// Measures the rollout and prints its cost.
 ///
 /// # Errors
-/// When a promise was broken.
+/// If a promise was broken.
 pub(crate) async fn churn(
     binary: &Path,
     plane: &Plane,
@@ -101,13 +103,13 @@ pub(crate) async fn churn(
     Ok(())
 }
 
-/// What controllers have listed so far that have ended by now.
+/// Returns the number of lists by controllers that have ended.
 async fn ended_lists(plane: &Plane) -> Result<usize> {
     tokio::time::sleep(ENDED).await;
     Ok(plane.requests("controller", "")?.lists)
 }
 
-/// Half of so many nodes leave, and as many join.
+/// Removes half of the nodes and adds as many.
 async fn come_and_go(client: &Client, nodes: usize) -> Result<()> {
     let api: Api<Node> = Api::all(client.clone());
     for turn in 0..nodes / 2 {
@@ -123,7 +125,7 @@ async fn come_and_go(client: &Client, nodes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Whether each node has one pod, which is new and Ready, and no pod is elsewhere.
+/// Returns true if each node has one pod, which is new and Ready, and there are no other pods.
 async fn is_settled(client: &Client) -> Result<bool> {
     let nodes: Api<Node> = Api::all(client.clone());
     let nodes = nodes.list_metadata(&ListParams::default()).await?.items;
@@ -140,7 +142,7 @@ async fn is_settled(client: &Client) -> Result<bool> {
     Ok(pods.len() == nodes.len() && nodes.iter().map(ResourceExt::name_any).all(is_served))
 }
 
-/// What changed.
+/// Change of an object.
 #[derive(Clone)]
 enum Fact {
     Node(String),
@@ -157,7 +159,7 @@ struct PodFact {
     terminating: bool,
 }
 
-/// Watches the nodes, and the pods with this label.
+/// Watches the nodes and the pods with this label.
 fn watch(client: &Client, app: String) -> History<Fact> {
     let mut history = History::new();
     history.watch(Api::all(client.clone()), |node: &Node, gone| {
@@ -187,15 +189,15 @@ fn watch(client: &Client, app: String) -> History<Fact> {
     history
 }
 
-/// Goes through what happened.
+/// Checks of a history.
 #[derive(Default)]
 struct Judge {
     nodes: BTreeSet<String>,
     pods: BTreeMap<String, PodFact>,
-    /// Nodes whose Ready pod began to go while they were there, until they have one again or go themselves. Nobody but the
-    /// controller deletes a pod there.
+    /// Nodes whose Ready pod was ended while they existed, until they have a Ready pod again or are deleted. Only the controller
+    /// deletes pods of existing nodes.
     taken: BTreeSet<String>,
-    /// When it was heard what is gone through.
+    /// Time at which the present entry was received.
     at: Duration,
     left: usize,
     most_down: usize,
@@ -235,7 +237,7 @@ impl Judge {
         }
     }
 
-    /// A pod that was like this ends, or is gone.
+    /// Records the end of a pod. `before` is its previous state.
     fn note_end(&mut self, before: Option<PodFact>) {
         let Some(pod) = before.filter(|pod| pod.ready && !pod.terminating) else {
             return;
@@ -253,7 +255,7 @@ impl Judge {
         }
     }
 
-    /// A pod of this node changed.
+    /// Checks a node after one of its pods changed.
     fn look_at(&mut self, node: &str) {
         let here = self.pods.values().filter(|pod| pod.node == node);
         let staying: Vec<&PodFact> = here.filter(|pod| !pod.terminating).collect();

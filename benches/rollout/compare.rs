@@ -1,19 +1,19 @@
-//! Figures of several binaries, measured in turns, side by side.
+//! Figures of several binaries, measured alternately, in one table.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-/// One number of a measurement.
+/// Number from a measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct Figure {
     pub(crate) what: &'static str,
     pub(crate) value: f64,
-    /// How many digits behind the point mean something.
+    /// Number of significant digits after the decimal point.
     pub(crate) digits: usize,
 }
 
-/// A figure.
+/// Returns a figure.
 pub(crate) fn figure(what: &'static str, value: f64, digits: usize) -> Figure {
     Figure {
         what,
@@ -22,11 +22,12 @@ pub(crate) fn figure(what: &'static str, value: f64, digits: usize) -> Figure {
     }
 }
 
-/// The medians of each binary, in the order in which these were named.
+/// Medians of each binary, in the order of the binaries.
 pub(crate) struct Medians(Vec<Vec<Figure>>);
 
-/// Measures every binary that often, in turns, so that what changes meanwhile changes for all. Every other run goes through
-/// them backwards: none is always the first.
+/// Measures every binary this many times, alternately, so that changes over time affect all of them.
+///
+/// Every other run has the reverse order, so that no binary is always first.
 pub(crate) async fn in_turns(
     binaries: &[PathBuf],
     runs: usize,
@@ -47,12 +48,12 @@ pub(crate) async fn in_turns(
 }
 
 impl Medians {
-    /// Of a single measurement.
+    /// Returns the medians of a single measurement.
     pub(crate) fn of_one(figures: Vec<Figure>) -> Self {
         Self(vec![figures])
     }
 
-    /// A table under that title; with two binaries their ratio is in it.
+    /// Prints a table under that title. With two binaries it includes their ratio.
     pub(crate) fn print(&self, title: &str) {
         let [first, rest @ ..] = self.0.as_slice() else {
             return;
@@ -74,7 +75,7 @@ impl Medians {
         }
     }
 
-    /// How much a figure grew from that measurement to this one, for each binary, divided by what came along.
+    /// Prints the growth of a figure since the smaller measurement for each binary, divided by `divisor`.
     pub(crate) fn print_growth(&self, smaller: &Self, what: &str, each: &str, divisor: f64) {
         print!("{each:<44}");
         for (large, small) in self.0.iter().zip(&smaller.0) {
@@ -96,7 +97,7 @@ fn value(figures: &[Figure], what: &str) -> f64 {
     found.next().map_or(f64::NAN, |figure| figure.value)
 }
 
-/// The median of each figure of several runs.
+/// Returns the median of each figure over several runs.
 fn medians(runs: &[Vec<Figure>]) -> Vec<Figure> {
     let first = runs.first().into_iter().flatten().enumerate();
     let of_line = |(line, figure): (usize, &Figure)| {
@@ -107,7 +108,7 @@ fn medians(runs: &[Vec<Figure>]) -> Vec<Figure> {
     first.map(of_line).collect()
 }
 
-/// That in the middle, or the mean of both that are.
+/// Returns the middle value, or the mean of the two middle values.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

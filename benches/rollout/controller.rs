@@ -1,4 +1,4 @@
-//! A controller that is measured: its process, what it serves about itself, and what the API server saw of it.
+//! A measured controller: its process, its metrics, and its requests in the API server's audit log.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -13,12 +13,12 @@ use super::page::{Decisions, free_address, is_ready};
 use super::plane::{Plane, Requests, now, wait};
 use super::process::Process;
 
-/// How long after its work a controller is taken to be at rest.
+/// Time after which a controller counts as idle.
 pub(crate) const SETTLE: Duration = Duration::from_secs(5);
-/// How often its connections are counted.
+/// Interval between counts of its connections.
 const SAMPLE: Duration = Duration::from_millis(100);
 
-/// A controller that runs, alone, on a control plane.
+/// Running controller on a control plane without any other.
 pub(crate) struct Controller<'a> {
     plane: &'a Plane,
     process: Process,
@@ -26,14 +26,14 @@ pub(crate) struct Controller<'a> {
     server: u16,
 }
 
-/// What a controller has used so far, or did in between.
+/// Resources that a controller has used so far, or between two moments.
 #[derive(Clone, Copy)]
 pub(crate) struct Usage {
-    /// Seconds of CPU.
+    /// CPU time in seconds.
     pub(crate) cpu: f64,
-    /// What it asked the API server for.
+    /// Requests to the API server.
     pub(crate) requests: Requests,
-    /// What it decided.
+    /// Decisions.
     pub(crate) decisions: Decisions,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Controller<'a> {
         Ok(controller)
     }
 
-    /// What it has used so far. CPU comes first: the audit log takes a while to read.
+    /// Returns its usage so far. CPU time comes first, because the audit log takes time to read.
     pub(crate) fn usage(&self) -> Result<Usage> {
         Ok(Usage {
             cpu: self.process.cpu()?,
@@ -68,7 +68,7 @@ impl<'a> Controller<'a> {
         })
     }
 
-    /// What it used since then.
+    /// Returns its usage since `before`.
     pub(crate) fn used_since(&self, before: Usage) -> Result<Usage> {
         let now = self.usage()?;
         Ok(Usage {
@@ -78,22 +78,22 @@ impl<'a> Controller<'a> {
         })
     }
 
-    /// The most memory it ever had, in MiB.
+    /// Returns its peak memory in MiB.
     pub(crate) fn peak(&self) -> Result<f64> {
         self.process.memory("VmHWM")
     }
 
-    /// The memory it has, in MiB.
+    /// Returns its resident memory in MiB.
     pub(crate) fn resident(&self) -> Result<f64> {
         self.process.memory("VmRSS")
     }
 
-    /// How many connections it has to the API server.
+    /// Returns the number of its connections to the API server.
     pub(crate) fn connections(&self) -> Result<usize> {
         to_port(&self.process, self.server)
     }
 
-    /// Waits for something, and says how long that took in seconds and how many connections there were at most.
+    /// Waits for `work`. Returns its duration in seconds and the largest number of connections.
     pub(crate) async fn watched(
         &self,
         work: impl Future<Output = Result<()>>,

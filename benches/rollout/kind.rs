@@ -1,4 +1,4 @@
-//! Native DaemonSets (`apps/v1`) and Advanced ones (`apps.kruise.io`): what differs between them for a measurement.
+//! Differences between native DaemonSets (`apps/v1`) and Advanced ones (`apps.kruise.io`) for a measurement.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use yurt_ds::core::names::ANNOTATION_PREFIX;
 
 use super::plane::wait_within;
 
-/// Which DaemonSets are rolled out.
+/// Kind of the DaemonSets that are rolled out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Native,
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What it is called in the API.
+    /// Returns its API resource.
     pub(crate) fn resource(self) -> ApiResource {
         let (group, version) = match self {
             Self::Native => ("apps", "v1"),
@@ -28,7 +28,7 @@ impl Kind {
         ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, "DaemonSet"))
     }
 
-    /// Where its objects are. The definition of Advanced DaemonSets is made first, if it is not there.
+    /// Returns the API for its objects. Installs the Advanced DaemonSet CRD first if it is missing.
     pub(crate) async fn api(self, client: &Client) -> Result<Api<DynamicObject>> {
         let api = Api::default_namespaced_with(client.clone(), &self.resource());
         if self == Self::Advanced {
@@ -37,7 +37,7 @@ impl Kind {
         Ok(api)
     }
 
-    /// What lines are called that are about this kind.
+    /// Returns the prefix of output lines about this kind.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Native => "yurt-ds",
@@ -45,15 +45,15 @@ impl Kind {
         }
     }
 
-    /// The flags of a controller that serves this kind and no other where both are.
+    /// Returns the flags of a controller that serves only this kind on a cluster with both.
     pub(crate) fn flags(self) -> &'static [&'static str] {
         match self {
-            Self::Native => &[], // as it is deployed
+            Self::Native => &[], // default deployment
             Self::Advanced => &["--controllers=advanced"],
         }
     }
 
-    /// The name of a DaemonSet, and the value of the label `app` of its pods.
+    /// Returns the name of a DaemonSet, which is also the label `app` of its pods.
     pub(crate) fn name(self, number: usize) -> String {
         match self {
             Self::Native => format!("agent-{number:03}"),
@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// What has yurt-ds roll a DaemonSet out, at 10 %.
+    /// Returns a patch that lets yurt-ds roll out a DaemonSet at 10 %.
     pub(crate) fn rolled_by_us(self) -> Value {
         match self {
             Self::Native => {
@@ -82,7 +82,7 @@ impl Kind {
     }
 }
 
-/// Makes the definition of Advanced DaemonSets, and waits until they are served.
+/// Installs the Advanced DaemonSet CRD and waits until it is served.
 async fn define(client: &Client, served: &Api<DynamicObject>) -> Result<()> {
     let definition: CustomResourceDefinition = serde_saphyr::from_str(&yurt_ds::manifests::crd()?)?;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());

@@ -1,4 +1,4 @@
-//! Nodes that a fake kubelet plays.
+//! Nodes of a fake kubelet.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::plane::wait_within;
 
-/// How many pods each node may have: more than the fake kubelet would give it, so that many DaemonSets fit.
+/// Number of pods that each node may have. The fake kubelet's default is too small for many DaemonSets.
 const ROOM: &str = "10000";
 
-/// Makes nodes until there are that many, and waits for them.
+/// Creates nodes until there are that many, and waits for them.
 pub(crate) async fn make_nodes(client: &Client, count: usize) -> Result<()> {
     let api: Api<Node> = Api::all(client.clone());
     let present = api.list_metadata(&ListParams::default()).await?.items.len();
@@ -31,7 +31,7 @@ pub(crate) async fn make_nodes(client: &Client, count: usize) -> Result<()> {
     wait_for_ready(&api).await
 }
 
-/// As a cut connection looks like: the fake kubelet leaves node and pods alone, and the node is not Ready.
+/// Simulates a network outage: the fake kubelet ignores nodes and pods, and the nodes are not Ready.
 pub(crate) async fn take_offline(client: &Client, count: usize) -> Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
@@ -60,7 +60,7 @@ pub(crate) async fn take_offline(client: &Client, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// The end of that. Pods that were there meanwhile stay as they are.
+/// Ends the outage. Existing pods stay as they are.
 pub(crate) async fn bring_back(client: &Client, count: usize) -> Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     for number in 0..count {
@@ -72,7 +72,7 @@ pub(crate) async fn bring_back(client: &Client, count: usize) -> Result<()> {
     wait_for_ready(&nodes).await
 }
 
-/// With this annotation the fake kubelet leaves a node or a pod alone.
+/// Returns a patch with the annotation that makes the fake kubelet ignore a node or a pod.
 fn marked(offline: &Value) -> Patch<Value> {
     Patch::Merge(json!({"metadata": {"annotations": {"offline": offline}}}))
 }
@@ -87,7 +87,7 @@ async fn wait_for_ready(nodes: &Api<Node>) -> Result<()> {
     .await
 }
 
-/// The name of a node.
+/// Returns the name of a node.
 pub(crate) fn name(number: usize) -> String {
     format!("node-{number:05}")
 }

@@ -1,4 +1,4 @@
-//! What was typed behind `cargo bench --bench rollout --`.
+//! Flags after `cargo bench --bench rollout --`.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -11,40 +11,40 @@ use super::process::own_binary;
 const EXPECTED: &str = "expected --nodes N[,N...], --daemonsets D, --advanced, --against PATH, --runs R, --at-rest, --churn, \
                         --revisions or --memory";
 
-/// What is measured.
+/// Measurement to perform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measurement {
-    /// Rollouts of one DaemonSet: the native controller's, ours, and ours with one setting after the other.
+    /// Rollouts of one DaemonSet: by the native controller, by yurt-ds, and by yurt-ds with different settings.
     Cases,
     /// One rollout of all DaemonSets at once.
     Rollout,
-    /// A start and a minute at rest.
+    /// A start and an idle minute.
     AtRest,
     /// One rollout while nodes join and leave.
     Churn,
-    /// The memory of a start, with and without large ControllerRevisions of other owners.
+    /// Memory of a start with and without large ControllerRevisions of other owners.
     Revisions,
-    /// The memory with pods of other owners.
+    /// Memory with pods of other owners.
     Memory,
 }
 
-/// What is measured, of which binaries, and on how much.
+/// Parsed options: measurement, binaries and sizes.
 pub(crate) struct Options {
-    /// How many nodes there are; several sizes are measured in this order, the smallest first.
+    /// Numbers of nodes, in ascending order. Each is measured.
     pub(crate) nodes: Vec<usize>,
-    /// How many DaemonSets have a pod on each of them.
+    /// Number of DaemonSets with a pod on each node.
     pub(crate) daemonsets: usize,
-    /// Which DaemonSets they are.
+    /// Kind of these DaemonSets.
     pub(crate) kind: Kind,
-    /// The binaries that are compared: this build's, then the other one, if any.
+    /// Binaries to compare: this build's, then the other one, if any.
     pub(crate) binaries: Vec<PathBuf>,
-    /// How often each binary is measured.
+    /// Number of measurements per binary.
     pub(crate) runs: usize,
-    /// What is measured.
+    /// Measurement to perform.
     pub(crate) measurement: Measurement,
 }
 
-/// The flags as they were found.
+/// Flags as given.
 #[derive(Default)]
 struct Flags {
     nodes: Vec<usize>,
@@ -56,10 +56,10 @@ struct Flags {
 }
 
 impl Options {
-    /// Reads the command line.
+    /// Parses the command line.
     ///
     /// # Errors
-    /// Names the flag that is not known or cannot be used, and says what is expected.
+    /// If a flag is unknown or its value is invalid. The message names the flag and the expected value.
     pub(crate) fn read() -> Result<Self> {
         let flags = Flags::read(std::env::args().skip(1))?;
         let measurement = flags.measurement();
@@ -109,7 +109,7 @@ impl Flags {
         Ok(flags)
     }
 
-    /// Refuses what a measurement would not heed.
+    /// Rejects flags that the measurement would ignore.
     fn check(&self, measurement: Measurement) -> Result<()> {
         let sizes = self.nodes.len();
         let others = self.compares() || self.advanced;
@@ -127,7 +127,7 @@ impl Flags {
         }
     }
 
-    /// Whether it is said how much is measured of which binaries.
+    /// Returns true if a flag sets the number of DaemonSets or runs, or another binary.
     fn compares(&self) -> bool {
         self.daemonsets.or(self.runs).is_some() || self.against.is_some()
     }
@@ -141,7 +141,7 @@ impl Flags {
         Ok(())
     }
 
-    /// What is measured when no flag names it: the cases, unless something was asked for that they do not have.
+    /// Returns the measurement to perform. Without a flag for it, that is `Cases`, unless other flags require `Rollout`.
     fn measurement(&self) -> Measurement {
         let rollout = self.compares() || self.nodes.len() > 1 || self.advanced;
         self.measurement.unwrap_or(if rollout {

@@ -1,4 +1,4 @@
-//! One rollout of all DaemonSets by a controller, in figures.
+//! Measurement of one rollout of all DaemonSets by a controller.
 
 use anyhow::Result;
 
@@ -6,22 +6,22 @@ use super::compare::{Figure, figure};
 use super::controller::{Controller, SETTLE, Usage};
 use super::sets::Sets;
 
-/// The name of the figure that is compared between sizes.
+/// Name of the figure that is compared between sizes.
 pub(crate) const RESIDENT: &str = "RSS after, MiB";
 
-/// What a rollout took.
+/// Cost of a rollout.
 pub(crate) struct Rollout {
-    /// Seconds.
+    /// Wall time in seconds.
     pub(crate) wall: f64,
     pub(crate) usage: Usage,
-    /// MiB, since the controller started.
+    /// Peak memory in MiB since the controller started.
     pub(crate) peak: f64,
-    /// The most that were seen at once.
+    /// Largest number of connections at once.
     connections: usize,
 }
 
 impl Rollout {
-    /// Rolls that version out and waits for the end.
+    /// Rolls out that version and waits for the end.
     pub(crate) async fn new(
         controller: &Controller<'_>,
         sets: &Sets,
@@ -31,7 +31,7 @@ impl Rollout {
         Self::until(controller, sets.roll_out(version, nodes)).await
     }
 
-    /// What a controller takes until this has come to its end.
+    /// Measures a controller until `end` is reached.
     pub(crate) async fn until(
         controller: &Controller<'_>,
         end: impl Future<Output = Result<()>>,
@@ -46,7 +46,7 @@ impl Rollout {
         })
     }
 
-    /// All that is known of it, with what the controller still holds a moment later.
+    /// Returns all figures, including the memory that the controller still holds after a pause.
     pub(crate) async fn figures(&self, controller: &Controller<'_>) -> Result<Vec<Figure>> {
         tokio::time::sleep(SETTLE).await;
         let Usage {

@@ -1,4 +1,4 @@
-//! Large ControllerRevisions of other owners, which a controller has to list beside its own.
+//! Large ControllerRevisions of other owners. A controller has to list them together with its own.
 
 use std::path::Path;
 
@@ -14,12 +14,12 @@ use super::controller::{Controller, SETTLE};
 use super::plane::Plane;
 use super::sets::Sets;
 
-/// How many there are, when there are any.
+/// Number of these revisions, if they exist.
 pub(crate) const COUNT: usize = 100;
-/// Variables of the template in each, of 100 bytes: together 1 MB, below the 1.5 MB that etcd takes.
+/// Number of environment variables in each template, of 100 bytes. Together they take 1 MB, below etcd's limit of 1.5 MB.
 const VARIABLES: usize = 10_000;
 
-/// The memory of a start of that binary.
+/// Measures the memory of a start of that binary.
 pub(crate) async fn start(binary: &Path, plane: &Plane, sets: &Sets) -> Result<Vec<Figure>> {
     sets.forget_reports().await?;
     let controller = Controller::start(binary, plane, sets.kind).await?;
@@ -32,7 +32,7 @@ pub(crate) async fn start(binary: &Path, plane: &Plane, sets: &Sets) -> Result<V
     ])
 }
 
-/// Makes so many, in the namespace of the DaemonSets.
+/// Creates this many in the namespace of the DaemonSets.
 pub(crate) async fn make(client: &Client, count: usize) -> Result<()> {
     if count == 0 {
         return Ok(());
@@ -46,7 +46,7 @@ pub(crate) async fn make(client: &Client, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// An owner that exists, or the garbage collector would take them away; it stands for a StatefulSet or the like.
+/// Creates an owner that stands for a StatefulSet or similar. Without one, the garbage collector would delete the revisions.
 async fn owner(client: &Client) -> Result<Value> {
     let owners: Api<ConfigMap> = Api::default_namespaced(client.clone());
     let owner = serde_json::from_value(json!({"metadata": {"name": "other"}}))?;

@@ -1,4 +1,4 @@
-//! The DaemonSets that are rolled out, all with a pod on every node and all with the same image.
+//! DaemonSets for rollouts. All have a pod on every node and the same image.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use yurt_ds::core::names::ANNOTATION_PREFIX;
 use super::kind::Kind;
 use super::plane::wait_within;
 
-/// What is written at once.
+/// Number of concurrent writes.
 const WRITES: usize = 32;
 
 /// All DaemonSets of one kind.
@@ -25,7 +25,7 @@ pub(crate) struct Sets {
 }
 
 impl Sets {
-    /// Makes that many, on the strategy that replaces nothing by itself. Somebody has to make the pods of Advanced ones.
+    /// Creates that many, with the strategy `OnDelete`. A controller has to create the pods of Advanced ones.
     pub(crate) async fn create(client: &Client, kind: Kind, count: usize) -> Result<Self> {
         let sets = Self {
             kind,
@@ -43,7 +43,7 @@ impl Sets {
         Ok(sets)
     }
 
-    /// Waits until each of them has an available pod on so many nodes.
+    /// Waits until each of them has an available pod on this many nodes.
     pub(crate) async fn wait_for_pods(&self, nodes: usize) -> Result<()> {
         self.wait("the pods", self.count * nodes, |statuses| {
             statuses
@@ -53,12 +53,12 @@ impl Sets {
         .await
     }
 
-    /// Has yurt-ds roll them out, at 10 %.
+    /// Lets yurt-ds roll them out at 10 %.
     pub(crate) async fn take_over(&self) -> Result<()> {
         self.patch(&self.kind.rolled_by_us()).await
     }
 
-    /// Sets annotations of ours, or takes them away.
+    /// Sets or removes annotations of yurt-ds.
     pub(crate) async fn annotate(&self, settings: &[(&str, Option<&str>)]) -> Result<()> {
         let setting = |(name, value): &(&str, Option<&str>)| {
             (format!("{ANNOTATION_PREFIX}{name}"), json!(value))
@@ -68,14 +68,14 @@ impl Sets {
             .await
     }
 
-    /// Changes the image of all of them.
+    /// Changes the image of all DaemonSets.
     pub(crate) async fn set_image(&self, version: &str) -> Result<()> {
         let container = json!({"name": "main", "image": image(version)});
         self.patch(&json!({"spec": {"template": {"spec": {"containers": [container]}}}}))
             .await
     }
 
-    /// Changes all of them.
+    /// Patches all DaemonSets.
     pub(crate) async fn patch(&self, patch: &Value) -> Result<()> {
         let results = stream::iter(0..self.count).map(|number| {
             let api = self.api.clone();
@@ -90,7 +90,7 @@ impl Sets {
         Ok(())
     }
 
-    /// Takes away what was reported about them, so that the next report can be awaited.
+    /// Removes all reports in their status, so that the next report can be awaited.
     pub(crate) async fn forget_reports(&self) -> Result<()> {
         let patch = json!({"status": {"conditions": null}});
         let results = stream::iter(0..self.count).map(|number| {
@@ -106,7 +106,7 @@ impl Sets {
         Ok(())
     }
 
-    /// Waits until yurt-ds says of each of them that its rollout is complete.
+    /// Waits until yurt-ds reports a complete rollout for each of them.
     pub(crate) async fn wait_for_reports(&self) -> Result<()> {
         self.wait("the reports", self.count, |statuses| {
             statuses.iter().all(|status| says(status, "True"))
@@ -114,7 +114,7 @@ impl Sets {
         .await
     }
 
-    /// Rolls out a new image and waits until each of them has begun and is complete.
+    /// Rolls out a new image and waits until each rollout has begun and is complete.
     pub(crate) async fn roll_out(&self, version: &str, nodes: usize) -> Result<()> {
         self.set_image(version).await?;
         let mut begun = BTreeSet::new();
@@ -126,7 +126,7 @@ impl Sets {
         .await
     }
 
-    /// Waits until the rollout of each of them is complete, with an available new pod on so many nodes.
+    /// Waits until each rollout is complete, with an available new pod on this many nodes.
     pub(crate) async fn wait_for_new_pods(&self, nodes: usize) -> Result<()> {
         self.wait("the new pods", self.count * nodes, |statuses| {
             statuses.iter().all(|status| {
@@ -138,7 +138,7 @@ impl Sets {
         .await
     }
 
-    /// A rollout by the native controller.
+    /// Performs a rollout with the native controller.
     pub(crate) async fn roll_out_natively(&self, version: &str, nodes: usize) -> Result<()> {
         self.set_image(version).await?;
         let generations = self.api.list_metadata(&ListParams::default()).await?;
@@ -154,7 +154,7 @@ impl Sets {
         .await
     }
 
-    /// Waits until their statuses, in the order of their names, are so; `pods`: how many pods have to change for that.
+    /// Waits until `reached` is true for their statuses in the order of names. `pods` is the number of pods that have to change.
     async fn wait(
         &self,
         what: &str,
@@ -179,12 +179,12 @@ fn says(status: &DaemonSetStatus, wanted: &str) -> bool {
     conditions.any(|condition| condition.type_ == "RolloutComplete" && condition.status == wanted)
 }
 
-/// The image of a version.
+/// Returns the image of a version.
 pub(crate) fn image(version: &str) -> String {
     format!("agent:{version}")
 }
 
-/// Its status, in which both kinds have the same fields.
+/// Returns the status of a DaemonSet. The fields used here are the same in both kinds.
 fn status(mut set: DynamicObject) -> Result<DaemonSetStatus> {
     Ok(match set.data["status"].take() {
         Value::Null => DaemonSetStatus::default(),

@@ -10,7 +10,7 @@ use super::process::Process;
 /// `ESTABLISHED` in `/proc/PID/net/tcp`.
 const ESTABLISHED: &str = "01";
 
-/// How many connections this process holds to that port of anybody.
+/// Returns the number of connections of this process to that port on any host.
 pub(crate) fn to_port(process: &Process, port: u16) -> Result<usize> {
     let sockets = sockets(&process.folder())?;
     let mut count = 0;
@@ -22,7 +22,7 @@ pub(crate) fn to_port(process: &Process, port: u16) -> Result<usize> {
     Ok(count)
 }
 
-/// The port of the API server that a kubeconfig names.
+/// Returns the port of the API server in a kubeconfig.
 pub(crate) fn server_port(kubeconfig: &Path) -> Result<u16> {
     let file = kube::config::Kubeconfig::read_from(kubeconfig)?;
     let mut clusters = file.clusters.into_iter();
@@ -31,7 +31,7 @@ pub(crate) fn server_port(kubeconfig: &Path) -> Result<u16> {
     server.port_u16().context("a port in the server's address")
 }
 
-/// The inodes of the sockets that a process has open. One that is closed meanwhile is none.
+/// Returns the inodes of a process's open sockets. Sockets that close in the meantime are skipped.
 fn sockets(folder: &Path) -> Result<BTreeSet<String>> {
     let mut inodes = BTreeSet::new();
     for entry in std::fs::read_dir(folder.join("fd"))? {
@@ -47,7 +47,7 @@ fn sockets(folder: &Path) -> Result<BTreeSet<String>> {
     Ok(inodes)
 }
 
-/// The inode of a line of the table, if that is an established connection to the port.
+/// Returns the inode in a line of the table, if it is an established connection to the port.
 fn established(line: &str, port: u16) -> Option<&str> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let remote = fields.get(2)?.rsplit_once(':')?.1;

@@ -1,4 +1,4 @@
-//! One node and its thirty pods of OTA mode, each of a DaemonSet of its own.
+//! One node with thirty pods in OTA mode, each of a separate DaemonSet.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use yurt_ds::sim::kubelet::{FakeNodeSpec, KubeletOptions, Kubelets};
 use super::plane::{Plane, wait};
 use super::process::Process;
 
-/// The node.
+/// Name of the node.
 pub(crate) const NODE: &str = "edge";
-/// How many pods it has.
+/// Number of its pods.
 pub(crate) const PODS: usize = 30;
 
-/// The node with its pods.
+/// Node with its pods.
 pub(crate) struct Fleet {
     sets: Api<DaemonSet>,
     pods: Api<Pod>,
@@ -28,7 +28,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Makes node and DaemonSets, and waits for the pods.
+    /// Creates node and DaemonSets, and waits for the pods.
     pub(crate) async fn start(client: &Client) -> Result<Self> {
         let kubelets = Kubelets::start(client.clone(), Clock::System, KubeletOptions::default());
         kubelets.add_node(FakeNodeSpec::named(NODE)).await?;
@@ -44,7 +44,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Waits until every DaemonSet has its pod, and that is ready.
+    /// Waits until every DaemonSet has a Ready pod.
     pub(crate) async fn settle(&self) -> Result<()> {
         wait("the pods", || async {
             let pods = self.pods.list(&ListParams::default()).await?.items;
@@ -57,8 +57,9 @@ impl Fleet {
         .await
     }
 
-    /// Gives all DaemonSets a new version, and has the controller announce it on every pod. The controller is gone
-    /// afterwards, so that nothing but the owner of the node acts.
+    /// Changes the image of all DaemonSets and lets the controller announce the new version on every pod.
+    ///
+    /// The controller ends afterwards, so that only the node owner acts.
     pub(crate) async fn announce(&self, plane: &Plane, version: &str) -> Result<()> {
         let before = self.announced().await?;
         let image = format!("registry.example.com/edge/agent:{version}");
@@ -85,7 +86,7 @@ impl Fleet {
         .await
     }
 
-    /// What is announced, by pod.
+    /// Returns the announcements by pod.
     async fn announced(&self) -> Result<BTreeMap<String, String>> {
         let pods = self.pods.list(&ListParams::default()).await?.items;
         let announced = pods.into_iter().filter_map(|pod| {
@@ -95,7 +96,7 @@ impl Fleet {
         Ok(announced.collect())
     }
 
-    /// The names of the pods.
+    /// Returns the names of the pods.
     pub(crate) async fn names(&self) -> Result<Vec<String>> {
         let pods = self.pods.list(&ListParams::default()).await?.items;
         Ok(pods
@@ -124,12 +125,12 @@ fn condition(pod: &Pod, kind: &str) -> Option<(String, String)> {
     ))
 }
 
-/// The name of a DaemonSet.
+/// Returns the name of a DaemonSet.
 pub(crate) fn name(number: usize) -> String {
     format!("agent-{number:02}")
 }
 
-/// A template as agents of devices have it: settings, probes, resources.
+/// Returns a DaemonSet with a typical template for device agents: settings, probes, resources.
 fn daemonset(number: usize) -> DaemonSet {
     let name = name(number);
     let settings = (0..SETTINGS).map(|setting| {
@@ -164,5 +165,5 @@ fn daemonset(number: usize) -> DaemonSet {
     serde_json::from_value(set).expect("a DaemonSet")
 }
 
-/// So many that the list of all pods has about 170 KB.
+/// Number of settings that gives the list of all pods about 170 KB.
 const SETTINGS: usize = 2;

@@ -1,7 +1,7 @@
-//! What watches told, in the order of the API.
+//! Events of several watches, in the order of the API.
 //!
-//! The API server numbers the changes of all objects in one sequence, so what several watches told can be put into the order in
-//! which it happened. Each fact also has the time at which it was heard here: no controller can have known it before.
+//! The API server numbers the changes of all objects in one sequence, so events of several watches can be sorted into their real
+//! order. Each fact also has the time at which it was received here. No controller can have known it before.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use super::plane::now;
 
-/// A fact with its place in the sequence, and when it was heard.
+/// Fact with its position in the sequence and the time at which it was received.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry<F> {
     pub(crate) version: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Entry<F> {
     pub(crate) fact: F,
 }
 
-/// Watches until dropped.
+/// Watches that run until dropped.
 pub(crate) struct History<F> {
     began: Instant,
     heard: Arc<Mutex<Vec<Entry<F>>>>,
@@ -32,7 +32,7 @@ pub(crate) struct History<F> {
 }
 
 impl<F: Clone + Send + 'static> History<F> {
-    /// Nothing is watched yet; times are counted from now on.
+    /// Returns a history without watches. Times are relative to now.
     pub(crate) fn new() -> Self {
         Self {
             began: now(),
@@ -41,7 +41,8 @@ impl<F: Clone + Send + 'static> History<F> {
         }
     }
 
-    /// Watches these objects, too. `fact`: what an object means, as it is or, with `true`, as it was when it went.
+    /// Adds a watch of these objects. `fact` converts an object. Its second argument is true for the last state of a deleted
+    /// object.
     pub(crate) fn watch<K>(
         &mut self,
         api: Api<K>,
@@ -73,7 +74,7 @@ impl<F: Clone + Send + 'static> History<F> {
         }));
     }
 
-    /// Everything so far, in order.
+    /// Returns all facts so far, in order.
     pub(crate) fn entries(&self) -> Vec<Entry<F>> {
         let mut entries = lock(&self.heard).clone();
         entries.sort_by_key(|entry| entry.version);
@@ -87,7 +88,7 @@ impl<F> Drop for History<F> {
     }
 }
 
-/// The node of a pod, also before the scheduler has bound it.
+/// Returns the node of a pod, even before the scheduler has bound it.
 pub(crate) fn node_of(pod: &Pod) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     if let Some(node) = &spec.node_name {
@@ -101,7 +102,7 @@ pub(crate) fn node_of(pod: &Pod) -> Option<String> {
     fields.first()?.values.as_ref()?.first().cloned()
 }
 
-/// Whether a pod says that it is Ready.
+/// Returns true if the Ready condition of a pod is true.
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter();
     let mut conditions = conditions.flat_map(|status| status.conditions.iter().flatten());

@@ -1,4 +1,4 @@
-//! The owner of a node, asking as a small program on a device would: one connection, one request after the other.
+//! A node owner that sends requests like a small program on a device: one connection, one request after another.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,19 +10,19 @@ use super::plane::now;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One connection to the server of the node.
+/// Connection to the server of the node.
 pub(crate) struct Owner {
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// How much of the buffer is filled.
+    /// Number of bytes in the buffer.
     filled: usize,
 }
 
-/// What was answered.
+/// Answer of the server.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) etag: Option<String>,
-    /// Bytes of the body.
+    /// Length of the body in bytes.
     pub(crate) length: usize,
 }
 
@@ -39,13 +39,13 @@ impl Owner {
         })
     }
 
-    /// Asks and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub(crate) fn ask(&mut self, request: &str) -> Result<Answer> {
         self.send(request)?;
         self.hear()
     }
 
-    /// Asks.
+    /// Sends a request.
     pub(crate) fn send(&mut self, request: &str) -> Result<()> {
         Ok(self.stream.write_all(request.as_bytes())?)
     }
@@ -88,16 +88,16 @@ impl Owner {
     }
 }
 
-/// A request without a body.
+/// Returns a request without a body.
 pub(crate) fn request(method: &str, path: &str, headers: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n")
 }
 
-/// How long answers took.
+/// Response times.
 pub(crate) struct Times(Vec<Duration>);
 
 impl Times {
-    /// Asks for each of those on that connection, one after the other.
+    /// Sends those requests on that connection, one after another.
     pub(crate) fn measure<'a>(
         owner: &mut Owner,
         requests: impl IntoIterator<Item = &'a str>,
@@ -114,13 +114,13 @@ impl Times {
         Ok(Self::sorted(asked.collect::<Result<_>>()?))
     }
 
-    /// Of what was measured elsewhere.
+    /// Returns the sorted times of another measurement.
     pub(crate) fn sorted(mut times: Vec<Duration>) -> Self {
         times.sort();
         Self(times)
     }
 
-    /// In how many milliseconds this share of all was answered.
+    /// Returns the time within which this share of all requests was answered, in milliseconds.
     pub(crate) fn percentile(&self, percent: usize) -> f64 {
         let position = (self.0.len() * percent).div_ceil(100).max(1) - 1;
         self.0.get(position).map_or(f64::NAN, milliseconds)

@@ -1,4 +1,4 @@
-//! What the controller serves about itself: `/ready` and `/metrics`, over plain HTTP.
+//! The controller's `/ready` and `/metrics`, over plain HTTP.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,17 +8,17 @@ use anyhow::{Context, Result, ensure};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An address on loopback that was free a moment ago.
+/// Returns a loopback address that was free a moment ago.
 pub(crate) fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-/// Whether somebody listens there, and says to be ready.
+/// Returns true if a process listens there and reports that it is ready.
 pub(crate) fn is_ready(address: SocketAddr) -> bool {
     get(address, "/ready").is_ok()
 }
 
-/// How many decisions were made, and how long all of them took together.
+/// Number of decisions, and their total duration.
 #[derive(Clone, Copy)]
 pub(crate) struct Decisions {
     pub(crate) count: f64,
@@ -26,7 +26,7 @@ pub(crate) struct Decisions {
 }
 
 impl Decisions {
-    /// Those so far.
+    /// Returns the decisions so far.
     pub(crate) fn of(address: SocketAddr) -> Result<Self> {
         let page = get(address, "/metrics")?;
         Ok(Self {
@@ -35,7 +35,7 @@ impl Decisions {
         })
     }
 
-    /// Those that came after these.
+    /// Returns the decisions after `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             count: self.count - before.count,
@@ -44,7 +44,7 @@ impl Decisions {
     }
 }
 
-/// The value of a metric without labels.
+/// Returns the value of a metric without labels.
 fn sample(page: &str, name: &str) -> Result<f64> {
     let mut lines = page.lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -52,7 +52,7 @@ fn sample(page: &str, name: &str) -> Result<f64> {
     Ok(value.trim().parse()?)
 }
 
-/// The body of an answer that says 200.
+/// Returns the body of an answer with status 200.
 fn get(address: SocketAddr, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;

@@ -1,4 +1,4 @@
-//! A real control plane of one's own, and what its audit log says of us.
+//! A real control plane for one benchmark, and the requests of yurt-ds in its audit log.
 
 use std::ops::Sub;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,16 @@ use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// A control plane that is stopped when this is dropped.
+/// Control plane. It is stopped when dropped.
 pub(crate) struct Plane {
     scripts: PathBuf,
     dir: tempfile::TempDir,
 }
 
 impl Plane {
-    /// Starts one; `None`, with a word about it, when there are no scripts to start it with. `environment`: what else
-    /// they are told.
+    /// Starts a control plane. `environment` has additional environment variables for its scripts.
+    ///
+    /// Returns `None` and prints a message if there are no scripts.
     pub(crate) fn up(environment: &[(&str, &str)]) -> Result<Option<Self>> {
         let scripts =
             std::env::var("CONTROL_PLANE").unwrap_or_else(|_| "../shared/control-plane".into());
@@ -43,19 +44,19 @@ impl Plane {
         Ok(Some(plane))
     }
 
-    /// Where its kubeconfig is.
+    /// Returns the path of its kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.dir.path().join("kubeconfig")
     }
 
-    /// A client of our own, which the counts below leave out.
+    /// Returns a client for the benchmark. The counts below don't include its requests.
     pub(crate) async fn client(&self) -> Result<Client> {
         let file = Kubeconfig::read_from(self.kubeconfig())?;
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
         Ok(Client::try_from(config)?)
     }
 
-    /// Requests of that role of yurt-ds in the audit log so far; `about`: only those that name that.
+    /// Returns the requests of that role of yurt-ds in the audit log so far. Only lines that contain `about` count.
     pub(crate) fn requests(&self, role: &str, about: &str) -> Result<Requests> {
         let log = std::fs::read_to_string(self.dir.path().join("audit.log"))?;
         let agent = format!("({role})");
@@ -93,20 +94,20 @@ impl Drop for Plane {
     }
 }
 
-/// What was asked of the API server.
+/// Counts of requests to the API server.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Requests {
-    /// All but watches.
+    /// All requests except watches.
     pub(crate) all: usize,
-    /// Lists of nodes and pods, and watches that begin with one; a watch is counted when it has ended.
+    /// Lists of nodes and pods, and watches that begin with a list. A watch counts when it has ended.
     pub(crate) lists: usize,
-    /// Whatever changes something.
+    /// All writes.
     pub(crate) writes: usize,
-    /// Writes to pods among them.
+    /// Writes to pods.
     pub(crate) to_pods: usize,
-    /// Those of them that delete a pod.
+    /// Deletions of pods.
     pub(crate) deletions: usize,
-    /// Those of them that make a pod.
+    /// Creations of pods.
     pub(crate) creations: usize,
     /// Writes to the status of DaemonSets.
     pub(crate) to_status: usize,
@@ -128,7 +129,7 @@ impl Sub for Requests {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition is reached.
 pub(crate) async fn wait<F: Future<Output = Result<bool>>>(
     what: &str,
     reached: impl FnMut() -> F,
@@ -136,7 +137,7 @@ pub(crate) async fn wait<F: Future<Output = Result<bool>>>(
     wait_within(LIMIT, Duration::from_millis(20), what, reached).await
 }
 
-/// The same for what may take longer, or is dear to ask for: `pause` lies between two looks.
+/// Waits with another limit, and with `pause` between checks, for conditions that take longer or are expensive to check.
 pub(crate) async fn wait_within<F: Future<Output = Result<bool>>>(
     limit: Duration,
     pause: Duration,
@@ -154,7 +155,7 @@ pub(crate) async fn wait_within<F: Future<Output = Result<bool>>>(
     Ok(())
 }
 
-/// The real time.
+/// Returns the real time.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 pub(crate) fn now() -> Instant {
     Instant::now()

@@ -1,11 +1,11 @@
-//! The program that is measured, as a process of its own: what the kernel says of it.
+//! The measured program as a separate process, with the kernel's numbers about it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// The yurt-ds of this build, or the other one that `YURT_DS` names.
+/// Returns the yurt-ds binary of this build, or the other one that `YURT_DS` names.
 pub(crate) fn own_binary() -> PathBuf {
     let other = std::env::var_os("YURT_DS");
     other
@@ -13,7 +13,7 @@ pub(crate) fn own_binary() -> PathBuf {
         .into()
 }
 
-/// A process of yurt-ds, ended when this is dropped.
+/// Process of yurt-ds. It is ended when dropped.
 pub(crate) struct Process(Child);
 
 impl Process {
@@ -22,7 +22,7 @@ impl Process {
         Self::start_binary(&own_binary(), arguments, kubeconfig)
     }
 
-    /// Starts any build of it.
+    /// Starts any build of yurt-ds.
     pub(crate) fn start_binary(
         binary: &Path,
         arguments: &[&str],
@@ -34,17 +34,17 @@ impl Process {
         Ok(Self(child.with_context(|| binary.display().to_string())?))
     }
 
-    /// Where the kernel tells about it.
+    /// Returns its folder in `/proc`.
     pub(crate) fn folder(&self) -> PathBuf {
         format!("/proc/{}", self.0.id()).into()
     }
 
-    /// CPU time so far in seconds, user and system.
+    /// Returns the CPU time so far in seconds, user and system.
     pub(crate) fn cpu(&self) -> Result<f64> {
         cpu_of(&self.folder())
     }
 
-    /// Memory in MiB: `VmHWM` is the peak, `VmRSS` what is resident now, `RssAnon` what of it no file holds.
+    /// Returns memory in MiB. `VmHWM` is the peak, `VmRSS` the resident memory, and `RssAnon` the part of it without a file.
     pub(crate) fn memory(&self, field: &str) -> Result<f64> {
         let status = std::fs::read_to_string(self.folder().join("status"))?;
         let line = status.lines().find(|line| line.starts_with(field));
@@ -54,7 +54,7 @@ impl Process {
     }
 }
 
-/// CPU time so far of the process with that folder in `/proc`, in seconds, user and system.
+/// Returns the CPU time so far of the process with that folder in `/proc`, in seconds, user and system.
 pub(crate) fn cpu_of(folder: &Path) -> Result<f64> {
     let stat = std::fs::read_to_string(folder.join("stat"))?;
     let after = stat.rsplit_once(')').context("/proc/PID/stat")?.1;

@@ -1,11 +1,11 @@
-//! What is taken and what is refused, as a table; every row is tried in both versions.
+//! Accepted and rejected changes, as a table. Every row is tried in both versions.
 
 use serde_json::{Value, json};
 
 use super::server::Server;
 use super::{VERSIONS, web};
 
-/// A row: what is changed in a DaemonSet, and the words with which it is refused.
+/// Row of the table: a change to a DaemonSet and, if it is rejected, the error message.
 struct Case {
     change: Value,
     refused: Option<&'static str>,
@@ -21,7 +21,7 @@ fn err(change: Value, words: &'static str) -> Case {
     Case { change, refused }
 }
 
-/// Tries them all; returns what came otherwise.
+/// Tries all cases. Returns the unexpected results.
 pub(super) async fn play(server: &Server) -> Vec<String> {
     let cases = [
         selectors(),
@@ -210,7 +210,7 @@ fn templates() -> Vec<Case> {
         ok(pod(
             json!({ "hostNetwork": true, "nodeSelector": { "edge": "true" }, "tomorrow": { "a": [1, null] } }),
         )),
-        // What decides about nodes is no matter of taste: it takes pods away.
+        // Node selection must be valid, because a wrong value would remove pods.
         err(
             pod(json!({ "nodeSelector": { "edge": true } })),
             "spec.template.spec.nodeSelector.edge: Invalid value",
@@ -247,7 +247,7 @@ fn templates() -> Vec<Case> {
     ]
 }
 
-/// What has to hold of a node.
+/// Returns a required node affinity.
 fn required(operator: &str, value: &str) -> Value {
     let one = json!({ "key": "example.com/a", "operator": operator, "values": [value] });
     json!({ "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -384,7 +384,7 @@ fn strategies() -> Vec<Case> {
     ]
 }
 
-/// The budgets together. Absent is told by null.
+/// Returns the cases of combined budgets. Null removes a field.
 fn budgets() -> Vec<Case> {
     let case = |kind: &str, unavailable: Value, surge: Value| {
         rolling(

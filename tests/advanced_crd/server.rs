@@ -1,4 +1,4 @@
-//! An API server with the definition, and a namespace on it.
+//! An API server with the CRD, and a namespace on it.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use kube::api::{
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-/// Where everything happens.
+/// Namespace of all objects.
 const NAMESPACE: &str = "advanced-crd";
-/// The name of the definition.
+/// Name of the CRD.
 const DEFINITION: &str = "daemonsets.apps.kruise.io";
-/// How often something is looked for, [`PAUSE`] apart.
+/// Number of polls, [`PAUSE`] apart.
 const TRIES: usize = 600;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The API server.
+/// API server of the tests.
 pub(super) struct Server {
     client: Client,
-    /// The definition was not there before.
+    /// True if the CRD did not exist before.
     is_new: bool,
 }
 
@@ -27,14 +27,14 @@ fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
-/// What is committed, as the API takes it.
+/// Returns the committed CRD as JSON.
 pub(super) fn definition() -> Value {
     let text = yurt_ds::manifests::crd().expect("the definition");
     serde_saphyr::from_str(&text).expect("YAML")
 }
 
 impl Server {
-    /// With the definition and an empty namespace.
+    /// Installs the CRD and creates an empty namespace.
     pub(super) async fn prepare(client: Client) -> Self {
         let mut server = Self {
             client,
@@ -55,7 +55,7 @@ impl Server {
         server
     }
 
-    /// As it was before.
+    /// Restores the previous state.
     pub(super) async fn tidy_up(self) {
         let params = DeleteParams::default();
         for version in super::VERSIONS {
@@ -84,13 +84,13 @@ impl Server {
         Api::all_with(self.client.clone(), &resource("", "v1", "Namespace"))
     }
 
-    /// The Advanced DaemonSets, by that version.
+    /// Returns an API for Advanced DaemonSets in this version.
     pub(super) fn sets(&self, version: &str) -> Api<DynamicObject> {
         let kind = resource("apps.kruise.io", version, "DaemonSet");
         Api::namespaced_with(self.client.clone(), NAMESPACE, &kind)
     }
 
-    /// Puts this definition in place; returns when both versions are served.
+    /// Applies this CRD and waits until both versions are served.
     pub(super) async fn define(&self, definition: &Value) {
         let params = PatchParams::apply("yurt-ds-suite").force();
         let patch = Patch::Apply(definition);
@@ -110,7 +110,7 @@ impl Server {
         panic!("{DEFINITION} is not served");
     }
 
-    /// Creates it; in a dry run nothing is there afterwards.
+    /// Creates a DaemonSet. A dry run leaves nothing behind.
     pub(super) async fn create(
         &self,
         version: &str,
@@ -127,12 +127,12 @@ impl Server {
         told(created)
     }
 
-    /// What is read by that version.
+    /// Reads a DaemonSet in this version.
     pub(super) async fn get(&self, version: &str, name: &str) -> Value {
         told(self.sets(version).get(name).await).expect("it is there")
     }
 
-    /// Merges this into it, or into its status.
+    /// Merges a change into a DaemonSet or into its status.
     pub(super) async fn merge(
         &self,
         version: &str,
@@ -149,7 +149,7 @@ impl Server {
         })
     }
 
-    /// Applies it on the server.
+    /// Applies a DaemonSet with server-side apply.
     pub(super) async fn apply(
         &self,
         version: &str,
@@ -167,7 +167,7 @@ impl Server {
         )
     }
 
-    /// Writes back what was read.
+    /// Replaces a DaemonSet.
     pub(super) async fn replace(&self, version: &str, set: &Value) -> Result<Value, String> {
         let name = set["metadata"]["name"].as_str().expect("a name");
         let params = PostParams::default();
@@ -178,7 +178,7 @@ impl Server {
         )
     }
 
-    /// Waits until this holds of what is read.
+    /// Waits until `holds` is true for a DaemonSet.
     pub(super) async fn until(
         &self,
         version: &str,
@@ -203,7 +203,7 @@ fn from(value: Value) -> DynamicObject {
 fn told(answer: kube::Result<DynamicObject>) -> Result<Value, String> {
     match answer {
         Ok(object) => Ok(serde_json::to_value(object).expect("an object")),
-        // Older API servers name the type, too.
+        // Older API servers also name the type.
         Err(kube::Error::Api(status)) => Err(status.message.replace("\"object\": ", "")),
         Err(other) => panic!("no answer: {other}"),
     }

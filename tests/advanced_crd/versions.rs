@@ -1,11 +1,11 @@
-//! What becomes of an object that is written through one version and read through the other, and of changes.
+//! Objects that are written in one version and read in the other, and changes to them.
 
 use serde_json::{Value, json};
 
 use super::server::{Server, definition};
 use super::{VERSIONS, web};
 
-/// Compares; a difference is a failure with these words.
+/// Collects differences between found and expected values.
 struct Judge(Vec<String>);
 
 impl Judge {
@@ -34,7 +34,7 @@ impl Judge {
     }
 }
 
-/// Plays them all; returns what came otherwise.
+/// Plays all checks. Returns the unexpected results.
 pub(super) async fn play(server: &Server) -> Vec<String> {
     let mut judge = Judge(Vec::new());
     for (from, to) in [("v1alpha1", "v1beta1"), ("v1beta1", "v1alpha1")] {
@@ -47,7 +47,7 @@ pub(super) async fn play(server: &Server) -> Vec<String> {
     judge.0
 }
 
-/// Everything that can be said.
+/// Returns a DaemonSet with every field set.
 fn full(name: &str) -> Value {
     web(&json!({
         "metadata": {
@@ -104,7 +104,7 @@ fn full(name: &str) -> Value {
     }))
 }
 
-/// All numbers of a status, and both names of the revision.
+/// Returns a status with all numbers and both names of the revision.
 fn status() -> Value {
     json!({
         "currentNumberScheduled": 3,
@@ -150,9 +150,9 @@ async fn nothing_is_lost(server: &Server, judge: &mut Judge, from: &str, to: &st
     }
 }
 
-/// What is not said is not there, but for the defaults.
+/// Checks that unset fields stay absent, except defaults.
 async fn stays_as_small(server: &Server, judge: &mut Judge, from: &str, to: &str) {
-    // As with Kruise, Argo CD's health script finds an object to read `paused` from.
+    // As in Kruise, Argo CD's health script needs an object from which it can read `paused`.
     let standard = json!({ "rollingUpdateType": "Standard" });
     for (suffix, strategy, expected) in [
         (
@@ -180,7 +180,7 @@ async fn stays_as_small(server: &Server, judge: &mut Judge, from: &str, to: &str
         let mut written =
             web(&json!({ "metadata": { "name": name }, "spec": { "updateStrategy": strategy } }));
         if suffix == "nulls" {
-            // As programs write what they do not set.
+            // Some clients write null for unset fields.
             for field in [
                 "burstReplicas",
                 "minReadySeconds",
@@ -272,7 +272,8 @@ async fn changes(server: &Server, judge: &mut Judge, from: &str, to: &str) {
     judge.same(&name, &after["metadata"]["generation"], &before);
 }
 
-/// Two who apply different fields do not disturb each other, whatever version they use; the same once more changes nothing.
+/// Checks that two field managers don't affect each other's fields, in any version. Applying the same object again changes
+/// nothing.
 async fn apply_on_the_server(server: &Server, judge: &mut Judge, from: &str, to: &str) {
     let name = format!("applied-{from}");
     let whole = web(&json!({ "metadata": { "name": name } }));
@@ -306,8 +307,9 @@ async fn apply_on_the_server(server: &Server, judge: &mut Judge, from: &str, to:
     judge.refused(&name, server.apply(to, "second", &other).await, "conflict");
 }
 
-/// An object that was stored before there were defaults gets them when it is read; that is no new generation, and writing it for
-/// another reason is none either.
+/// Checks that an object stored before the defaults existed gets them when it is read.
+///
+/// Neither that nor a later write for another reason creates a new generation.
 async fn defaults_are_no_change(server: &Server, judge: &mut Judge) {
     let mut bare = definition();
     let versions = bare["spec"]["versions"].as_array_mut().expect("versions");
@@ -319,7 +321,7 @@ async fn defaults_are_no_change(server: &Server, judge: &mut Judge) {
     let set = web(
         &json!({ "metadata": { "name": name }, "spec": { "updateStrategy": { "rollingUpdate": {} } } }),
     );
-    // Definitions take effect a moment later.
+    // A new CRD takes effect after a moment.
     let mut bare = false;
     for _ in 0..100 {
         let tried = server

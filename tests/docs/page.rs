@@ -1,53 +1,53 @@
-//! A page of `docs/` as a test reads it: its title, its examples, and what is to happen to each.
+//! A page of `docs/` as a test reads it: its title, its examples, and the steps of each.
 
 use std::mem;
 
 use serde_json::Value;
 
-/// A page.
+/// Page of the documentation.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// The file's name.
+    /// File name.
     pub(crate) name: String,
-    /// The first heading.
+    /// First heading.
     pub(crate) title: String,
-    /// Its fenced ```yaml blocks, with the comments that follow each.
+    /// Fenced ```yaml blocks, with the comments that follow each.
     pub(crate) examples: Vec<Example>,
 }
 
-/// A ```yaml block: a complete DaemonSet, and whatever else it needs.
+/// Example in a ```yaml block: a complete DaemonSet and any other objects that it needs.
 #[derive(Debug, Default)]
 pub(crate) struct Example {
-    /// The objects, in their order.
+    /// Objects in order.
     pub(crate) objects: Vec<Value>,
-    /// What happens, in this order.
+    /// Steps in order.
     pub(crate) steps: Vec<Step>,
-    /// Why it cannot be played.
+    /// Reason why it can't be played.
     pub(crate) unreadable: Option<String>,
 }
 
-/// One comment of a page.
+/// Step that a comment of a page defines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// `image`: the image of the first container changes.
+    /// `image`: changes the image of the first container.
     Image,
-    /// `crashes`: from now on containers with a changed image crash.
+    /// `crashes`: makes containers with a changed image crash from now on.
     Crashes,
-    /// `annotate: NAME=VALUE` or `annotate: NAME-`: an annotation of the DaemonSet is set or removed. `{revision}` in the
-    /// value stands for the hash of the present revision.
+    /// `annotate: NAME=VALUE` or `annotate: NAME-`: sets or removes an annotation of the DaemonSet. `{revision}` in the value
+    /// stands for the hash of the present revision.
     Annotate(String, Option<String>),
-    /// `offline: NODE`: the node falls silent.
+    /// `offline: NODE`: takes the node offline.
     Offline(String),
-    /// `online: NODE`: it returns.
+    /// `online: NODE`: brings the node back.
     Online(String),
-    /// `expect: converged`: every targeted node has an available pod of the new revision, and the rollout is complete.
+    /// `expect: converged`: waits until every targeted node has an available pod of the new revision and the rollout is complete.
     Converged,
-    /// `expect: TYPE=STATUS "words"`: a condition of the DaemonSet, with these words in its message.
+    /// `expect: TYPE=STATUS "words"`: waits for a condition of the DaemonSet with these words in its message.
     Condition(String, String, String),
 }
 
 impl Page {
-    /// Reads the text of the file `name`.
+    /// Parses the text of the file `name`.
     pub(crate) fn read(name: &str, text: &str) -> Self {
         let mut page = Self {
             name: name.to_owned(),
@@ -78,7 +78,7 @@ impl Page {
         page
     }
 
-    /// Takes in a comment about the last example.
+    /// Adds the step of a comment to the last example.
     fn heed(&mut self, line: &str) {
         let comment = line.trim().strip_prefix("<!--");
         let Some(text) = comment.and_then(|rest| rest.strip_suffix("-->")) else {
@@ -110,7 +110,7 @@ impl Example {
         example
     }
 
-    /// What a page does not say: the image changes first, and everything converges.
+    /// Adds the default steps: the image changes first, and the fleet converges at the end.
     fn complete(&mut self) {
         if !self.steps.contains(&Step::Image) {
             self.steps.insert(0, Step::Image);
@@ -122,7 +122,7 @@ impl Example {
     }
 }
 
-/// Whether an object is the DaemonSet of an example.
+/// Returns true if an object is the DaemonSet of an example.
 pub(crate) fn is_daemon_set(object: &Value) -> bool {
     object["kind"] == "DaemonSet"
 }

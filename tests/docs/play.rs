@@ -1,6 +1,6 @@
-//! Plays an example of a page on an embedded cluster of its own, with the controller.
+//! Plays an example of a page on a separate embedded cluster with the controller.
 //!
-//! The fleet is that of `docs/README.md`; a Node in the example changes or adds one.
+//! The fleet is the one of `docs/README.md`. A Node in the example changes or adds a node.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,13 +31,13 @@ const FLEET: [(&str, &str, &str); 4] = [
     ("node-4", "field", "b"),
 ];
 
-/// How long something may take to come about, in virtual time: a maintenance window may open tomorrow.
+/// Longest time until an expectation is met, in virtual time. A maintenance window may open as late as tomorrow.
 const PATIENCE: Duration = Duration::from_secs(48 * 60 * 60);
 
 /// Plays `example`.
 ///
 /// # Errors
-/// What did not come about.
+/// If an expectation is not met.
 pub(crate) fn play(example: &Example) -> Result<(), String> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build();
@@ -86,7 +86,7 @@ impl Stage {
         let made = stage.daemons.create(&PostParams::default(), &daemon).await;
         made.context("create the DaemonSet")?;
         stage.until("every pod is available", all_available).await?;
-        // The controller hears of it a moment later.
+        // The controller sees the pods a moment later.
         tokio::time::sleep(Duration::from_secs(1)).await;
         Ok(stage)
     }
@@ -142,7 +142,7 @@ impl Stage {
             .await
     }
 
-    /// The hash of the present revision, as our conditions tell it.
+    /// Returns the hash of the present revision from the controller's conditions.
     async fn revision(&self) -> anyhow::Result<String> {
         let daemon = as_native(self.daemons.get(&self.name).await?)?;
         let complete = condition(&daemon, "RolloutComplete").context("no RolloutComplete")?;
@@ -160,7 +160,7 @@ impl Stage {
         is_valid(&serde_json::to_value(patched)?)
     }
 
-    /// Looks ever more rarely, until it is so.
+    /// Polls with increasing intervals until `holds` succeeds.
     async fn until(
         &self,
         what: &str,
@@ -181,7 +181,7 @@ impl Stage {
         }
     }
 
-    /// What is there, for people.
+    /// Returns a description of the present state for error messages.
     async fn picture(&self, daemon: &DaemonSet) -> anyhow::Result<String> {
         let mut lines = Vec::new();
         let status = daemon.status.clone().unwrap_or_default();
@@ -202,7 +202,7 @@ impl Stage {
     }
 }
 
-/// The nodes, as the example changes them.
+/// Returns the nodes, with the changes of the example.
 fn fleet(objects: &[Value]) -> Vec<FakeNodeSpec> {
     let mut nodes: BTreeMap<String, FakeNodeSpec> = BTreeMap::new();
     for (name, pool, zone) in FLEET {
@@ -244,7 +244,7 @@ fn is_advanced(daemon: &Value) -> bool {
     version.starts_with(KRUISE_GROUP)
 }
 
-/// What is asked of its status here is the same in both kinds.
+/// Converts an Advanced DaemonSet to a native one. The status fields used here are the same in both kinds.
 fn as_native(daemon: DynamicObject) -> anyhow::Result<DaemonSet> {
     let mut daemon = serde_json::to_value(daemon)?;
     daemon["apiVersion"] = "apps/v1".into();
@@ -264,7 +264,7 @@ async fn create(client: &Client, object: &Value, namespace: &str) -> anyhow::Res
     made.map(drop).with_context(|| format!("create the {kind}"))
 }
 
-/// The settings are read, and nothing is to be said against them.
+/// Checks that the settings can be parsed and are valid.
 fn is_valid(daemon: &Value) -> anyhow::Result<()> {
     let spec = &daemon["spec"];
     let strategy = &spec["updateStrategy"];

@@ -18,13 +18,13 @@ use super::plane::{Plane, patience, until};
 use crate::support::objects::{DAEMON, Daemon, image_patch};
 use crate::support::picture::node_name;
 
-/// Time between two looks of the kubelets.
+/// Polling interval of the kubelets.
 const PULSE: Duration = Duration::from_millis(100);
 
-/// A tenant with a DaemonSet on nodes of its own.
+/// Tenant with a DaemonSet on separate nodes.
 pub(super) struct Fleet<'a> {
     plane: &'a Plane,
-    /// Name of the namespace, and beginning of the nodes' names.
+    /// Name of the namespace and prefix of the node names.
     pub(super) name: String,
     nodes: usize,
     image: String,
@@ -32,7 +32,7 @@ pub(super) struct Fleet<'a> {
     _task: Task,
 }
 
-/// Memory of the kubelets of a fleet.
+/// State of the kubelets of a fleet.
 #[derive(Default)]
 struct Kubelets {
     /// Nodes that are offline.
@@ -46,7 +46,7 @@ struct Kubelets {
 }
 
 impl<'a> Fleet<'a> {
-    /// Creates a tenant, and waits until every node runs a pod.
+    /// Creates a tenant and waits until every node runs a pod.
     pub(super) async fn create(
         plane: &'a Plane,
         name: &str,
@@ -97,7 +97,7 @@ impl<'a> Fleet<'a> {
         self.online(number).await
     }
 
-    /// Labels of a node of the tenant, which is for its DaemonSet or for none.
+    /// Returns the labels of a node of the tenant. If `is_wanted`, its DaemonSet selects the node.
     pub(super) fn node_labels(&self, is_wanted: bool) -> Value {
         if is_wanted {
             json!({ "tenant": self.name, "scenario": self.name })
@@ -106,12 +106,12 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Name of a node.
+    /// Returns the name of a node.
     pub(super) fn node(&self, number: usize) -> String {
         node_name(&self.name, number)
     }
 
-    /// Path of the tenant's objects of a kind.
+    /// Returns the path of the tenant's objects of a kind.
     pub(super) fn path(&self, resource: &str) -> String {
         let group = match resource {
             "daemonsets" | "controllerrevisions" => "/apis/apps/v1",
@@ -122,7 +122,7 @@ impl<'a> Fleet<'a> {
         format!("{group}/namespaces/{}/{resource}", self.name)
     }
 
-    /// Path of the DaemonSet.
+    /// Returns the path of the DaemonSet.
     pub(super) fn daemon(&self) -> String {
         format!("{}/{DAEMON}", self.path("daemonsets"))
     }
@@ -144,13 +144,13 @@ impl<'a> Fleet<'a> {
             .await
     }
 
-    /// Sets whether a node says that it is Ready. Its kubelet goes on.
+    /// Sets the Ready condition of a node. Its kubelet continues.
     pub(super) async fn flap(&self, number: usize, is_ready: bool) -> anyhow::Result<()> {
         let status = if is_ready { "True" } else { "False" };
         self.set_ready(number, status).await
     }
 
-    /// Takes a node offline. Its kubelet does nothing any more.
+    /// Takes a node offline. Its kubelet stops.
     pub(super) async fn offline(&self, number: usize) -> anyhow::Result<()> {
         lock(&self.kubelets).silent.insert(self.node(number));
         self.set_ready(number, "Unknown").await
@@ -162,7 +162,7 @@ impl<'a> Fleet<'a> {
         self.set_ready(number, "True").await
     }
 
-    /// Changes the image of the DaemonSet to one that no pod has.
+    /// Sets an image that no pod of the DaemonSet has.
     pub(super) async fn change_image(&mut self) -> anyhow::Result<()> {
         let number = self.image.trim_start_matches("nginx:");
         let next: u32 = number.parse()?;
@@ -172,13 +172,13 @@ impl<'a> Fleet<'a> {
             .await
     }
 
-    /// Rolls out a new image, which must be complete in time.
+    /// Rolls out a new image, which must complete in time.
     pub(super) async fn roll(&mut self) -> anyhow::Result<()> {
         self.change_image().await?;
         self.until_complete(PROMPT).await
     }
 
-    /// Waits until every online node runs the image, and the DaemonSet says so.
+    /// Waits until every online node runs the image and the DaemonSet reports that.
     pub(super) async fn until_complete(&self, limit: Duration) -> anyhow::Result<()> {
         let what = format!("the rollout of {} is complete", self.name);
         until(&what, limit, async || {
@@ -194,14 +194,14 @@ impl<'a> Fleet<'a> {
         .await
     }
 
-    /// Conditions of the DaemonSet that the controller writes.
+    /// Returns the conditions of the DaemonSet that the controller writes.
     pub(super) async fn conditions(&self) -> anyhow::Result<Vec<Value>> {
         let daemon = self.plane.read(&self.daemon()).await?;
         let conditions = daemon["status"]["conditions"].as_array().cloned();
         Ok(conditions.unwrap_or_default())
     }
 
-    /// Online nodes without a Ready pod of the current image.
+    /// Returns the online nodes without a Ready pod of the current image. `None` if there is none.
     async fn missing_pods(&self) -> anyhow::Result<Option<String>> {
         let updated = self.updated().await?;
         let silent = lock(&self.kubelets).silent.clone();
@@ -213,7 +213,7 @@ impl<'a> Fleet<'a> {
         Ok((!missing.is_empty()).then_some(text))
     }
 
-    /// Nodes with a Ready pod of the current image.
+    /// Returns the nodes with a Ready pod of the current image.
     pub(super) async fn updated(&self) -> anyhow::Result<BTreeSet<String>> {
         let pods = self.pods().await?;
         let is_updated = |pod: &&Value| is_ready(pod) && image(pod) == self.image;
@@ -242,7 +242,7 @@ impl<'a> Fleet<'a> {
         .await
     }
 
-    /// Pod on a node.
+    /// Returns the pod on a node.
     pub(super) async fn pod_on(&self, number: usize) -> anyhow::Result<Value> {
         let wanted = self.node(number);
         let mut pods = self.pods().await?.into_iter();
@@ -257,13 +257,13 @@ impl<'a> Fleet<'a> {
 
     /// Waits until an outdated node is updated, or a condition names it.
     ///
-    /// A node that the controller cannot read may keep its pod. It must not be passed over in silence.
+    /// A node that the controller can't read may keep its pod, but it must be reported.
     pub(super) async fn until_updated_or_named(&self, number: usize) -> anyhow::Result<()> {
         let wanted = self.node(number);
         let what = format!("{wanted} is updated, or a condition names it");
         until(&what, PROMPT, async || {
             let conditions = self.conditions().await?;
-            // Only our conditions count, and not those that a test wrote.
+            // Only the controller's conditions count. A test may have written others.
             let names = |told: &Value| {
                 told["message"]
                     .as_str()
@@ -277,7 +277,7 @@ impl<'a> Fleet<'a> {
         .await
     }
 
-    /// Waits until the DaemonSet is updated, or a condition says that something of it cannot be read.
+    /// Waits until the DaemonSet is updated, or a condition reports that part of it can't be read.
     pub(super) async fn until_complete_or_unreadable(&self) -> anyhow::Result<()> {
         let what = format!("{} is updated, or says that it cannot be read", self.name);
         until(&what, PROMPT, async || {
@@ -297,17 +297,17 @@ impl<'a> Fleet<'a> {
         .await
     }
 
-    /// Nodes whose pods were deleted so far, with repetitions.
+    /// Returns the nodes whose pods were deleted so far, with repetitions.
     pub(super) fn deleted(&self) -> Vec<String> {
         lock(&self.kubelets).deleted.values().cloned().collect()
     }
 
-    /// Largest number of nodes that lacked a Ready pod at once.
+    /// Returns the largest number of nodes that lacked a Ready pod at once.
     pub(super) fn most_missing(&self) -> usize {
         lock(&self.kubelets).most_missing.unwrap_or_default()
     }
 
-    /// Removes everything, as far as it is there.
+    /// Removes all objects of the tenant that exist.
     pub(super) async fn remove(&self) {
         let paths = [
             format!(
@@ -329,14 +329,14 @@ impl<'a> Fleet<'a> {
     }
 }
 
-/// A DaemonSet that replaces all pods at once.
+/// Returns a DaemonSet that replaces all pods at once.
 pub(super) fn at_once() -> Daemon {
     Daemon::new()
         .max_unavailable("100%")
         .annotate("ready-settle", "0s")
 }
 
-/// Plays the kubelets: pods run as soon as they are bound, and go as soon as they are deleted.
+/// Plays the kubelets: pods run as soon as they are bound and end as soon as they are deleted.
 async fn play(client: Client, namespace: String, nodes: usize, kubelets: Arc<Mutex<Kubelets>>) {
     let path = format!("/api/v1/namespaces/{namespace}/pods");
     loop {
@@ -354,7 +354,7 @@ async fn play(client: Client, namespace: String, nodes: usize, kubelets: Arc<Mut
 }
 
 impl Kubelets {
-    /// Notes what became of the pods, and returns those that something is due for.
+    /// Records the state of the pods. Returns the pods to start or to end.
     fn take(&mut self, pods: &[Value], nodes: usize) -> Vec<Value> {
         let ready = pods.iter().filter(|pod| is_ready(pod)).map(node);
         let missing = nodes - ready.collect::<BTreeSet<_>>().len().min(nodes);
@@ -380,7 +380,7 @@ impl Kubelets {
     }
 }
 
-/// Starts a pod, or ends a pod that was deleted. Returns its UID when that failed.
+/// Starts a pod, or ends a deleted one. Returns its UID if that failed.
 async fn act(client: &Client, pods: &str, pod: &Value) -> Option<String> {
     let path = format!(
         "{pods}/{}",
@@ -399,7 +399,7 @@ async fn act(client: &Client, pods: &str, pod: &Value) -> Option<String> {
     done.err().map(|_| uid(pod).to_owned())
 }
 
-/// Status of a pod that runs since this time.
+/// Returns the status of a pod that has run since this time.
 pub(super) fn running(pod: &Value, since: &Value) -> Value {
     let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"];
     let conditions = conditions

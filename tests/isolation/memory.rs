@@ -1,4 +1,4 @@
-//! Large objects that the controller does not manage: they cost no memory to speak of when it starts.
+//! Large objects that the controller doesn't manage. They must not increase its memory at startup noticeably.
 
 use std::time::Duration;
 
@@ -12,26 +12,26 @@ use super::plane::{Plane, until};
 use super::stage::{Setup, Stage};
 use crate::support::objects::{DAEMON, Daemon};
 
-/// Growth of the peak of a start that is allowed, in KiB.
+/// Allowed growth of the peak memory of a start, in KiB.
 const GROWTH: u64 = 8 * 1024;
 
-/// Requests at once.
+/// Number of concurrent requests.
 const AT_ONCE: usize = 8;
 
-/// Time after the first rollout in which late lists still arrive.
+/// Time after the first rollout during which late lists still arrive.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Text of so many kilobytes.
+/// Returns a text of this many kilobytes.
 fn text(kilobytes: usize) -> String {
     "x".repeat(kilobytes * 1000)
 }
 
-/// An environment of so many kilobytes.
+/// Returns an environment of this many kilobytes.
 fn large_environment(kilobytes: usize) -> Value {
     json!([{ "name": "TEXT", "value": text(kilobytes) }])
 }
 
-/// Plays a story with so many objects of `make` at `path`.
+/// Plays a story with this many objects of `make`.
 async fn weigh(
     plane: &Plane,
     name: &'static str,
@@ -61,7 +61,7 @@ async fn weigh(
     .await
 }
 
-/// Largest memory of a new controller until its first rollout is complete, in KiB.
+/// Returns the largest memory of a new controller until its first rollout is complete, in KiB.
 async fn peak_of_start(stage: &mut Stage<'_>) -> anyhow::Result<u64> {
     let mut started = stage.restart().await;
     if started.is_ok() {
@@ -125,7 +125,8 @@ pub(super) async fn large_revisions_of_no_daemonset(plane: &Plane) -> anyhow::Re
     .await
 }
 
-/// Every Advanced DaemonSet is managed, and its pods and its revision are made from its template. So two copies of each are allowed.
+/// Every Advanced DaemonSet is managed, and its pods and its revision are created from its template. So two copies of each are
+/// allowed.
 pub(super) async fn large_advanced_daemonsets(plane: &Plane) -> anyhow::Result<()> {
     let (objects, kilobytes) = (20, 1000);
     let templates = 2 * 20 * 1000;
@@ -144,7 +145,7 @@ pub(super) async fn large_advanced_daemonsets(plane: &Plane) -> anyhow::Result<(
     .await
 }
 
-/// Jobs with the labels of a pre-pull, which nobody runs.
+/// Jobs with the labels of a pre-pull, whose pods never run.
 pub(super) async fn large_jobs_of_no_pre_pull(plane: &Plane) -> anyhow::Result<()> {
     weigh(plane, "large-jobs", (60, 0), async |stage| {
         let job = json!({
@@ -166,7 +167,7 @@ pub(super) async fn large_jobs_of_no_pre_pull(plane: &Plane) -> anyhow::Result<(
     .await
 }
 
-/// Events that the controller reads to tell why a pod is not created: a quota refuses it.
+/// Events that the controller reads to report why a pod is not created: a quota rejects it.
 pub(super) async fn large_events(plane: &Plane) -> anyhow::Result<()> {
     Stage::play(plane, Setup::named("large-events"), async |stage| {
         let before = peak_of_start(stage).await?;

@@ -1,4 +1,4 @@
-//! Objects that a library cannot decode. Each can be made with the rights of one tenant, or of one kubelet.
+//! Objects that a library can't decode. Each can be created with the permissions of one tenant or one kubelet.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use super::plane::Plane;
 use super::stage::{MOMENTS, Setup, Stage};
 use crate::support::objects::{DAEMON, Daemon};
 
-/// A time that the API server accepts and that many libraries cannot hold.
+/// Time that the API server accepts and that many libraries can't represent.
 const FAR: &str = "9999-12-31T23:59:59Z";
 
-/// Status writes of a flood.
+/// Number of status writes in a flood.
 const FLOOD: usize = 12;
 
-/// JSON that is nested deeper than many libraries decode.
+/// Returns JSON that is nested deeper than many libraries decode.
 fn deep() -> Value {
     (0..200).fold(json!(1), |inner, _| json!({ "deeper": inner }))
 }
 
-/// A time of such a Lease, which has microseconds.
+/// Same time with microseconds, for a Lease.
 const FAR_MICRO: &str = "9999-12-31T23:59:59.000000Z";
 
 /// Creates a ControllerRevision with deep data and the labels of the tenant's pods.
@@ -97,7 +97,7 @@ pub(super) async fn a_time_in_the_status_of_a_daemonset(plane: &Plane) -> anyhow
     .await
 }
 
-/// Ready condition of a node with far times. The number makes each one an event of its own.
+/// Returns the Ready condition of a node with far times. The number makes each call a separate event.
 fn far_node(number: usize) -> Value {
     json!({ "conditions": [{
         "type": "Ready", "status": "True", "reason": "Test", "message": number.to_string(),
@@ -168,7 +168,7 @@ pub(super) async fn a_flood_of_such_times(plane: &Plane) -> anyhow::Result<()> {
     .await
 }
 
-/// The Lease has the name of that of the controller, in the namespace of the tenant.
+/// The Lease has the name of the controller's Lease, but is in the tenant's namespace.
 pub(super) async fn a_time_in_a_lease(plane: &Plane) -> anyhow::Result<()> {
     Stage::play(plane, Setup::named("far-lease"), async |stage| {
         let lease = json!({
@@ -177,7 +177,7 @@ pub(super) async fn a_time_in_a_lease(plane: &Plane) -> anyhow::Result<()> {
         });
         plane.create(&stage.tenant.path("leases"), &lease).await?;
         stage.neighbour_goes_on().await?;
-        // A new leader has looked for other installations by now.
+        // A new leader has already looked for other installations.
         let log = stage.controller_mut()?.tail();
         ensure!(!log.contains("other installations"), "it complains:\n{log}");
         Ok(())
@@ -185,10 +185,10 @@ pub(super) async fn a_time_in_a_lease(plane: &Plane) -> anyhow::Result<()> {
     .await
 }
 
-/// Longest time of the whole rollout beside a node that flaps: the node delays it once, for 30 s.
+/// Longest time of the whole rollout with a flapping node. The node delays it once, for 30 s.
 const BESIDE_FLAPPING: Duration = Duration::from_secs(75);
 
-/// Time for which that node is NotReady: a little less than it takes to be charged to the revision.
+/// Time for which that node is NotReady: a little less than it takes to count as a failure of the revision.
 const DOWN: Duration = Duration::from_secs(28);
 
 /// Time for which it is Ready in between: too short for more than one replacement.

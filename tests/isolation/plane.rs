@@ -1,4 +1,4 @@
-//! A cluster for stories of isolation, and the controller as a process.
+//! A cluster for stories about isolation, and the controller as a process.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,25 +19,25 @@ use yurt_ds::task::Task;
 use crate::support::binary::{ANY_PORT, Installation, NAMESPACE, Process, controller_command};
 use crate::support::{machine, real};
 
-/// Program to test instead of the one that cargo built.
+/// Environment variable with the program to test instead of the one that cargo built.
 pub(super) const BINARY: &str = "YURT_DS_ISOLATION_BINARY";
 
-/// Time between two looks at something that a test waits for.
+/// Polling interval of tests.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A cluster without controller.
+/// Cluster without a controller.
 pub(super) struct Plane {
-    /// Client that may do everything.
+    /// Client of a cluster administrator.
     pub(super) client: Client,
     /// Kubeconfig for a controller.
     kubeconfig: PathBuf,
-    /// Whether this is a real control plane.
+    /// True for a real control plane.
     pub(super) is_real: bool,
     directory: tempfile::TempDir,
     _life: (Option<Installation>, Vec<Task>),
 }
 
-/// A running controller.
+/// Running controller.
 pub(super) struct Controller {
     process: Process,
     /// Address of its metrics.
@@ -45,7 +45,7 @@ pub(super) struct Controller {
 }
 
 impl Plane {
-    /// The real control plane of this kubeconfig. The controller gets the roles of `manifests/`.
+    /// Connects to the real control plane of this kubeconfig. The controller gets the roles of `manifests/`.
     pub(super) async fn real(kubeconfig: &Path) -> anyhow::Result<Self> {
         let client = real::client(kubeconfig, "yurt-ds-isolation").await?;
         let installation = Installation::prepare(&client, kubeconfig).await?;
@@ -58,7 +58,7 @@ impl Plane {
         })
     }
 
-    /// An embedded cluster that serves HTTP.
+    /// Starts an embedded cluster that serves HTTP.
     pub(super) async fn embedded() -> anyhow::Result<Self> {
         let clock = Clock::System;
         let cluster = Cluster::new(ClusterOptions::new(clock.clone(), 1).with_advanced());
@@ -89,7 +89,7 @@ impl Plane {
         Ok(plane)
     }
 
-    /// Starts a controller that connects to the API server itself.
+    /// Starts a controller that connects to the API server directly.
     pub(super) async fn controller(&self) -> anyhow::Result<Controller> {
         self.start_with(&self.kubeconfig).await
     }
@@ -104,7 +104,7 @@ impl Plane {
     async fn start_with(&self, kubeconfig: &Path) -> anyhow::Result<Controller> {
         let built = PathBuf::from(env!("CARGO_BIN_EXE_yurt-ds"));
         let program = std::env::var_os(BINARY).map_or(built, PathBuf::from);
-        // One name for all: the next one takes the Lease of the one before at once.
+        // All controllers have the same identity, so each takes over the Lease of its predecessor at once.
         let mut command = controller_command(&program, "isolation", kubeconfig);
         command.env("YURT_DS_PROBE_LISTEN", ANY_PORT);
         let log = self.directory.path().join("controller.log");
@@ -113,7 +113,7 @@ impl Plane {
         Ok(Controller { process, address })
     }
 
-    /// Sends one request and returns the text of the answer.
+    /// Sends a request and returns the text of the answer.
     pub(super) async fn call(
         &self,
         method: &str,
@@ -160,13 +160,13 @@ impl Plane {
 }
 
 impl Controller {
-    /// Asks a probe, on the listener for probes if there is one. An answer takes at most `limit`.
+    /// Requests a probe, from the listener for probes if there is one. An answer may take at most `limit`.
     pub(super) async fn probe(&self, path: &str, limit: Duration) -> anyhow::Result<(u16, String)> {
         let own = self.process.address_after("Answering probes");
         ask(own.unwrap_or(self.address), path, limit).await
     }
 
-    /// Metrics of this moment.
+    /// Returns the present metrics.
     pub(super) async fn metrics(&self) -> anyhow::Result<String> {
         let answer = ask(self.address, "/metrics", Duration::from_secs(10)).await?;
         Ok(answer.1)
@@ -181,7 +181,7 @@ impl Controller {
         .await
     }
 
-    /// Largest resident memory so far, in KiB.
+    /// Returns the largest resident memory so far, in KiB.
     pub(super) fn peak(&self) -> anyhow::Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
         let mut lines = status.lines();
@@ -190,13 +190,13 @@ impl Controller {
         Ok(number.context("no VmHWM")?.trim().parse()?)
     }
 
-    /// The end of its log.
+    /// Returns the end of its log.
     pub(super) fn tail(&mut self) -> String {
         self.process.tail()
     }
 }
 
-/// Asks for a page over a connection of its own.
+/// Requests a page on a new connection.
 async fn ask(address: SocketAddr, path: &str, limit: Duration) -> anyhow::Result<(u16, String)> {
     let asked = async {
         let mut stream = TcpStream::connect(address).await?;
@@ -213,10 +213,10 @@ async fn ask(address: SocketAddr, path: &str, limit: Duration) -> anyhow::Result
     answered.with_context(|| format!("no answer to {path} within {limit:?}"))?
 }
 
-/// Waits until `look` finds nothing missing any more.
+/// Waits until `look` reports nothing missing.
 ///
 /// # Errors
-/// The last thing that was missing, or the error of the last look.
+/// Returns the last missing item, or the error of the last look.
 pub(super) async fn until(
     what: &str,
     limit: Duration,
@@ -236,10 +236,10 @@ pub(super) async fn until(
     }
 }
 
-/// Checks again and again that `look` finds nothing wrong.
+/// Checks repeatedly that `look` reports no problem.
 ///
 /// # Errors
-/// What was wrong.
+/// Returns the problem.
 pub(super) async fn throughout(
     time: Duration,
     mut look: impl AsyncFnMut() -> anyhow::Result<Option<String>>,
@@ -253,7 +253,7 @@ pub(super) async fn throughout(
     Ok(())
 }
 
-/// Longest time for steps that prepare a story.
+/// Returns the longest time for steps that prepare a story.
 pub(super) fn patience() -> Duration {
     Duration::from_secs(10) * machine::BUSY
 }

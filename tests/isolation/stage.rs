@@ -1,4 +1,4 @@
-//! The stage of a story: a tenant that does harm, its neighbour, and a controller.
+//! The environment of a story: a tenant that does harm, its neighbor, and a controller.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use super::{NOTICED, PROMPT};
 use crate::support::faulty::FaultProxy;
 use crate::support::objects::Daemon;
 
-/// Moments of a story, and whether the controller restarts before them.
+/// Moments of a story. True if the controller restarts before that moment.
 pub(super) const MOMENTS: [(&str, bool); 2] =
     [("before a restart", false), ("after a restart", true)];
 
-/// A tenant, its neighbour and a controller.
+/// Tenant, neighbor and controller.
 pub(super) struct Stage<'a> {
-    /// The cluster.
+    /// Cluster.
     pub(super) plane: &'a Plane,
     /// Tenant whose objects do harm. It has two nodes.
     pub(super) tenant: Fleet<'a>,
     /// Tenant that must not be harmed.
     pub(super) neighbour: Fleet<'a>,
-    /// Proxy of the controller, if it has one.
+    /// Proxy of the controller, if it uses one.
     proxy: Option<FaultProxy>,
     controller: Option<Controller>,
 }
@@ -32,16 +32,16 @@ pub(super) struct Stage<'a> {
 pub(super) struct Setup {
     /// Name of the story, unique among all of them.
     pub(super) name: &'static str,
-    /// Number of the neighbour's nodes.
+    /// Number of the neighbor's nodes.
     pub(super) nodes: usize,
-    /// DaemonSet of the neighbour.
+    /// DaemonSet of the neighbor.
     pub(super) daemon: Daemon,
-    /// Whether the controller reaches the API server through a proxy.
+    /// True if the controller reaches the API server through a proxy.
     pub(super) by_proxy: bool,
 }
 
 impl Setup {
-    /// Two nodes that are updated at once, without proxy.
+    /// Returns a setup with two nodes that are updated at once, without a proxy.
     pub(super) fn named(name: &'static str) -> Self {
         Self {
             name,
@@ -53,7 +53,7 @@ impl Setup {
 }
 
 impl<'a> Stage<'a> {
-    /// Plays a story on a new stage, and removes everything afterwards.
+    /// Plays a story on a new stage and then removes everything.
     pub(super) async fn play(
         plane: &'a Plane,
         setup: Setup,
@@ -75,7 +75,7 @@ impl<'a> Stage<'a> {
     }
 
     async fn set(plane: &'a Plane, setup: Setup) -> anyhow::Result<Self> {
-        // The number of the process tells the objects of several runs apart.
+        // The process ID distinguishes the objects of different runs.
         let name = |role| format!("{}-{role}-{}", setup.name, std::process::id());
         let (tenant, neighbour) = (name("tenant"), name("neighbour"));
         let (tenant, neighbour) = tokio::try_join!(
@@ -96,7 +96,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Starts the first controller, and waits until it did all that is due without a fault.
+    /// Starts the first controller and waits until all initial rollouts are complete.
     async fn start(&mut self) -> anyhow::Result<()> {
         self.start_controller().await?;
         self.controller()?.until_ready(patience()).await?;
@@ -104,7 +104,7 @@ impl<'a> Stage<'a> {
         self.neighbour.until_complete(patience()).await
     }
 
-    /// Kills the controller and starts it again. It must be ready in time.
+    /// Restarts the controller. It must become ready in time.
     pub(super) async fn restart(&mut self) -> anyhow::Result<()> {
         self.start_controller().await?;
         let ready = self.controller()?.until_ready(PROMPT).await;
@@ -120,29 +120,29 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// The running controller.
+    /// Returns the running controller.
     pub(super) fn controller(&self) -> anyhow::Result<&Controller> {
         self.controller.as_ref().context("no controller runs")
     }
 
-    /// The running controller, to read its log.
+    /// Returns the running controller, for access to its log.
     pub(super) fn controller_mut(&mut self) -> anyhow::Result<&mut Controller> {
         self.controller.as_mut().context("no controller runs")
     }
 
-    /// The proxy of the controller.
+    /// Returns the proxy of the controller.
     pub(super) fn proxy(&self) -> anyhow::Result<&FaultProxy> {
         self.proxy.as_ref().context("the stage has no proxy")
     }
 
-    /// Rolls out an image at the neighbour, restarts the controller, and rolls out another one.
+    /// Rolls out an image at the neighbor, restarts the controller, and rolls out another one.
     pub(super) async fn neighbour_goes_on(&mut self) -> anyhow::Result<()> {
         self.neighbour.roll().await.context("before a restart")?;
         self.restart().await?;
         self.neighbour.roll().await.context("after a restart")
     }
 
-    /// Takes a node of the neighbour offline, which must be noticed in time, and brings it back.
+    /// Takes a node of the neighbor offline and brings it back. The controller must notice the outage in time.
     pub(super) async fn outage_is_noticed(&self) -> anyhow::Result<()> {
         self.until_offline(0, patience()).await?;
         self.neighbour.offline(1).await?;
@@ -151,7 +151,7 @@ impl<'a> Stage<'a> {
         noticed.context("an outage of the neighbour's node")
     }
 
-    /// Waits until the metrics count so many nodes of the neighbour as offline.
+    /// Waits until the metrics count this many nodes of the neighbor as offline.
     async fn until_offline(&self, expected: u64, limit: Duration) -> anyhow::Result<()> {
         let what = format!("the metrics count {expected} nodes as offline");
         let namespace = format!("namespace=\"{}\"", self.neighbour.name);
@@ -170,9 +170,9 @@ impl<'a> Stage<'a> {
         .await
     }
 
-    /// Owner reference to an object of the tenant that is no DaemonSet.
+    /// Creates an owner in the tenant that is not a DaemonSet, and returns the owner reference.
     ///
-    /// The native controller adopts objects without owner. With this owner they stay with no DaemonSet.
+    /// The native controller adopts objects without an owner. With this owner they belong to no DaemonSet.
     pub(super) async fn other_owner(&self) -> anyhow::Result<serde_json::Value> {
         let path = self.tenant.path("configmaps");
         let owner = json!({ "metadata": { "name": "owner" } });

@@ -1,4 +1,4 @@
-//! Watches that stall while writes pass: nothing is done on the strength of old data.
+//! Watches that stall while writes pass. The controller must not act on old data.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use super::plane::{Plane, throughout, until};
 use super::stage::{Setup, Stage};
 use crate::support::faulty::{Fault, Rule, Verb};
 
-/// Age of the data of a watch from which on no pod is written to. Bookmarks come every minute, with some delay.
+/// Age of watch data from which on no pod may be written to. Bookmarks come every minute, with some delay.
 const LIMIT: Duration = Duration::from_secs(100);
 
 /// Time during which no pod may be written to.
 const STILL: Duration = Duration::from_secs(20);
 
-/// Time within which a bookmark is sent.
+/// Longest time until a bookmark is sent.
 const BOOKMARK: Duration = Duration::from_secs(65);
 
-/// Metric of the age, in seconds.
+/// Metric of the age in seconds.
 const AGE: &str = "yurt_ds_watch_age_seconds{resource=\"nodes\"";
 
 /// Reason of the condition.
@@ -74,7 +74,7 @@ pub(super) async fn stalled_watches_of_nodes_and_pods(plane: &Plane) -> anyhow::
     .await
 }
 
-/// Waits until condition and metric say that the data is old.
+/// Waits until condition and metric report that the data is old.
 async fn is_reported(stage: &Stage<'_>) -> anyhow::Result<()> {
     until(
         "a condition says that the data is old",

@@ -1,4 +1,4 @@
-//! Advanced DaemonSets: our controller makes the pods, of nodes that come and go.
+//! Advanced DaemonSets: the controller creates the pods, also on nodes that join and leave.
 
 use yurt_ds::core::{IntOrPercent, Scaling};
 

@@ -1,8 +1,7 @@
-//! Equal situations as equal values.
+//! Canonical form of states: equivalent situations become equal values.
 //!
-//! Instants are ticks before now, and as soon as nothing in the engine can tell them from longer ago, they are that: so the
-//! number of states is finite. Pods are numbered in the order of nodes, so that equal fleets do not differ by the history of
-//! their UIDs.
+//! Instants are ticks before now. An instant is cut off at the age from which the engine can't distinguish it from older ones, so
+//! the number of states is finite. Pods are numbered in the order of nodes, so that the history of UIDs makes no difference.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +10,7 @@ use super::state::{Ago, FAR, Pod, State};
 use super::writes::Pending;
 
 impl State {
-    /// The same situation in its one form.
+    /// Returns the canonical form of this state.
     pub(crate) fn canonical(mut self, rules: &Rules) -> Self {
         self.forget_denials();
         self.number_pods();
@@ -20,11 +19,11 @@ impl State {
         self
     }
 
-    /// Forgets the instants that these settings never ask for.
+    /// Clears the instants that these settings never read.
     fn forget_times(&mut self, rules: &Rules) {
         let (settles, ripens) = (
             !rules.strategy.ready_settle.is_zero(),
-            // A new pod beside another one ripens in any case.
+            // The age of surge pods always matters.
             !rules.strategy.min_ready.is_zero() || !rules.strategy.max_surge.is_zero(),
         );
         let may_be_lost = self.faults.losses > 0 || rules.killer.is_some();
@@ -97,11 +96,11 @@ impl State {
         self.view.overlay.dedup();
     }
 
-    /// Forgets what nobody can tell any more.
+    /// Cuts off instants that the engine can't distinguish from older ones.
     ///
-    /// What happened on a node that is there is compared with now: [`FAR`] ticks ago is long ago. What happened on an absent
-    /// one is compared with its absence, and absences with each other: of these instants the order stays, and the time
-    /// between two neighbours up to [`FAR`].
+    /// Instants on an online node are compared with now, so [`FAR`] ticks are the maximum. Instants on an offline node are
+    /// compared with its outage, and outages with each other. For these, the order stays, and the time between neighbors up to
+    /// [`FAR`].
     fn shorten_times(&mut self) {
         let mut instants = BTreeSet::from([0]);
         for n in 0..self.nodes.len() {
@@ -128,13 +127,13 @@ impl State {
         }
     }
 
-    /// Whether a node is away, or seen as such.
+    /// Returns true if a node is offline or seen as offline.
     fn is_absent(&self, n: usize) -> bool {
         let seen = self.view.nodes.as_ref();
         !self.nodes[n].ready || seen.is_some_and(|nodes| !nodes[n].ready)
     }
 
-    /// Every instant that is known of a node, seen or not.
+    /// Calls `act` for every known instant of a node, seen or not.
     pub(crate) fn each_instant_on(&mut self, n: usize, mut act: impl FnMut(&mut Ago)) {
         if self.nodes[n].gone {
             return;

@@ -1,13 +1,13 @@
-//! A policy that refuses one kind of write on one node, and what our controller remembers of that.
+//! A policy that rejects one kind of write on one node, and the controller's record of that.
 //!
 //! ```text
-//!            ┌────────── refused ◄──────────┐
-//!            ▼                              │
-//! WriteFailure: left out ──the policy is gone, time passes──► due ──► asked again ──accepted──► forgotten
+//!            ┌───────── rejected ◄────────┐
+//!            ▼                            │
+//! WriteFailure: deferred ──policy removed, time passes──► due ──► retried ──accepted──► forgotten
 //! ```
 //!
-//! As with evictions, whoever asks in vain once more learns nothing new: so time alone makes nobody due, and a policy that
-//! lasts lets the fleet come to rest. Being woken for that is part of having converged.
+//! As with evictions, a retry that fails again gives no new information. So time alone makes no write due, and under a permanent
+//! policy the fleet becomes idle. A scheduled wake-up for the retry is part of convergence.
 
 use yurt_ds::core::{NodeName, PodUid, WriteFailures, WriteVerb};
 
@@ -15,33 +15,33 @@ use super::state::{State, Template};
 use super::view::{at, hash};
 use super::writes::Pending;
 
-/// The words of the policy.
+/// Message of the policy.
 const WORDS: &str = "denied by a policy";
 
-/// What the API server refuses.
+/// Write that the API server rejects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Policy {
     pub(crate) node: usize,
     pub(crate) write: WriteVerb,
 }
 
-/// What our controller was refused.
+/// Write of the controller that was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WriteFailure {
     node: usize,
     write: WriteVerb,
-    /// The pod; `None` for one that was to be made.
+    /// UID of the pod. `None` for a pod that was to be created.
     pub(crate) uid: Option<u8>,
-    /// Which template it was about.
+    /// Template that the write was about.
     template: Template,
-    /// Time has passed since it was refused first.
+    /// True if time has passed since the first rejection.
     lasts: bool,
-    /// It may be tried again.
+    /// True if it may be retried.
     due: bool,
 }
 
 impl State {
-    /// What was refused, in the form of the engine.
+    /// Returns the rejected writes as a value of the engine.
     pub(crate) fn refusals(&self) -> WriteFailures {
         let mut write_failures = WriteFailures::default();
         let set = self.seen_set();
@@ -62,12 +62,12 @@ impl State {
         write_failures
     }
 
-    /// Whether the API server refuses such a write there.
+    /// Returns true if the API server rejects such a write there.
     pub(crate) fn is_refused(&self, node: usize, write: WriteVerb) -> bool {
         self.policy == Some(Policy { node, write })
     }
 
-    /// Our controller takes in that this was refused.
+    /// Records a rejected write.
     pub(crate) fn note_denied(&mut self, write: &Pending) {
         let lasts = self.take_denial(write).is_some_and(|known| known.lasts);
         self.denials.push(WriteFailure {
@@ -80,7 +80,7 @@ impl State {
         });
     }
 
-    /// Our controller takes in that this was carried out.
+    /// Records an accepted write. Rejected writes of the same kind become due.
     pub(crate) fn note_accepted(&mut self, write: &Pending) {
         if self.take_denial(write).is_some() {
             let alike = self.denials.iter_mut();
@@ -89,7 +89,7 @@ impl State {
         }
     }
 
-    /// Time passes for those who were refused.
+    /// Makes rejected writes due if the policy no longer applies to them.
     pub(crate) fn wait_for_policy(&mut self) {
         for denial in &mut self.denials {
             denial.lasts = true;
@@ -98,7 +98,7 @@ impl State {
         }
     }
 
-    /// Forgets what is about pods and templates that nobody sees any more.
+    /// Removes records about pods and templates that no longer exist and are no longer seen.
     pub(crate) fn forget_denials(&mut self) {
         let wanted = [self.set.wanted, self.seen_set().wanted];
         let known = self.nodes.iter().map(|node| &node.pods);
@@ -111,7 +111,7 @@ impl State {
             .sort_unstable_by_key(|denial| (denial.node, denial.write));
     }
 
-    /// What is known of that kind of write there, or of one that it follows or precedes.
+    /// Removes and returns the record of that kind of write there, or of one that precedes or follows it.
     fn take_denial(&mut self, write: &Pending) -> Option<WriteFailure> {
         let is_same = |denial: &WriteFailure| {
             denial.node == write.node && part(denial.write) == part(write.is())
@@ -121,7 +121,7 @@ impl State {
     }
 }
 
-/// Writes of one part hold up one another on a node.
+/// Returns the part of a rollout that a write belongs to. On a node, writes of one part block each other.
 fn part(write: WriteVerb) -> u8 {
     match write {
         WriteVerb::Create => 1,

@@ -1,4 +1,4 @@
-//! Pods that leave by eviction, and a disruption budget that allows less than `max-unavailable`.
+//! Eviction of pods, with a disruption budget that allows less than `max-unavailable`.
 
 use super::plain::templates;
 use super::rules::Rules;

@@ -1,11 +1,11 @@
-//! A disruption budget that refuses evictions, and what our controller remembers of that.
+//! A disruption budget that rejects evictions, and the controller's record of that.
 //!
 //! ```text
-//! Silent ──refused──► Refused ──time passes, and the budget would allow it──► Due ──► one is asked ──► Refused or Accepted
+//! Silent ──rejected──► Refused ──time passes, and the budget allows it──► Due ──► next request ──► Refused or Accepted
 //! ```
 //!
-//! Whoever asks in vain once more learns nothing new: so time alone makes nobody due, and a budget that is never met lets
-//! the fleet come to rest. Being woken for that is part of having converged.
+//! A retry that fails again gives no new information. So time alone makes no eviction due, and under a budget that is never met
+//! the fleet becomes idle. A scheduled wake-up for the retry is part of convergence.
 
 use yurt_ds::core::{Evictions, Obstruction, Plan, Refusal};
 
@@ -13,7 +13,7 @@ use super::rules::Rules;
 use super::state::{Pod, State, View, Violation};
 use super::view::at;
 
-/// The last answer for pods that are Ready, and for those that are not.
+/// Last answers to evictions, separately for pods that are Ready and pods that are not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Answers {
     ready: Answer,
@@ -22,14 +22,14 @@ pub(crate) struct Answers {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Answer {
-    /// Nobody was refused.
+    /// No eviction was rejected.
     #[default]
     Silent,
-    /// No, just now.
+    /// Rejected a moment ago.
     Refused,
-    /// No, for longer than the back-off.
+    /// Rejected for longer than the backoff.
     Due,
-    /// Yes, after a refusal.
+    /// Accepted after a rejection.
     Accepted,
 }
 
@@ -44,7 +44,7 @@ impl Answers {
 }
 
 impl State {
-    /// The answers in the form of the engine.
+    /// Returns the answers as a value of the engine.
     pub(crate) fn evictions(&self, rules: &Rules) -> Evictions {
         let mut evictions = Evictions::default();
         let answers = [(true, self.answers.ready), (false, self.answers.unready)];
@@ -71,25 +71,25 @@ impl State {
         evictions
     }
 
-    /// Pods that are Ready and stay.
+    /// Returns the number of Ready pods that are not terminating.
     fn healthy(&self) -> usize {
         let pods = self.nodes.iter().flat_map(|node| &node.pods);
         pods.filter(|pod| !pod.terminating && pod.ready_since.is_some())
             .count()
     }
 
-    /// Whether the API server lets a pod go: one that is not Ready does not count (`IfHealthyBudget`).
+    /// Returns true if the API server accepts an eviction. A pod that is not Ready doesn't count (`IfHealthyBudget`).
     fn allows(&self, ready: bool, rules: &Rules) -> bool {
         self.healthy() >= rules.min_ready_pods + usize::from(ready)
     }
 
-    /// The same for this pod; one that goes already may do so.
+    /// Returns true if the API server accepts the eviction of this pod. For a terminating pod it always does.
     pub(crate) fn allows_eviction(&self, n: usize, p: usize, rules: &Rules) -> bool {
         let pod = &self.nodes[n].pods[p];
         pod.terminating || self.allows(pod.ready_since.is_some(), rules)
     }
 
-    /// Whether no pod that is Ready may go.
+    /// Returns true if no Ready pod may be evicted.
     pub(crate) fn is_exhausted(&self, rules: &Rules) -> bool {
         !self.allows(true, rules)
     }
@@ -120,7 +120,7 @@ impl State {
         pod.map(|pod| pod.ready_since.is_some())
     }
 
-    /// Time passes for those who were refused.
+    /// Makes rejected evictions due if the budget now allows them.
     pub(crate) fn wait_for_budget(&mut self, rules: &Rules) {
         for ready in [true, false] {
             let is_allowed = self.allows(ready, rules);
@@ -131,7 +131,7 @@ impl State {
         }
     }
 
-    /// A pod is about to be deleted, whatever the budget says: no node may lose its last one that is Ready while it counts.
+    /// Checks a deletion that bypasses the budget: while the budget is exhausted, no node may lose its last Ready pod.
     pub(crate) fn judge_deletion(&mut self, n: usize, p: usize, rules: &Rules) {
         let serves = |pod: &&Pod| !pod.terminating && pod.ready_since.is_some();
         let is_last = self.nodes[n].pods.iter().filter(serves).count() == 1
@@ -141,7 +141,7 @@ impl State {
         }
     }
 
-    /// No slot is taken by a node on which nothing happens.
+    /// Checks that nodes on which nothing happens use no budget.
     pub(crate) fn judge_refusals(&mut self, plan: &Plan, rules: &Rules) {
         if !rules.evicts() || self.view != View::default() {
             return;

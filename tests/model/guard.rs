@@ -1,4 +1,4 @@
-//! What the guard remembers.
+//! Records of the guard.
 
 use yurt_ds::core::IntOrPercent;
 
@@ -8,7 +8,7 @@ use super::search::explore;
 use super::state::Faults;
 use super::view::TICK;
 
-/// One node may fail, and what fails is written down.
+/// Returns rules with a threshold of one failed node and a written failure record.
 pub(crate) fn guarded(nodes: usize, allowed: u32, faults: Faults) -> Rules {
     let rules = Rules {
         broken: Some(1),

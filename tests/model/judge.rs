@@ -1,4 +1,4 @@
-//! Our controller decides, and what it decides is judged: by what it could see, and by what is.
+//! Decisions of the controller, and checks of them against what it could see and against the real state.
 
 use yurt_ds::core::{
     Action, Fleet, Mode, Node, Pause, Plan, PodRevision, Readiness, Strategy, Targeting, decide,
@@ -11,7 +11,7 @@ use super::view::{node_of, now, number};
 use super::writes::sheet_of;
 
 impl State {
-    /// The settings as our controller sees them.
+    /// Returns the settings as the controller sees them.
     pub(crate) fn strategy(&self, rules: &Rules) -> Strategy {
         let set = self.seen_set();
         Strategy {
@@ -22,12 +22,12 @@ impl State {
         }
     }
 
-    /// What our controller would do now.
+    /// Returns the plan that the controller would make now.
     pub(crate) fn plan(&self, rules: &Rules) -> Plan {
         decide(&self.strategy(rules), &self.fleet(rules), now())
     }
 
-    /// Our controller decides.
+    /// Lets the controller decide.
     pub(crate) fn decide(&mut self, rules: &Rules) {
         let (mut plan, fleet) = (self.plan(rules), self.fleet(rules));
         let managed = rules.is_advanced.then(|| self.managed(&fleet, rules));
@@ -65,7 +65,7 @@ impl State {
         self.violation.get_or_insert(violation);
     }
 
-    /// Whether the revision that is asked for was stopped, and our controller sees all that.
+    /// Returns true if the wanted revision was stopped and the controller has seen that.
     pub(crate) fn is_stopped(&self) -> bool {
         let set = self.set;
         self.sheet.stopped.is_some()
@@ -75,14 +75,14 @@ impl State {
             && self.view.set.is_none()
     }
 
-    /// Whether a write is one that must not be; says whether it replaces a pod.
+    /// Checks that a write is allowed. Returns true if it replaces a pod.
     fn judge(&mut self, action: &Action, fleet: &Fleet, rules: &Rules) -> bool {
         let found = |pod: &&yurt_ds::core::Pod| pod.uid == action.pod().uid;
         let holder = |node: &&Node| node.pods.iter().any(|pod| found(&pod));
         let node = fleet.nodes.iter().find(holder).expect("a node");
         let pod = node.pods.iter().find(found).expect("its pod");
         let place = node_of(&node.name);
-        // What is done with a pod that was made beside an old one takes nothing away.
+        // An action on a surge pod makes no node unavailable.
         let replaces = action.begins() && !pod.surge;
         let goes_on = node.pods.iter().any(|pod| pod.surge);
         let deletes = action.ends();
@@ -148,7 +148,7 @@ impl State {
         replaces && !goes_on && from.is_none()
     }
 
-    /// Whether all of a plan is more than may be.
+    /// Checks that all actions of a plan together are allowed.
     fn judge_together(&mut self, actions: &[Action], replaced: usize, rules: &Rules) {
         let made = |action: &&Action| matches!(action, Action::Surge { .. });
         let made = actions.iter().filter(made).count();
@@ -157,7 +157,7 @@ impl State {
             seen.map_or(self.nodes[n].ready, |nodes| nodes[n].ready)
         };
         let is_spare = |pod: &Pod| pod.spare && !pod.terminating;
-        // Where nobody else can come, a pod that is alone stays alone.
+        // No new pod can start on such a node, so a single pod stays alone.
         let may_be_two = |node: &state::Node| !node.tainted || node.pods.len() > 1;
         let is_doubled = |node: &state::Node| {
             if rules.is_advanced {
@@ -181,21 +181,21 @@ impl State {
         }
     }
 
-    /// Targeted nodes on an old revision.
+    /// Returns the number of nodes with a pod of an old revision.
     fn old(&self) -> usize {
         let is_old = |pod: &Pod| !pod.terminating && pod.template != self.set.wanted;
         let nodes = self.nodes.iter();
         nodes.filter(|node| node.pods.iter().any(is_old)).count()
     }
 
-    /// Whether a node has to wait for the first wave, or for an approval.
+    /// Returns true if a node has to wait for the first wave or for an approval.
     fn waits(&self, place: usize, rules: &Rules) -> bool {
         let is_later = rules.strategy.waves.is_some() && !rules.is_first(place);
         let is_approved = !rules.asks() || self.set.approved == Some(self.set.wanted);
         is_later && !(self.set.opened && is_approved)
     }
 
-    /// Whether every node of the first wave that is there is done, and has been for so long.
+    /// Returns true if every present node of the first wave has been done for the soak time.
     pub(crate) fn is_first_wave_complete(&self, rules: &Rules) -> bool {
         let since = rules.soaked();
         let is_done = |node: &state::Node| {
@@ -215,8 +215,10 @@ impl State {
             && first.all(|(_, node)| is_done(node))
     }
 
-    /// A node is no longer down because of us once it has an available pod, is lost, or no pod can come; nor, where its wave is
-    /// not open any more, when its pod has taken longer to start than anybody waits for.
+    /// Clears the mark of nodes that are no longer down because of the controller.
+    ///
+    /// A node is no longer down if it has an available pod, is lost, or can't get a pod. With waves, a pod that exceeds the time
+    /// to start also counts, because its wave may be closed.
     pub(crate) fn forgive(&mut self, rules: &Rules) {
         let waits = rules.strategy.waves.is_some();
         for (n, node) in self.nodes.iter_mut().enumerate() {
@@ -226,7 +228,7 @@ impl State {
                 && !node.unfit
                 && !node.pods.iter().any(|pod| rules.is_available(pod));
             node.down &= !node.pods.iter().any(is_stuck);
-            // That it fits again is news.
+            // The controller may not have seen yet that the node fits again.
             let seen = self.view.nodes.as_ref();
             node.down &= seen.is_none_or(|nodes| !nodes[n].unfit);
             node.raced &= node.alive() > 1;
@@ -234,8 +236,9 @@ impl State {
     }
 }
 
-/// Whether `action` on `pod` of `node` may happen although nothing is replaced: marks go, gates open, and a pod that was made beside
-/// another one takes over or goes where no old pod is left.
+/// Returns true if `action` on `pod` of `node` is upkeep, which is allowed even while nothing is replaced.
+///
+/// Upkeep removes marks and opens readiness gates. It transfers or deletes a surge pod if no old pod is left on its node.
 fn is_upkeep(action: &Action, node: &yurt_ds::core::Node, pod: &yurt_ds::core::Pod) -> bool {
     let is_old = |pod: &yurt_ds::core::Pod| {
         !pod.surge && !pod.terminating && pod.revision == PodRevision::Outdated

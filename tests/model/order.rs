@@ -1,4 +1,4 @@
-//! Who takes part, and who goes first: partition, selector, pace, failure domains, waves, hooks.
+//! Selection and order of nodes: partition, selector, pace, failure domains, waves, hooks.
 
 use std::time::Duration;
 

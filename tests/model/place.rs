@@ -1,4 +1,4 @@
-//! Updates in place, and images that are pulled ahead.
+//! In-place updates and image pre-pulls.
 
 use yurt_ds::core::{IntOrPercent, Predownload};
 

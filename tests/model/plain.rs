@@ -1,4 +1,4 @@
-//! Rollouts as such: deletions, nodes that are lost, pods that crash, and we who die.
+//! Plain rollouts: deletions, lost nodes, crashing pods, and controller restarts.
 
 use yurt_ds::core::Mode;
 
@@ -8,7 +8,7 @@ use super::state::{Faults, State, Template, Violation};
 use super::steps::Step;
 use super::view::TICK;
 
-/// Nothing goes wrong, and the template changes so often.
+/// Returns the faults of an undisturbed run in which the template changes this many times.
 pub(crate) fn templates(templates: u8) -> Faults {
     Faults {
         templates,

@@ -1,5 +1,4 @@
-//! What somebody else keeps from happening: writes that are refused, pods that never end, taints, and removals that take a node
-//! down.
+//! External obstacles: rejected writes, pods that never end, taints, and deletions that take a node down.
 
 use yurt_ds::core::{IntOrPercent, Phase, Stall, Verdict};
 
@@ -25,7 +24,7 @@ fn hangs() -> Faults {
     }
 }
 
-/// What stands in the way stays for ever.
+/// Returns rules under which obstacles are permanent.
 fn for_ever(rules: Rules) -> Rules {
     Rules {
         lasting: true,

@@ -1,4 +1,4 @@
-//! Pods that are taken back from a revision that the guard stopped.
+//! In-place reverts of pods from a revision that the guard stopped.
 
 use yurt_ds::core::fleet::in_place::InPlaceTransition;
 use yurt_ds::core::{Action, Cause, Plan, RollbackTarget, RollbackTargets, Verdict};
@@ -7,7 +7,7 @@ use super::rules::Rules;
 use super::state::{Pod, Set, Sheet, State, Stop, Template};
 use super::view::{hash, number, shape, template_of};
 
-/// From which revision an action takes its pod back, if it does.
+/// Returns the revision that an action reverts its pod from, if it is a revert.
 pub(crate) fn reverts(action: &Action) -> Option<Template> {
     match action {
         Action::UpdateInPlace { patch, .. } => patch.reverts.as_ref().map(template_of),
@@ -15,11 +15,10 @@ pub(crate) fn reverts(action: &Action) -> Option<Template> {
     }
 }
 
-/// Whether nodes that were lost on the revision's account keep every slot.
+/// Returns true if nodes that were lost after an update use up all slots.
 ///
-/// A pod that is available waits for a slot also when it is to be taken back, and a lost node keeps its own (docs/guard.md)
-/// until it is back or its Node is deleted, neither of which happens by itself. So the others rest with the stopped
-/// revision meanwhile, and serve.
+/// An available pod waits for a slot even if it is to be reverted. A lost node keeps its slot (docs/guard.md) until it returns or
+/// its Node is deleted, and neither happens automatically. Until then, the other nodes keep the stopped revision and serve.
 pub(crate) fn are_slots_lost(plan: &Plan, rules: &Rules) -> bool {
     let is_lost = |verdict: &&Verdict| {
         matches!(
@@ -34,14 +33,14 @@ pub(crate) fn are_slots_lost(plan: &Plan, rules: &Rules) -> bool {
 }
 
 impl Sheet {
-    /// Whether pods are taken back to the same revision as before, if one was chosen.
+    /// Returns true if the target revision of reverts has not changed since it was chosen.
     pub(crate) fn keeps_way_back_of(&self, earlier: &Self) -> bool {
         earlier.before.is_none() || earlier.before == self.before
     }
 }
 
 impl State {
-    /// How pods get back, as the index would tell.
+    /// Returns the rollback targets as the index would.
     pub(crate) fn rollback_targets(&self, set: &Set, rules: &Rules) -> RollbackTargets {
         if !rules.reverts() || set.observed != set.wanted {
             return RollbackTargets::default();
@@ -57,7 +56,8 @@ impl State {
         }
     }
 
-    /// Whether a pod may be taken back from a revision: the stop of that one stands, and it was not taken back before.
+    /// Returns true if a pod may be reverted from a revision: the revision is still stopped, and the pod was not reverted from it
+    /// before.
     pub(crate) fn may_take_back(&self, action: &Action, from: Template) -> bool {
         let uid = number(action.pod());
         let pods = self.nodes.iter().flat_map(|node| &node.pods);
@@ -69,8 +69,8 @@ impl State {
             && it.all(|pod| pod.taken_back != Some(from))
     }
 
-    /// Whether nobody who is online and can be taken back has the revision that was stopped; when all slots are spent,
-    /// whoever is available keeps it.
+    /// Returns true if no online node that can be reverted runs the stopped revision. If all slots are lost, available pods may
+    /// keep it.
     pub(crate) fn is_taken_back(&self, is_spent: bool, rules: &Rules) -> bool {
         let bad = self.set.wanted;
         let can_be = |before: Template| {

@@ -1,4 +1,4 @@
-//! Pods that are taken back in place from a revision that the guard stopped (`on-failure: RevertInPlace`).
+//! Pods that are reverted in place from a revision that the guard stopped (`on-failure: RevertInPlace`).
 
 use yurt_ds::core::IntOrPercent;
 
@@ -54,7 +54,7 @@ fn a_rollback_and_a_resume_end_what_is_taken_back() {
     );
 }
 
-/// Nodes die of the new revision: pods that are available are taken back, too.
+/// Returns rules under which the new revision kills nodes. Available pods are reverted, too.
 fn killing(nodes: usize, threshold: u32, faults: Faults) -> Rules {
     let rules = Rules {
         broken: None,

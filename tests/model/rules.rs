@@ -1,4 +1,4 @@
-//! The fleet of a test: how large it is, what it is told, and what may go wrong.
+//! Parameters of a test: size of the fleet, its settings, and possible faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,47 +14,48 @@ use super::denials::Policy;
 use super::state::{Ago, Faults, Node, Pod, Template};
 use super::view::{HOOK, TICK, hash};
 
-/// The name of the second wave.
+/// Name of the second wave.
 const SECOND: &str = "second";
 
-/// A fleet with its settings.
+/// Fleet with its settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) nodes: usize,
     pub(crate) strategy: Strategy,
     pub(crate) faults: Faults,
-    /// How many of the first nodes are in zone `a`.
+    /// Number of nodes in zone `a`. They are the first ones.
     pub(crate) selected: usize,
-    /// Containers of this template crash.
+    /// Template whose containers crash.
     pub(crate) broken: Option<Template>,
-    /// Nodes die of this template.
+    /// Template that kills nodes.
     pub(crate) killer: Option<Template>,
-    /// Taking a pod of this template away may take its node down.
+    /// Template whose pods may take their node down when they are deleted.
     pub(crate) deadly: Option<Template>,
-    /// A policy, and what holds pods that are being deleted, stay for ever.
+    /// True if policies, and obstacles to the end of deleted pods, are permanent.
     pub(crate) lasting: bool,
-    /// Every node got template 1 a moment ago, in the place of 0.
+    /// True if every node has just been updated from template 0 to template 1.
     pub(crate) rolled_out: bool,
-    /// Pods stay Ready while their node is lost.
+    /// True if pods stay Ready while their node is lost.
     pub(crate) autonomous: bool,
-    /// What the guard tells is written down. Otherwise it judges by what it sees.
+    /// True if the guard's record is written. Otherwise the guard only evaluates what it sees.
     pub(crate) remembers: bool,
-    /// So many pods have to be Ready: a disruption budget.
+    /// Number of pods that a disruption budget requires to be Ready.
     pub(crate) min_ready_pods: usize,
-    /// The native controller learns as late as can be that others end a pod: when it makes the next one. Until then it takes
-    /// an older one for alive, whatever it is told of younger ones.
+    /// True if the native controller sees as late as possible that another client ended a pod: when it creates the next one.
+    ///
+    /// Until then it treats the older pod as alive, even after it has seen younger ones.
     pub(crate) disordered: bool,
-    /// Our controller takes it for one that learns of everything in its order.
+    /// True if the controller assumes that the native controller sees all changes in order.
     pub(crate) trusted: bool,
-    /// Our controller makes the pods: it is an Advanced DaemonSet.
+    /// True for an Advanced DaemonSet, whose pods the controller creates.
     pub(crate) is_advanced: bool,
-    /// How it makes them.
+    /// Settings for the creation of these pods.
     pub(crate) scaling: Scaling,
-    /// So many of the first nodes are not there yet.
+    /// Number of nodes that join later. They are the first ones.
     pub(crate) joining: usize,
-    /// There are no pods yet.
+    /// True if there are no pods yet.
     pub(crate) is_empty: bool,
-    /// By which budget it is judged, if not by its own: a smaller one has to be found exceeded.
+    /// Budget for the checks, if it differs from the real one. A smaller one must be reported as exceeded.
     pub(crate) judged_by: Option<usize>,
 }
 
@@ -93,14 +94,14 @@ impl Rules {
         self
     }
 
-    /// Only so many of the first nodes are selected.
+    /// Selects only this many of the first nodes.
     pub(crate) fn selecting(mut self, nodes: usize) -> Self {
         self.selected = nodes;
         let zone = Selector::from_query("zone=a").expect("a selector");
         self.with(|strategy| strategy.selector = Some(zone))
     }
 
-    /// The first nodes are in zone `a`, which `selector` selects, the others in `b`.
+    /// Returns the zone of a node: `a` for the nodes that `selector` selects, `b` for the others.
     pub(crate) fn zone_of(&self, position: usize) -> &'static str {
         if position < self.selected { "a" } else { "b" }
     }
@@ -110,7 +111,7 @@ impl Rules {
         selector.is_none() || self.zone_of(position) == "a"
     }
 
-    /// With a preDelete hook: a label that every pod is made with.
+    /// Adds a preDelete hook for a label that every new pod has.
     pub(crate) fn hooking(self) -> Self {
         let hook = PreDelete {
             labels: [HOOK].map(|(key, value)| (key.into(), value.into())).into(),
@@ -119,7 +120,7 @@ impl Rules {
         self.with(|strategy| strategy.pre_delete = Some(Arc::new(hook)))
     }
 
-    /// Pods are evicted, and a disruption budget asks for so many that are Ready.
+    /// Evicts pods, with a disruption budget for this many Ready pods.
     pub(crate) fn evicting(self, min_ready_pods: usize) -> Self {
         let rules = Self {
             min_ready_pods,
@@ -128,33 +129,34 @@ impl Rules {
         rules.with(|strategy| strategy.disruption = Disruption::Evict)
     }
 
-    /// Whether pods are evicted.
+    /// Returns true if pods are evicted.
     pub(crate) fn evicts(&self) -> bool {
         self.strategy.disruption == Disruption::Evict
     }
 
-    /// Pods are taken back from a revision that was stopped.
+    /// Reverts pods from a revision that was stopped.
     pub(crate) fn reverting(self) -> Self {
         self.with(|strategy| strategy.on_failure = OnFailure::RevertInPlace)
     }
 
-    /// Whether pods are taken back.
+    /// Returns true if pods are reverted.
     pub(crate) fn reverts(&self) -> bool {
         self.strategy.on_failure == OnFailure::RevertInPlace
     }
 
-    /// Pods are updated in place.
+    /// Updates pods in place.
     pub(crate) fn in_place(self) -> Self {
         self.with(|strategy| strategy.rolling_update_type = RollingUpdateType::InPlaceIfPossible)
     }
 
-    /// On so many nodes at once the new pod is made beside the old one.
+    /// Sets the number of nodes with a surge pod at once.
     pub(crate) fn surging(self, nodes: u32) -> Self {
         self.with(|strategy| strategy.max_surge = IntOrPercent::Number(nodes))
     }
 
-    /// The nodes of zone `a` are a first wave, which has to be well for `soak`; those of zone `b` a second one, which waits
-    /// for an approval if that is asked for.
+    /// Puts the nodes of zone `a` into a first wave with this soak time, and those of zone `b` into a second one.
+    ///
+    /// The second wave waits for an approval if `approve` is set.
     pub(crate) fn in_waves(mut self, first: usize, soak: Duration, approve: bool) -> Self {
         self.selected = first;
         let wave = |name: &str, zone: &str, soak: Duration, approve: bool| Wave {
@@ -173,7 +175,7 @@ impl Rules {
         self.with(|strategy| strategy.waves = Some(Arc::new(Waves { list, approved })))
     }
 
-    /// The waves, of which the second one was approved for that template.
+    /// Returns the waves. The second one is approved for this template.
     pub(crate) fn waves(&self, approved: Option<Template>) -> Option<Arc<Waves>> {
         let waves = self.strategy.waves.as_ref()?;
         let approval = |template| Approval {
@@ -189,30 +191,30 @@ impl Rules {
         })
     }
 
-    /// Whether a wave waits for an approval.
+    /// Returns true if a wave waits for an approval.
     pub(crate) fn asks(&self) -> bool {
         let waves = self.strategy.waves.iter();
         waves.flat_map(|waves| &waves.list).any(|wave| wave.approve)
     }
 
-    /// Whether a node is in the first wave.
+    /// Returns true if a node is in the first wave.
     pub(crate) fn is_first(&self, position: usize) -> bool {
         position < self.selected
     }
 
-    /// Who is well since then has been so for as long as the first wave has to be.
+    /// Returns the latest instant at which a node must have become available to have passed the soak time of the first wave.
     pub(crate) fn soaked(&self) -> Ago {
         let waves = self.strategy.waves.as_ref();
         let soak = waves.map_or(Duration::ZERO, |waves| waves.list[0].soak);
         -Ago::try_from(soak.as_secs() / TICK.as_secs()).expect("a short soak")
     }
 
-    /// How many nodes may have two pods.
+    /// Returns the number of nodes that may have two pods.
     pub(crate) fn surge(&self) -> usize {
         number(self.strategy.max_surge)
     }
 
-    /// An Advanced DaemonSet.
+    /// Makes it an Advanced DaemonSet.
     pub(crate) fn advanced(self) -> Self {
         Self {
             is_advanced: true,
@@ -220,13 +222,13 @@ impl Rules {
         }
     }
 
-    /// Its pods are made so.
+    /// Sets how its pods are created.
     pub(crate) fn scaling(self, scaling: Scaling) -> Self {
         let rules = Self { scaling, ..self };
         rules.with(|strategy| strategy.partitioned = scaling.partitioned)
     }
 
-    /// So many of the first nodes join later.
+    /// Lets this many of the first nodes join later.
     pub(crate) fn joining(self, nodes: usize) -> Self {
         Self {
             joining: nodes,
@@ -234,7 +236,7 @@ impl Rules {
         }
     }
 
-    /// Every pod is still to be made.
+    /// Starts without pods.
     pub(crate) fn empty(self) -> Self {
         Self {
             is_empty: true,
@@ -242,7 +244,7 @@ impl Rules {
         }
     }
 
-    /// With a native controller that learns of changes out of order.
+    /// Adds a native controller that sees changes out of order.
     pub(crate) fn out_of_order(self) -> Self {
         Self {
             disordered: true,
@@ -251,7 +253,7 @@ impl Rules {
         }
     }
 
-    /// Whether pods are made with the label of a hook.
+    /// Returns true if pods are created with the label of a hook.
     pub(crate) fn hooked(&self) -> bool {
         self.strategy.pre_delete.is_some()
     }
@@ -265,7 +267,7 @@ impl Rules {
         self.judged_by.unwrap_or(own)
     }
 
-    /// Whether a pod has been Ready for `minReadySeconds`.
+    /// Returns true if a pod has been Ready for `minReadySeconds`.
     pub(crate) fn is_available(&self, pod: &Pod) -> bool {
         let ripe = |since: Ago| {
             let age = u32::from(since.unsigned_abs());
@@ -274,12 +276,12 @@ impl Rules {
         !pod.terminating && !pod.changing && pod.ready_since.is_some_and(ripe)
     }
 
-    /// Whether a pod has started, and will never be Ready.
+    /// Returns true if a pod has started and will never be Ready.
     pub(crate) fn is_done_for(&self, pod: &Pod) -> bool {
         self.broken == Some(pod.template) && pod.started.is_some() && !pod.changing
     }
 
-    /// Whether a node may die of what it runs.
+    /// Returns true if a node may be killed by its pods.
     pub(crate) fn dies(&self, node: &Node) -> bool {
         let kills = |pod: &Pod| self.killer == Some(pod.template) && pod.started.is_some();
         let takes_along = |pod: &Pod| self.deadly == Some(pod.template) && pod.terminating;
@@ -287,12 +289,12 @@ impl Rules {
         pods.any(|pod| kills(pod) || takes_along(pod))
     }
 
-    /// Whether pods may hang.
+    /// Returns true if pods may hang.
     pub(crate) fn hangs(&self) -> bool {
         self.faults.hangs > 0
     }
 
-    /// What may be refused on a node: what these settings ask for.
+    /// Returns the writes that a policy may reject on a node: the writes that these settings need.
     pub(crate) fn policies(&self, node: usize) -> impl Iterator<Item = Policy> {
         let in_place = self.strategy.rolling_update_type != RollingUpdateType::Standard;
         let writes = [

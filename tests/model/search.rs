@@ -1,4 +1,4 @@
-//! How states are explored, and when a fleet has converged.
+//! Exploration of states, and the definition of convergence.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -12,13 +12,13 @@ use super::state::{Node, Pod, State, View};
 use super::steps::Step;
 use crate::support::{golden, machine};
 
-/// States that a test looks at, and that it looks at when all is tried.
+/// Number of states per test: by default, and in a deep run.
 const STATES: [usize; 2] = [5_000, 100_000];
-/// States whose decisions are compared with the golden corpus.
+/// Number of states whose decisions are compared with the golden corpus.
 const GOLDEN: usize = 300;
-/// Of so many states one is followed to its end.
+/// Sampling interval: one of this many states is followed to its end.
 const SAMPLE: u64 = 256;
-/// Steps after which a fleet in which nothing fails any more has to be at rest.
+/// Number of steps after which a fleet without further faults must be idle.
 const PATIENCE: usize = 200;
 
 impl Model for Rules {
@@ -30,7 +30,7 @@ impl Model for Rules {
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
-        // A counterexample is found already.
+        // A counterexample is already found.
         if state.violation.is_none() {
             steps.extend(state.progress(self));
             steps.extend(state.faults(self));
@@ -59,13 +59,13 @@ impl Model for Rules {
 }
 
 impl State {
-    /// Whether nothing moves any more by itself.
+    /// Returns true if no step without a fault changes the state.
     fn is_at_rest(&self, rules: &Rules) -> bool {
         let mut steps = self.progress(rules).into_iter();
         steps.all(|step| self.after(step, rules) == *self)
     }
 
-    /// Whether the end of this state is looked at too: that takes as long as a hundred states.
+    /// Returns true if this state is followed to its end, which takes as long as a hundred other states.
     fn is_sample(&self) -> bool {
         self.fingerprint().is_multiple_of(SAMPLE)
     }
@@ -76,7 +76,7 @@ impl State {
         hasher.finish()
     }
 
-    /// Where it all ends when everybody has a turn and nothing fails; `None`: it goes on for ever.
+    /// Returns the final state if all steps take turns and nothing fails. `None` if the run doesn't end.
     pub(crate) fn end(&self, rules: &Rules) -> Option<Self> {
         let mut state = self.clone();
         for turn in 0..PATIENCE {
@@ -91,7 +91,7 @@ impl State {
         None
     }
 
-    /// Whether every node is where it should be, as far as anybody can do something about it.
+    /// Returns true if every node has reached its goal, as far as that is possible.
     pub(crate) fn has_converged(&self, rules: &Rules) -> bool {
         let plan = self.plan(rules);
         let is_spent = are_slots_lost(&plan, rules);
@@ -113,7 +113,7 @@ impl State {
             Verdict::Revert(Revert::Done) => self.is_stopped(),
             Verdict::Revert(Revert::Pending) => self.is_stopped() && is_spent,
             Verdict::AwaitingOwner => rules.strategy.mode == Mode::Ota,
-            // A rollout that fails stops, with its budget spent and no more.
+            // A failing rollout stops with exactly its budget spent.
             Verdict::InProgress(_)
             | Verdict::HookPending { .. }
             | Verdict::Budget { .. }
@@ -131,7 +131,7 @@ impl State {
         let nodes = self.nodes.iter().enumerate();
         let mut online = nodes.filter(|(_, node)| node.ready);
         let waits = matches!(plan.phase, Phase::Stalled(_)) || self.set.paused;
-        // How long a budget refuses is no part of this model.
+        // The time for which a budget rejects is not part of this model.
         let is_blocked = |verdict: &Verdict| matches!(verdict, Verdict::BlockedByPdb { .. });
         let waits_for_budget = plan.verdicts.iter().any(is_blocked);
         let there = (0..self.nodes.len()).filter(|n| !self.nodes[*n].gone);
@@ -146,10 +146,10 @@ impl State {
     }
 }
 
-/// The shortest way to a state in which something does not hold, and what that is.
+/// Name of a violated property, with a shortest path to a state that violates it.
 pub(crate) type Counterexample = (&'static str, Vec<(State, Option<Step>)>);
 
-/// Explores `rules`, prints how far that went.
+/// Explores `rules` and prints the extent.
 #[expect(clippy::disallowed_methods, reason = "says how long it took")]
 pub(crate) fn search(name: &str, rules: Rules) -> Option<Counterexample> {
     let [few, all] = STATES;
@@ -177,7 +177,7 @@ pub(crate) fn search(name: &str, rules: Rules) -> Option<Counterexample> {
     found.next()
 }
 
-/// Explores `rules`, in which everything has to hold.
+/// Explores `rules` and fails on any violation.
 pub(crate) fn explore(name: &str, rules: Rules) {
     let test = std::thread::current();
     let test = test
@@ -198,7 +198,7 @@ pub(crate) fn explore(name: &str, rules: Rules) {
     }
 }
 
-/// Returns what is decided in the first states, nearest first: words and actions, without texts.
+/// Returns the decisions in the first states, nearest first: words and actions, without texts.
 fn decisions(rules: &Rules) -> Vec<String> {
     let first = State::first(rules);
     let mut seen = BTreeSet::from([first.fingerprint()]);

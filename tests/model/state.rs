@@ -1,4 +1,4 @@
-//! The state of a small cluster. `canonical` says in which form equal situations are equal values.
+//! The state of a small cluster. `canonical` defines the canonical form of equivalent states.
 
 use std::collections::BTreeSet;
 
@@ -10,129 +10,130 @@ use super::rules::Rules;
 use super::upkeep::Upkeep;
 use super::writes::Pending;
 
-/// An instant, in ticks before now; never positive.
+/// Instant in ticks before now. Never positive.
 pub(crate) type Ago = i16;
-/// A version of the template: 0, 1 or 2.
+/// Version of the template: 0, 1 or 2.
 pub(crate) type Template = u8;
 
-/// Ticks after which an instant is merely long ago: more than the longest time of the settings (the guard's window of five
-/// minutes, two ticks).
+/// Ticks after which the age of an instant no longer matters. More than the longest time of the settings: the guard's window of
+/// five minutes, or two ticks.
 pub(crate) const FAR: Ago = 3;
 
-/// Ticks for which a pod that does not serve yet takes a slot, also where its wave is not open any more (five minutes).
+/// Ticks for which a starting pod uses a slot, even if its wave is no longer open (five minutes).
 pub(crate) const STARTING: Ago = 2;
 
-/// Everything there is.
+/// Complete state of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
-    /// The nodes with their pods, as the API server has them.
+    /// Nodes with their pods, as stored by the API server.
     pub(crate) nodes: Vec<Node>,
-    /// The DaemonSet, as the API server has it.
+    /// DaemonSet, as stored by the API server.
     pub(crate) set: Set,
-    /// What the guard told: it stands on the DaemonSet.
+    /// The guard's record on the DaemonSet.
     pub(crate) sheet: Sheet,
-    /// What our controller sees of all that.
+    /// The controller's view of all that.
     pub(crate) view: View,
-    /// What it has decided to write and has not written yet.
+    /// Writes that the controller has decided on but not sent yet.
     pub(crate) pending: Vec<Pending>,
-    /// How the API server answered when it was asked to evict pods.
+    /// The API server's last answers to evictions.
     pub(crate) answers: Answers,
-    /// What the API server refuses.
+    /// Write that the API server rejects.
     pub(crate) policy: Option<Policy>,
-    /// What of that our controller has met.
+    /// The controller's record of rejected writes.
     pub(crate) denials: Vec<WriteFailure>,
-    /// What it remembers of the pods that it makes itself.
+    /// The controller's record of pods that it creates itself.
     pub(crate) upkeep: Upkeep,
-    /// What the guard is about to tell.
+    /// Record that the guard is about to write.
     pub(crate) telling: Option<Sheet>,
-    /// What may still go wrong.
+    /// Faults that may still occur.
     pub(crate) faults: Faults,
-    /// What must not have happened and did.
+    /// First violation that occurred.
     pub(crate) violation: Option<Violation>,
 }
 
-/// A node and its pods.
+/// Node with its pods.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Node {
-    /// Whether its Ready condition is `True`; its kubelet works only then.
+    /// True if its Ready condition is `True`. Its kubelet works only then.
     pub(crate) ready: bool,
-    /// Since when.
+    /// Instant of the last change of `ready`.
     pub(crate) since: Ago,
-    /// Its pods, the oldest first.
+    /// Its pods, oldest first.
     pub(crate) pods: Vec<Pod>,
-    /// Its available pod was taken by us, and no other one has been available since.
+    /// True if the controller ended its available pod, and no other one has been available since.
     pub(crate) down: bool,
-    /// Something happened on it between what we saw and what we wrote, and with it two pods are sorted out now.
+    /// True if the node changed between the controller's view and its write, so that the native controller now removes one of two
+    /// pods.
     pub(crate) raced: bool,
-    /// Its Node object was deleted.
+    /// True if its Node object was deleted.
     pub(crate) gone: bool,
-    /// It has a taint that its pods do not tolerate: who is there stays, and nobody comes.
+    /// True if it has a taint that its pods don't tolerate. Existing pods stay, and no new pod can start.
     pub(crate) tainted: bool,
-    /// Its labels are not those that the DaemonSet asks for: no pod belongs there.
+    /// True if its labels don't match the DaemonSet. No pod belongs there.
     pub(crate) unfit: bool,
-    /// A pod was adopted on it where another one stands or comes, and with it two are sorted out now.
+    /// True if a pod was adopted although the node has or gets another one. One of the two is removed.
     pub(crate) claimed: bool,
-    /// Something holds its pods that are being deleted.
+    /// True if its deleted pods can't end.
     pub(crate) hung: bool,
 }
 
-/// A pod.
+/// Pod of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pod {
     pub(crate) uid: u8,
-    /// Whether the view's copy is older than what the API server has; always false there.
+    /// True if this copy in the view is older than the API server's pod. Always false in the API server's pods.
     pub(crate) changed: bool,
     pub(crate) template: Template,
     pub(crate) created: Ago,
     pub(crate) started: Option<Ago>,
     pub(crate) ready_since: Option<Ago>,
     pub(crate) terminating: bool,
-    /// When its grace period was over, where pods may hang.
+    /// Instant at which its grace period ended. Only used where pods may hang.
     pub(crate) left: Option<Ago>,
-    /// It was updated in place, and its kubelet has not restarted the container yet.
+    /// True if it was updated in place, but its kubelet has not restarted the container yet.
     pub(crate) changing: bool,
-    /// The stopped revision from which it was taken back in place.
+    /// Stopped revision from which it was reverted in place.
     pub(crate) taken_back: Option<Template>,
-    /// `PodImageReady`: of which revision the images are asked for, and whether they are there.
+    /// `PodImageReady`: the revision of the requested images, and true if they are pulled.
     pub(crate) images: Option<(Template, bool)>,
-    /// `PodNeedUpgrade`: its status, and the revision that its message names.
+    /// `PodNeedUpgrade`: its status and the revision in its message.
     pub(crate) need_upgrade: Option<(bool, Template)>,
-    /// We made it beside another one, and the DaemonSet does not control it yet.
+    /// True for a surge pod that the DaemonSet doesn't own yet.
     pub(crate) spare: bool,
-    /// The pod beside which it was made, as long as that is there: with the template, this is its name.
+    /// The older pod next to which it was created, while that exists. Its name consists of this and the template.
     pub(crate) beside: Option<u8>,
-    /// It carries a label of the preDelete hook.
+    /// True if it has a label of the preDelete hook.
     pub(crate) hooked: bool,
-    /// It is marked `PreparingDelete`.
+    /// True if it is marked `PreparingDelete`.
     pub(crate) marked: bool,
-    /// The native controller takes an older pod of the node for alive that is not.
+    /// True if the native controller treats an older pod of the node as alive although it has ended.
     pub(crate) haunted: bool,
-    /// It has failed, and runs never again.
+    /// True if it has failed and will never run again.
     pub(crate) over: bool,
-    /// Nobody controls it.
+    /// True if it has no owner.
     pub(crate) orphan: bool,
 }
 
-/// A DaemonSet with its revisions.
+/// DaemonSet with its revisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Set {
-    /// The template that the owner asks for.
+    /// Template that the owner wants.
     pub(crate) wanted: Template,
-    /// The one that the native controller has observed.
+    /// Template that the native controller has observed.
     pub(crate) observed: Template,
-    /// The numbers of the templates' ControllerRevisions, the greatest is the newest; 0: there is none.
+    /// Revision numbers of the templates. The greatest is the newest; 0 means that there is no ControllerRevision.
     pub(crate) numbers: [u8; 3],
-    /// The annotation `paused`.
+    /// Annotation `paused`.
     pub(crate) paused: bool,
-    /// The annotation `resume`: the guard does not judge this one.
+    /// Annotation `resume`: the guard doesn't evaluate this template.
     pub(crate) resumed: Option<Template>,
-    /// The annotation `approved-waves`: for this one.
+    /// Annotation `approved-waves`: the template that it approves.
     pub(crate) approved: Option<Template>,
-    /// Whether the first wave was complete once, since the template was observed.
+    /// True if the first wave has been complete since the template was observed.
     pub(crate) opened: bool,
 }
 
-/// What the guard remembers, of the whole [`yurt_ds::core::FailureRecord`]. By default: nothing.
+/// The part of [`yurt_ds::core::FailureRecord`] that the model keeps. Empty by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Sheet {
     pub(crate) template: Template,
@@ -142,7 +143,7 @@ pub(crate) struct Sheet {
     pub(crate) broken_before: BTreeSet<u8>,
 }
 
-/// Why a revision was stopped.
+/// Reason for which a revision was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stop {
     Failed,
@@ -167,7 +168,7 @@ impl From<Stop> for Stopped {
     }
 }
 
-/// One watch of our controller.
+/// Watch of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Watch {
     Pods,
@@ -175,17 +176,17 @@ pub(crate) enum Watch {
     Set,
 }
 
-/// Watches that stand still, with what they told last. The others show what the API server has.
+/// Frozen watches with their last content. The other watches show the API server's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct View {
     pub(crate) pods: Option<Vec<Vec<Pod>>>,
     pub(crate) nodes: Option<Vec<Seen>>,
     pub(crate) set: Option<Set>,
-    /// Pods that we asked to delete (or to update in place), while that cannot be seen.
+    /// Pods that the controller has requested to delete or to update in place, while its watch doesn't show the result.
     pub(crate) overlay: Vec<(u8, Write, Doubt)>,
 }
 
-/// What a watch tells of a node.
+/// Content of a watch about a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Seen {
     pub(crate) ready: bool,
@@ -194,10 +195,10 @@ pub(crate) struct Seen {
     pub(crate) unfit: bool,
 }
 
-/// Whether the API server refused it because our view of the pod was old.
+/// True if the API server rejected the write because the controller's view of the pod was old.
 pub(crate) type Doubt = bool;
 
-/// What we asked for of a pod.
+/// Write to a pod that the controller requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Write {
     Deletion,
@@ -206,98 +207,98 @@ pub(crate) enum Write {
     PreDeleteHook,
 }
 
-/// How often each thing may still go wrong.
+/// Number of times that each fault may still occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Faults {
-    /// Nodes lost (each may return at any time).
+    /// Lost nodes. Each may return at any time.
     pub(crate) losses: u8,
-    /// Containers that crash, and start again.
+    /// Crashes of containers, which then restart.
     pub(crate) crashes: u8,
-    /// Pods deleted by somebody else.
+    /// Deletions of pods by other clients.
     pub(crate) kills: u8,
-    /// Changes of the template, forth and back.
+    /// Changes of the template, to new and to old versions.
     pub(crate) templates: u8,
-    /// Deaths of our controller, between any two of its writes.
+    /// Restarts of the controller between any two of its writes.
     pub(crate) restarts: u8,
-    /// Watches that stand still for a while.
+    /// Temporary freezes of watches.
     pub(crate) freezes: u8,
-    /// The owner pauses or resumes.
+    /// Changes of the annotation `paused` by the owner.
     pub(crate) pauses: u8,
-    /// The owner lets a stopped revision go on.
+    /// Resumptions of a stopped revision by the owner.
     pub(crate) resumes: u8,
-    /// Nodes whose Node object is deleted.
+    /// Deletions of Node objects.
     pub(crate) removals: u8,
-    /// Hooks that let go before anybody asked.
+    /// Hooks that release a pod before the controller asks.
     pub(crate) unhooks: u8,
-    /// Policies that refuse us one kind of write on one node.
+    /// Policies that reject one kind of write on one node.
     pub(crate) policies: u8,
     /// Nodes on which no pod ends.
     pub(crate) hangs: u8,
-    /// Nodes that get a taint, or lose it.
+    /// Added or removed taints.
     pub(crate) taints: u8,
-    /// Nodes that get other labels, or their own again.
+    /// Nodes whose labels change, or change back.
     pub(crate) misfits: u8,
-    /// Pods that fail for good.
+    /// Permanent failures of pods.
     pub(crate) failures: u8,
-    /// Pods that somebody makes, and nobody controls.
+    /// Pods that another client creates without an owner.
     pub(crate) orphans: u8,
-    /// Pods of ours that the API server refuses to make.
+    /// Pods whose creation the API server rejects.
     pub(crate) write_failures: u8,
-    /// The same, without an answer.
+    /// Pods whose creation fails without an answer.
     pub(crate) silences: u8,
 }
 
-/// What must never happen.
+/// Violation of an invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Violation {
     /// Design invariant 1.
     BudgetExceeded,
-    /// 2: fewer pods of an old revision are left than `partition` says.
+    /// Invariant 2: fewer pods of an old revision are left than `partition` requires.
     PartitionUndercut,
-    /// 2: a node that is not selected was touched.
+    /// Invariant 2: an unselected node was touched.
     UnselectedTouched,
-    /// 3: a node was touched that was known to be offline.
+    /// Invariant 3: a node was touched that was known to be offline.
     OfflineTouched,
-    /// 4: a pod was written to while paused, and not for upkeep.
+    /// Invariant 4: a pod was written to while paused, and not for upkeep.
     PausedTouched,
-    /// 6: a pod was replaced under OTA.
+    /// Invariant 6: a pod was replaced in OTA mode.
     OtaReplaced,
-    /// 8: a pod went that was known to run the template that is asked for.
+    /// Invariant 8: a pod was replaced that was known to run the wanted template.
     CurrentReplaced,
-    /// The plan asks to be woken in the past: a busy loop.
+    /// The plan asks for a wake-up in the past, which would be a busy loop.
     WakePassed,
-    /// More nodes than `max-surge` says got a second pod.
+    /// More nodes than `max-surge` got a second pod.
     SurgeExceeded,
-    /// A pod went before its hook had let go.
+    /// A pod was deleted before its hook released it.
     HookIgnored,
-    /// A pod of a later wave went before the first one was complete, or without the approval.
+    /// A pod of a later wave was replaced before the first wave was complete, or without the approval.
     WaveJumped,
-    /// A pod went for a revision that the guard had stopped.
+    /// A pod was replaced for a revision that the guard had stopped.
     StoppedTouched,
-    /// The guard forgot that it had stopped a revision, or to which one its pods are taken back.
+    /// The guard forgot that it had stopped a revision, or the target revision of reverts.
     StopForgotten,
-    /// A pod was taken back from a revision that was not stopped, or a second time.
+    /// A pod was reverted from a revision that was not stopped, or a second time.
     WronglyTakenBack,
-    /// A pod was deleted that had to be evicted.
+    /// A pod was deleted although evictions are required.
     NotEvicted,
-    /// Fewer pods are Ready than the disruption budget asks for, because of us.
+    /// Fewer pods are Ready than the disruption budget requires, because of the controller.
     DisruptionExceeded,
-    /// A pod went from a node on which no new one can come.
+    /// A pod was replaced on a node on which no new one can start.
     TaintedTouched,
-    /// An eviction that was refused takes a slot.
+    /// A rejected eviction uses a slot.
     RefusalSpent,
-    /// A pod was asked for where none belongs.
+    /// A pod was requested where none belongs.
     Misplaced,
-    /// A pod was made beside one that was there.
+    /// A pod was created next to an existing one.
     MadeBeside,
     /// A node has more pods than belong there.
     TooMany,
-    /// The only pod of a node was taken away, and not for a rollout.
+    /// The only pod of a node was deleted, but not for a rollout.
     OnlyOneTaken,
 }
 
 impl State {
-    /// Where a test begins.
+    /// Returns the initial state of a test.
     pub(crate) fn first(rules: &Rules) -> Self {
         let mut state = Self::settled(rules);
         if rules.rolled_out {
@@ -322,7 +323,7 @@ impl State {
         state.canonical(rules)
     }
 
-    /// Every node runs template 0, and has done so for long.
+    /// Returns a state in which every node has run template 0 for a long time.
     pub(crate) fn settled(rules: &Rules) -> Self {
         let node = |uid: usize| Node {
             ready: true,
@@ -367,14 +368,14 @@ impl State {
         state.canonical(rules)
     }
 
-    /// Time passes.
+    /// Lets one tick pass.
     pub(crate) fn tick(&mut self) {
         for n in 0..self.nodes.len() {
             self.each_instant_on(n, |instant| *instant -= 1);
         }
     }
 
-    /// A number that no pod has, seen or not.
+    /// Returns a number that no pod has, seen or not.
     pub(crate) fn fresh_uid(&self) -> u8 {
         let known = self.nodes.iter().map(|node| &node.pods);
         let seen = self.view.pods.iter().flatten();
@@ -384,13 +385,13 @@ impl State {
         uids.max().map_or(0, |most| most + 1)
     }
 
-    /// The pod of that number, if it still exists.
+    /// Returns the pod with that number, if it still exists.
     pub(crate) fn pod_mut(&mut self, uid: u8) -> Option<&mut Pod> {
         let mut pods = self.nodes.iter_mut().flat_map(|node| &mut node.pods);
         pods.find(|pod| pod.uid == uid)
     }
 
-    /// Where the pod of that number is, if it still exists.
+    /// Returns the indices of the node and the pod with that number, if it still exists.
     pub(crate) fn place(&self, uid: u8) -> Option<(usize, usize)> {
         self.nodes.iter().enumerate().find_map(|(n, node)| {
             let p = node.pods.iter().position(|pod| pod.uid == uid)?;
@@ -398,7 +399,7 @@ impl State {
         })
     }
 
-    /// The API server's pod became another version: what was seen of it is old.
+    /// Marks the seen copies of a pod as old after a change in the API server.
     pub(crate) fn outdate(&mut self, uid: u8) {
         let seen = self.view.pods.iter_mut().flatten().flatten();
         for pod in seen.filter(|pod| pod.uid == uid) {
@@ -409,7 +410,7 @@ impl State {
         }
     }
 
-    /// Something happened on a node, to this pod or another one: what is about to be written there rests on an older view.
+    /// Marks pending writes on a node as based on an older view, after a change of this or another pod.
     pub(crate) fn overtake(&mut self, n: usize, changed: Option<u8>) {
         let here = self.pending.iter_mut().filter(|write| write.node == n);
         here.for_each(|write| write.overtake(changed));
@@ -417,7 +418,7 @@ impl State {
 }
 
 impl Pod {
-    /// Whether its kubelet has to start its container (again).
+    /// Returns true if its kubelet has to start its container (again).
     pub(crate) fn is_to_start(&self) -> bool {
         (self.ready_since.is_none() || self.changing) && !self.over
     }
@@ -455,12 +456,12 @@ impl Pod {
 }
 
 impl Set {
-    /// Whether there is a ControllerRevision of that template.
+    /// Returns true if there is a ControllerRevision of that template.
     pub(crate) fn knows(&self, template: Template) -> bool {
         self.numbers[usize::from(template)] > 0
     }
 
-    /// The native controller handles the template: its revision is the newest now.
+    /// Lets the native controller observe the wanted template. Its revision is now the newest.
     pub(crate) fn observe(&mut self) {
         let others = (0..3).filter(|template| *template != self.wanted && self.knows(*template));
         let mut others: Vec<Template> = others.collect();
@@ -474,7 +475,7 @@ impl Set {
 }
 
 impl Node {
-    /// What a watch tells of it.
+    /// Returns the content of a watch about this node.
     pub(crate) fn seen(&self) -> Seen {
         Seen {
             ready: self.ready,
@@ -484,16 +485,16 @@ impl Node {
         }
     }
 
-    /// The pods that the DaemonSet controls.
+    /// Returns the pods that the DaemonSet owns.
     pub(crate) fn own(&self) -> impl Iterator<Item = &Pod> {
         self.pods.iter().filter(|pod| !pod.spare)
     }
 
-    /// How many of them are not terminating.
+    /// Returns the number of owned pods that are not terminating.
     pub(crate) fn alive(&self) -> usize {
         self.own().filter(|pod| !pod.terminating).count()
     }
-    /// Whether the native controller takes one that is not alive for older than one of these.
+    /// Returns true if the native controller treats an ended pod as alive and as older than one of these.
     pub(crate) fn is_haunted(&self) -> bool {
         self.own().any(|pod| pod.haunted && !pod.terminating)
     }

@@ -1,7 +1,8 @@
-//! What can happen next, and what becomes of it.
+//! Possible steps and their effects.
 //!
-//! Kubelets work on nodes that are Ready; the native controller behaves as under `OnDelete`, and knows no pod that another object controls; our controller is `core::decide` with the index' overlay before it and
-//! the API server's preconditions behind it.
+//! Kubelets work on nodes that are Ready. The native controller behaves as under `OnDelete` and ignores pods of other owners. The
+//! controller is `core::decide`: its input has the overlay of the index, and its writes are subject to the API server's
+//! preconditions.
 
 use super::denials::Policy;
 use super::evictions::Answers;
@@ -10,34 +11,34 @@ use super::state::{Node, Pod, State, Template, Violation, Watch};
 use super::upkeep::{Answer, Upkeep};
 use super::writes::Pending;
 
-/// Something that happens.
+/// Step of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
     /// Time passes.
     Tick,
-    /// A kubelet starts a container (again), and the pod becomes Ready; or, of a broken image, crashes.
+    /// A kubelet starts a container (again). The pod becomes Ready or, with a broken image, crashes.
     Start(usize, usize),
-    /// A node has pulled the images that it was asked for.
+    /// A node has pulled the requested images.
     Pull(usize, usize),
     /// A pod has ended.
     End(usize, usize),
-    /// The native controller observes the template and makes its revision.
+    /// The native controller observes the template and creates its revision.
     Observe,
-    /// It makes a pod on a node without any.
+    /// The native controller creates a pod on a node that has none.
     Create(usize),
-    /// It removes the youngest of several pods on a node, or of what it takes for several.
+    /// The native controller removes the youngest of several pods on a node, or of pods that it treats as several.
     Prune(usize),
-    /// Our controller decides.
+    /// The controller decides.
     Decide,
-    /// One of its writes is carried out.
+    /// One of the controller's writes is carried out.
     Write(usize),
-    /// What the guard has to remember is written.
+    /// The guard's record is written.
     Tell,
-    /// The holder of a hook lets a pod go.
+    /// The owner of a hook releases a pod.
     Unhook(usize, usize),
     /// The owner approves the wave that waits for it.
     Approve,
-    /// A watch goes on.
+    /// A watch resumes.
     Thaw(Watch),
     /// A lost node returns.
     Return(usize),
@@ -46,48 +47,48 @@ pub(crate) enum Step {
     Lose(usize),
     /// A container crashes.
     Crash(usize, usize),
-    /// Somebody else deletes a pod.
+    /// Another client deletes a pod.
     Kill(usize, usize),
     /// The owner changes the template.
     Change(Template),
     /// The owner pauses or resumes.
     Pause(bool),
-    /// A watch stands still.
+    /// A watch freezes.
     Freeze(Watch),
-    /// Our controller dies with what it has not written yet, and starts again.
+    /// The controller restarts and loses its pending writes.
     Die,
-    /// The owner lets a stopped revision go on.
+    /// The owner resumes a stopped revision.
     Resume,
-    /// A Node object is deleted, and its pods go with it.
+    /// A Node object is deleted together with its pods.
     Remove(usize),
-    /// A policy refuses us such writes on a node.
+    /// A policy starts to reject such writes on a node.
     Refuse(Policy),
-    /// It does so no longer.
+    /// The policy is removed.
     Relent,
-    /// Something holds the pods of a node that are being deleted.
+    /// Deleted pods on a node no longer end.
     Hang(usize),
-    /// It lets go.
+    /// They can end again.
     LetGo(usize),
     /// A node gets a taint, or loses it.
     Taint(usize),
-    /// A pod that our controller asked for is made, or not.
+    /// A pod creation that the controller requested ends with this answer.
     Make(usize, Answer),
-    /// A pod that nobody controls is adopted.
+    /// A pod without an owner is adopted.
     Adopt(usize, usize),
-    /// Somebody leaves such a pod.
+    /// Another client leaves a pod without an owner.
     Orphan(usize),
-    /// A pod fails for good.
+    /// A pod fails permanently.
     Fail(usize, usize),
-    /// A node gets other labels, or its own again.
+    /// The labels of a node change, or change back.
     Relabel(usize),
-    /// A node joins, maybe again.
+    /// A node joins, possibly for a second time.
     Join(usize),
 }
 
 const WATCHES: [Watch; 3] = [Watch::Pods, Watch::Nodes, Watch::Set];
 
 impl State {
-    /// What happens by itself sooner or later.
+    /// Returns the steps that sooner or later happen without a fault.
     pub(crate) fn progress(&self, rules: &Rules) -> Vec<Step> {
         let mut steps: Vec<Step> = (0..self.pending.len()).map(Step::Write).collect();
         match self.telling {
@@ -136,7 +137,7 @@ impl State {
         steps
     }
 
-    /// What may go wrong.
+    /// Returns the possible faults.
     pub(crate) fn faults(&self, rules: &Rules) -> Vec<Step> {
         let (faults, mut steps) = (self.faults, Vec::new());
         for (n, node) in self.nodes.iter().enumerate().filter(|(_, node)| !node.gone) {
@@ -174,7 +175,7 @@ impl State {
         }
         if faults.templates > 0 {
             let others = (0..3).filter(|template| *template != self.set.wanted);
-            // Versions are as good as each other: a new one is the next that nobody knows.
+            // Versions are interchangeable, so a new one is always the lowest unknown number.
             let first_new = (0..3).find(|template| !self.set.knows(*template));
             let of_use = |t: &Template| self.set.knows(*t) || Some(*t) == first_new;
             steps.extend(others.filter(of_use).map(Step::Change));
@@ -195,7 +196,7 @@ impl State {
         steps
     }
 
-    /// The state after `step`, in its one form.
+    /// Returns the canonical state after `step`.
     pub(crate) fn after(&self, step: Step, rules: &Rules) -> Self {
         let mut next = self.clone();
         next.take(step, rules);
@@ -216,7 +217,7 @@ impl State {
                 self.tick();
                 self.wait_for_budget(rules);
                 self.wait_for_policy();
-                // What was written and stays unseen is looked up (`Doubt::patience`).
+                // A write that stays unseen is looked up after some time (`Doubt::patience`).
                 if !self.view.overlay.is_empty() || self.upkeep.is_waiting() {
                     self.thaw(Watch::Pods);
                 }
@@ -366,7 +367,7 @@ impl State {
         }
     }
 
-    /// A pod changed while the native controller sorts two of them out.
+    /// Records that a pod changed while the native controller removes one of two.
     fn sort_out(&mut self, n: usize) {
         self.nodes[n].raced |= self.nodes[n].alive() > 1;
     }
@@ -379,7 +380,7 @@ impl State {
         self.outdate(uid);
     }
 
-    /// Others ended this pod, and the native controller may not know it.
+    /// Records that another client ended this pod, which the native controller may not know yet.
     pub(crate) fn haunt(&mut self, n: usize, p: usize, rules: &Rules) {
         let pods = &mut self.nodes[n].pods;
         if rules.disordered && !pods[p].spare {

@@ -1,4 +1,4 @@
-//! A second pod beside the old one (`max-surge`): no node that is served stops being so because of us.
+//! Surge pods next to old ones (`max-surge`). The controller never makes a served node unavailable.
 
 use super::plain::templates;
 use super::rules::Rules;
@@ -140,7 +140,7 @@ fn watches_that_stand_still_beside_a_native_controller_that_learns_late() {
     explore("surge, out of order, frozen watches", rules);
 }
 
-/// Otherwise the tests above could not fail.
+/// Shows that the tests above can fail.
 #[test]
 fn handing_over_at_once_to_a_native_controller_that_learns_late_is_found_out() {
     let rules = Rules {

@@ -1,15 +1,14 @@
-//! What our controller does for an Advanced DaemonSet beside its rollout: it makes pods where they belong, and takes those away
-//! that do not.
+//! Upkeep of an Advanced DaemonSet: the controller creates pods where they belong and removes them elsewhere.
 //!
 //! ```text
-//! Decide ──► pods asked for ──Make──► made ──► seen: another one may be asked for
-//!                 │             ├────► refused: not this node again before time passes
-//!                 │             └────► no answer: expected until the pods are listed anew
-//!                 └──Die──► nothing of it
+//! Decide ──► requested pods ──Make──► created ──► seen: another one may be requested
+//!                 │             ├───► rejected: this node is skipped for some time
+//!                 │             └───► no answer: expected until the next list of pods
+//!                 └──Die──► lost
 //! ```
 //!
-//! Here requests for pods hold up no decision, other than in the loop of the controller: that a pod is expected has to be enough to
-//! keep a second one from being made.
+//! Unlike in the controller's loop, a pending request doesn't block decisions here. So the expectation of a pod must be enough to
+//! prevent a second one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,47 +22,47 @@ use super::state::{Node, Pod, State, Template, Violation};
 use super::steps::Step;
 use super::view::{name_of, node_of, now, template_of};
 
-/// What our controller remembers of the pods that it makes and takes away.
+/// The controller's record of pods that it creates and removes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Upkeep {
-    /// Requests for pods that are under way: on which node, of which template; in order.
+    /// Pending requests for pods: node and template, in order.
     asked: Vec<(usize, Template)>,
-    /// Nodes whose pod was asked for and does not show yet.
+    /// Nodes whose pod was requested and is not seen yet.
     expected: BTreeSet<usize>,
-    /// Nodes whose pod was refused a moment ago.
+    /// Nodes whose pod was recently rejected.
     refused: BTreeSet<usize>,
-    /// Nodes where a pod that was over went a moment ago.
+    /// Nodes where a failed pod was recently deleted.
     failed: BTreeSet<usize>,
 }
 
-/// How a request for a pod ends.
+/// Result of a request for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Answer {
-    /// The pod is made.
+    /// The pod is created.
     Made,
-    /// It is not.
+    /// The request is rejected.
     Refused,
-    /// It is not, and nobody says so.
+    /// The pod is not created, and there is no answer.
     Lost,
 }
 
 impl Upkeep {
-    /// Whether a pod may still come of what was asked for.
+    /// Returns true if a requested pod may still appear.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.expected.is_empty()
     }
 
-    /// Whether nothing is under way or remembered.
+    /// Returns true if nothing is pending or recorded.
     fn is_over(&self) -> bool {
         *self == Self::default()
     }
 
-    /// A pod shows on that node that did not before.
+    /// Records that a new pod is seen on that node.
     pub(crate) fn show(&mut self, n: usize) {
         self.expected.remove(&n);
     }
 
-    /// Time passes: who was refused is tried again, pauses are over, and the pods were listed anew.
+    /// Lets time pass: rejected nodes may be retried, backoffs end, and pods are listed again.
     pub(crate) fn tick(&mut self) {
         let is_asked = |n: &usize| self.asked.iter().any(|(asked, _)| asked == n);
         self.expected.retain(is_asked);
@@ -73,26 +72,26 @@ impl Upkeep {
 }
 
 impl Pod {
-    /// Whether it is one of those that the DaemonSet counts.
+    /// Returns true if the DaemonSet counts this pod.
     fn counts(&self) -> bool {
         !self.terminating && !self.over && !self.orphan
     }
 }
 
 impl Node {
-    /// How many pods the DaemonSet counts on it.
+    /// Returns the number of its pods that the DaemonSet counts.
     pub(crate) fn counted(&self) -> usize {
         self.pods.iter().filter(|pod| pod.counts()).count()
     }
 
-    /// Whether a pod belongs on it.
+    /// Returns true if a pod belongs on it.
     fn is_fit(&self) -> bool {
         !self.gone && !self.unfit && !self.tainted
     }
 }
 
 impl State {
-    /// What happens sooner or later to the pods that our controller makes.
+    /// Returns the steps that sooner or later happen to pods that the controller creates.
     pub(crate) fn upkeep_progress(&self) -> Vec<Step> {
         let asked = self.upkeep.asked.iter();
         let mut steps: Vec<Step> = asked.map(|(n, _)| Step::Make(*n, Answer::Made)).collect();
@@ -105,7 +104,7 @@ impl State {
         steps
     }
 
-    /// What may go wrong where our controller makes the pods.
+    /// Returns the possible faults where the controller creates the pods.
     pub(crate) fn upkeep_faults(&self) -> Vec<Step> {
         let (faults, mut steps) = (self.faults, Vec::new());
         for (n, _) in &self.upkeep.asked {
@@ -135,7 +134,7 @@ impl State {
         steps
     }
 
-    /// What is made and what goes, whatever its revision.
+    /// Returns the pods to create and to delete, regardless of their revision.
     pub(crate) fn managed(&self, fleet: &Fleet, rules: &Rules) -> Manage {
         let expected = self.upkeep.expected.iter();
         let creating: BTreeMap<NodeName, _> = expected.map(|n| (name_of(*n), now())).collect();
@@ -160,14 +159,14 @@ impl State {
         managed
     }
 
-    /// Whether our controller sees a pod on the node that it is about to adopt.
+    /// Returns true if the controller sees a pod on the node that it is about to adopt.
     fn is_claimable(&self, n: usize) -> bool {
         let seen = self.view.pods.as_ref().map(|nodes| &nodes[n]);
         let mut pods = seen.unwrap_or(&self.nodes[n].pods).iter();
         pods.any(|pod| pod.orphan && !pod.terminating)
     }
 
-    /// Our controller has pods made, and what is made and what goes is judged.
+    /// Lets the controller request pods, and checks creations and deletions.
     pub(crate) fn tend(&mut self, managed: &Manage, fleet: &Fleet, rules: &Rules) {
         for action in &managed.actions {
             let is_only = |node: &SeenNode| {
@@ -209,7 +208,7 @@ impl State {
         self.upkeep.asked.sort_unstable();
     }
 
-    /// A request for a pod on a node is carried out, or not.
+    /// Ends a request for a pod on a node with this answer.
     pub(crate) fn make_asked(&mut self, n: usize, answer: Answer, rules: &Rules) {
         let asked = self.upkeep.asked.iter().position(|(node, _)| *node == n);
         let (_, template) = self.upkeep.asked.remove(asked.expect("a request"));
@@ -220,7 +219,7 @@ impl State {
                 self.upkeep.expected.remove(&n);
                 self.upkeep.refused.insert(n);
             }
-            // Nothing starts it there, and it goes with the others.
+            // No kubelet starts the pod, and it is deleted with the others.
             Answer::Made if self.nodes[n].gone => self.upkeep.show(n),
             Answer::Made => {
                 self.judge_creation(n, rules);
@@ -238,7 +237,7 @@ impl State {
         }
     }
 
-    /// Nobody makes a pod beside one that counts, nor, without surge, beside one that is still ending.
+    /// Checks that no pod is created next to one that counts or, without surge, next to one that is still terminating.
     fn judge_creation(&mut self, n: usize, rules: &Rules) {
         let node = &self.nodes[n];
         let is_there = |pod: &Pod| match rules.surge() {
@@ -250,7 +249,7 @@ impl State {
         }
     }
 
-    /// Somebody leaves a pod that nobody controls.
+    /// Adds a pod without an owner, left by another client.
     pub(crate) fn orphan(&mut self, n: usize) {
         self.faults.orphans -= 1;
         let pod = Pod {
@@ -262,7 +261,7 @@ impl State {
         self.overtake(n, None);
     }
 
-    /// Such a pod is adopted; where another one stands or comes, one of them goes.
+    /// Adopts such a pod. If the node has or gets another one, one of the two is removed.
     pub(crate) fn adopt(&mut self, n: usize, p: usize) {
         let is_asked = self.upkeep.asked.iter().any(|(asked, _)| *asked == n);
         let node = &mut self.nodes[n];
@@ -274,7 +273,7 @@ impl State {
         self.upkeep.show(n);
     }
 
-    /// A pod is over: its kubelet evicted it, or did not take it.
+    /// Makes a pod fail: its kubelet evicted or rejected it.
     pub(crate) fn fail(&mut self, n: usize, p: usize) {
         self.faults.failures -= 1;
         let pod = &mut self.nodes[n].pods[p];
@@ -283,7 +282,7 @@ impl State {
         self.outdate(uid);
     }
 
-    /// Pods that our controller sees now and did not a moment ago, when it saw `before`, are expected no longer.
+    /// Clears the expectation for pods that the controller sees now but not in `before`.
     pub(crate) fn show_new(&mut self, before: &[Vec<Pod>]) {
         for (n, (node, seen)) in self.nodes.iter().zip(before).enumerate() {
             let is_seen = |pod: &Pod| seen.iter().any(|known| known.uid == pod.uid);
@@ -294,7 +293,7 @@ impl State {
         }
     }
 
-    /// Whether there are more pods on a node than the DaemonSet counts at most.
+    /// Checks that no node has more pods than the DaemonSet allows.
     pub(crate) fn judge_nodes(&mut self, rules: &Rules) {
         let most = 1 + usize::from(rules.surge() > 0);
         for (n, node) in self.nodes.iter_mut().enumerate() {
@@ -307,7 +306,7 @@ impl State {
         }
     }
 
-    /// Whether nothing is to be written.
+    /// Returns true if there is nothing to write.
     pub(crate) fn has_nothing_to_do(&self, plan: &Plan, rules: &Rules) -> bool {
         let rolled = plan.actions.clone();
         if !rules.is_advanced {
@@ -317,8 +316,9 @@ impl State {
         managed.create.is_empty() && managed.with_rollout(rolled).is_empty()
     }
 
-    /// Whether every node has the pods that belong there, and nobody is about to do anything; `waits`: a rollout stands still, which
-    /// leaves two pods where it made the second one.
+    /// Returns true if every node has the pods that belong there and nothing is pending.
+    ///
+    /// `waits` means that the rollout is stopped, which leaves two pods on nodes that already have a surge pod.
     pub(crate) fn is_manned(&self, waits: bool, rules: &Rules) -> bool {
         let at_most = 1 + usize::from(waits && rules.surge() > 0);
         let has_its_pods = |node: &&Node| match (node.unfit, node.tainted) {

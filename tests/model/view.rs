@@ -1,4 +1,4 @@
-//! From what our controller sees to the [`Fleet`] that the engine judges, as the index would make it.
+//! Conversion of the controller's view to the [`Fleet`] that the engine evaluates, as the index would do it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use yurt_ds::core::{
 use super::rules::Rules;
 use super::state::{self, Ago, Set, Sheet, State, Template, Write};
 
-/// How long a tick is: the guard's window is two of them.
+/// Length of a tick. The guard's window has two of them.
 pub(crate) const TICK: Duration = Duration::from_secs(150);
 
-/// The label that a preDelete hook looks for.
+/// Label that a preDelete hook selects.
 pub(crate) const HOOK: (&str, &str) = ("drain", "true");
-/// How long a hook takes is no part of this model.
+/// Hook of a marked pod. Its duration is not part of this model.
 const MARKED: PreDeleteHook = PreDeleteHook { since: None };
 
-/// The present.
+/// Returns the present time.
 pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).expect("an instant")
 }
@@ -36,25 +36,25 @@ pub(crate) fn at(ago: Ago) -> Timestamp {
     now() + SignedDuration::from_secs(i64::from(ago) * tick)
 }
 
-/// The hash of a template.
+/// Returns the hash of a template.
 pub(crate) fn hash(template: Template) -> Revision {
     format!("hash-{template}").into()
 }
 
-/// The template with this hash.
+/// Returns the template with this hash.
 pub(crate) fn template_of(revision: &Revision) -> Template {
     let number = revision.as_str().strip_prefix("hash-");
     number.and_then(|n| n.parse().ok()).expect("a hash of ours")
 }
 
-/// The number in the UID of a pod.
+/// Returns the number in the UID of a pod.
 pub(crate) fn number(pod: &PodRef) -> u8 {
     let uid = pod.uid.to_string();
     let uid = uid.strip_prefix('u');
     uid.and_then(|n| n.parse().ok()).expect("a UID of ours")
 }
 
-/// The number in the name of a node.
+/// Returns the number in the name of a node.
 pub(crate) fn node_of(name: &NodeName) -> usize {
     let number = name.as_str().strip_prefix('n');
     number.and_then(|n| n.parse().ok()).expect("a name of ours")
@@ -64,7 +64,7 @@ pub(crate) fn name_of(node: usize) -> NodeName {
     format!("n{node}").into()
 }
 
-/// The record of which the model keeps this.
+/// Returns the failure record for a sheet.
 fn record_of(sheet: &Sheet) -> Option<FailureRecord> {
     let names = |nodes: &BTreeSet<u8>| nodes.iter().map(|node| name_of((*node).into())).collect();
     (*sheet != Sheet::default()).then(|| FailureRecord {
@@ -77,12 +77,12 @@ fn record_of(sheet: &Sheet) -> Option<FailureRecord> {
 }
 
 impl State {
-    /// The DaemonSet as our controller sees it.
+    /// Returns the DaemonSet as the controller sees it.
     pub(crate) fn seen_set(&self) -> Set {
         self.view.set.unwrap_or(self.set)
     }
 
-    /// The fleet as our controller sees it.
+    /// Returns the fleet as the controller sees it.
     pub(crate) fn fleet(&self, rules: &Rules) -> Fleet {
         let set = self.seen_set();
         let revision = if set.observed == set.wanted {
@@ -297,7 +297,8 @@ fn container(template: Template) -> RunningContainer {
     }
 }
 
-/// Templates 0 and 1 differ in their image; 2 also in its environment, so that its pods have to be made anew.
+/// Returns the shape of a template. Templates 0 and 1 differ in their image. Template 2 also differs in its environment, so its
+/// pods can't be updated in place.
 pub(crate) fn shape(template: Template) -> Shape {
     let env = json!([{ "name": "A", "value": (template / 2).to_string() }]);
     Shape::from_template(&json!({ "spec": { "containers": [

@@ -1,9 +1,9 @@
-//! What our controller writes: decided at once, carried out one by one, and refused where the API server would.
+//! Writes of the controller: decided at once, carried out one by one, and rejected where the API server would reject them.
 //!
 //! ```text
 //! Decide ──► pending writes ──Write, in any order──► the API server's pods
-//!                 │ meanwhile anything may happen: a pod that changed refuses what rests on its version
-//!                 └──Die──► nothing of it
+//!                 │ meanwhile anything may happen: a write that depends on a pod's version fails if the pod has changed
+//!                 └──Die──► lost
 //! ```
 
 use std::collections::BTreeSet;
@@ -15,45 +15,45 @@ use super::rules::Rules;
 use super::state::{Pod, Sheet, State, Template, Write};
 use super::view::{node_of, number, template_of};
 
-/// One request that is about to be sent.
+/// Request that is about to be sent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Pending {
-    /// On which node.
+    /// Node of the pod.
     pub(crate) node: usize,
-    /// The pod that it is about; for one that is to be made, the one beside it.
+    /// UID of the pod. For a surge pod that is to be created, UID of the pod next to it.
     uid: u8,
     deed: Deed,
-    /// The pod is no longer as it was seen.
+    /// True if the pod has changed since it was seen.
     stale: bool,
-    /// Another pod of the node is no longer as it was seen.
+    /// True if another pod of the node has changed since it was seen.
     raced: bool,
 }
 
-/// What is asked for.
+/// Action of a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Deed {
-    /// To delete the pod, or to evict it, and then to hand that one over to the DaemonSet.
+    /// Delete or evict the pod, and then transfer `heir` to the DaemonSet.
     Delete { heir: Option<u8>, evicts: bool },
-    /// To delete a pod that goes whatever its revision.
+    /// Delete a pod regardless of its revision.
     Remove,
-    /// To hand the pod over.
+    /// Transfer the pod to the DaemonSet.
     TransferOwnership,
-    /// To make a pod beside it.
+    /// Create a pod next to it.
     Make(Template),
-    /// To update it in place, or to take it back so from that revision.
+    /// Update it to this template in place. The second value is the revision that it is reverted from, if it is a revert.
     UpdateInPlace(Template, Option<Template>),
-    /// To pull images.
+    /// Request its images.
     Ask(Template),
-    /// To tell whether an upgrade is needed.
+    /// Report whether an upgrade is needed.
     Tell(bool, Template),
-    /// To remove these conditions: that one, and the one about images.
+    /// Remove these conditions: `need` is `PodNeedUpgrade`, `images` is `PodImageReady`.
     Withdraw { need: bool, images: bool },
-    /// To mark it `PreparingDelete`, or to take that away.
+    /// Mark it `PreparingDelete`, or remove the mark.
     Mark(bool),
 }
 
 impl Pending {
-    /// Every number of a pod in it.
+    /// Returns all pod numbers in it.
     pub(crate) fn uids(&self) -> impl Iterator<Item = u8> + use<> {
         let heir = match self.deed {
             Deed::Delete { heir, .. } => heir,
@@ -62,7 +62,7 @@ impl Pending {
         [self.uid].into_iter().chain(heir)
     }
 
-    /// The same, to be renumbered.
+    /// Returns all pod numbers in it, for renumbering.
     pub(crate) fn uids_mut(&mut self) -> impl Iterator<Item = &mut u8> {
         let heir = match &mut self.deed {
             Deed::Delete { heir, .. } => heir.as_mut(),
@@ -71,7 +71,7 @@ impl Pending {
         [&mut self.uid].into_iter().chain(heir)
     }
 
-    /// The kind of write.
+    /// Returns the kind of write.
     pub(crate) fn is(&self) -> WriteVerb {
         match self.deed {
             Deed::Delete { evicts: false, .. } | Deed::Remove => WriteVerb::Delete,
@@ -85,19 +85,19 @@ impl Pending {
         }
     }
 
-    /// The pod that it is about, if that is there already.
+    /// Returns the pod that it is about, if that already exists.
     pub(crate) fn about(&self) -> Option<u8> {
         (self.is() != WriteVerb::Create).then_some(self.uid)
     }
 
-    /// That pod of its node changed, or (`None`) pods came or went.
+    /// Records that a pod of its node changed, or (`None`) that pods were created or removed.
     pub(crate) fn overtake(&mut self, changed: Option<u8>) {
         let is_it = changed == Some(self.uid);
         self.stale |= is_it;
         self.raced |= !is_it;
     }
 
-    /// Whether the API server refuses it when the pod is another version than was seen.
+    /// Returns true if the API server rejects it after the pod has changed.
     fn rests_on_version(&self) -> bool {
         matches!(
             self.deed,
@@ -107,7 +107,7 @@ impl Pending {
 }
 
 impl State {
-    /// What our controller is about to write from now on; `is_upkeep`: whatever the revision of the pods is.
+    /// Adds the controller's actions to its pending writes. With `is_upkeep`, they apply regardless of the pods' revision.
     pub(crate) fn intend(&mut self, actions: &[Action], is_upkeep: bool) {
         for action in actions {
             let uid = number(action.pod());
@@ -161,7 +161,7 @@ impl State {
         }
     }
 
-    /// The node on which our controller sees a pod.
+    /// Returns the node on which the controller sees a pod.
     fn seen_place(&self, uid: u8) -> usize {
         let holds = |pods: &[Pod]| pods.iter().any(|pod| pod.uid == uid);
         let place = match &self.view.pods {
@@ -171,7 +171,7 @@ impl State {
         place.expect("a pod that is seen")
     }
 
-    /// What is asked for is remembered until it can be seen.
+    /// Keeps a requested write as an expectation until its effect is seen.
     fn lay_over(&mut self, write: &Pending) {
         let laid = match write.deed {
             Deed::Delete { .. } | Deed::Remove => Write::Deletion,
@@ -183,7 +183,7 @@ impl State {
         self.view.overlay.push((write.uid, laid, false));
     }
 
-    /// What the API server makes of a write; our controller sees that at once, unless its watch stands still.
+    /// Carries out a write in the API server. The controller sees the result at once, unless its watch is frozen.
     pub(crate) fn carry_out(&mut self, write: &Pending, rules: &Rules) {
         if self.view.pods.is_none() {
             self.view.overlay.retain(|(uid, ..)| *uid != write.uid);
@@ -264,7 +264,7 @@ impl State {
         }
     }
 
-    /// A pod beside another one, unless there is one of that name. The answer tells of it before the watch does.
+    /// Creates a surge pod, unless one of that name exists. The answer reports it before the watch does.
     fn make(&mut self, n: usize, beside: u8, template: Template, rules: &Rules) {
         let mut pods = self.nodes[n].pods.iter();
         if pods.any(|pod| pod.beside == Some(beside) && pod.template == template) {
@@ -284,15 +284,17 @@ impl State {
         self.overtake(n, None);
     }
 
-    /// We are about to take a pod away. One that was not available anyway is repaired, not taken down; and of two pods one may
-    /// fail while we take the other.
+    /// Records that the controller makes a node unavailable.
+    ///
+    /// Deleting a pod that was not available repairs it, so it doesn't count. Neither does a race between two pods, one of which
+    /// may fail while the controller deletes the other.
     pub(crate) fn take_down(&mut self, n: usize, p: usize, is_race: bool, rules: &Rules) {
         let pod = &self.nodes[n].pods[p];
         self.nodes[n].down |= self.nodes[n].ready && rules.is_available(pod) && !is_race;
     }
 }
 
-/// What of a record the model keeps.
+/// Returns the part of a record that the model keeps.
 pub(crate) fn sheet_of(record: Option<&FailureRecord>) -> Sheet {
     let Some(record) = record else {
         return Sheet::default();

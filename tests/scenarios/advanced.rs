@@ -1,6 +1,7 @@
-//! Advanced DaemonSets (`apps.kruise.io`): what Kruise's own tests say of them, and what the native controller does for
-//! others: pods made, replaced and taken away, revisions kept, the status. Rollouts go from the highest name of a node down.
-//! Where a budget is strict here and is not in Kruise, the sentence says so.
+//! Advanced DaemonSets (`apps.kruise.io`): the behavior that Kruise's own tests check, and the work of the native controller.
+//!
+//! For Advanced DaemonSets yurt-ds creates, replaces and deletes pods, keeps revisions, and writes the status. Rollouts go from
+//! the highest node name down. Where a budget is strict here but not in Kruise, the name or comment of the scenario says so.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,18 +25,18 @@ use crate::support::story::{SEEN, Scenario, Step, Story, secs};
 use crate::support::suite::scenarios;
 use crate::support::world::Moment;
 
-/// The label by which pods have to be asked before they go.
+/// Label of pods that have a preDelete hook.
 const DRAIN: &str = "example.io/drain";
-/// The readiness gate of updates in place.
+/// Readiness gate of in-place updates.
 const GATE: &str = "InPlaceUpdateReady";
 
-/// So many of so many nodes may be down.
+/// Begins a story on this many nodes with this `maxUnavailable`.
 fn fleet(nodes: usize, max_unavailable: usize) -> Story {
     let daemon = Daemon::advanced().rolling("maxUnavailable", max_unavailable);
     Story::on(nodes).with(daemon).allowed(max_unavailable)
 }
 
-/// Each node gets its new pod beside the old one, on so many at once.
+/// Begins a story in which new pods are created next to old ones, on `surge` nodes at once.
 fn surging(nodes: usize, surge: impl Into<Value>) -> Story {
     let daemon = Daemon::advanced().rolling("maxSurge", surge);
     let story = Story::on(nodes)
@@ -54,14 +55,14 @@ fn pool(name: &str) -> Value {
     json!({ "metadata": { "labels": { "pool": name } } })
 }
 
-/// A change that no running pod can take.
+/// Returns a change that can't be made in place.
 fn env(value: &str) -> Value {
     json!({ "spec": { "template": { "spec": { "containers": [
         { "name": "nginx", "image": NEW, "env": [{ "name": "GREETING", "value": value }] },
     ] } } } })
 }
 
-/// The nodes that have this color.
+/// Returns a patch that limits the DaemonSet to the nodes with this color.
 fn colored(color: &str) -> Value {
     json!({ "spec": { "template": { "spec": { "nodeSelector": { "color": color } } } } })
 }
@@ -71,7 +72,7 @@ fn taint(effect: Option<&str>) -> Value {
     json!({ "spec": { "taints": taints } })
 }
 
-/// A container that takes this long until it is ready.
+/// Returns the behavior of a container that takes this long to become ready.
 fn ready_after(seconds: u64) -> Behaviour {
     Behaviour {
         ready_after: secs(seconds),
@@ -79,7 +80,7 @@ fn ready_after(seconds: u64) -> Behaviour {
     }
 }
 
-/// The pod on each node is made anew, and is broken.
+/// Replaces the pod on each node by a broken one.
 fn break_pods(story: Story, nodes: usize) -> Story {
     let story = (1..=nodes).fold(story.behave(OLD, never_ready()), |story, node| {
         story.delete_pod(node)
@@ -95,7 +96,7 @@ fn break_pods(story: Story, nodes: usize) -> Story {
     }))
 }
 
-/// Nodes of which only one has the new image; the selector that made it so is still set.
+/// Begins a story in which only one node has the new image. The selector that caused it is still set.
 fn mixed(nodes: usize, updated: usize) -> Story {
     let selector =
         json!({ "matchExpressions": [{ "key": "pool", "operator": "In", "values": ["first"] }] });
@@ -106,7 +107,7 @@ fn mixed(nodes: usize, updated: usize) -> Story {
         .until(replaced([updated]).and(condition("RolloutComplete", "True", "not selected")))
 }
 
-/// Both at once, so that nothing else can be seen in between.
+/// Returns a patch of both settings. A single write has no visible intermediate state.
 fn chosen_by(partition: usize, key: Option<(&str, &str)>) -> Value {
     let selector = key.map(|(operator, value)| {
         json!({ "matchExpressions": [{ "key": "pool", "operator": operator, "values": [value] }] })
@@ -114,7 +115,7 @@ fn chosen_by(partition: usize, key: Option<(&str, &str)>) -> Value {
     rolling_patch(json!({ "partition": partition, "selector": selector }))
 }
 
-/// These numbers stand in the status.
+/// Checks these numbers in the status.
 fn numbers<const N: usize>(expected: [(&'static str, u64); N]) -> Check {
     Check::new(format!("{expected:?} in the status"), move |picture| {
         for (name, value) in expected {
@@ -127,8 +128,8 @@ fn numbers<const N: usize>(expected: [(&'static str, u64); N]) -> Check {
     })
 }
 
-/// All numbers are of so many nodes, whose pods are up to date and available; the generation is the present one, and the
-/// revision the one that the pods carry.
+/// Checks the whole status: all numbers are `nodes`, with pods up to date and available. The observed generation is the present
+/// one, and the revision is the one of the pods.
 fn counted(nodes: u64) -> Check {
     let all = numbers([
         ("desiredNumberScheduled", nodes),
@@ -168,7 +169,7 @@ fn is_complete() -> Check {
     condition("RolloutComplete", "True", ": complete")
 }
 
-/// Another writer puts wrong values into the status. Returns whether they were not there already.
+/// Overwrites the status with wrong values as another client. Returns false if they were already there.
 async fn overwrite_status(stage: &Stage) -> anyhow::Result<bool> {
     let daemons = stage.daemons();
     let before = daemons.get(DAEMON).await?;
@@ -195,7 +196,7 @@ async fn overwrite_status(stage: &Stage) -> anyhow::Result<bool> {
     Ok(before.metadata.resource_version != after.metadata.resource_version)
 }
 
-/// Another writer does so again whenever it was corrected, for so long.
+/// Overwrites the status after each correction, for this time.
 async fn fight_for_status(stage: &Stage, time: Duration) -> anyhow::Result<()> {
     let mut corrections = 0;
     let end = tokio::time::Instant::now() + time;
@@ -203,7 +204,7 @@ async fn fight_for_status(stage: &Stage, time: Duration) -> anyhow::Result<()> {
         corrections += u32::from(overwrite_status(stage).await?);
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    // Pauses double, so that each correction takes as long as all before it.
+    // Backoffs double, so each correction waits as long as all earlier ones together.
     let most = time.as_secs().ilog2() + 4;
     anyhow::ensure!(
         (3..=most).contains(&corrections),
@@ -212,7 +213,7 @@ async fn fight_for_status(stage: &Stage, time: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every pod is controlled by the present DaemonSet.
+/// Checks that the present DaemonSet owns every pod.
 fn owned() -> Check {
     Check::new("every pod is the DaemonSet's", |picture| {
         let daemon = picture.daemon.as_ref().ok_or("no DaemonSet")?;
@@ -224,7 +225,7 @@ fn owned() -> Check {
     })
 }
 
-/// The revisions of the DaemonSet have these numbers.
+/// Checks the numbers of the DaemonSet's revisions.
 fn revisions<const N: usize>(expected: [i64; N]) -> Check {
     Check::new(format!("revisions {expected:?}"), move |picture| {
         let mut found: Vec<i64> = picture.revisions().map(|one| one.revision).collect();
@@ -237,7 +238,7 @@ fn revisions<const N: usize>(expected: [i64; N]) -> Check {
     })
 }
 
-/// The revision of every pod is kept.
+/// Checks that the revision of every pod still exists.
 fn live_revisions_kept() -> Check {
     Check::new("the revision of every pod is there", |picture| {
         let kept: BTreeSet<_> = picture.revisions().map(|one| hash(&one.metadata)).collect();
@@ -250,7 +251,7 @@ fn live_revisions_kept() -> Check {
     })
 }
 
-/// Every pod has the readiness gate of updates in place, and it is open.
+/// Checks that every pod has the readiness gate of in-place updates and that it is open.
 fn gates_open() -> Check {
     Check::new("the readiness gate of every pod is open", |picture| {
         for pod in picture.pods() {
@@ -267,7 +268,7 @@ fn gates_open() -> Check {
     })
 }
 
-/// So many nodes have a pod.
+/// Checks that exactly these nodes have a pod.
 fn occupied<const N: usize>(nodes: [usize; N]) -> Check {
     Check::new(
         format!("pods on {nodes:?} and nowhere else"),
@@ -286,7 +287,7 @@ fn occupied<const N: usize>(nodes: [usize; N]) -> Check {
     )
 }
 
-/// The old pods of these nodes serve, and beside each stands a new one.
+/// Checks that the old pods of these nodes serve, each with a new one on its node.
 fn two_on<const N: usize>(nodes: [usize; N]) -> Check {
     Check::new(format!("two pods on {nodes:?}"), move |picture| {
         for node in nodes.map(|number| picture.node(number)) {
@@ -304,7 +305,7 @@ fn two_on<const N: usize>(nodes: [usize; N]) -> Check {
     })
 }
 
-/// The pod on a node fails, as after an eviction by its kubelet.
+/// Makes the pod on a node fail, as after an eviction by its kubelet.
 fn fails(story: Story, node: usize) -> Story {
     story.does("a pod fails", move |stage: Stage| async move {
         fail(&stage, node).await
@@ -320,7 +321,7 @@ async fn fail(stage: &Stage, node: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each pod of that node fails as soon as it is available: the pause until the next one goes doubles.
+/// Makes each pod of a node fail as soon as it is available, and checks that the backoff doubles each time.
 async fn fails_again_and_again(stage: Stage, node: usize, times: u32) -> anyhow::Result<()> {
     let mut gone = Vec::new();
     for _ in 0..times {
@@ -352,7 +353,7 @@ async fn fails_again_and_again(stage: Stage, node: usize, times: u32) -> anyhow:
     Ok(())
 }
 
-/// The owner references of the pod on a node become these.
+/// Sets the owner references of the pod on a node.
 fn owned_by(story: Story, node: usize, owners: Value) -> Story {
     let patch = json!({ "metadata": { "ownerReferences": owners } });
     story.step(Step::PatchPod(node, patch))
@@ -375,7 +376,7 @@ fn killed_at(story: Story, number: usize, moment: Moment) -> Story {
         .expect(revisions([1, 2]).and(owned()))
 }
 
-/// The fleet that Kruise leaves behind in the middle of a rollout.
+/// Returns the DaemonSet that Kruise leaves behind in the middle of a rollout.
 fn left_by_kruise() -> Daemon {
     let hook = json!({ "preDelete": { "labelsHandler": { DRAIN: "true" } } });
     in_place(1)
@@ -384,7 +385,7 @@ fn left_by_kruise() -> Daemon {
         .image(NEW)
 }
 
-/// A template as Kruise writes it into a revision; the first one has a variable that later ones have not.
+/// Returns a template as Kruise stores it in a revision. Only the first one has an environment variable.
 fn kruise_template(number: usize, scenario: &str) -> Value {
     let image = if number == 3 { NEW } else { OLD };
     let mut container = json!({ "image": image, "name": "nginx", "resources": {} });
@@ -402,7 +403,7 @@ fn kruise_template(number: usize, scenario: &str) -> Value {
     })
 }
 
-/// A pod as Kruise makes it.
+/// Returns a pod as Kruise creates it.
 fn kruise_pod(name: &str, node: &str, revision: usize, scenario: &str) -> Value {
     let term =
         json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [node] }] });
@@ -420,11 +421,13 @@ fn kruise_pod(name: &str, node: &str, revision: usize, scenario: &str) -> Value 
     })
 }
 
-/// The hashes of Kruise's revisions, which nobody else computes.
+/// Hashes of Kruise's revisions. No other implementation computes the same ones.
 const HASHES: [&str; 3] = ["b7c9f5d8", "5d8f9c7b6f", "7c9b8d6f54"];
 
-/// Puts that fleet in the place of the story's: the pod of node 1 can be updated in place, that of node 2 cannot and waits for its
-/// hook, node 3 has a new pod, and that of node 4 was updated in place.
+/// Replaces the story's pods and revisions by the ones of Kruise.
+///
+/// The pod of node 1 can be updated in place. The pod of node 2 can't, and waits for its hook. Node 3 has a new pod. The pod of
+/// node 4 was updated in place.
 async fn is_left_by_kruise(stage: Stage) -> anyhow::Result<()> {
     let all = ListParams::default();
     stage.delete_daemon(&DeleteParams::orphan()).await?;
@@ -486,8 +489,9 @@ async fn is_left_by_kruise(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Half of so many nodes leave one by one, as prime numbers go through them, now and then one that has just joined; for each another
-/// one joins.
+/// Removes half of the nodes one at a time and adds another node for each.
+///
+/// The order follows a prime step. Every fifth removed node is one that joined recently.
 async fn come_and_go(stage: Stage, nodes: usize) -> anyhow::Result<()> {
     let pause = stage.world.pace.pick(200, 500);
     for turn in 1..=nodes / 2 {
@@ -505,7 +509,7 @@ async fn come_and_go(stage: Stage, nodes: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the pod garbage collector of Kubernetes does a minute after a node is gone: its pods go.
+/// Deletes the pods of deleted nodes, as the pod garbage collector of Kubernetes does after a minute.
 async fn collect_pods(stage: Stage) -> anyhow::Result<()> {
     let all = ListParams::default();
     let nodes = Api::<Node>::all(stage.world.client.clone());
@@ -521,7 +525,7 @@ async fn collect_pods(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Nothing that carries the story's labels is left.
+/// Waits until no pod and no revision of the story is left.
 async fn all_gone(stage: Stage) -> anyhow::Result<()> {
     let (pods, revisions) = (stage.api::<Pod>(), stage.api::<ControllerRevision>());
     let all = ListParams::default();
@@ -536,7 +540,7 @@ async fn all_gone(stage: Stage) -> anyhow::Result<()> {
 }
 
 scenarios! {
-    /// 1: the default strategy is one node at a time.
+    /// Case 1: the default strategy is one node at a time.
     fn advanced01_given_the_default_strategy_then_every_node_has_a_pod_and_a_deleted_one_comes_back(pace) {
         Story::on(3)
             .with(Daemon::advanced())
@@ -549,7 +553,7 @@ scenarios! {
             .until(converged().and(counted(3)))
             .expect(deletions(3).and(in_order([3, 2, 1])).and(peak(1)).and(revisions([1, 2])))
             .expect(condition("RolloutComplete", "True", ": complete"))
-            // Events follow one by one.
+            // Events arrive one after another.
             .wait(pace.pick(1, 8))
             .quiet(600, 5)
     }
@@ -567,7 +571,7 @@ scenarios! {
             .until(occupied([2]).and(counted(1)))
     }
 
-    /// Also one that is over without having failed.
+    /// Also covers a pod that has ended without failing.
     fn advanced03_given_a_pod_that_is_over_then_its_object_goes_and_the_node_has_an_available_one_again(pace) {
         let failed = fails(fleet(3, 1), 2)
             .until(replaced([2]).and(counted(3)))
@@ -613,7 +617,7 @@ scenarios! {
             .until(converged().and(replaced(1..=4)).and(gates_open()).and(counted(4)))
     }
 
-    /// In place one node at a time, from the highest name down.
+    /// In place, one node at a time, from the highest name down.
     fn advanced05_given_in_place_and_max_unavailable_1_then_one_after_the_other(pace) {
         Story::on(4)
             .with(in_place(1))
@@ -638,10 +642,10 @@ scenarios! {
             .until(preparing([3]))
             .throughout(untouched(1..=3).and(preparing([3])), pace.pick(300, 5))
             .step(Step::PatchPod(3, release))
-            // Numbers follow within two seconds.
+            // The numbers are updated within two seconds.
             .until(replaced([3]).and(preparing([2])).and(numbers([("updatedNumberScheduled", 1)])))
             .expect(untouched(1..=2))
-            // Nobody is asked any more: whoever waits goes.
+            // Without the hook, pods that wait for it are deleted.
             .patch(json!({ "spec": { "lifecycle": null } }))
             .until(converged().and(preparing([])))
             .expect(deletions(3))
@@ -658,7 +662,7 @@ scenarios! {
             .expect(deletions(3).and(spares(0)).and(peak(0)))
     }
 
-    /// 8 and 31: here nodes that are away, or where no pod belongs any more, are never part of the budget.
+    /// Cases 8 and 31. Here offline nodes are never part of the budget. Neither are nodes where no pod belongs.
     fn advanced08_given_dead_nodes_that_the_new_template_excludes_then_the_others_roll_out(_pace) {
         let mut patch = image_patch(NEW);
         let elsewhere = json!([{ "matchExpressions": [{ "key": "pool", "operator": "NotIn", "values": ["out"] }] }]);
@@ -678,7 +682,7 @@ scenarios! {
         vec![excluded(2), excluded(1)]
     }
 
-    /// 32 as well: a node that is away takes no slot, and gets its pod when it is back.
+    /// Case 32, too. An offline node uses no slot and gets its pod when it is back.
     fn advanced08_given_nodes_that_are_away_then_the_others_roll_out_and_they_follow(pace) {
         fleet(5, 2)
             .offline([1, 2, 3])
@@ -712,7 +716,7 @@ scenarios! {
             .throughout(deletions(3).and(untouched([1, 2])), pace.pick(3600, 8))
     }
 
-    /// The strict mode: not all five in one go, as in Kruise.
+    /// Strict mode: not all five at once, as in Kruise.
     fn advanced12_given_old_pods_that_were_never_ready_then_at_most_three_are_replaced_at_once(pace) {
         break_pods(fleet(5, 3), 5)
             .remember()
@@ -724,8 +728,8 @@ scenarios! {
             .expect(deletions(5))
     }
 
-    /// 13, in the strict mode: not five new pods at once; and 14: another image within minReadySeconds, while a pod of
-    /// a node whose turn has not come is not Ready.
+    /// Case 13 in strict mode: not five new pods at once. Case 14: another image within minReadySeconds, while the pod of a later
+    /// node is not Ready.
     fn advanced13_given_max_surge_3_and_old_pods_that_are_not_ready_then_three_new_ones_at_once(pace) {
         let story = Story { always_served: false, ..surging(5, 3) };
         let broken = break_pods(story, 5)
@@ -794,11 +798,11 @@ scenarios! {
             .image(NEW)
             .until(replaced([4, 5]).and(condition("RolloutComplete", "True", "3 nodes stay on the old version")))
             .throughout(untouched(1..=3).and(deletions(2)), pace.pick(600, 4))
-            // Rounded down: one node of five.
+            // Rounded down, this is one node of five.
             .patch(rolling_patch(json!({ "partition": "39%" })))
             .until(replaced(2..=5).and(condition("RolloutComplete", "True", "1 node stays on the old version")))
             .throughout(untouched([1]), pace.pick(600, 4))
-            // Raising it takes nobody back.
+            // A higher partition rolls no node back.
             .patch(rolling_patch(json!({ "partition": "100%" })))
             .throughout(deletions(4), pace.pick(600, 4))
             .patch(rolling_patch(json!({ "partition": 0 })))
@@ -815,7 +819,7 @@ scenarios! {
             .image(NEW)
             .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "not selected")))
             .throughout(untouched([2, 4]), pace.pick(600, 4))
-            // Who joins the pool follows.
+            // A node that joins the pool is updated, too.
             .patch_node(4, pool("canary"))
             .until(replaced([4]))
             .throughout(untouched([2]), pace.pick(600, 4))
@@ -836,7 +840,7 @@ scenarios! {
             .expect(deletions(4))
     }
 
-    /// 33 to 53 as behaviour: `partition` also limits the first pods where `partitionedScaling` is set.
+    /// Cases 33 to 53 as behavior. With `partitionedScaling`, `partition` also limits the first pods.
     fn advanced33_given_partitioned_scaling_then_new_pods_are_made_as_far_as_the_partition_lets(pace) {
         let story = fleet(4, 1);
         let daemon = story.daemon.clone().rolling("partition", 2);
@@ -873,7 +877,7 @@ scenarios! {
             .expect(untouched(1..=3))
     }
 
-    /// 65 to 73: orphans are adopted, others let be.
+    /// Cases 65 to 73: orphans are adopted, pods of other owners are left alone.
     fn advanced65_given_a_pod_without_owner_that_the_selector_matches_then_it_is_adopted_and_not_doubled(pace) {
         owned_by(fleet(3, 1), 2, Value::Null)
             .wait(pace.pick(3, 3))
@@ -902,12 +906,12 @@ scenarios! {
             .until(converged())
             .expect(pods(4).and(deletions(3)));
         let owner = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "11111111-2222-3333-4444-555555555555", "controller": true }]);
-        // The garbage collector does away with what belongs to nobody.
+        // The garbage collector deletes pods whose owner doesn't exist.
         let taken = owned_by(fleet(3, 1).excuse(2), 2, owner).until(replaced([2]).and(untouched([1, 3])));
         vec![released, taken]
     }
 
-    /// 79: whatever version of the API the owner reference names.
+    /// Case 79: the API version in the owner reference doesn't matter.
     fn advanced79_given_pods_whose_owner_is_named_by_an_older_version_then_they_are_its_own(pace) {
         let story = fleet(3, 1).does("rename owners", |stage: Stage| async move {
             let owner = stage.daemons().get(DAEMON).await?.uid();
@@ -961,7 +965,7 @@ scenarios! {
             .until(converged().and(counted(4)))
     }
 
-    /// Only the rolling update waits for a pause, or for a setting that cannot be used.
+    /// Only the rolling update stops during a pause or with invalid settings.
     fn advanced113_given_a_pause_or_an_invalid_setting_then_gates_of_new_pods_open(pace) {
         let hook = json!({ "preDelete": { "labelsHandler": { DRAIN: "true" }, "markPodNotReady": true } });
         let hooked = || Daemon::advanced().field("lifecycle", hook.clone());
@@ -1016,7 +1020,7 @@ scenarios! {
         vec![made, leaves]
     }
 
-    /// The old revision is reused: its number is raised, and no new one is made.
+    /// The old revision is reused with a higher number. No new one is created.
     fn advanced100_given_a_rollback_then_the_revision_of_then_is_used_again(pace) {
         let after = fleet(3, 1)
             .image(NEW)
@@ -1059,13 +1063,13 @@ scenarios! {
         vec![limited, live]
     }
 
-    /// Kubernetes: 1 s after the first, doubled each time.
+    /// As in Kubernetes, the backoff is 1 s after the first failure and doubles each time.
     fn advanced102_given_a_pod_that_fails_again_and_again_then_the_pause_before_the_next_one_doubles(pace) {
         let times = pace.pick(7, 4);
         fleet(2, 1)
             .does("it fails again and again", move |stage: Stage| fails_again_and_again(stage, 2, times))
             .expect(untouched([1]))
-            // A change of the DaemonSet ends the pauses.
+            // A change of the DaemonSet ends the backoffs.
             .until(all_available(2))
             .image(NEW)
             .until(converged().and(counted(2)))
@@ -1103,7 +1107,7 @@ scenarios! {
             .throughout(untouched([1, 3]), pace.pick(60, 4))
             .patch_node(2, taint(None))
             .until(occupied([1, 2, 3]).and(counted(3)));
-        // Here nothing is rolled where no successor would come.
+        // yurt-ds doesn't replace a pod on a node where the new pod couldn't start.
         let rolls = fleet(3, 1)
             .patch_node(2, taint(Some("NoSchedule")))
             .until(repelled)
@@ -1195,7 +1199,7 @@ scenarios! {
         Scenario::from(recreated.chain(beside).chain(kept).collect::<Vec<_>>()).alone()
     }
 
-    /// The pod that is lost meanwhile is made once, whatever became of the answer.
+    /// The lost pod is created exactly once, no matter whether the answer arrived.
     fn advanced110_given_a_controller_that_is_killed_while_it_makes_a_pod_then_it_is_made_once(pace) {
         let moments = [Moment::Before, Moment::After];
         let each = (1..=pace.pick(6, 2)).flat_map(|number| moments.map(|moment| (number, moment)));
@@ -1247,7 +1251,7 @@ scenarios! {
         vec![fought(advanced).until(counted(3)), fought(native)]
     }
 
-    /// As many nodes as there are, in all: some go with an old pod, some with a new one, some in between.
+    /// In total, as many nodes leave or join as there are. Some leave with an old pod, some with a new one, some in between.
     fn advanced111_given_nodes_that_come_and_go_all_the_time_then_the_rollout_ends_with_one_new_pod_on_each(pace) {
         let nodes = pace.pick(if is_deep() { 1_000 } else { 100 }, 60);
         let daemon = Daemon::advanced().rolling("maxUnavailable", "10%");

@@ -1,6 +1,7 @@
-//! Following the advice ends the situation: `ctl why` names a command, the story types it, and the rollout goes on.
+//! The advice works: `ctl why` names a command, the story runs it, and the rollout continues.
 //!
-//! One story for each cause whose advice is a command. What other stories follow already: the guard's `undo` (w02), approvals (waves).
+//! There is one story per cause whose advice is a command. Other stories already cover the guard's `undo` (w02) and approvals
+//! (waves).
 
 use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -19,10 +20,10 @@ use crate::support::story::{Scenario, Step, Story, Writes, secs};
 use crate::support::suite::scenarios;
 use crate::support::typed::{completes, ctl};
 
-/// Words with which the text around a command goes on.
+/// Text that ends a command within a sentence.
 const ENDS: [&str; 6] = ["; ", ". ", ", ", " (", ")", "\n"];
 
-/// The commands that a text names, in its order.
+/// Returns the commands in a text, in order.
 fn commands(text: &str) -> Vec<&str> {
     let begins = ["yurt-ds ctl ", "kubectl "];
     let starts = begins.iter().flat_map(|begin| text.match_indices(begin));
@@ -36,7 +37,7 @@ fn commands(text: &str) -> Vec<&str> {
     starts.into_iter().map(cut).collect()
 }
 
-/// What `ctl why` advises about a node of the story.
+/// Returns the advice of `ctl why` about a node of the story.
 async fn advice(stage: &Stage, node: usize) -> anyhow::Result<String> {
     let line = format!("why {DAEMON} {} -o json", stage.node(node));
     let (text, _) = ctl(stage, &line).await?;
@@ -44,7 +45,7 @@ async fn advice(stage: &Stage, node: usize) -> anyhow::Result<String> {
     Ok(why["next"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Types the first advised command that has these words.
+/// Runs the first advised command that contains these words.
 async fn obey(stage: Stage, node: usize, words: &'static str) -> anyhow::Result<()> {
     let advice = advice(&stage, node).await?;
     let has = |command: &&str| {
@@ -93,9 +94,9 @@ async fn obey(stage: Stage, node: usize, words: &'static str) -> anyhow::Result<
     }
 }
 
-/// The advice about a node is followed.
+/// Story step that follows the advice about a node.
 trait Obeys {
-    /// Types the advised command that has these words.
+    /// Runs the advised command that contains these words.
     fn obeys(self, node: usize, words: &'static str) -> Self;
 }
 
@@ -105,12 +106,12 @@ impl Obeys for Story {
     }
 }
 
-/// The rollout is stalled.
+/// Checks that the rollout is stalled.
 fn stalled() -> Check {
     condition("Stalled", "True", "")
 }
 
-/// Everything is over.
+/// Checks that the rollout is complete and not stalled.
 fn over() -> Check {
     converged()
         .and(condition("RolloutComplete", "True", ""))
@@ -121,12 +122,12 @@ fn not_stalled() -> Check {
     condition("Stalled", "False", "")
 }
 
-/// More than half of the 32 processors of a fake node, so that only one of two pods finds room.
+/// Returns requests for more than half of the 32 CPUs of a fake node, so that only one of two pods fits.
 fn most_of_a_node() -> Value {
     json!({ "requests": { "cpu": "20" } })
 }
 
-/// Another workload takes most of node 1.
+/// Creates a pod of another workload that uses most of node 1.
 async fn take_the_room(stage: Stage) -> anyhow::Result<()> {
     let pod = json!({
         "metadata": { "name": "neighbour", "labels": { "app": "neighbour" } },
@@ -142,7 +143,7 @@ async fn take_the_room(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The template has the image that everything started with.
+/// Checks that the template has the initial image.
 async fn runs_the_first_image(stage: Stage) -> anyhow::Result<()> {
     let daemon = stage.daemons().get(DAEMON).await?;
     let image = &daemon.data["spec"]["template"]["spec"]["containers"][0]["image"];
@@ -281,7 +282,7 @@ scenarios! {
         let asks = json!({ "name": "nginx", "image": NEW, "resources": most_of_a_node() });
         let story = Story::on(3)
             .does("take the room", take_the_room)
-            // The scheduler knows it.
+            // The scheduler needs time to see it.
             .wait(5)
             .patch(json!({ "spec": { "template": { "spec": { "containers": [asks] } } } }))
             .until_within(stalled(), 1200)

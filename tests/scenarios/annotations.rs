@@ -1,11 +1,11 @@
-//! What the annotations of a DaemonSet say, and what happens when they say nonsense.
+//! Annotations of a DaemonSet: valid values, and the reaction to invalid ones.
 
 use crate::support::checks::*;
 use crate::support::objects::*;
 use crate::support::story::{Scenario, Story, Writes};
 use crate::support::suite::scenarios;
 
-/// A whole rollout of three nodes with this strategy.
+/// Returns a complete rollout on three nodes with this strategy.
 fn rolls_with(strategy: &str) -> Story {
     Story::on(3)
         .with(Daemon::new().strategy(strategy))
@@ -18,7 +18,7 @@ fn each<T>(values: impl IntoIterator<Item = T>, story: impl Fn(T) -> Story) -> S
     values.into_iter().map(story).collect::<Vec<_>>().into()
 }
 
-/// A rollout with this `max-unavailable`, which means so many nodes: never more, and that many when possible.
+/// Returns a rollout with this `max-unavailable`. It never exceeds the resulting number of nodes, and reaches it if possible.
 fn spends((nodes, value, allowed): (usize, Option<&str>, usize)) -> Story {
     let daemon = Daemon::new().without("max-unavailable");
     Story::on(nodes)
@@ -29,7 +29,7 @@ fn spends((nodes, value, allowed): (usize, Option<&str>, usize)) -> Story {
         .expect(peak(allowed).and(deletions(nodes)))
 }
 
-/// With settings that cannot be used nothing is written to pods, and one Warning says what is wrong.
+/// Checks that invalid settings prevent all writes to pods and that one Warning gives the reason.
 fn is_refused(daemon: Daemon, says: &'static str) -> Story {
     Story::on(3)
         .with(daemon)
@@ -135,7 +135,7 @@ scenarios! {
 
     fn s14_given_a_rollout_in_progress_when_the_annotation_is_removed_then_no_further_deletion(pace) {
         Story::on(5)
-            // The admission policy refuses a deletion that is on its way when the annotation goes.
+            // The admission policy may reject a deletion that is in flight when the annotation is removed.
             .writing(Writes::Attempts)
             .image(NEW)
             .until(replaced([1]))

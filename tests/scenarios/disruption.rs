@@ -1,4 +1,4 @@
-//! `disruption: evict`: PodDisruptionBudgets have a say in a rollout.
+//! `disruption: evict`: a rollout respects PodDisruptionBudgets.
 
 use anyhow::Context as _;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -14,25 +14,25 @@ use crate::support::player::{Stage, from};
 use crate::support::story::{Scenario, Step, Story, Writes};
 use crate::support::suite::scenarios;
 
-/// What a rollout says that a budget holds up.
+/// Message of a rollout that a budget blocks.
 const BLOCKED: &str = "PodDisruptionBudget web lets no pod go now";
 
-/// A DaemonSet whose pods are evicted.
+/// Returns a DaemonSet whose pods are evicted.
 fn evicting() -> Daemon {
     Daemon::new().annotate("disruption", "evict")
 }
 
-/// So many nodes with such a DaemonSet, one of which may be down.
+/// Begins a story on this many nodes with such a DaemonSet. One node may be unavailable.
 fn fleet(nodes: usize) -> Story {
     Story::on(nodes).with(evicting()).writing(Writes::Evictions)
 }
 
-/// The pods of the DaemonSet.
+/// Returns the selector of the DaemonSet's pods.
 fn pods() -> Value {
     json!({ "matchLabels": { "app": "nginx" } })
 }
 
-/// Makes a budget for these pods.
+/// Creates a budget.
 async fn make(stage: Stage, name: &str, spec: Value) -> anyhow::Result<()> {
     let budget: PodDisruptionBudget = from(json!({ "metadata": { "name": name }, "spec": spec }))?;
     let budgets: Api<PodDisruptionBudget> = stage.api();
@@ -48,17 +48,17 @@ async fn change(stage: Stage, spec: Value) -> anyhow::Result<()> {
     changed.map(drop).context("change the budget")
 }
 
-/// The words of a story about the budget `web`.
+/// Story steps about the budget `web`.
 trait Budget {
-    /// There is one with this spec, for all pods of the DaemonSet unless it says something else.
+    /// Creates the budget with this spec. It covers all pods of the DaemonSet unless the spec has another selector.
     fn budget(self, spec: Value) -> Self;
-    /// It changes.
+    /// Changes the spec of the budget.
     fn loosened(self, spec: Value) -> Self;
-    /// It goes.
+    /// Deletes the budget.
     fn without_budget(self) -> Self;
-    /// So many pods have to stay healthy.
+    /// Creates the budget with this `minAvailable`.
     fn at_least(self, pods: usize) -> Self;
-    /// From now on so many.
+    /// Changes `minAvailable`.
     fn lowered_to(self, pods: usize) -> Self;
 }
 
@@ -96,7 +96,7 @@ impl Budget for Story {
     }
 }
 
-/// The rollout waits for the budget, and says so.
+/// Checks that the rollout waits for the budget and reports that.
 fn blocked() -> Check {
     condition("RolloutComplete", "False", BLOCKED)
 }
@@ -106,7 +106,7 @@ scenarios! {
     fn ev01_given_evict_then_pods_are_evicted_and_none_is_deleted(_pace) {
         let alone = fleet(3).image(NEW).until(converged()).expect(deletions(3)).pod_writes(3);
         let with_room = fleet(3).at_least(2).image(NEW).until(converged()).expect(deletions(3).and(peak(1)));
-        // The budget of the DaemonSet would allow three, that of the pods one.
+        // The DaemonSet would allow three nodes, the disruption budget one pod.
         let narrower = Story { daemon: evicting().max_unavailable("3"), ..fleet(4) }
             .at_least(3)
             .image(NEW)
@@ -149,7 +149,7 @@ scenarios! {
             .expect(deletions(4).and(peak(1)))
     }
 
-    /// An offline pod counts as missing for the budget, whatever it is for us.
+    /// The disruption budget counts an offline pod as missing. The controller doesn't.
     fn ev04_given_an_offline_node_then_the_budget_opens_with_its_return(pace) {
         fleet(3)
             .at_least(2)
@@ -190,7 +190,8 @@ scenarios! {
             .image(OLD)
             .until(condition("RolloutComplete", "True", ": complete"))
             .throughout(untouched(1..=3).and(deletions(0)), pace.pick(60, 5));
-        // Two are asked for at once, and one of them goes. The new pod is not Ready, so it goes without being a disruption.
+        // The controller requests two evictions at once, and one is accepted. The new pod is not Ready, so its later eviction
+        // doesn't count as a disruption.
         let daemon = evicting().max_unavailable("2").annotate("failure-threshold", "100%");
         let one_gone = Story { daemon, ..fleet(3) }
             .allowed(2)
@@ -224,7 +225,7 @@ scenarios! {
     }
 
     fn ev08_given_paused_while_a_budget_blocks_then_nobody_is_asked(pace) {
-        // In the end they are deleted.
+        // The pods are deleted at the end.
         fleet(3)
             .writing(Writes::Attempts)
             .at_least(3)
@@ -248,7 +249,7 @@ scenarios! {
             let daemon = evicting().without("max-unavailable").annotate("max-surge", "1");
             Story { daemon, ..fleet(nodes) }.allowed(0).writing(Writes::Surges).always_served()
         };
-        // A second pod is healthy too, so even this budget has one to give.
+        // The surge pod is healthy, too, so even this budget allows one eviction.
         let through = surging(3).at_least(3).image(NEW).until(converged()).expect(spares(0).and(deletions(3)));
         let stuck = || surging(2).at_least(3).image(NEW).until(beside_each_other([1])).until(blocked());
         let lowered = stuck()
@@ -376,7 +377,7 @@ scenarios! {
     }
 }
 
-/// Nobody says that a budget holds up the rollout.
+/// Checks that no message says that a budget blocks the rollout.
 fn not_blocked() -> Check {
     Check::new("not blocked", |picture| {
         let condition = picture.condition("RolloutComplete");
@@ -389,7 +390,7 @@ fn not_blocked() -> Check {
     })
 }
 
-/// The living pods of these nodes are not available.
+/// Checks that each of these nodes has a live pod that is not available.
 fn available_but(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("broken on {nodes:?}"), move |picture| {

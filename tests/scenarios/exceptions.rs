@@ -1,4 +1,4 @@
-//! Who is left out although nobody asked for it, and settings that select nobody or do nothing.
+//! Nodes that are left out by accident, and settings that select no node or have no effect.
 
 use serde_json::json;
 
@@ -8,27 +8,27 @@ use crate::support::said::{says, started};
 use crate::support::story::{Story, Writes};
 use crate::support::suite::scenarios;
 
-/// A taint that no template here tolerates, of this effect.
+/// Returns a patch with a taint of this effect that no template here tolerates.
 fn tainted(effect: &str) -> serde_json::Value {
     json!({ "spec": { "taints": [{ "key": "site", "value": "closed", "effect": effect }] } })
 }
 
-/// No taint any more.
+/// Returns a patch that removes all taints.
 fn untainted() -> serde_json::Value {
     json!({ "spec": { "taints": null } })
 }
 
-/// What an agent says where no other pod would come.
+/// Answer of an agent on a node where no new pod could start.
 const NONE_WOULD_COME: &str = "Pre check update pod failed, Pod: {ns}/{pod} is not replaced: this node has a taint of effect \
     NoSchedule that its DaemonSet does not tolerate, so no new pod would come. Take the taint away first, or ask for the upgrade \
     with ?force=true to be left without a pod.";
 
-/// Nodes are told apart by this label.
+/// Returns a patch with the label that distinguishes pools of nodes.
 fn pool(name: &str) -> serde_json::Value {
     json!({ "metadata": { "labels": { "pool": name } } })
 }
 
-/// A fleet in these pools with these waves.
+/// Begins a story with nodes in these pools and with these waves.
 fn pooled(pools: &[&str], waves: &str) -> Story {
     let story = Story::on(pools.len()).with(Daemon::new().annotate("waves", waves));
     let pools = (1..).zip(pools);
@@ -38,7 +38,7 @@ fn pooled(pools: &[&str], waves: &str) -> Story {
 }
 
 scenarios! {
-    /// openyurtio/openyurt#1222: others of its pool send the heartbeats of a node that is cut off.
+    /// openyurtio/openyurt#1222: other nodes of the pool send the heartbeats of a node that is cut off.
     fn x06_given_a_node_that_is_cut_off_and_stays_ready_then_it_counts_as_offline(pace) {
         let cut_off = json!({ "spec": { "taints": [{ "key": "node.openyurt.io/unschedulable", "effect": "NoSchedule" }] } });
         Story::on(3)
@@ -57,7 +57,7 @@ scenarios! {
             .image(NEW)
             .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "complete; 1 node has an untolerated taint: ")))
             .throughout(untouched([2]).and(deletions(2)), pace.pick(3600, 5))
-            // Of the current revision it is no exception.
+            // A node with a pod of the current revision is no exception.
             .image(OLD)
             .until(converged().and(condition("RolloutComplete", "True", ": complete")))
             .until(never_says("RolloutComplete", "untolerated"))
@@ -66,14 +66,14 @@ scenarios! {
             .expect(untouched([2]))
             .patch_node(2, untainted())
             .until(converged().and(never_says("RolloutComplete", "untolerated")));
-        // A node that is tainted in the middle leaves nobody waiting.
+        // A node that gets a taint during the rollout doesn't block it.
         let halfway = Story::on(3)
             .offline([3])
             .image(NEW)
             .until(replaced([1, 2]).and(condition("RolloutComplete", "True", "1 node is offline")))
             .patch_node(3, tainted("NoSchedule"))
             .until(condition("RolloutComplete", "True", "complete; 1 node has an untolerated taint: "));
-        // A cordon keeps no pod of a DaemonSet away.
+        // A cordon doesn't affect pods of a DaemonSet.
         let cordoned = Story::on(2)
             .patch_node(1, json!({ "spec": { "unschedulable": true } }))
             .image(NEW)
@@ -137,7 +137,7 @@ scenarios! {
             .pod_writes(0)
             .annotate("waves", "[{name: canary, selector: pool=canray, allowEmpty: true}]")
             .until(converged().and(condition("RolloutComplete", "True", ": complete")));
-        // One that loses its nodes falls under the rule with the next revision, and what is complete stays so.
+        // A wave that loses its nodes is only reported for the next revision. A complete rollout stays complete.
         let lost = pooled(&["canary", "field"], "[{name: canary, selector: pool=canary}]")
             .image(NEW)
             .until(converged().and(condition("RolloutComplete", "True", ": complete")))
@@ -161,7 +161,7 @@ scenarios! {
             .pod_writes(0)
             .annotate("update-strategy", "AdvancedRollingUpdate")
             .until(converged().and(condition("RolloutComplete", "True", ": complete")));
-        // Annotations of the family that are not ours.
+        // Annotations with the same prefix that belong to other projects.
         let others = Story::on(1)
             .with(Daemon::plain().annotate("nodepool", "hangzhou").annotate("binding", "true"))
             .image(NEW)

@@ -1,4 +1,4 @@
-//! The guard: nodes that fail on a revision's account, and those that do not (kubernetes/kubernetes#117658).
+//! The guard: nodes that fail because of a revision, and nodes that fail for other reasons (kubernetes/kubernetes#117658).
 
 use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::ControllerRevision;
@@ -14,7 +14,8 @@ use crate::support::story::{Pace, Scenario, Step, Story, secs};
 use crate::support::suite::scenarios;
 use crate::support::typed::{completes, is_refused};
 
-/// The kubelet of node 2 evicts each pod of the new image for a while: one Stalled condition and Event that stay and name it.
+/// Lets the kubelet of node 2 evict each pod of the new image for some time. One Stalled condition and one Event persist and name
+/// the node.
 pub(crate) fn evicting(story: Story, pace: Pace) -> Story {
     const SAYS: &str = "-0002 (Evicted: The node was low on resource: ephemeral-storage)";
     story
@@ -27,7 +28,7 @@ pub(crate) fn evicting(story: Story, pace: Pace) -> Story {
         .until(converged().and(events_because("RolloutStalled", 1)))
 }
 
-/// A container that ends a second after its start, again and again.
+/// Returns the behavior of a container that repeatedly ends one second after its start.
 pub(crate) fn crashing() -> Behaviour {
     Behaviour {
         crash_after: Some(secs(1)),
@@ -36,14 +37,14 @@ pub(crate) fn crashing() -> Behaviour {
     }
 }
 
-/// So many nodes may be down, and so many may fail.
+/// Returns a DaemonSet with these limits for unavailable and failed nodes.
 pub(crate) fn guarded(max_unavailable: usize, threshold: usize) -> Daemon {
     Daemon::new()
         .max_unavailable(&max_unavailable.to_string())
         .annotate("failure-threshold", &threshold.to_string())
 }
 
-/// Six nodes, three at a time, of which one may fail; the new image crashes everywhere.
+/// Begins a story on six nodes, three at a time, with a threshold of one. The new image crashes everywhere.
 fn three_of_six_crash() -> Story {
     Story::on(6)
         .with(guarded(3, 1))
@@ -62,7 +63,7 @@ pub(crate) fn is_free() -> Check {
     not_condition("Stalled").and(not_condition("Guard"))
 }
 
-/// Names the current revision in the annotation `resume`.
+/// Sets the annotation `resume` to the current revision.
 pub(crate) async fn resume(stage: Stage) -> anyhow::Result<()> {
     let revision = stage.see(|picture| picture.current().cloned()).await;
     let revision = revision.context("a revision")?;
@@ -70,7 +71,7 @@ pub(crate) async fn resume(stage: Stage) -> anyhow::Result<()> {
     stage.patch_daemon(&patch).await
 }
 
-/// Deletes all revisions but the newest one, as somebody does who tidies up.
+/// Deletes all revisions except the newest one, as an operator might do to clean up.
 async fn forget_older_revisions(stage: Stage) -> anyhow::Result<()> {
     let revisions = stage.api::<ControllerRevision>();
     let all = revisions.list(&ListParams::default()).await?.items;
@@ -82,7 +83,7 @@ async fn forget_older_revisions(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Goes back as the condition advises, and tries it once more: that would bring back what failed.
+/// Rolls back as the condition advises. A second `undo` is refused, because it would bring the failed revision back.
 async fn undo(stage: Stage) -> anyhow::Result<()> {
     undo_from(stage, NEW).await
 }
@@ -93,12 +94,12 @@ async fn undo_from(stage: Stage, image: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// There is nothing left to go back to.
+/// Checks that no revision is left to roll back to.
 async fn undo_nothing(stage: Stage) -> anyhow::Result<()> {
     is_refused(&stage, &format!("undo {DAEMON}")).await
 }
 
-/// Somebody gives the pod of node 1 the label of the oldest revision.
+/// Gives the pod of node 1 the label of the oldest revision, as another client.
 async fn relabel(stage: Stage) -> anyhow::Result<()> {
     let old = stage.see(|picture| picture.oldest().cloned()).await;
     let pod: Pod = stage.pod_on(1).await?;
@@ -111,7 +112,7 @@ async fn relabel(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A taint that no template here tolerates, and no taint any more.
+/// Returns a patch with a taint that no template here tolerates.
 fn closed() -> serde_json::Value {
     json!({ "spec": { "taints": [{ "key": "agent", "value": "missing", "effect": "NoSchedule" }] } })
 }
@@ -185,14 +186,14 @@ scenarios! {
         let lives = |seconds: u64| Behaviour { crash_after: Some(secs(seconds)), ..Behaviour::default() };
         let batch = |allowed: usize, seconds: u64| {
             Story::on(10)
-                // All may fail: nothing but the missing proof keeps the others.
+                // All nodes may fail, so only the missing proof stops the rollout.
                 .with(guarded(allowed, 10))
                 .allowed(allowed)
                 .behave(NEW, lives(seconds))
                 .image(NEW)
                 .until(deletions(allowed))
                 .throughout(deletions(allowed).and(untouched(allowed + 1..=10)), pace.pick(1800, 25))
-                // Mended, it goes on.
+                // A fixed image continues the rollout.
                 .image(NEWER)
                 .until(converged())
         };
@@ -206,13 +207,13 @@ scenarios! {
             .image(NEW)
             .until(converged())
             .image(OLD)
-            // Three batches; a proof alone would take ten seconds.
+            // Three batches take less time than the proof alone, which needs ten seconds.
             .until_within(converged(), pace.pick(11, 60))
     }
 
     fn w02_given_pods_that_crash_and_are_ready_in_between_then_it_stalls_once_and_goes_no_further(pace) {
         let in_between = Behaviour { crash_after: Some(secs(1)), ..Behaviour::default() };
-        // The guard lets all of them fail.
+        // The threshold allows all nodes to fail.
         Story::on(6)
             .with(guarded(2, 6).min_ready(3))
             .allowed(2)
@@ -241,7 +242,7 @@ scenarios! {
     }
 
     fn w02_given_a_stopped_rollout_then_only_the_hash_of_its_revision_resumes_it(pace) {
-        // The third one keeps its slot until the first two have failed.
+        // The third node keeps its slot until the first two have failed.
         Story::on(6)
             .with(guarded(3, 1).min_ready(pace.pick(60, 15)))
             .allowed(3)
@@ -269,7 +270,7 @@ scenarios! {
             .controller(false)
             .wait(2)
             .controller(true)
-            // Its slot is free, and its failure is not forgotten.
+            // The node's slot is free again, but its failure still counts.
             .until(is_stopped())
             .expect(deletions(2).and(untouched(3..=5)))
             .controller(false)
@@ -316,7 +317,7 @@ scenarios! {
             .until(is_stopped().and(condition("Guard", "True", "-0001")).and(condition("Guard", "True", "-0002")))
             .throughout(deletions(2).and(untouched(3..=6)), pace.pick(3600, 8))
             .online([6])
-            // Whoever returns is not served by a revision that was stopped.
+            // A returning node doesn't get a stopped revision.
             .throughout(deletions(2).and(untouched(3..=6)), pace.pick(600, 8))
             .image(OLD)
             .throughout(untouched(3..=6).and(deletions(2)), 3)
@@ -330,7 +331,7 @@ scenarios! {
                 .behave(OLD, takes_down())
                 .image(NEW)
         };
-        // The first one is judged, frees its slot, and the second one is one too many.
+        // The first node is evaluated and frees its slot. The second one exceeds the threshold.
         let bounded = story(1)
             .until(is_stopped().and(condition("Guard", "True", "-0001")).and(condition("Guard", "True", "-0002")))
             .throughout(deletions(2).and(untouched(3..=6)), pace.pick(3600, 8));
@@ -341,7 +342,7 @@ scenarios! {
             .controller(true)
             .until(is_stopped().and(condition("Guard", "True", "-0001")))
             .throughout(deletions(1).and(untouched(2..=6)), pace.pick(3600, 8))
-            // The next revision, which mends that, has nothing to do with the loss, whoever starts then.
+            // The next revision fixes the problem. The loss is not counted against it, even after a restart of the controller.
             .behave(OLD, Behaviour::default())
             .image(NEWER)
             .until(replaced([2]))
@@ -355,7 +356,7 @@ scenarios! {
         scenario
     }
 
-    /// Some operators taint the nodes on which their agent does not run.
+    /// Some operators taint nodes on which their agent doesn't run.
     fn w01_given_nodes_that_are_tainted_while_they_are_replaced_then_they_keep_their_slots_and_it_goes_on_afterwards(pace) {
         let slow = |story: Story, node| story.step(Step::TerminateIn(node, secs(pace.pick(20, 6))));
         let kept_away = || condition("Stalled", "True", "-0001 (the template does not tolerate its taint");
@@ -438,7 +439,7 @@ scenarios! {
         let lasts = half()
             .until(replaced([5, 6]))
             .expect(untouched([7, 8]).and(is_free()));
-        // Those that the rollout had not touched return first.
+        // The nodes that the rollout had not touched return first.
         let node_by_node = half()
             .online([7, 8])
             .until(replaced(5..=8))

@@ -1,4 +1,4 @@
-//! Which pods are up to date: revisions, hashes, and everything that makes them confusing.
+//! Up-to-date pods: revisions, hashes, and cases that make them ambiguous.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::support::player::{Stage, from};
 use crate::support::story::{Scenario, Step, Story, secs};
 use crate::support::suite::scenarios;
 
-/// The label with a revision's hash.
+/// Label with the hash of a revision.
 const HASH: &str = "controller-revision-hash";
 
-/// The newest revision of the story's DaemonSet.
+/// Returns the newest revision of the story's DaemonSet.
 async fn newest(stage: &Stage) -> anyhow::Result<ControllerRevision> {
     let newest = stage
         .see(|picture| {
@@ -49,7 +49,7 @@ async fn relabel(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes a copy of the current revision, as two native controllers for a moment would.
+/// Creates a copy of the current revision. Two native controllers can briefly cause that.
 pub(crate) async fn duplicate(stage: Stage) -> anyhow::Result<()> {
     let mut copy = newest(&stage).await?;
     copy.metadata.name = Some(format!("{DAEMON}-5f00dcafe5"));
@@ -67,7 +67,7 @@ pub(crate) async fn duplicate(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes a revision with a great number that belongs to somebody else.
+/// Creates a revision with a high number and another owner.
 async fn foreign_revision(stage: Stage) -> anyhow::Result<()> {
     let owner: ConfigMap = from(json!({ "metadata": { "name": "somebody-else" } }))?;
     let owner = stage
@@ -92,15 +92,15 @@ async fn foreign_revision(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Deletes the DaemonSet, keeps its pods, and makes it anew with another image.
+/// Deletes the DaemonSet, keeps its pods, and creates it again with another image.
 async fn adopt(stage: Stage) -> anyhow::Result<()> {
     stage.delete_daemon(&DeleteParams::orphan()).await?;
-    // A native controller that still believes the pods owned would make a second set of them, and remove that later.
+    // A native controller that still considers the pods owned would create a second set of pods and delete it later.
     let pods = stage.api::<Pod>().list(&ListParams::default()).await?;
     let is_orphan = |pod: &Pod| pod.owner_references().is_empty();
     ensure!(pods.iter().all(is_orphan), "a pod still has an owner");
     tokio::time::sleep(Duration::from_secs(5)).await;
-    // Revisions are orphans now, and would be adopted as well: their hash would be known. It has to be unknown.
+    // Orphaned revisions would be adopted as well, so their hash would be known. This test needs an unknown hash.
     stage
         .api::<ControllerRevision>()
         .delete_collection(&DeleteParams::default(), &Default::default())
@@ -108,7 +108,7 @@ async fn adopt(stage: Stage) -> anyhow::Result<()> {
     stage.create_daemon(&Daemon::new().image(NEW)).await
 }
 
-/// A field that the client library does not know (Kubernetes 1.35).
+/// Returns a patch of a field that the client library doesn't know (Kubernetes 1.35).
 fn unknown_field() -> Value {
     json!({ "spec": { "template": { "spec": { "hostnameOverride": "daemon.example.com" } } } })
 }

@@ -1,4 +1,4 @@
-//! `rolling-update-type: InPlaceIfPossible`: the pod stays, and only what changed in it is started again.
+//! `rolling-update-type: InPlaceIfPossible`: the pod stays, and only changed containers restart.
 
 use serde_json::{Value, json};
 use yurt_ds::sim::kubelet::Behaviour;
@@ -9,26 +9,26 @@ use crate::support::objects::*;
 use crate::support::story::{Scenario, Story, Writes, secs};
 use crate::support::suite::scenarios;
 
-/// The usual DaemonSet, updated in place, and nothing is pulled ahead: one write per pod.
+/// Returns the usual DaemonSet with in-place updates. Without pre-pulls, each pod needs one write.
 fn daemon() -> Daemon {
     Daemon::new()
         .annotate("rolling-update-type", "InPlaceIfPossible")
         .annotate("image-predownload-parallelism", "0")
 }
 
-/// A change that no running pod can take.
+/// Returns a change that can't be made in place.
 fn env(value: &str) -> Value {
     json!({ "spec": { "template": { "spec": { "containers": [
         { "name": "nginx", "env": [{ "name": "GREETING", "value": value }] },
     ] } } } })
 }
 
-/// A label of the template.
+/// Returns a patch of a label of the template.
 fn label(value: Option<&str>) -> Value {
     json!({ "spec": { "template": { "metadata": { "labels": { "tier": value } } } } })
 }
 
-/// A container that takes this long until it is ready.
+/// Returns the behavior of a container that takes this long to become ready.
 fn ready_after(seconds: u64) -> Behaviour {
     Behaviour {
         ready_after: secs(seconds),
@@ -36,7 +36,7 @@ fn ready_after(seconds: u64) -> Behaviour {
     }
 }
 
-/// Every pod carries this label, and none of its containers was started again.
+/// Checks that every pod has this label and that no container has restarted.
 fn labelled(value: Option<&'static str>) -> Check {
     Check::new(
         format!("every pod is labelled {value:?}, and not restarted"),
@@ -60,14 +60,14 @@ fn labelled(value: Option<&'static str>) -> Check {
     )
 }
 
-/// Complete, and told so.
+/// Checks that the rollout is complete and reported as complete.
 fn complete() -> Check {
     converged().and(condition("RolloutComplete", "True", ": complete"))
 }
 
 scenarios! {
     vary because "which fields of a running pod may change is validated by the API server, which learned more of them (resize, sidecars)";
-    /// As two of Kruise's end-to-end tests.
+    /// Corresponds to two of Kruise's end-to-end tests.
     fn s98_given_in_place_if_possible_then_an_image_keeps_the_pod_and_any_other_change_makes_a_new_one(pace) {
         Story::on(4)
             .with(daemon())
@@ -75,7 +75,6 @@ scenarios! {
             .until(complete())
             .expect(renewed(1..=4).and(renewals(4)).and(no_deletions()).and(peak(1)))
             .pod_writes(4)
-            // And back again.
             .image(OLD)
             .until(complete())
             .expect(renewed(1..=4))
@@ -92,7 +91,7 @@ scenarios! {
             .until(converged().and(replaced(1..=4)))
     }
 
-    /// Every node pulls for itself before it is updated, so the rollout waits as often as there are nodes.
+    /// Every node pulls for itself before its update, so the rollout waits once per node.
     fn place_given_nodes_that_pull_one_by_one_then_the_rollout_begins_once(pace) {
         Story::on(4)
             .with(Daemon::new().annotate("rolling-update-type", "InPlaceIfPossible").annotate("predownload", "required"))
@@ -115,7 +114,7 @@ scenarios! {
             .pod_writes(6)
     }
 
-    /// As the table of Kruise's unit tests.
+    /// Corresponds to the table of Kruise's unit tests.
     fn a133_given_images_and_metadata_changed_at_once_then_in_place_and_anything_more_makes_a_new_pod(pace) {
         let with_label = |mut patch: Value, value: Option<&str>| {
             patch["spec"]["template"]["metadata"] = json!({ "labels": { "tier": value } });
@@ -131,7 +130,7 @@ scenarios! {
             .until(complete())
             .expect(renewed(1..=3).and(renewals(6)))
             .pod_writes(6);
-        // One write for both of them, whether their names are in the order of the alphabet or not.
+        // Both containers take one write, whether or not their names are in alphabetical order.
         let two_images = ["side", "agent"].map(|second| {
             Story::on(2)
                 .with(daemon().container(second, OLD))
@@ -140,7 +139,7 @@ scenarios! {
                 .expect(renewed(1..=2).and(no_deletions()))
                 .pod_writes(2)
         });
-        // A container would go on with the value that it read.
+        // A running container would keep the value that it read at its start.
         let reads = json!([{ "name": "TIER", "valueFrom": { "fieldRef": { "fieldPath": "metadata.labels['tier']" } } }]);
         let read_by_env = Story::on(2)
             .with(daemon())
@@ -150,7 +149,7 @@ scenarios! {
             .patch(with_label(image_patch(NEW), Some("b")))
             .until(converged().and(replaced(1..=2)))
             .expect(renewals(0));
-        // Another structure.
+        // The pod has another structure.
         let one_more = Story::on(2)
             .with(daemon())
             .patch(two_images_patch("side", NEW))
@@ -207,7 +206,7 @@ scenarios! {
     fn stay_given_a_rollback_in_the_middle_then_it_goes_in_place_too(_pace) {
         Story::on(4)
             .with(daemon())
-            // A pod that changes by itself meanwhile may cost a refused write.
+            // A write may be rejected because the pod changes on its own in the meantime.
             .writing(Writes::Attempts)
             .behave(NEW, ready_after(8))
             .image(NEW)
@@ -270,7 +269,7 @@ scenarios! {
             .until_within(renewed([1]), pace.pick(10, 8))
             .until(complete())
             .expect(renewed(1..=3).and(renewals(3)).and(no_deletions()))
-            // What no pull can help is replaced as ever, and a label needs no image.
+            // An update that needs no pull proceeds as usual. A label needs no image.
             .patch(label(Some("edge")))
             .until(complete())
             .expect(renewed(1..=3).and(jobs(0, 3)))

@@ -1,7 +1,7 @@
-//! What Kruise's own end-to-end and unit tests of its Advanced DaemonSet say of rollouts, told with annotations; in place,
-//! hooks and surge have files of their own. Where this
-//! controller decides otherwise on purpose (nodes that are away, pods that are broken already), the
-//! sentence says so.
+//! Rollouts of Kruise's own end-to-end and unit tests for its Advanced DaemonSet, expressed as annotations.
+//!
+//! In-place updates, hooks and surge have their own files. Where this controller differs on purpose (offline nodes, pods that are
+//! already broken), the name or comment of the scenario says so.
 
 use serde_json::{Value, json};
 use yurt_ds::sim::kubelet::{Behaviour, Outage};
@@ -11,14 +11,14 @@ use crate::support::objects::*;
 use crate::support::story::{SEEN, Step, Story, Writes, secs};
 use crate::support::suite::scenarios;
 
-/// Five nodes, of which so many may be down.
+/// Begins a story on five nodes, of which this many may be unavailable.
 fn five(max_unavailable: usize) -> Story {
     Story::on(5)
         .with(Daemon::new().max_unavailable(&max_unavailable.to_string()))
         .allowed(max_unavailable)
 }
 
-/// So many nodes, each of which gets its new pod beside the old one.
+/// Begins a story on this many nodes, where new pods are created next to old ones.
 fn surging(nodes: usize, surge: &str) -> Story {
     let daemon = Daemon::new().without("max-unavailable");
     Story::on(nodes)
@@ -27,7 +27,7 @@ fn surging(nodes: usize, surge: &str) -> Story {
         .writing(Writes::Surges)
 }
 
-/// The pod on each of these nodes is made anew, and is broken.
+/// Replaces the pod on each of these nodes by a broken one.
 fn break_pods(story: Story, nodes: std::ops::RangeInclusive<usize>) -> Story {
     let story = nodes
         .clone()
@@ -50,7 +50,7 @@ fn pool(name: &str) -> Value {
     json!({ "metadata": { "labels": { "pool": name } } })
 }
 
-/// The image changes, and no pod belongs on the nodes of the pool `out` any more.
+/// Returns a patch that sets the new image and excludes the nodes of pool `out`.
 fn image_without_pool_out() -> Value {
     let mut patch = image_patch(NEW);
     let elsewhere = json!([{ "matchExpressions": [{ "key": "pool", "operator": "NotIn", "values": ["out"] }] }]);
@@ -59,7 +59,7 @@ fn image_without_pool_out() -> Value {
     patch
 }
 
-/// Nodes of which only these have the new image; the selector that made it so is still set.
+/// Begins a story in which only one node has the new image. The selector that caused it is still set.
 fn mixed(nodes: usize, updated: usize) -> Story {
     Story::on(nodes)
         .patch_node(updated, pool("first"))
@@ -68,7 +68,7 @@ fn mixed(nodes: usize, updated: usize) -> Story {
         .until(replaced([updated]).and(condition("RolloutComplete", "True", "not selected")))
 }
 
-/// Both at once, so that nothing else can be seen in between.
+/// Returns a patch of both settings. A single write has no visible intermediate state.
 fn chosen_by(partition: &str, selector: Option<&str>) -> Value {
     let key = |name: &str| format!("{FAMILY}/{name}");
     json!({ "metadata": { "annotations": { key("partition"): partition, key("selector"): selector } } })
@@ -86,7 +86,7 @@ scenarios! {
             .pod_writes(0)
     }
 
-    /// 31 and 32: here a node that is away takes no slot and gets nothing until it returns.
+    /// Cases 31 and 32. Here an offline node uses no slot and gets nothing until it returns.
     fn a08_given_dead_nodes_that_the_new_template_excludes_then_all_others_roll_out_and_their_pods_go_on_return(pace) {
         let excluded = |story: Story| story
             .patch_node(4, pool("out"))
@@ -132,7 +132,7 @@ scenarios! {
             .throughout(deletions(3).and(untouched(4..=5)), pace.pick(3600, 8))
     }
 
-    /// The strict mode: not all five in one go.
+    /// Strict mode: not all five at once.
     fn a12_given_old_pods_that_were_never_ready_then_at_most_three_are_replaced_at_once(pace) {
         break_pods(five(3), 1..=5)
             .remember()
@@ -144,8 +144,8 @@ scenarios! {
             .expect(deletions(5))
     }
 
-    /// 13, in the strict mode: not five new pods at once; and 14: another image within minReadySeconds, while a pod of
-    /// a node whose turn has not come is not Ready.
+    /// Case 13 in strict mode: not five new pods at once. Case 14: another image within minReadySeconds, while the pod of a later
+    /// node is not Ready.
     fn a13_given_max_surge_3_and_old_pods_that_are_not_ready_then_three_new_ones_at_once_also_for_the_next_image(pace) {
         let broken = break_pods(surging(5, "3"), 1..=5)
             .image(NEW)
@@ -186,7 +186,7 @@ scenarios! {
         vec![adopted, to_and_fro]
     }
 
-    /// 16 to 23: the limits that follow from nodes and strategy.
+    /// Cases 16 to 23: the limits that follow from nodes and strategy.
     fn a16_given_nodes_and_a_strategy_then_so_many_may_go_and_so_many_come_beside(pace) {
         let down = |nodes: usize, share: &str, most: usize| Story::on(nodes)
             .with(Daemon::new().max_unavailable(share))
@@ -198,7 +198,7 @@ scenarios! {
             .image(NEW)
             .until(converged())
             .expect(deletions(nodes).and(most_spares(most)).and(peak(0)));
-        // An empty node takes the one slot there is, until its pod can be made.
+        // A node without a pod uses the only slot until its pod can be created.
         let empty = |share: &str| Story::on(2)
             .with(Daemon::new().max_unavailable(share))
             .step(Step::RefusePods(true))
@@ -209,7 +209,7 @@ scenarios! {
             .until(observed())
             .throughout(no_deletions().and(untouched([1])), pace.pick(300, 4))
             .step(Step::RefusePods(false))
-            // The native controller waits longer after each refusal; a change makes it look again.
+            // The native controller backs off after each rejection. A change makes it retry.
             .patch(json!({ "metadata": { "labels": { "quota": "lifted" } } }))
             .until(converged())
             .expect(deletions(1));
@@ -236,7 +236,7 @@ scenarios! {
         ]
     }
 
-    /// 26 to 30: the same numbers as Kruise's; which of the nodes are kept is ours (the last by name).
+    /// Cases 26 to 30: the same numbers as in Kruise. The choice of kept nodes is specific to yurt-ds (the last by name).
     fn a26_given_nodes_of_two_revisions_then_partition_and_selector_choose_among_the_others(pace) {
         let nobody_kept = mixed(3, 2)
             .patch(chosen_by("0", None))

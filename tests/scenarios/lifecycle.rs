@@ -1,4 +1,4 @@
-//! The hook before a pod goes: `lifecycle`, as in Kruise's Advanced DaemonSet.
+//! The preDelete hook: `lifecycle`, as in Kruise's Advanced DaemonSet.
 
 use serde_json::{Value, json};
 
@@ -7,23 +7,23 @@ use crate::support::objects::*;
 use crate::support::story::{Scenario, Story, Writes};
 use crate::support::suite::scenarios;
 
-/// Who carries this label has to be asked.
+/// Hook for pods with this label.
 const BY_LABEL: &str = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}}}"#;
-/// Who carries this finalizer has to be asked.
+/// Hook for pods with this finalizer.
 const BY_FINALIZER: &str = r#"{"preDelete": {"finalizersHandler": ["example.io/drain"]}}"#;
-/// The same by label, and the pod turns not Ready first.
+/// Hook by label that makes the pod not Ready first.
 const NOT_READY: &str =
     r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}, "markPodNotReady": true}}"#;
-/// The readiness gate for that.
+/// Readiness gate for that.
 const GATE: &str = "KruisePodReady";
 
-/// A DaemonSet whose pods have to be asked.
+/// Returns a DaemonSet whose pods have the hook's label.
 fn hooked(lifecycle: &str) -> Daemon {
     let daemon = Daemon::new().annotate("lifecycle", lifecycle);
     daemon.pod_label("example.io/drain", "true")
 }
 
-/// So many nodes, of which the first waits for its hook.
+/// Begins a story on this many nodes. The pod of the first node waits for its hook.
 fn waiting(nodes: usize) -> Story {
     Story::on(nodes)
         .with(hooked(BY_LABEL))
@@ -32,7 +32,7 @@ fn waiting(nodes: usize) -> Story {
         .until(preparing([1]))
 }
 
-/// Takes the hook off the pod on a node.
+/// Removes the hook's label from the pod on a node.
 fn release(story: Story, node: usize) -> Story {
     story.step(crate::support::story::Step::PatchPod(node, labels(None)))
 }
@@ -54,7 +54,7 @@ scenarios! {
         let by_label = release(by_label, 1)
             .until(replaced([1]).and(preparing([2])))
             .expect(untouched(2..=3))
-            // Nobody is asked any more: whoever waits goes.
+            // Without the hook, pods that wait for it are deleted.
             .unannotate("lifecycle")
             .until(converged())
             .expect(deletions(3).and(preparing([])));
@@ -68,7 +68,7 @@ scenarios! {
             .step(crate::support::story::Step::PatchPod(1, finalizers(&[])))
             .until(converged())
             .expect(deletions(2));
-        // Another value, or none, is no hook.
+        // A missing label, or another value, is no hook.
         let not_hooked = Story::on(2)
             .with(Daemon::new().annotate("lifecycle", BY_LABEL).pod_label("example.io/drain", "yes"))
             .image(NEW)
@@ -85,7 +85,7 @@ scenarios! {
         vec![by_label, by_finalizer, not_hooked, two]
     }
 
-    /// As in Kruise's `IsPodHooked`.
+    /// Corresponds to Kruise's `IsPodHooked`.
     fn a186_given_a_hook_by_label_and_by_finalizer_then_either_keeps_the_pod_and_an_empty_hook_none(pace) {
         use crate::support::story::Step;
         let both = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}, "finalizersHandler": ["example.io/drain"]}}"#;
@@ -157,7 +157,7 @@ scenarios! {
         };
         let rolled_back = stays(waiting(3).image(OLD));
         let kept = stays(waiting(3).annotate("partition", "100%"));
-        // Another node is selected, and asked instead.
+        // Another node is selected, and its pod is marked instead.
         let elsewhere = json!({ "metadata": { "labels": { "pool": "elsewhere" } } });
         let not_selected = waiting(3)
             .patch_node(3, elsewhere)
@@ -167,7 +167,7 @@ scenarios! {
             .expect(deletions(0));
         let not_ours = stays(waiting(3).unannotate("update-strategy"));
         let ota = stays(waiting(3).annotate("update-strategy", "OTA"));
-        // A newer revision aims at the same pod anew.
+        // A newer revision replaces the same pod.
         let newer = release(waiting(2).image(NEWER).until(observed()), 1)
             .until(replaced([1]).and(preparing([2])))
             .expect(deletions(1));
@@ -192,7 +192,7 @@ scenarios! {
         release(story, 3).until(converged()).expect(deletions(3))
     }
 
-    /// As Kruise's end-to-end test with a hook by label.
+    /// Corresponds to Kruise's end-to-end test with a hook by label.
     fn hook_given_a_controller_that_restarts_then_waiting_pods_are_found_and_no_second_one_waits(pace) {
         let story = waiting(3)
             .controller(false)
@@ -207,7 +207,7 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// As Kruise: whoever let the pod go counts on a new one.
+    /// As in Kruise, the owner of the hook has released the pod and expects a new one.
     fn hook_given_a_marked_pod_that_could_be_updated_in_place_by_now_then_it_waits_and_goes_all_the_same(pace) {
         let story = waiting(2)
             .annotate("image-predownload-parallelism", "0")
@@ -216,7 +216,7 @@ scenarios! {
             .pod_writes(1);
         release(story, 1)
             .until(replaced([1]))
-            // The second one was not marked.
+            // The second pod was not marked.
             .until(converged().and(untouched([2])))
             .expect(deletions(1).and(renewals(1)))
     }

@@ -1,4 +1,4 @@
-//! Kills, lost leaders, lost connections, lost permissions: nothing is lost, and the budget is never exceeded.
+//! Restarts, lost leases, broken connections, revoked permissions: no progress is lost, and the budget is never exceeded.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::support::story::{NO_FAULT_POINTS, Scenario, Story, Writes};
 use crate::support::suite::scenarios;
 use crate::support::world::{Moment, is_read};
 
-/// A rollout of six nodes, two at once, that is under way.
+/// Begins a rollout on six nodes, two at once.
 fn under_way() -> Story {
     Story::on(6)
         .with(Daemon::new().max_unavailable("2"))
@@ -26,14 +26,14 @@ fn under_way() -> Story {
         .until(deletions_begun())
 }
 
-/// It ends as any other.
+/// Checks that the rollout completes normally.
 fn ends_well(story: Story) -> Story {
     story
         .until(converged().and(condition("RolloutComplete", "True", ": complete")))
         .expect(deletions(6))
 }
 
-/// The controller is killed at its `number`th write from now, before or after it was carried out.
+/// Returns a rollout in which the controller is killed at its `number`th write, before or after that is carried out.
 fn killed_at(number: usize, moment: Moment) -> Story {
     let story = Story::on(6)
         .with(Daemon::new().max_unavailable("2"))
@@ -46,7 +46,7 @@ fn killed_at(number: usize, moment: Moment) -> Story {
     ends_well(story)
 }
 
-/// Only this replica exports what is known of DaemonSets, soon.
+/// Waits until only this replica exports metrics about DaemonSets.
 async fn exports_alone(stage: Stage, identity: &'static str) -> anyhow::Result<()> {
     let mut found = Vec::new();
     for _ in 0..120 {
@@ -59,7 +59,7 @@ async fn exports_alone(stage: Stage, identity: &'static str) -> anyhow::Result<(
     anyhow::bail!("{found:?} export DaemonSets, expected {identity} alone")
 }
 
-/// The Lease cannot be reached by the first replica.
+/// Cuts the first replica off from the Lease.
 async fn cut_from_the_lease(stage: Stage) -> anyhow::Result<()> {
     let lease = |request: &RequestInfo| {
         let cut = request.resource == "leases" && request.user_agent.ends_with("suite-1");
@@ -72,7 +72,7 @@ async fn cut_from_the_lease(stage: Stage) -> anyhow::Result<()> {
     stage.world.backend.fault(Box::new(lease))
 }
 
-/// Requests go wrong in every way, as the seed says, for a while.
+/// Makes requests fail in every way for some time, as the seed determines.
 async fn storm(stage: Stage, seed: u64) -> anyhow::Result<()> {
     let count = Mutex::new(0);
     stage
@@ -95,7 +95,7 @@ async fn storm(stage: Stage, seed: u64) -> anyhow::Result<()> {
     stage.world.backend.disconnect_watches()
 }
 
-/// The watches break, and what happened meanwhile can be had by a new list only.
+/// Breaks the watches and drops their history, so that they need a new list.
 async fn expire(stage: Stage) -> anyhow::Result<()> {
     let away = |request: &RequestInfo| match request.verb.as_str() {
         "watch" | "list" => Fault::Status(500, None),
@@ -109,7 +109,7 @@ async fn expire(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The API server answers nobody for a while.
+/// Freezes the API server for some time.
 async fn silence(stage: Stage) -> anyhow::Result<()> {
     stage.world.backend.api_server(false)?;
     tokio::time::sleep(Duration::from_secs(20)).await;
@@ -303,7 +303,7 @@ scenarios! {
     }
 }
 
-/// The controller hears nothing of this resource any more.
+/// Cuts the controller off from changes of this resource.
 async fn blind(stage: Stage, resource: &'static str) -> anyhow::Result<()> {
     let deaf = move |request: &RequestInfo| match request.verb.as_str() {
         "watch" | "list" if request.resource == resource => Fault::Status(500, None),

@@ -1,4 +1,4 @@
-//! OTA mode: the conditions that tell the owner of a node what waits for it.
+//! OTA mode: conditions that report available updates to node owners.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::support::player::Stage;
 use crate::support::story::{Story, Writes};
 use crate::support::suite::scenarios;
 
-/// Three nodes in OTA mode, their pods announced as current.
+/// Begins a story on three nodes in OTA mode, with pods announced as current.
 fn ota() -> Story {
     Story::on(3)
         .with(Daemon::new().strategy("OTA"))
@@ -21,10 +21,10 @@ fn ota() -> Story {
         .until(need_upgrade(1..=3, false))
 }
 
-/// So many conditions written to each pod, as a kubelet would.
+/// Number of conditions that another client writes to each pod.
 const BESIDE: usize = 12;
 
-/// Writes conditions to every pod, one after the other, as a kubelet that is busy.
+/// Writes conditions to every pod, one after another, like a busy kubelet.
 async fn write_beside(stage: Stage) -> anyhow::Result<()> {
     for number in 1..=BESIDE {
         for node in 1..=3 {
@@ -44,7 +44,7 @@ async fn write_beside(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All those conditions are still there.
+/// Checks that all these conditions still exist.
 fn kept_beside() -> Check {
     Check::new("what was written beside is kept", |picture| {
         for pod in picture.pods() {

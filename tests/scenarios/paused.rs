@@ -1,4 +1,4 @@
-//! `paused`: nothing of ours is replaced, who comes anyway is named, and nobody forgets it.
+//! `paused`: yurt-ds replaces no pod, names nodes that get the new revision otherwise, and reminds the operator.
 
 use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -14,7 +14,7 @@ use crate::support::story::{Scenario, Step, Story};
 use crate::support::suite::scenarios;
 use crate::support::typed::{completes, is_refused};
 
-/// A paused rollout of that many nodes, which said so.
+/// Begins a paused rollout on that many nodes, and waits until the pause is reported.
 fn paused(nodes: usize) -> Story {
     Story::on(nodes)
         .annotate("paused", "true")
@@ -31,7 +31,7 @@ fn paused(nodes: usize) -> Story {
         ))
 }
 
-/// The condition `Paused` names these nodes, and no other.
+/// Checks that the condition `Paused` names exactly these nodes.
 fn came(nodes: &'static [usize]) -> Check {
     Check::new(
         format!("{nodes:?} got it during the pause"),
@@ -49,7 +49,7 @@ fn came(nodes: &'static [usize]) -> Check {
     )
 }
 
-/// The node of this number joins the cluster.
+/// Adds the node with this number to the cluster.
 pub(super) fn joins(story: Story, number: usize) -> Story {
     story.does("a node joins", move |stage: Stage| async move {
         let node = FakeNodeSpec::named(stage.node(number)).label("scenario", &stage.name);
@@ -57,7 +57,7 @@ pub(super) fn joins(story: Story, number: usize) -> Story {
     })
 }
 
-/// While no controller runs, the pause becomes that much older.
+/// Makes the pause older by this many hours while no controller runs.
 fn ages_by(story: Story, hours: i64) -> Story {
     let story = story
         .controller(false)
@@ -89,14 +89,14 @@ fn not_paused() -> Check {
     condition("Paused", "False", "")
 }
 
-/// Types this verb of `ctl`, with its flags, about the DaemonSet.
+/// Runs a `ctl` verb with its flags on the DaemonSet.
 async fn typed(stage: Stage, verb: &'static str) -> anyhow::Result<()> {
     completes(&stage, &format!("{verb} {DAEMON}"))
         .await
         .map(drop)
 }
 
-/// The same, and it is refused.
+/// Runs a `ctl` verb that must be refused.
 async fn refused(stage: Stage, verb: &'static str) -> anyhow::Result<()> {
     is_refused(&stage, &format!("{verb} {DAEMON}")).await
 }
@@ -129,7 +129,7 @@ scenarios! {
             .expect(deletions(3))
     }
 
-    /// kubernetes/kubernetes#86619.
+    /// See kubernetes/kubernetes#86619.
     fn w06_given_a_pause_of_days_then_somebody_is_reminded_once_a_day_and_a_restart_repeats_nothing(pace) {
         let told = |days| move |limit: i64| {
             let words: &'static str = days;
@@ -139,7 +139,7 @@ scenarios! {
         let second = told("for 2 days now (since ");
         let story = ages_by(paused(2).delete_pod(1).until(came(&[1])), 25)
             .until(first(1).and(condition("Paused", "True", "; nodes that got it").and(condition("RolloutState", "True", "\"reminded\":1"))))
-            // Another start finds what was said.
+            // After a restart the controller finds the last reminder.
             .controller(false)
             .wait(1)
             .controller(true)
@@ -152,7 +152,7 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// kubernetes/kubernetes#86619.
+    /// See kubernetes/kubernetes#86619.
     fn w06_given_days_that_pass_then_each_has_its_reminder_and_nothing_else_is_written(_pace) {
         let day = 24 * 60 * 60;
         let reminded = |times: i64| at_most_events("Warning", "still paused", times);
@@ -171,13 +171,13 @@ scenarios! {
         Scenario::from(story).only_embedded("days pass")
     }
 
-    /// kubernetes/kubernetes#86619.
+    /// See kubernetes/kubernetes#86619.
     fn w06_given_nobody_outdated_then_the_pause_is_told_and_remembered_all_the_same(pace) {
         Story::on(2)
             .annotate("paused", "true")
             .until(condition("Paused", "True", "; since ").and(condition("RolloutComplete", "True", ": complete")))
             .quiet(3600, 5)
-            // What cannot be read ends no pause.
+            // Unreadable settings don't end a pause.
             .annotate("max-unavailable", "many")
             .until(condition("InvalidSettings", "True", "").and(condition("Paused", "True", "; since ")))
             .annotate("max-unavailable", "1")

@@ -1,4 +1,4 @@
-//! Images that nodes pull ahead of their replacement: `image-predownload-parallelism` and `predownload`.
+//! Images that nodes pull before the update: `image-predownload-parallelism` and `predownload`.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -13,7 +13,7 @@ use crate::support::player::Stage;
 use crate::support::story::{Pace, Scenario, Story, Writes};
 use crate::support::suite::scenarios;
 
-/// Nodes of which so many pull at once; a replacement waits for that where it is `required`.
+/// Begins a story in which `at_once` nodes pull at once. If `predownload` is `required`, updates wait for the pull.
 fn pulling(nodes: usize, at_once: &str, predownload: &str) -> Story {
     let daemon = Daemon::new()
         .annotate("image-predownload-parallelism", at_once)
@@ -21,7 +21,7 @@ fn pulling(nodes: usize, at_once: &str, predownload: &str) -> Story {
     Story::on(nodes).with(daemon).writing(Writes::Conditions)
 }
 
-/// An image that nobody has.
+/// Returns the behavior of an image that is in no registry.
 fn missing() -> Behaviour {
     Behaviour {
         image_error: true,
@@ -29,7 +29,7 @@ fn missing() -> Behaviour {
     }
 }
 
-/// Labels the node as one of the canaries.
+/// Labels the node as a canary.
 fn canary(story: Story, node: usize) -> Story {
     story.patch_node(
         node,
@@ -37,7 +37,7 @@ fn canary(story: Story, node: usize) -> Story {
     )
 }
 
-/// The kubelets of these nodes say that they have the image.
+/// Makes the kubelets of these nodes report that they have the image.
 fn lists(story: Story, nodes: &'static [usize], image: &'static str) -> Story {
     story.does("list an image", move |stage: Stage| async move {
         let images = json!([{ "names": [format!("docker.io/library/{image}")], "sizeBytes": 1 }]);
@@ -61,16 +61,16 @@ scenarios! {
             .image(NEW)
             .until(image_ready([1], "False", "WaitPullImage"))
             .expect(untouched(1..=4).and(deletions(0)))
-            // One after the other would take twice as long, and another pull after the replacement still longer.
+            // Sequential pulls would take twice as long, and a second pull after the update even longer.
             .until_within(converged(), pace.pick(290, 120))
             .until(jobs(0, 4))
             .expect(pulled_at_once(2).and(deletions(4)).and(no_ota_conditions()));
-        // To each pod: the request, the result, the deletion. No kubelet's write comes between them here.
+        // Three writes per pod: request, result, deletion. No kubelet writes in between here.
         let required = match pace {
             Pace::Virtual => required.pod_writes(3 * 4),
             Pace::Real => required,
         };
-        // Nobody waits: the first one goes at once, the next ones pull meanwhile.
+        // Updates don't wait: the first one starts at once while the next nodes pull.
         let best_effort = pulling(3, "1", "best-effort")
             .behave(NEW, slow)
             .image(NEW)
@@ -120,7 +120,7 @@ scenarios! {
             .expect(untouched([1]).and(jobs(1, 1)))
             .until(converged())
             .expect(deletions(3));
-        // What the nodes had before is known when it is wanted again.
+        // Images that the nodes still have are not pulled again.
         let back = lists(pulling(2, "2", "required"), &[1, 2], OLD)
             .image(NEW)
             .until(converged())
@@ -216,7 +216,7 @@ scenarios! {
             .annotate("paused", "true")
             .wait(pace.pick(5, 2))
             .remember()
-            // What is under way ends on the node; nothing begins, and no pod is written to.
+            // A pull in progress ends on the node. No other pull begins, and no pod is written to.
             .throughout(untouched(1..=3).and(image_ready([1], "False", "WaitPullImage")), pull + pace.pick(600, 6))
             .pod_writes(0)
             .expect(jobs(1, 0))

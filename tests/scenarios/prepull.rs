@@ -1,4 +1,4 @@
-//! Images that are on the node before its owner says "upgrade".
+//! Images that are on the node before its owner requests the upgrade.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::support::said::*;
 use crate::support::story::{Pace, Scenario, Story};
 use crate::support::suite::scenarios;
 
-/// The first node's owner asks for the images, which take so long to come.
+/// Begins a story in which the owner of the first node requests the images, which take this long to pull.
 fn pulling(seconds: u64) -> Story {
     seen()
         .behave(NEW, pulled_in(seconds))
@@ -27,7 +27,7 @@ fn pulling(seconds: u64) -> Story {
         .until(image_ready([1], "False", "WaitPullImage").and(jobs(1, 1)))
 }
 
-/// The pull that is under way ends well, and nothing of it is left.
+/// Checks that the pull in progress succeeds and leaves nothing behind.
 fn ends_well(story: Story) -> Story {
     story
         .until(image_ready([1], "True", "PullImageSuccess"))
@@ -35,7 +35,7 @@ fn ends_well(story: Story) -> Story {
         .expect(untouched(1..=3))
 }
 
-/// The pods of Jobs have this in their spec.
+/// Checks the spec of the pods of Jobs.
 fn pull_pods(
     what: &'static str,
     predicate: impl Fn(&PodSpec) -> Result<(), String> + Send + Sync + 'static,
@@ -50,7 +50,7 @@ fn pull_pods(
     })
 }
 
-/// The message of `PodImageReady` contains this.
+/// Checks that the message of `PodImageReady` contains these words.
 fn image_message(node: usize, says: &'static str) -> Check {
     Check::new(format!("PodImageReady saying {says:?}"), move |picture| {
         let pod = picture.living(&picture.node(node)).next().cloned();
@@ -68,7 +68,7 @@ fn image_message(node: usize, says: &'static str) -> Check {
     })
 }
 
-/// Makes the secret of a private registry, and a service account that alone knows it.
+/// Creates the secret of a private registry and a service account that uses it.
 async fn private_registry(stage: Stage) -> anyhow::Result<()> {
     let secret: Secret = from(json!({
         "metadata": { "name": "registry" },
@@ -86,7 +86,7 @@ async fn private_registry(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// From now on the namespace refuses what is not under the `restricted` standard.
+/// Enforces the `restricted` pod security standard in the namespace from now on.
 async fn restrict(stage: Stage) -> anyhow::Result<()> {
     let label =
         json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": "restricted" } } });
@@ -97,7 +97,7 @@ async fn restrict(stage: Stage) -> anyhow::Result<()> {
     patched.map(drop).map_err(Into::into)
 }
 
-/// From now on pods have to say what they need, in sum at most this.
+/// Adds a quota, so that new pods must state their requests and stay below it.
 async fn quota(stage: Stage, hard: Value) -> anyhow::Result<()> {
     let quota: ResourceQuota =
         from(json!({ "metadata": { "name": "none" }, "spec": { "hard": hard } }))?;
@@ -106,7 +106,7 @@ async fn quota(stage: Stage, hard: Value) -> anyhow::Result<()> {
     stage.world.await_quota(&stage.name).await
 }
 
-/// Pulls for a second DaemonSet, whose revisions could not have longer names.
+/// Pulls images for a second DaemonSet, whose revisions have the longest possible names.
 async fn longest_name(stage: Stage) -> anyhow::Result<()> {
     let name = "x".repeat(253 - "-xxxxxxxxxx".len());
     let daemon = Daemon::new().strategy("OTA").renamed(&name);
@@ -123,12 +123,12 @@ async fn longest_name(stage: Stage) -> anyhow::Result<()> {
             until_marked(&stage, &name, "PodImageReady", "True").await?;
             return Ok(());
         }
-        tokio::time::sleep(Duration::from_millis(200)).await; // it has not heard of the pod yet
+        tokio::time::sleep(Duration::from_millis(200)).await; // the agent has not seen the pod yet
     }
     anyhow::bail!("the pull was refused for ten seconds")
 }
 
-/// Waits until the pod of a DaemonSet on the first node carries this condition, and gives its name.
+/// Waits until the pod of a DaemonSet on the first node has this condition. Returns the pod's name.
 async fn until_marked(
     stage: &Stage,
     daemon: &str,
@@ -154,7 +154,7 @@ async fn until_marked(
     anyhow::bail!("{kind} is not {status} on {node} after a minute")
 }
 
-/// Containers that cannot have longer names.
+/// Returns a patch with the longest possible container names.
 fn long_names() -> Value {
     let name = |what: &str| format!("{what}{}", "x".repeat(63 - what.len()));
     json!({ "spec": { "template": { "spec": {
@@ -325,7 +325,7 @@ scenarios! {
         let bad = told(bad, "PullImageFail", "False");
         let stories = match pace {
             Pace::Virtual => vec![good, bad],
-            // They kill the controller of the same cluster: one is enough.
+            // Each story kills the only controller of the cluster, so one is enough.
             Pace::Real => vec![good],
         };
         Scenario::from(stories).alone()

@@ -1,4 +1,4 @@
-//! Writes that the API server refuses: whom they are about is named, everybody else has their turn, and it goes on by itself.
+//! Writes that the API server rejects: the affected nodes are named, other nodes continue, and the rollout resumes automatically.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -18,18 +18,18 @@ use crate::support::story::{NO_FAULT_POINTS, Scenario, Step, Story, Writes};
 use crate::support::suite::scenarios;
 use crate::support::world::DENIED;
 
-/// ValidatingAdmissionPolicies are stable since this Kubernetes.
+/// Minor version of Kubernetes in which ValidatingAdmissionPolicies became stable.
 const POLICIES: u32 = 30;
 
-/// What an Event says of the first refusal, and no other Event.
+/// Words of the Event about the first rejection, and of no other Event.
 const TOLD: &str = "other nodes have their turn";
 
-/// So many nodes, one of which may be down; writes to them may be refused.
+/// Begins a story on this many nodes. One may be unavailable, and writes may be rejected.
 fn fleet(nodes: usize) -> Story {
     Story::on(nodes).writing(Writes::Attempts)
 }
 
-/// Three nodes, one of which may have a second pod; writes to them may be refused.
+/// Begins a story on three nodes with a surge of one. Writes may be rejected.
 fn surging() -> Story {
     Story::on(3)
         .with(
@@ -42,19 +42,19 @@ fn surging() -> Story {
         .always_served()
 }
 
-/// The condition remembers what is refused, in the words of the policy.
+/// Checks that the condition reports the rejected write in the words of the policy.
 fn remembered() -> Check {
     condition("Refused", "True", DENIED)
 }
 
-/// Nothing is refused any more, and all is done.
+/// Checks that all writes succeed again and that the rollout is complete.
 fn complete() -> Check {
     condition("RolloutComplete", "True", ": complete")
         .and(condition("Stalled", "False", ""))
         .and(not_condition("Refused"))
 }
 
-/// Has the status of the pod on a node change for as long as the pod is there, faster than anybody can read it.
+/// Changes the status of the pod on a node as long as the pod exists, faster than any client can read it.
 async fn changes_all_the_time(stage: Stage, node: usize) -> anyhow::Result<()> {
     let (pods, pod) = (stage.api::<Pod>(), stage.pod_on(node).await?.name_any());
     tokio::spawn(async move {
@@ -73,7 +73,7 @@ async fn changes_all_the_time(stage: Stage, node: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The pod that is deleted first is not: the API server is as if it had too much to do.
+/// Makes the first deletion fail as if the API server were overloaded.
 async fn turn_first_away(stage: Stage) -> anyhow::Result<()> {
     let first = OnceLock::new();
     stage
@@ -89,7 +89,7 @@ async fn turn_first_away(stage: Stage) -> anyhow::Result<()> {
         }))
 }
 
-/// The kubelet of node 1 says why its pod is not Ready, as kubelets do.
+/// Reports as the kubelet of node 1 why its pod is not Ready.
 async fn say_unhealthy(stage: Stage) -> anyhow::Result<()> {
     let pod = stage.pod_on(1).await?;
     let now = Time(stage.world.clock.now());
@@ -110,7 +110,7 @@ async fn say_unhealthy(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Requests are carried out again.
+/// Ends all faults.
 async fn mend(stage: Stage) -> anyhow::Result<()> {
     stage.world.backend.mend();
     Ok(())
@@ -371,7 +371,7 @@ scenarios! {
             .until(words())
             .throughout(untouched(2..=3).and(words()), pace.pick(600, 5))
             .step(Step::RefusePods(false))
-            // The native controller waits longer after each refusal; a change makes it look again.
+            // The native controller backs off after each rejection. A change makes it retry.
             .patch(serde_json::json!({ "metadata": { "labels": { "quota": "lifted" } } }))
             .until(converged().and(condition("RolloutComplete", "True", ": complete")).and(condition("Stalled", "False", "")))
     }
@@ -389,7 +389,7 @@ scenarios! {
             .controller(false)
             .controller(true)
             .throughout(words(), 300)
-            // Nobody repeats it: as long as Events are kept it is the best that is known.
+            // The kubelet doesn't repeat the Event. While it exists, it is the best known reason.
             .until_within(late().and(condition("Stalled", "True", "(says its condition Ready)")), 4000)
             .expect(untouched(2..=3).and(deletions(1)))
             .behave(NEW, Behaviour::default())

@@ -1,4 +1,5 @@
-//! `on-failure: RevertInPlace`: pods that got a revision which the guard stopped are taken back, and stay so (kubernetes/kubernetes#23211).
+//! `on-failure: RevertInPlace`: pods with a revision that the guard stopped are reverted and stay so
+//! (kubernetes/kubernetes#23211).
 
 use serde_json::{Value, json};
 use yurt_ds::sim::kubelet::Behaviour;
@@ -9,12 +10,12 @@ use crate::support::objects::*;
 use crate::support::story::{Pace, Scenario, Story, Writes, secs};
 use crate::support::suite::scenarios;
 
-/// So many nodes may be down, and so many may fail before all are taken back.
+/// Returns a DaemonSet with these limits for unavailable and failed nodes. Beyond the threshold, all pods are reverted.
 fn reverting(max_unavailable: usize, threshold: usize) -> Daemon {
     guarded(max_unavailable, threshold).annotate("on-failure", "RevertInPlace")
 }
 
-/// Three of six nodes get an image that crashes; a crashing pod changes while it is written to.
+/// Begins a story in which three of six nodes get an image that crashes. A crashing pod changes while it is written to.
 fn three_of_six_crash(daemon: Daemon) -> Story {
     Story::on(6)
         .with(daemon)
@@ -24,7 +25,8 @@ fn three_of_six_crash(daemon: Daemon) -> Story {
         .image(NEW)
 }
 
-/// The first three of five nodes run the new image well, the fourth crashes; they are taken back one at a time.
+/// Begins a story on five nodes. The new image runs on the first three and crashes on the fourth. The pods are then reverted one
+/// at a time.
 fn one_by_one(pace: Pace) -> Story {
     let slow = Behaviour {
         ready_after: secs(pace.pick(30, 6)),
@@ -40,7 +42,7 @@ fn one_by_one(pace: Pace) -> Story {
         .expect(deletions(4))
 }
 
-/// An image, and a change that no running pod can take.
+/// Returns a patch of the image and of `env`, which can't be changed in place.
 fn image_and_env(image: &str, env: Value) -> Value {
     let mut patch = image_patch(image);
     patch["spec"]["template"]["spec"]["containers"][0]["env"] = env;
@@ -57,7 +59,7 @@ scenarios! {
             .expect(condition("Guard", "True", "back to: "))
             .throughout(is_stopped().and(taken_back(1..=6, OLD)).and(renewals(3)), pace.pick(3600, 10))
             .quiet(600, 5)
-            // The template follows: nobody has to be restarted.
+            // When the template follows, no pod has to restart.
             .image(OLD)
             .until(converged().and(is_free()))
             .expect(deletions(3).and(renewals(3)))
@@ -82,7 +84,7 @@ scenarios! {
     fn w03_given_a_node_that_returns_with_a_stopped_revision_then_it_is_taken_back_too(pace) {
         three_of_six_crash(guarded(3, 1))
             .behave_on(3, NEW, Behaviour::default())
-            // It is well, but not for long enough to prove the revision: the fourth never has its turn.
+            // The pod is healthy but has not proved the revision yet, so the fourth node is never updated.
             .until(is_stopped().and(runs_current(3)).and(deletions(3)))
             .offline([3])
             .annotate("on-failure", "RevertInPlace")
@@ -124,7 +126,7 @@ scenarios! {
     }
 
     fn w03_given_a_second_revision_that_crashes_then_the_pods_are_not_taken_back_to_the_first_one_that_did(pace) {
-        // With all pods replaced at once no Ready pod tells which revision was good.
+        // All pods are replaced at once, so no Ready pod shows which revision was good.
         Story::on(4)
             .with(reverting(4, 1))
             .allowed(4)
@@ -174,7 +176,7 @@ scenarios! {
     }
 
     fn w03_given_a_rollback_or_a_mended_template_in_the_middle_then_that_is_rolled_out(pace) {
-        // Who was not taken back yet is replaced.
+        // Pods that were not reverted yet are replaced.
         let rollback = one_by_one(pace)
             .until(renewals(2))
             .image(OLD)
@@ -260,7 +262,7 @@ scenarios! {
             .throughout(renewals(0), pace.pick(60, 5))
             .annotate("max-unavailable", "1")
             .until(taken_back([1, 2, 4], OLD))
-            // The old pod serves there, and the new one goes on beside it.
+            // The old pod still serves there, and the surge pod stays.
             .throughout(renewals(2).and(untouched(3..=4)).and(spares(1)), pace.pick(600, 8))
             .image(OLD)
             .until(converged().and(is_free()).and(spares(0)))

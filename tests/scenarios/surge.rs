@@ -1,4 +1,4 @@
-//! `max-surge`: a new pod beside the old one, and no moment without an available one.
+//! `max-surge`: a new pod is created next to the old one, and an available pod exists at every moment.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -21,13 +21,13 @@ use crate::support::story::{NO_FAULT_POINTS, Scenario, Step, Story, Writes, secs
 use crate::support::suite::scenarios;
 use crate::support::world::Moment;
 
-/// A DaemonSet with this `max-surge` and no `max-unavailable`.
+/// Returns a DaemonSet with this `max-surge` and without `max-unavailable`.
 fn surging(surge: &str) -> Daemon {
     let daemon = Daemon::new().without("max-unavailable");
     daemon.annotate("max-surge", surge)
 }
 
-/// So many nodes with such a DaemonSet, none of which may ever be without an available pod.
+/// Begins a story on this many nodes with such a DaemonSet. No node may ever lack an available pod.
 fn fleet(nodes: usize, surge: &str) -> Story {
     Story::on(nodes)
         .with(surging(surge))
@@ -36,7 +36,7 @@ fn fleet(nodes: usize, surge: &str) -> Story {
         .always_served()
 }
 
-/// Pods of this image take so many seconds to become Ready.
+/// Returns the behavior of pods that take this many seconds to become Ready.
 fn slow(seconds: u64) -> Behaviour {
     Behaviour {
         ready_after: Duration::from_secs(seconds),
@@ -44,7 +44,7 @@ fn slow(seconds: u64) -> Behaviour {
     }
 }
 
-/// All is done, and nobody was without a pod.
+/// Checks that the rollout completes and that no node ever lacked a pod.
 fn ends_well(story: Story) -> Story {
     story
         .until(converged().and(condition("RolloutComplete", "True", ": complete")))
@@ -52,7 +52,7 @@ fn ends_well(story: Story) -> Story {
         .expect(never_says("Guard", "replaced twice"))
 }
 
-/// The first deletion of each pod is refused, as if the pod had changed in the meantime.
+/// Returns a rule that rejects the first deletion of each pod, as if the pod had changed in the meantime.
 fn refuses_once() -> impl Fn(&RequestInfo) -> Fault + Send + Sync {
     let refused = Mutex::new(BTreeSet::new());
     move |request| {
@@ -75,7 +75,7 @@ fn killed_at(number: usize, moment: Moment) -> Story {
     ends_well(story)
 }
 
-/// Nothing of the DaemonSet is left.
+/// Waits until no pod of the DaemonSet is left.
 async fn all_gone(stage: Stage) -> anyhow::Result<()> {
     let pods: Api<Pod> = stage.api();
     for _ in 0..600 {
@@ -87,7 +87,7 @@ async fn all_gone(stage: Stage) -> anyhow::Result<()> {
     anyhow::bail!("there are pods left")
 }
 
-/// Takes the label off the old pod of node 1 for which it waits.
+/// Removes the hook's label from the old pod of node 1.
 async fn take_hook_off(stage: Stage) -> anyhow::Result<()> {
     let node = stage.node(1);
     let old = stage
@@ -108,13 +108,13 @@ async fn take_hook_off(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A kubelet does nothing any more, and nobody notices.
+/// Outage of a kubelet that goes unnoticed.
 pub(crate) const HUNG: Outage = Outage {
     mark_node: false,
     mark_pods: false,
 };
 
-/// The first of two nodes has two pods; the old one waits for its hook, and is not Ready because of that.
+/// Begins a story in which the first of two nodes has two pods. The old one waits for its hook and is therefore not Ready.
 fn asked_and_not_ready(throughout: u64) -> Story {
     const HOOK: &str = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}, "markPodNotReady": true}}"#;
     let daemon = surging("1").annotate("lifecycle", HOOK);
@@ -133,7 +133,7 @@ fn asked_and_not_ready(throughout: u64) -> Story {
     )
 }
 
-/// Somebody takes the new pod on the first node out of the DaemonSet, to look at it.
+/// Removes the new pod on the first node from the DaemonSet, as an operator would do to inspect it.
 async fn take_out(stage: Stage) -> anyhow::Result<()> {
     let pods: Api<Pod> = stage.api();
     let listed = pods.list(&ListParams::default()).await?.items;
@@ -148,12 +148,12 @@ async fn take_out(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// And has seen enough.
+/// Deletes that pod.
 async fn put_away(stage: Stage) -> anyhow::Result<()> {
     let pods: Api<Pod> = stage.api();
     let taken = ListParams::default().labels("app=taken-out");
     for pod in pods.list(&taken).await?.items {
-        // Else it would end with its ControllerRevision.
+        // Otherwise it would be deleted together with its ControllerRevision.
         let owners = pod.metadata.owner_references.unwrap_or_default();
         anyhow::ensure!(owners.is_empty(), "it still has owners: {owners:?}");
         stage.excuse(&pod.metadata.uid.unwrap_or_default()).await;
@@ -163,7 +163,7 @@ async fn put_away(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The DaemonSet of this name, which leaves its pods and revisions behind for another one of the same selector.
+/// Name of a DaemonSet that leaves its pods and revisions to another one with the same selector.
 const ELDER: &str = "elder";
 
 async fn begin_with_another(stage: Stage) -> anyhow::Result<()> {
@@ -192,7 +192,7 @@ async fn inherit(stage: Stage) -> anyhow::Result<()> {
     anyhow::bail!("the DaemonSet {ELDER} is still there")
 }
 
-/// Has somebody else delete the old pod of the first node, as remembered.
+/// Deletes the remembered old pod of the first node, as another client.
 fn old_pod_deleted(story: Story) -> Story {
     story.does("delete the old pod", |stage| async move {
         let node = stage.node(1);
@@ -216,7 +216,8 @@ scenarios! {
     vary because "before 1.33 the native controller learns of changes of several pods out of their order";
     also on minor version 28;
 
-    /// As Kruise's end-to-end test with maxSurge 100%; writes: one to make, one to delete, one to hand over.
+    /// Corresponds to Kruise's end-to-end test with maxSurge 100%. Each pod takes three writes: creation, deletion, ownership
+    /// transfer.
     fn s97_given_max_surge_then_the_old_pod_goes_only_after_the_new_one_is_available(pace) {
         let plain = ends_well(fleet(4, "1").image(NEW))
             .expect(deletions(4).and(most_spares(1)))
@@ -232,7 +233,7 @@ scenarios! {
         };
         let named = ends_well(named.image(NEW)).expect(deletions(3).and(most_spares(1)));
         let rounded_up = ends_well(fleet(4, "30%").image(NEW)).expect(most_spares(2));
-        // The second round begins with pods that were handed over.
+        // The second round begins with pods whose ownership was transferred.
         let twice = ends_well(fleet(2, "1").image(NEW)).remember().image(NEWER);
         let twice = ends_well(twice).expect(deletions(2));
         let _ = pace;
@@ -277,13 +278,13 @@ scenarios! {
         let stays = |story: Story| story.until(spares(0)).throughout(untouched(1..=3), pace.pick(600, 5));
         let gone = stays(stuck().unannotate("update-strategy"));
         let ota = stays(stuck().annotate("update-strategy", "OTA"));
-        // What is under way goes on beside the old pods, and nothing new does.
+        // Pods in progress continue next to the old ones, and no new surge pod is created.
         let zero = Story { always_served: false, ..stuck() }
             .allowed(1)
             .patch(both("0", "1"))
             .until(deletions(1))
             .throughout(untouched(1..=2).and(spares(2)), pace.pick(60, 4));
-        // Bad settings: nothing is written at all.
+        // With invalid settings nothing is written at all.
         let invalid = stuck().remember().annotate("max-surge", "many")
             .until(condition("InvalidSettings", "True", "apps.openyurt.io/max-surge is \"many\""))
             .throughout(untouched(1..=3).and(spares(2)), pace.pick(600, 5))
@@ -315,7 +316,7 @@ scenarios! {
                 .online([1]);
             ends_well(story.until(deletions(4).and(spares(0))))
         };
-        // Nobody saw it leave, but it is Ready since a moment ago: with its two pods it still takes the one place.
+        // The outage goes unnoticed, but the node has become Ready a moment ago. With its two pods it still uses the only slot.
         let anew = Story { always_served: false, ..fleet(3, "1") }
             .behave_on(1, NEW, slow(pace.pick(60, 8)))
             .image(NEW)
@@ -325,7 +326,8 @@ scenarios! {
             .online([1])
             .until(converged())
             .expect(spares(0).and(deletions(3)).and(most_spares(1)));
-        // Not the revision's fault: no slot is held. Charged to it: one of two is.
+        // With the short window, the failure is not counted against the revision and no slot is used. With the long one, it uses
+        // one of two.
         vec![case("1", "1s"), case("2", "5m"), anew]
     }
 
@@ -343,7 +345,7 @@ scenarios! {
             .until(replaced(1..=2).and(condition("RolloutComplete", "True", "2 nodes stay on the old version")))
             .throughout(untouched(3..=4), pace.pick(600, 5))
             .annotate("partition", "0");
-        // A node that leaves the rollout while it has two pods is finished.
+        // A node that leaves the rollout with two pods still completes its update.
         let leaves = Story { daemon: surging("1").annotate("selector", "pool!=out"), ..fleet(3, "1") }
             .behave(NEW, slow(pace.pick(30, 6)))
             .image(NEW)
@@ -388,7 +390,7 @@ scenarios! {
             .expect(spares(0).and(peak(1)).and(most_spares(1)))
     }
 
-    /// The revision that controls new pods is collected, and takes none of them along.
+    /// The revision that owns new pods is garbage-collected without them.
     fn su10_given_a_history_of_no_revisions_and_fast_changes_then_nobody_is_without_a_pod(pace) {
         let story = Story { daemon: surging("2").history_limit(0), ..fleet(4, "2") }
             .behave(NEW, slow(pace.pick(20, 4)))
@@ -450,7 +452,7 @@ scenarios! {
         ends_well(story)
     }
 
-    /// Invariant 7, for every write there is.
+    /// Invariant 7, for every write.
     fn su15_given_the_controller_killed_at_any_write_then_it_converges_and_nobody_is_without_a_pod(pace) {
         let moments = [Moment::Before, Moment::After];
         let writes = pace.pick(16, 8);
@@ -485,7 +487,7 @@ scenarios! {
                 .until(replaced([1]).and(preparing([2])))
                 .unannotate("lifecycle"),
         );
-        // The way back: the new pod goes, the old one loses its mark.
+        // Rollback: the new pod is deleted, and the old one loses its mark.
         let back = waiting()
             .image(OLD)
             .until(spares(0).and(preparing([])).and(condition("RolloutComplete", "True", ": complete")))
@@ -534,7 +536,7 @@ scenarios! {
         Scenario::from(story).only_embedded(NO_FAULT_POINTS)
     }
 
-    /// Nobody takes down what serves: here our own hook took the old pods out of service.
+    /// The serving pod is kept. Here the hook has taken the old pods out of service.
     fn su21_given_it_is_abandoned_while_only_the_new_pod_serves_then_that_one_goes_after_the_old_one_serves_again(pace) {
         let abandoned = |abandon: fn(Story) -> Story| {
             let story = abandon(asked_and_not_ready(pace.pick(60, 4)))
@@ -544,7 +546,7 @@ scenarios! {
         vec![
             abandoned(|story| story.unannotate("update-strategy")),
             abandoned(|story| story.annotate("update-strategy", "OTA")),
-            // It is paused before, so that nothing is written until it is abandoned.
+            // A pause comes first, so that nothing is written before the rollout is abandoned.
             abandoned(|story| {
                 let story = story.annotate("paused", "true").until(condition("Paused", "True", ""));
                 story.unannotate("update-strategy")
@@ -552,7 +554,7 @@ scenarios! {
         ]
     }
 
-    /// The same without a second pod: `lifecycle`, the way back.
+    /// Same case without a surge pod: rollback with `lifecycle`.
     fn su22_given_a_node_that_is_kept_while_its_hook_is_awaited_then_it_keeps_its_old_pod(pace) {
         let kept = asked_and_not_ready(pace.pick(60, 4))
             .annotate("partition", "2")
@@ -661,7 +663,7 @@ scenarios! {
             .expect(spares(0).and(peak(0)))
     }
 
-    /// Its ControllerRevision keeps the name that the other one gave it.
+    /// Its ControllerRevision keeps the name that the other DaemonSet gave it.
     fn su27_given_a_revision_adopted_from_another_daemonset_then_the_way_back_to_it_surges(pace) {
         Story::on(2)
             .with(surging("1"))

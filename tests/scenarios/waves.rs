@@ -1,4 +1,4 @@
-//! Who goes before whom: the revision that was overtaken, waves of nodes, one failure domain after the other.
+//! Order of nodes: nodes of a superseded revision first, waves of nodes, one failure domain after another.
 
 use anyhow::Context as _;
 use serde_json::json;
@@ -11,7 +11,7 @@ use crate::support::suite::scenarios;
 use crate::support::typed::ctl;
 use yurt_ds::sim::kubelet::Behaviour;
 
-/// Nodes 1 and 2 of four have the new image, and the rollout goes no further.
+/// Begins a story in which nodes 1 and 2 of four have the new image and the rollout goes no further.
 fn half_way() -> Story {
     Story::on(4)
         .with(Daemon::new().annotate("partition", "2"))
@@ -24,14 +24,14 @@ fn half_way() -> Story {
         .remember()
 }
 
-/// Everybody takes part, and the image is another one.
+/// Returns a patch that removes the partition and sets another image.
 fn without_partition(image: &str) -> serde_json::Value {
     let mut patch = image_patch(image);
     patch["metadata"] = json!({ "annotations": { format!("{FAMILY}/partition"): null } });
     patch
 }
 
-/// A fleet whose nodes lie in these zones (none where the text is empty) and may all be down at once, but for the zones.
+/// Begins a story with nodes in these zones (empty: none). Only the zones limit how many may be unavailable at once.
 fn zoned(zones: &[&str]) -> Story {
     let story = Story::on(zones.len()).allowed(zones.len()).with(
         Daemon::new()
@@ -44,12 +44,12 @@ fn zoned(zones: &[&str]) -> Story {
     })
 }
 
-/// The canaries, then all others after so many seconds.
+/// Returns waves with the canaries first and all other nodes after a soak time.
 fn canary_first(soak: u64) -> String {
     format!("[{{name: canary, selector: pool=canary, maxUnavailable: 100%, soak: {soak}s}}]")
 }
 
-/// A fleet whose nodes are in these pools, with these waves, and may all be down at once as far as others say.
+/// Begins a story with nodes in these pools and with these waves. Only the waves limit how many may be unavailable at once.
 fn pooled(pools: &[&str], waves: &str) -> Story {
     let daemon = Daemon::new()
         .max_unavailable("100%")
@@ -61,7 +61,7 @@ fn pooled(pools: &[&str], waves: &str) -> Story {
 }
 
 scenarios! {
-    /// zone-aware-controllers#6.
+    /// See zone-aware-controllers#6.
     fn w09_given_a_revision_that_is_overtaken_then_its_nodes_go_first_and_the_last_updated_before_all(_pace) {
         let overtaken = half_way()
             .patch(without_partition(NEWER))
@@ -95,13 +95,13 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// kubernetes/kubernetes#114010.
+    /// See kubernetes/kubernetes#114010.
     fn w08_given_a_topology_key_then_one_zone_after_the_other_in_alphabetical_order(pace) {
         let plain = zoned(&["b", "a", "b", "a"])
             .image(NEW)
             .until(converged())
             .expect(deletions(4).and(group_by_group([vec![2, 4], vec![1, 3]])));
-        // Who is away holds nobody up, and has its turn on its return.
+        // An offline node doesn't block others and is updated after its return.
         let away = zoned(&["b", "a", "b", "a"])
             .offline([4])
             .image(NEW)
@@ -159,7 +159,7 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// openyurtio/openyurt#2008.
+    /// See openyurtio/openyurt#2008.
     fn w07_given_waves_then_a_pool_follows_when_the_one_before_is_done_and_has_soaked(pace) {
         let soak = pace.pick(120, 8);
         let plain = pooled(&["field", "canary", "field", "canary"], &canary_first(soak))
@@ -168,7 +168,7 @@ scenarios! {
             .throughout(untouched([1, 3]), pace.pick(60, 2))
             .until_within(converged(), 400)
             .expect(deletions(4).and(group_by_group([vec![2, 4], vec![1, 3]])));
-        // A node that is away keeps no wave from being complete; on its return it is served at once.
+        // An offline node doesn't prevent a wave from completing. It is updated as soon as it returns.
         let away = pooled(&["field", "canary", "field", "canary"], &canary_first(0))
             .offline([4])
             .image(NEW)
@@ -185,7 +185,7 @@ scenarios! {
     }
 
     fn w07_given_a_late_returner_then_it_is_served_while_a_later_wave_goes_on(pace) {
-        // The field is under way, one node at a time and slowly, when the canary returns.
+        // The field wave runs slowly, one node at a time, when the canary returns.
         let slow = Behaviour { ready_after: secs(pace.pick(60, 6)), ..Behaviour::default() };
         pooled(&["canary", "canary", "field", "field", "field"], &canary_first(0))
             .behave_on(3, NEW, slow.clone())
@@ -243,7 +243,7 @@ scenarios! {
             .until(condition("Paused", "True", "paused"))
             .throughout(untouched(1..=5), pace.pick(600, 5))
             .unannotate("paused")
-            // Who is kept (the last by name) does not depend on waves.
+            // The choice of kept nodes (the last by name) doesn't depend on waves.
             .until(replaced(1..=3).and(condition("RolloutComplete", "True", "complete; ")))
             .expect(untouched(4..=5).and(group_by_group([vec![2], vec![1, 3]])))
     }
@@ -262,7 +262,8 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// A window governs the beginning alone: a wave whose nodes wait for theirs keeps the next one shut.
+    /// A maintenance window only limits the start of updates. A wave whose nodes wait for their window keeps the next wave
+    /// closed.
     fn w07_given_waves_and_maintenance_windows_then_both_have_to_be_open(pace) {
         let shut = "Mon 00:00-00:01 UTC";
         let open = "Mon-Sun 00:00-24:00 UTC";
@@ -282,7 +283,7 @@ scenarios! {
             .expect(deletions(4).and(group_by_group([vec![4], vec![2], vec![1], vec![3]])))
     }
 
-    /// As in Kruise, a pod that waits for its hook has not been replaced.
+    /// As in Kruise, a pod that waits for its hook is not replaced yet.
     fn w07_given_waves_and_hooks_then_the_next_pool_is_asked_when_the_one_before_is_done(pace) {
         let hook = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}}}"#;
         let free = |node| Step::PatchPod(node, json!({ "metadata": { "labels": { "example.io/drain": null } } }));
@@ -297,7 +298,7 @@ scenarios! {
             .throughout(untouched(1..=3).and(preparing([2])), pace.pick(600, 5))
             .step(free(2))
             .until(replaced([2]).and(preparing([1, 3])))
-            // Back: who waits stays, and the canaries are asked again.
+            // After a rollback, waiting pods stay, and the canaries are marked again.
             .image(OLD)
             .until(preparing([2, 4]))
             .throughout(untouched([1, 3]), pace.pick(60, 3))
@@ -307,7 +308,7 @@ scenarios! {
             .expect(untouched([1, 3]).and(deletions(4)))
     }
 
-    /// A node that failed on the revision's account keeps every later wave shut, although the guard lets one fail.
+    /// A node that failed because of the revision keeps all later waves closed, although the guard allows one failure.
     fn w07_given_waves_and_a_charged_node_then_no_later_wave_opens_until_another_revision_comes(pace) {
         let crashing = Behaviour { crash_after: Some(secs(1)), never_ready: true, ..Behaviour::default() };
         let panics = Behaviour { kills_node_after: Some(secs(1)), ..Behaviour::default() };
@@ -332,14 +333,14 @@ scenarios! {
             .behave_on(2, NEW, Behaviour::default())
             .online([2])
             .until(converged());
-        // Its Node is deleted, as those of dead machines are.
+        // The Node is deleted, as is usual for dead machines.
         let gone = charged(panics.clone(), pace.pick(30, 8))
             .until(stalled())
             .step(Step::RemoveNode(2))
             .throughout(untouched([1, 4]).and(deletions(2)).and(stalled()), pace.pick(300, 8))
             .image(NEWER)
             .until(replaced([1, 3, 4]).and(not_condition("Guard")));
-        // Or it is put into another pool.
+        // The node is moved to another pool.
         let relabelled = charged(panics, pace.pick(30, 8))
             .until(stalled())
             .patch_node(2, json!({ "metadata": { "labels": { "pool": "field" } } }))

@@ -1,4 +1,4 @@
-//! The nodes' agents, and the owner who talks to them: a small HTTP client over whatever stream there is.
+//! Clients of the node agents: a small HTTP client that works over any stream.
 
 use std::future::Future;
 use std::io;
@@ -20,13 +20,13 @@ use tokio::net::{TcpStream, UnixStream};
 use super::link::Link;
 use super::machine::BUSY;
 
-/// What the owner of a node types: the port of the specification. Tests listen elsewhere, agents do not mind.
+/// `Host` header with the port of the specification. Agents accept it even when a test lets them listen elsewhere.
 pub(crate) const HOST: &str = "127.0.0.1:10267";
 
-/// The longest that an answer may take: agents promise less, machines are busy.
+/// Longest time that an answer may take. Agents answer faster; the margin is for busy machines.
 const DEADLINE: Duration = Duration::from_secs(10 * BUSY as u64);
 
-/// A connection.
+/// Connection to an agent.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
@@ -34,42 +34,42 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 type Connect =
     Arc<dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync + 'static>;
 
-/// How an agent is started.
+/// Settings of an agent.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
-    /// Its node.
+    /// Name of its node.
     pub(crate) node: String,
-    /// Where it keeps its state.
+    /// Directory of its state.
     pub(crate) home: PathBuf,
-    /// Where the manifests of static pods are.
+    /// Directory of static pod manifests.
     pub(crate) manifests: PathBuf,
-    /// Its way to the API server.
+    /// Link to the API server.
     pub(crate) link: Link,
 }
 
-/// A running agent; killed when its last clone is dropped.
+/// Running agent. It is killed when its last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct Agent {
-    /// Where it listens, unless it does without a socket.
+    /// Address that it listens on. `None` if it has no TCP socket.
     pub(crate) address: Option<SocketAddr>,
     connect: Connect,
     log: Arc<dyn Fn() -> String + Send + Sync>,
     _life: Arc<dyn Send + Sync>,
 }
 
-/// What an agent said.
+/// Answer of an agent.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    /// The status.
+    /// Status code.
     pub(crate) status: StatusCode,
-    /// The headers.
+    /// Headers.
     pub(crate) headers: HeaderMap,
-    /// The body.
+    /// Body.
     pub(crate) body: Bytes,
 }
 
 impl Agent {
-    /// An agent that lives as long as `life`.
+    /// Returns an agent that lives as long as `life`.
     pub(crate) fn new<F>(
         life: impl Send + Sync + 'static,
         log: impl Fn() -> String + Send + Sync + 'static,
@@ -86,7 +86,7 @@ impl Agent {
         }
     }
 
-    /// An agent that listens there and lives as long as `life`.
+    /// Returns an agent that listens on this address and lives as long as `life`.
     pub(crate) fn at(
         address: SocketAddr,
         life: impl Send + Sync + 'static,
@@ -102,7 +102,7 @@ impl Agent {
         }
     }
 
-    /// An agent that listens on that socket and lives as long as `life`.
+    /// Returns an agent that listens on this Unix socket and lives as long as `life`.
     pub(crate) fn at_socket(path: PathBuf, life: impl Send + Sync + 'static) -> Self {
         let connect = move || {
             let path = path.clone();
@@ -114,15 +114,15 @@ impl Agent {
         Self::new(life, String::new, connect)
     }
 
-    /// The end of its log, where it has one.
+    /// Returns the end of its log. Empty if it has no log.
     pub(crate) fn log(&self) -> String {
         (self.log)()
     }
 
-    /// Asks on a connection of its own.
+    /// Sends a request on a new connection.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// If there is no answer.
     pub(crate) async fn call(
         &self,
         method: &str,
@@ -164,11 +164,11 @@ impl Agent {
     }
 }
 
-/// Further addresses of this machine: one on loopback and, where there is one, the address to the world.
+/// Returns other addresses of this machine: one on loopback and, if there is one, the outgoing address.
 pub(crate) fn other_addresses() -> Vec<IpAddr> {
     let outer = || {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
-        socket.connect("192.0.2.1:9")?; // sends nothing, and finds the way
+        socket.connect("192.0.2.1:9")?; // sends nothing, only selects a route
         io::Result::Ok(socket.local_addr()?.ip())
     };
     let mut found = vec![IpAddr::from([127, 0, 0, 2])];
@@ -177,12 +177,12 @@ pub(crate) fn other_addresses() -> Vec<IpAddr> {
 }
 
 impl Answer {
-    /// The body as text.
+    /// Returns the body as text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// A header as text, empty when it is absent.
+    /// Returns a header as text. Empty if it is absent.
     pub(crate) fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);
         value.and_then(|value| value.to_str().ok()).unwrap_or("")

@@ -1,8 +1,8 @@
-//! Whether conditions, Events, metrics and `ctl` say the same of the DaemonSet of a story.
+//! Checks that conditions, Events, metrics and `ctl` report the same state of a story's DaemonSet.
 //!
-//! Asked after every step that waits, of a rollout that rests. The four follow each other within moments, so they are
-//! asked again until they agree. Nothing is compared while the story itself keeps one of them from speaking: no
-//! controller runs, or several do, or its requests are made to go wrong ([`Backend::metrics`]).
+//! The check runs after every step that waits, once the rollout is idle. The four sources follow each other within moments, so
+//! the check is repeated until they agree. It is skipped if no controller runs, if several run, or if faults affect requests of
+//! the controller ([`Backend::metrics`]).
 //!
 //! [`Backend::metrics`]: super::world::Backend::metrics
 
@@ -18,12 +18,12 @@ use super::picture::{Picture, Told};
 use super::player::Stage;
 use super::typed::ctl;
 
-/// How long the four may take to agree.
+/// Longest time until the four agree.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// They are asked again after that.
+/// Pause between two checks.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// A number of `ctl status -o json`, and the metric that shows it, with one more label where it has one.
+/// Fields of `ctl status -o json`, each with its metric and the value of that metric's extra label, if it has one.
 const NUMBERS: [(&str, &str, &str); 8] = [
     ("targeted", "targeted", ""),
     ("updated", "updated", ""),
@@ -35,22 +35,22 @@ const NUMBERS: [(&str, &str, &str); 8] = [
     ("brokenBefore", "without_available_pod", "broken_before"),
 ];
 
-/// What all of them say at one moment.
+/// Reports of the four sources at one moment.
 struct Said {
-    /// What the conditions say of the rollout, the latest last.
+    /// Reasons and messages that the conditions gave for the rollout, latest last.
     told: Vec<Told>,
-    /// The phase that the conditions stand for.
+    /// Phase that the conditions show.
     phase: Option<&'static str>,
-    /// Reason and note of every Event about it.
+    /// Reason and note of every Event about the DaemonSet.
     events: Vec<(String, String)>,
-    /// The page of the controller.
+    /// Metrics page of the controller.
     metrics: Metrics,
-    /// `ctl status -o json`, and how it ended.
+    /// Output of `ctl status -o json`. The exit code is in `code`.
     row: Value,
     code: u8,
 }
 
-/// The metrics page of a controller, as far as it is about the DaemonSet of a story.
+/// Metrics page of a controller. Only the lines about the DaemonSet of a story are used.
 struct Metrics {
     page: String,
     namespace: String,
@@ -60,7 +60,7 @@ impl Stage {
     /// Waits until the four agree.
     ///
     /// # Errors
-    /// When they do not, with what each of them says.
+    /// If they still disagree at the deadline, with the report of each.
     pub(crate) async fn agree(&self) -> Result<(), String> {
         let patience = self.world.pace.pick(PATIENCE, PATIENCE * BUSY);
         let deadline = tokio::time::Instant::now() + patience;
@@ -87,7 +87,7 @@ impl Stage {
         }
     }
 
-    /// Asks all of them; `None` when there is nothing to ask about, or nobody to ask.
+    /// Reads all sources. Returns `None` if there is nothing to compare or no single controller that can be compared.
     async fn listen(&self) -> anyhow::Result<Option<Said>> {
         let Some(page) = self.world.backend.metrics().await? else {
             return Ok(None);
@@ -119,7 +119,7 @@ impl Stage {
         self.compare_settings(said).await
     }
 
-    /// Settings that cannot be used are those of `ctl settings`, in the words of `ctl status`.
+    /// Checks that `ctl settings` and `ctl status` report invalid settings in the same words.
     async fn compare_settings(&self, said: &Said) -> Result<(), String> {
         let line = format!("settings {DAEMON} -o json");
         let (text, ended) = ctl(self, &line).await.map_err(|e| format!("{e:#}"))?;
@@ -142,7 +142,7 @@ impl Stage {
         )
     }
 
-    /// `ctl why` says of the first node that is not done what `ctl status` says.
+    /// Checks that `ctl why` and `ctl status` agree about the first targeted node that is not done.
     async fn compare_why(&self, said: &Said) -> Result<(), String> {
         let nodes = said.row["nodes"].as_array().into_iter().flatten();
         let mut open = nodes.filter(|node| node["verdict"] != "Done");
@@ -171,13 +171,13 @@ impl Said {
         self.row[field].as_str().unwrap_or_default()
     }
 
-    /// Whether nothing is on its way: only then does what was asked one after the other belong together.
+    /// Returns true if nothing is in progress. Only then do answers from successive requests belong to the same state.
     fn rests(&self) -> bool {
         let verdicts = &self.row["verdicts"];
         let moves = |word: &str| verdicts[word].as_u64().unwrap_or_default() > 0;
         match self.text("phase") {
             "Progressing" | "Complete" => !moves("InProgress"),
-            // Every change of a DaemonSet begins so.
+            // Every change of a DaemonSet begins with this phase.
             "NativeControllerBehind" => self.phase == Some("NativeControllerBehind"),
             _ => true,
         }
@@ -193,7 +193,7 @@ impl Said {
         self.compare_event(phase)
     }
 
-    /// The gauges that stand for a phase.
+    /// Compares the gauges that stand for a phase.
     fn compare_flags(&self, phase: &str) -> Result<(), String> {
         for (gauge, stands_for) in [
             ("rollout_complete", "Complete"),
@@ -211,10 +211,10 @@ impl Said {
         Ok(())
     }
 
-    /// Nodes by verdict, and the other numbers.
+    /// Compares the number of nodes per verdict and the other numbers.
     fn compare_numbers(&self, phase: &str) -> Result<(), String> {
         if phase == "Invalid" {
-            return Ok(()); // nothing is counted then
+            return Ok(()); // no nodes are counted in this phase
         }
         let verdicts = self.row["verdicts"].as_object().into_iter().flatten();
         let verdicts = verdicts.map(|(word, nodes)| (word.as_str(), nodes.as_u64().unwrap_or(0)));
@@ -226,7 +226,7 @@ impl Said {
         Ok(())
     }
 
-    /// The condition's sentence stands in that of `ctl`, and so do its nodes.
+    /// Checks that the message of `ctl` contains the sentence of the condition and names the same nodes.
     fn compare_sentence(&self, phase: &str) -> Result<(), String> {
         let told = self.told.last().ok_or("no condition tells of it")?;
         let message = self.text("message");
@@ -239,7 +239,7 @@ impl Said {
             revision.is_empty() || about == format!("revision {revision}"),
             || format!("the condition is about {about}, ctl about {revision}"),
         )?;
-        // These two are the phase itself, in which `ctl` counts nodes. A condition ends where there is no more room.
+        // These two clauses are the phase itself, where `ctl` counts nodes. A condition message is cut off at its length limit.
         let is_phase = |clause: &&str| !["complete", "being rolled out"].contains(clause);
         let is_whole = |clause: &&str| is_phase(clause) && !clause.ends_with('…');
         for clause in sentence.split("; ").filter(is_whole) {
@@ -250,7 +250,7 @@ impl Said {
         self.compare_nodes(phase, sentence)
     }
 
-    /// A stall names a node that is held up, or has charged one. While the native controller is behind nobody knows which.
+    /// Checks that a stall names a blocked or failed node. While the native controller is behind, no such node is known.
     fn compare_nodes(&self, phase: &str, sentence: &str) -> Result<(), String> {
         if phase != "Stalled" || sentence.contains("see whether kube-controller-manager runs") {
             return Ok(());
@@ -268,7 +268,7 @@ impl Said {
         })
     }
 
-    /// An Event tells of this state, in words of the condition.
+    /// Checks that an Event reports this state in the words of the condition.
     fn compare_event(&self, phase: &str) -> Result<(), String> {
         let Some(reason) = self.promised(phase) else {
             return Ok(());
@@ -287,7 +287,7 @@ impl Said {
         })
     }
 
-    /// The reason of the Event that there has to be; `None` when this state needs none.
+    /// Returns the reason of the Event that must exist. `None` if this state needs no Event.
     fn promised(&self, phase: &str) -> Option<&'static str> {
         let began = self.told.len() > 1;
         match (phase, self.told.last()?.reason.as_str()) {
@@ -306,7 +306,7 @@ impl Said {
 }
 
 impl Metrics {
-    /// The lines about the DaemonSet that begin so.
+    /// Returns the lines of this gauge about the DaemonSet.
     fn lines(&self, gauge: &str) -> impl Iterator<Item = &str> {
         let head = format!(
             "yurt_ds_{gauge}{{namespace=\"{}\",daemonset=\"{DAEMON}\"",
@@ -316,28 +316,30 @@ impl Metrics {
         lines.filter(move |line| line.starts_with(&head))
     }
 
-    /// A gauge, with this value of a further label, if any.
+    /// Returns the value of a gauge. If `label` isn't empty, only a line with this value of another label counts.
     fn number(&self, gauge: &str, label: &str) -> Option<u64> {
         let is_meant = |line: &&str| label.is_empty() || line.contains(&format!("=\"{label}\"}}"));
         let line = self.lines(gauge).find(is_meant)?;
         line.rsplit(' ').next()?.parse().ok()
     }
 
-    /// Nodes by verdict.
+    /// Returns the number of nodes per verdict.
     fn verdicts(&self) -> BTreeMap<&str, u64> {
         by_verdict(self.lines("nodes").filter_map(verdict_of))
     }
 }
 
-/// Verdict and number of a line of the metrics.
+/// Returns verdict and number of a metrics line.
 fn verdict_of(line: &str) -> Option<(&str, u64)> {
     let (_, rest) = line.split_once("verdict=\"")?;
     let (word, nodes) = rest.split_once("\"} ")?;
     Some((word, nodes.parse().ok()?))
 }
 
-/// Nodes by verdict, those without a node left out. `ctl` reads the disruption budgets, of which the controller learns when it
-/// asks: who is about to ask waits for its turn there, and is blocked here.
+/// Returns the number of nodes per verdict, without zeros.
+///
+/// `ctl` reads the disruption budgets. The controller learns about them only when it requests an eviction: nodes that wait for
+/// that request have verdict `Budget` there and `BlockedByPDB` in `ctl`. Both count as `Budget` here.
 fn by_verdict<'a>(verdicts: impl Iterator<Item = (&'a str, u64)>) -> BTreeMap<&'a str, u64> {
     let mut nodes = BTreeMap::new();
     for (word, count) in verdicts.filter(|(_, count)| *count > 0) {
@@ -362,7 +364,7 @@ impl std::fmt::Display for Said {
     }
 }
 
-/// The phase that the conditions stand for.
+/// Returns the phase that the conditions show.
 fn phase(picture: &Picture) -> Option<&'static str> {
     let holds = |kind: &str| picture.condition(kind).is_some_and(|c| c.status == "True");
     let told = picture.told.last()?;
@@ -379,7 +381,7 @@ fn phase(picture: &Picture) -> Option<&'static str> {
     })
 }
 
-/// The exit code of `ctl status` that stands for a phase.
+/// Returns the exit code of `ctl status` for a phase.
 fn exit_code(phase: &str) -> u8 {
     match phase {
         "Complete" => 0,

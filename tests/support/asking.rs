@@ -1,4 +1,4 @@
-//! The steps of a story in which the owner of a node asks its agent.
+//! Story steps that send requests to node agents.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,79 +18,79 @@ use super::player::Stage;
 use super::said::{Names, Said, Shown, a_pod_list};
 use super::story::{Step, Story, secs};
 
-/// Where the manifests of static pods are, below an agent's own directory.
+/// Subdirectory for static pod manifests below the agents' home directory.
 const MANIFESTS: &str = "manifests";
 
-/// How long a real API server may be too busy to answer an agent in time.
+/// Longest time that a real API server may be too busy to answer an agent in time.
 const SERVER_PATIENCE: Duration = Duration::from_secs(120);
 
-/// Where pods are asked about.
+/// Path of the agent API for pods.
 pub(crate) const PODS: &str = "/openyurt.io/v1/namespaces/{ns}/pods";
 
-/// What happens to an agent, or what it is asked.
+/// Action on an agent, or request to it.
 #[derive(Clone)]
 pub(crate) enum Ask {
-    /// It starts on this node; one that runs there is killed before.
+    /// Starts the agent of this node. A running one is killed first.
     Start(usize),
-    /// Its way to the API server.
+    /// Changes its link to the API server.
     Way(usize, Way),
-    /// `GET /pods` comes to show this.
+    /// Waits until `GET /pods` shows this.
     Shows(usize, Shown),
-    /// `GET /pods` shows this now.
+    /// Checks that `GET /pods` shows this now.
     ShowsNow(usize, Shown),
-    /// The agent is asked to do this with the pod of a node (usually its own).
+    /// Requests this action for the pod of a node, usually the agent's own node.
     Post {
         agent: usize,
         pod_of: usize,
         action: &'static str,
         said: Said,
-        /// How long another answer is no failure.
+        /// Time during which a different answer is not a failure.
         patience: Duration,
     },
-    /// Any request; the path may contain the placeholders of [`Said`], for the agent's own pod.
+    /// Sends any request. The path may contain the placeholders of [`Said`] for the agent's own pod.
     Call {
         agent: usize,
         method: &'static str,
         path: String,
         said: Said,
     },
-    /// The same is asked so often at once.
+    /// Sends the same request this many times in parallel.
     Parallel(usize, &'static str, usize, Vec<Said>),
-    /// Counting what agents ask of the API server begins anew.
+    /// Resets the counters of requests from agents to the API server.
     CountCalls,
-    /// The agent asked the API server so often since then, except watches.
+    /// Checks how many requests the agent has sent to the API server since the last reset, without watches.
     Calls(usize, usize),
-    /// The agent asked for so many deletions since then.
+    /// Checks how many deletions the agent has requested since the last reset.
     AskedDeletions(usize, usize),
 }
 
 impl Story {
-    /// The agent of a node starts, anew if it runs.
+    /// Starts the agent of a node. A running one is restarted.
     pub(crate) fn agent(self, node: usize) -> Self {
         self.step(Step::Ask(Ask::Start(node)))
     }
 
-    /// Its way to the API server is as said from now on.
+    /// Changes its link to the API server from now on.
     pub(crate) fn way(self, node: usize, way: Way) -> Self {
         self.step(Step::Ask(Ask::Way(node, way)))
     }
 
-    /// `GET /pods` comes to show this.
+    /// Waits until `GET /pods` shows this.
     pub(crate) fn shows(self, node: usize, shown: Shown) -> Self {
         self.step(Step::Ask(Ask::Shows(node, shown)))
     }
 
-    /// `GET /pods` shows this now.
+    /// Checks that `GET /pods` shows this now.
     pub(crate) fn shows_now(self, node: usize, shown: Shown) -> Self {
         self.step(Step::Ask(Ask::ShowsNow(node, shown)))
     }
 
-    /// The agent of a node is asked to do this with the node's pod.
+    /// Requests this action for the node's pod from the node's agent.
     pub(crate) fn post(self, node: usize, action: &'static str, said: Said) -> Self {
         self.post_for(node, node, action, said)
     }
 
-    /// The agent of a node is asked to do this with the pod of another.
+    /// Requests this action for the pod of another node.
     pub(crate) fn post_for(
         self,
         agent: usize,
@@ -107,7 +107,7 @@ impl Story {
         }))
     }
 
-    /// The same is asked again and again until that is the answer.
+    /// Repeats a request until it gets this answer.
     pub(crate) fn post_until(self, node: usize, action: &'static str, said: Said) -> Self {
         self.step(Step::Ask(Ask::Post {
             agent: node,
@@ -118,7 +118,7 @@ impl Story {
         }))
     }
 
-    /// The agent of a node gets this request.
+    /// Sends this request to the agent of a node.
     pub(crate) fn call(self, agent: usize, method: &'static str, path: &str, said: Said) -> Self {
         let path = path.to_owned();
         self.step(Step::Ask(Ask::Call {
@@ -129,7 +129,7 @@ impl Story {
         }))
     }
 
-    /// The same is asked so often at once; each answer is one of these, and the first of them is given at least once.
+    /// Sends the same request `times` times in parallel. Each answer is one of `said`; the first of these occurs at least once.
     pub(crate) fn post_at_once(
         self,
         node: usize,
@@ -141,23 +141,23 @@ impl Story {
         self.step(Step::Ask(Ask::Parallel(node, action, times, said)))
     }
 
-    /// Counting what agents ask of the API server begins anew.
+    /// Resets the counters of requests from agents to the API server.
     pub(crate) fn count_calls(self) -> Self {
         self.step(Step::Ask(Ask::CountCalls))
     }
 
-    /// The agent asked the API server so often since then, except watches.
+    /// Checks how many requests the agent has sent to the API server since the last reset, without watches.
     pub(crate) fn calls(self, node: usize, expected: usize) -> Self {
         self.step(Step::Ask(Ask::Calls(node, expected)))
     }
 
-    /// The agent asked for so many deletions since then.
+    /// Checks how many deletions the agent has requested since the last reset.
     pub(crate) fn asked_deletions(self, node: usize, expected: usize) -> Self {
         self.step(Step::Ask(Ask::AskedDeletions(node, expected)))
     }
 }
 
-/// The agents of a story's nodes; clones are the same ones.
+/// Agents of a story's nodes. Clones share the same agents.
 #[derive(Clone)]
 pub(crate) struct Agents {
     running: Arc<Mutex<BTreeMap<usize, Agent>>>,
@@ -167,7 +167,7 @@ pub(crate) struct Agents {
 }
 
 impl Agents {
-    /// None yet.
+    /// Returns a set without agents.
     pub(crate) fn new() -> anyhow::Result<Self> {
         Ok(Self {
             running: Arc::default(),
@@ -177,33 +177,33 @@ impl Agents {
         })
     }
 
-    /// Where the agent of a node keeps its things.
+    /// Returns the home directory of a node's agent.
     pub(crate) fn home(&self, node: usize) -> std::path::PathBuf {
         self.homes.path().join(node.to_string())
     }
 
-    /// Where the manifests of a node's static pods are.
+    /// Returns the directory of a node's static pod manifests.
     pub(crate) fn manifests(&self, node: usize) -> std::path::PathBuf {
         self.homes.path().join(MANIFESTS).join(node.to_string())
     }
 
-    /// The running agent of a node.
+    /// Returns the running agent of a node.
     pub(crate) fn of(&self, node: usize) -> anyhow::Result<Agent> {
         let found = lock(&self.running).get(&node).cloned();
         found.with_context(|| format!("no agent runs on node {node}"))
     }
 
-    /// The way of the agents of a node to the API server, of those to come as well.
+    /// Returns the link of a node's agents to the API server. Agents that start later use the same link.
     pub(crate) fn link(&self, node: usize) -> Link {
         lock(&self.links).entry(node).or_default().clone()
     }
 
-    /// Kills all.
+    /// Kills all agents.
     pub(crate) fn end(&self) {
         lock(&self.running).clear();
     }
 
-    /// The ends of their logs.
+    /// Returns the ends of their logs.
     pub(crate) fn logs(&self) -> String {
         let running = lock(&self.running);
         let logs = running
@@ -216,7 +216,7 @@ impl Agents {
 }
 
 impl Stage {
-    /// Asks, and compares what is said.
+    /// Performs the action and compares the answer.
     pub(crate) async fn ask(&self, ask: &Ask) -> Result<(), String> {
         let asked = match ask {
             Ask::Start(node) => self.start_agent(*node).await,
@@ -252,7 +252,7 @@ impl Stage {
         asked.map_err(|error| format!("{error:#}"))
     }
 
-    /// Starts the agent of a node; one that runs is killed before.
+    /// Starts the agent of a node. A running one is killed first.
     pub(crate) async fn start_agent(&self, node: usize) -> anyhow::Result<()> {
         lock(&self.agents.running).remove(&node);
         let setup = Setup {
@@ -325,7 +325,7 @@ impl Stage {
         loop {
             let answer = self.agents.of(agent)?.call("POST", &path, &[]).await?;
             let found = compare(said, &answer, &names);
-            // An API server on a busy machine may take longer than the two seconds that an agent waits for it.
+            // On a busy machine an API server may take longer than the two seconds that an agent waits for it.
             let patience = match answer.status.as_u16() {
                 503 => patience.max(self.world.pace.pick(Duration::ZERO, SERVER_PATIENCE)),
                 _ => patience,
@@ -380,7 +380,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What was asked before now has arrived at whoever counts.
+    /// Waits until earlier requests are counted.
     async fn settle(&self) {
         let time = self
             .world

@@ -1,5 +1,4 @@
-//! The real binary as the controller of a real cluster and as the agents of its nodes, with the service accounts and the
-//! roles that manifests/ give them.
+//! The real binary as controller of a real cluster and as agent of its nodes, with the service accounts and roles of manifests/.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -29,7 +28,7 @@ use super::player::from;
 pub(crate) const NAMESPACE: &str = "yurt-ds";
 pub(crate) const ACCOUNT: &str = "yurt-ds-controller";
 
-/// Its roles: that of the base and those of the settings.
+/// Cluster roles of the controller: the role of the base and the roles of the settings.
 const CONTROLLER_ROLES: [&str; 6] = [
     ACCOUNT,
     "yurt-ds-controller-advanced",
@@ -39,14 +38,14 @@ const CONTROLLER_ROLES: [&str; 6] = [
     "yurt-ds-controller-pre-pull",
 ];
 
-/// Those of the agents.
+/// Namespace and service account of the agents.
 const AGENT_NAMESPACE: &str = "yurt-ds-edge";
 const AGENT_ACCOUNT: &str = "yurt-ds-ota-server";
 
-/// Any free port.
+/// Loopback address with any free port.
 pub(crate) const ANY_PORT: &str = "127.0.0.1:0";
 
-/// What they may do, in the order in which it has to be applied.
+/// Manifests with the permissions of controller and agents, in the order in which they must be applied.
 const MANIFESTS: [&str; 20] = [
     "base/namespace.yaml",
     "base/rbac/serviceaccount.yaml",
@@ -70,7 +69,7 @@ const MANIFESTS: [&str; 20] = [
     "overlays/static-pods/role.yaml",
 ];
 
-/// Policies that limit the controller's token, for API servers that have them (Kubernetes 1.30 and newer).
+/// Policies that limit the controller's token. They need an API server of Kubernetes 1.30 or newer.
 const POLICIES: [&str; 5] = [
     "components/controller-bound/pods.yaml",
     "components/controller-bound/managed.yaml",
@@ -79,7 +78,7 @@ const POLICIES: [&str; 5] = [
     "components/controller-bound/status.yaml",
 ];
 
-/// What Advanced DaemonSets are.
+/// Manifest of the Advanced DaemonSet CRD.
 const DEFINITION: &str = "components/advanced/crd.yaml";
 
 /// Everything that a controller and agents need to run on a cluster.
@@ -90,14 +89,14 @@ pub(crate) struct Installation {
     agent_token: String,
 }
 
-/// A running process; killed when dropped.
+/// Running process. It is killed when dropped.
 pub(crate) struct Process {
     child: Child,
     log: PathBuf,
 }
 
 impl Installation {
-    /// Applies the manifests, and takes a token of the service account.
+    /// Applies the manifests and gets a token for the service account.
     pub(crate) async fn prepare(client: &Client, admin: &Path) -> anyhow::Result<Self> {
         define_advanced(client).await?;
         grant(client).await?;
@@ -122,12 +121,12 @@ impl Installation {
         Process::start(&mut command, log).context("start the controller")
     }
 
-    /// Kubeconfig with the token of the controller.
+    /// Returns the path of the kubeconfig with the controller's token.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Starts the agent of a node, whose way to the API server is by this address.
+    /// Starts the agent of a node. It reaches the API server at this address.
     pub(crate) fn agent(&self, setup: &Setup, server: SocketAddr) -> anyhow::Result<Process> {
         let name = &setup.node;
         let kubeconfig = self.directory.path().join(format!("{name}.kubeconfig"));
@@ -139,7 +138,7 @@ impl Installation {
     }
 }
 
-/// Command that runs this program as a controller with this name.
+/// Returns the command that runs this program as a controller with this name.
 pub(crate) fn controller_command(program: &Path, name: &str, kubeconfig: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(["controller", "--listen", ANY_PORT]);
@@ -148,7 +147,7 @@ pub(crate) fn controller_command(program: &Path, name: &str, kubeconfig: &Path) 
     command
 }
 
-/// The command for the agent of a node.
+/// Returns the command for the agent of a node.
 pub(crate) fn agent_command(setup: &Setup, kubeconfig: &Path, listen: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_yurt-ds"));
     command.args(["ota-server", "--listen", listen, "--node-name"]);
@@ -160,7 +159,7 @@ pub(crate) fn agent_command(setup: &Setup, kubeconfig: &Path, listen: &str) -> C
 }
 
 impl Process {
-    /// Starts it with its log in this file.
+    /// Starts a process that logs to this file.
     pub(crate) fn start(command: &mut Command, log: PathBuf) -> anyhow::Result<Self> {
         let file = File::create(&log)?;
         let child = command
@@ -171,12 +170,12 @@ impl Process {
         Ok(Self { child, log })
     }
 
-    /// Number of the process.
+    /// Returns the process ID.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The address that it says it listens on.
+    /// Waits for the address that the process logs as listening address.
     pub(crate) async fn address(&mut self) -> anyhow::Result<SocketAddr> {
         for _ in 0..200 * BUSY {
             if let Some(address) = self.listens() {
@@ -190,7 +189,7 @@ impl Process {
         bail!("no address in its log\n{}", self.tail())
     }
 
-    /// Ends it by SIGTERM.
+    /// Ends the process with SIGTERM.
     pub(crate) async fn end(mut self) -> anyhow::Result<()> {
         let id = self.child.id().to_string();
         let killed = Command::new("kill").args(["-TERM", &id]).status()?;
@@ -205,22 +204,22 @@ impl Process {
         bail!("it does not end\n{}", self.tail())
     }
 
-    /// The address that it says it listens on, if it said so already.
+    /// Returns the listening address, if the process has logged it.
     pub(crate) fn listens(&self) -> Option<SocketAddr> {
         self.address_after("Listening")
     }
 
-    /// The address in its log after these words.
+    /// Returns the address in its log after these words.
     pub(crate) fn address_after(&self, words: &str) -> Option<SocketAddr> {
         address_after(&self.log(), words)
     }
 
-    /// All of its log.
+    /// Returns its whole log.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// The end of its log; says first when it has ended by itself.
+    /// Returns the end of its log. If the process has ended on its own, the first line says so.
     pub(crate) fn tail(&mut self) -> String {
         let ended = self.child.try_wait().ok().flatten();
         let ended = ended.map_or(String::new(), |status| {
@@ -242,7 +241,7 @@ impl Drop for Process {
     }
 }
 
-/// The address in a log that says, after these words, `address=127.0.0.1:PORT`.
+/// Returns the address in a log that has `address=127.0.0.1:PORT` after these words.
 fn address_after(log: &str, words: &str) -> Option<SocketAddr> {
     let log = &log[log.find(words)?..];
     let at = log.find("127.0.0.1:")?;
@@ -250,7 +249,7 @@ fn address_after(log: &str, words: &str) -> Option<SocketAddr> {
     log[at..at + end].parse().ok()
 }
 
-/// Gives controller and agents everything that the manifests give them.
+/// Grants controller and agents all permissions of the manifests.
 pub(crate) async fn grant(client: &Client) -> anyhow::Result<()> {
     for file in MANIFESTS {
         apply(client, &Path::new("manifests").join(file)).await?;
@@ -258,7 +257,7 @@ pub(crate) async fn grant(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Limits the controller by the policies of the manifests, so that a scenario fails where they refuse what it does.
+/// Limits the controller by the policies of the manifests. A scenario fails if a policy rejects an action of the controller.
 async fn bind(client: &Client) -> anyhow::Result<()> {
     let policies = Api::<ValidatingAdmissionPolicy>::all(client.clone());
     match policies.list(&ListParams::default().limit(1)).await {
@@ -272,7 +271,9 @@ async fn bind(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Has Advanced DaemonSets served: the controller looks for them when it starts, and then every few minutes only.
+/// Installs the Advanced DaemonSet CRD and waits until it is served.
+///
+/// The controller looks for the CRD when it starts, and then only every few minutes.
 async fn define_advanced(client: &Client) -> anyhow::Result<()> {
     apply(client, &Path::new("manifests").join(DEFINITION)).await?;
     let sets = Api::<DynamicObject>::all_with(client.clone(), &Daemon::advanced().resource());
@@ -285,7 +286,7 @@ async fn define_advanced(client: &Client) -> anyhow::Result<()> {
     bail!("Advanced DaemonSets are not served")
 }
 
-/// Takes one verb on one resource from the cluster roles of the controller or of agents.
+/// Removes one verb on one resource from the cluster roles of the controller or of the agents.
 pub(crate) async fn revoke(
     client: &Client,
     whose: Role,
@@ -320,7 +321,7 @@ async fn revoke_from(
             rule.verbs.retain(|granted| granted != verb);
         }
     }
-    // A rule without a verb is refused.
+    // A rule without verbs is invalid.
     let rules = role.rules.iter_mut();
     rules.for_each(|rules| rules.retain(|rule| !rule.verbs.is_empty()));
     roles
@@ -367,7 +368,7 @@ async fn token(client: &Client, namespace: &str, account: &str) -> anyhow::Resul
     bail!("no token for the service account {account}")
 }
 
-/// The kubeconfig of an administrator with another user in it, and with another address of the server.
+/// Returns the administrator's kubeconfig with another user and, if given, another server address.
 fn restricted(admin: &Path, token: &str, server: Option<SocketAddr>) -> anyhow::Result<String> {
     let mut config = Kubeconfig::read_from(admin)?;
     let context = config

@@ -11,16 +11,16 @@ use super::picture::{Picture, condition_of, hash, is_spare, uid};
 
 type Predicate = dyn Fn(&Picture) -> Result<(), String> + Send + Sync;
 
-/// Something that holds or does not, and then says why.
+/// Predicate over the picture of a story. If it fails, it gives the reason.
 #[derive(Clone)]
 pub(crate) struct Check {
-    /// What is expected, for messages.
+    /// Expectation, for messages.
     pub(crate) name: String,
     predicate: Arc<Predicate>,
 }
 
 impl Check {
-    /// A named predicate.
+    /// Returns a named predicate.
     pub(crate) fn new(
         name: impl Into<String>,
         predicate: impl Fn(&Picture) -> Result<(), String> + Send + Sync + 'static,
@@ -31,12 +31,12 @@ impl Check {
         }
     }
 
-    /// Whether it holds.
+    /// Returns an error with the reason if it fails.
     pub(crate) fn holds(&self, picture: &Picture) -> Result<(), String> {
         (self.predicate)(picture)
     }
 
-    /// Both hold.
+    /// Checks both predicates.
     pub(crate) fn and(self, other: Self) -> Self {
         Self::new(
             format!("{} and {}", self.name, other.name),
@@ -52,7 +52,7 @@ fn demand(holds: bool, why: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(why()) }
 }
 
-/// Every node of the story has an available pod of whatever revision.
+/// Checks that every node of the story has an available pod of any revision.
 pub(crate) fn all_available(nodes: usize) -> Check {
     Check::new("every node has an available pod", move |picture| {
         let online = picture.online().count();
@@ -69,7 +69,7 @@ pub(crate) fn all_available(nodes: usize) -> Check {
     })
 }
 
-/// Every targeted node that is online has one pod, it is the DaemonSet's, available, and of the current revision.
+/// Checks that every targeted online node has exactly one pod: the DaemonSet's, available, and of the current revision.
 pub(crate) fn converged() -> Check {
     Check::new("converged", |picture| {
         let daemon = picture.daemon.as_ref().ok_or("no DaemonSet")?;
@@ -79,7 +79,8 @@ pub(crate) fn converged() -> Check {
             .and_then(|status| status.observed_generation);
         let fresh = picture.is_up_to_date() && observed >= daemon.metadata.generation;
         demand(fresh, || "the native controller is behind".into())?;
-        // Its own numbers tell whether the revision that is known here is the newest: they come in the same write.
+        // The native controller's numbers show if the newest revision is already known here. They are written together with the
+        // observed generation.
         let numbers = daemon.status.as_ref();
         let numbers = numbers.map(|s| (s.updated_number_scheduled, s.desired_number_scheduled));
         let all = numbers.is_some_and(|(updated, desired)| updated.unwrap_or(0) == desired);
@@ -108,7 +109,7 @@ fn updated(picture: &Picture, node: &str) -> Result<(), String> {
     })
 }
 
-/// These nodes have a new, available pod of the current revision.
+/// Checks that these nodes have a new, available pod of the current revision.
 pub(crate) fn replaced(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("replaced on {nodes:?}"), move |picture| {
@@ -122,7 +123,7 @@ pub(crate) fn replaced(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
-/// These nodes have another pod than the one that was remembered, of whatever revision and state.
+/// Checks that these nodes have a different pod than the remembered one, of any revision and state.
 pub(crate) fn made_anew(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("another pod on {nodes:?}"), move |picture| {
@@ -134,7 +135,7 @@ pub(crate) fn made_anew(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
-/// These nodes have the pod that was remembered, updated in place: available, and of the current revision.
+/// Checks that these nodes have the remembered pod, updated in place, available, and of the current revision.
 pub(crate) fn renewed(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("updated in place on {nodes:?}"), move |picture| {
@@ -148,7 +149,7 @@ pub(crate) fn renewed(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
-/// These nodes have an available pod of the oldest revision, which names this image.
+/// Checks that these nodes have an available pod of the oldest revision with this image.
 pub(crate) fn taken_back(nodes: impl IntoIterator<Item = usize>, image: &'static str) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("taken back on {nodes:?}"), move |picture| {
@@ -169,7 +170,7 @@ pub(crate) fn taken_back(nodes: impl IntoIterator<Item = usize>, image: &'static
     })
 }
 
-/// So many updates in place by the controller since the story remembered.
+/// Checks the number of in-place updates by the controller since the last `remember`.
 pub(crate) fn renewals(expected: usize) -> Check {
     Check::new(format!("{expected} updates in place"), move |picture| {
         let found = picture.renewals.len();
@@ -177,7 +178,7 @@ pub(crate) fn renewals(expected: usize) -> Check {
     })
 }
 
-/// These nodes have the pod that was remembered, not terminating.
+/// Checks that these nodes have the remembered pod and that it is not terminating.
 pub(crate) fn untouched(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("untouched on {nodes:?}"), move |picture| {
@@ -194,7 +195,7 @@ fn is_same(picture: &Picture, node: &str) -> bool {
     remembered.is_some_and(|remembered| present.any(|uid| uid == *remembered))
 }
 
-/// So many pods stand beside others now.
+/// Checks the present number of surge pods.
 pub(crate) fn spares(expected: usize) -> Check {
     Check::new(format!("{expected} pods beside others"), move |picture| {
         let found = picture.spares();
@@ -202,7 +203,7 @@ pub(crate) fn spares(expected: usize) -> Check {
     })
 }
 
-/// At most so many pods stood beside others at once since the story remembered.
+/// Checks the largest number of surge pods at one moment since the last `remember`.
 pub(crate) fn most_spares(expected: usize) -> Check {
     Check::new(
         format!("{expected} pods beside others at most"),
@@ -213,7 +214,7 @@ pub(crate) fn most_spares(expected: usize) -> Check {
     )
 }
 
-/// At most so many nodes had two pods at once since the story remembered, whichever of them went.
+/// Checks the largest number of nodes with two pods at one moment since the last `remember`, no matter which pod ended.
 pub(crate) fn most_doubled(expected: usize) -> Check {
     Check::new(
         format!("{expected} nodes with two pods at most"),
@@ -224,7 +225,7 @@ pub(crate) fn most_doubled(expected: usize) -> Check {
     )
 }
 
-/// The old pods of these nodes are there and serve, and beside each stands one of the current revision.
+/// Checks that the old pods of these nodes still serve, each with a surge pod of the current revision on its node.
 pub(crate) fn beside_each_other(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("two pods on {nodes:?}"), move |picture| {
@@ -238,7 +239,7 @@ pub(crate) fn beside_each_other(nodes: impl IntoIterator<Item = usize>) -> Check
     })
 }
 
-/// These nodes have two pods, and the new one is Ready.
+/// Checks that these nodes have two pods and that the new one is Ready.
 pub(crate) fn both_ready(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     let ready = nodes.clone();
@@ -256,7 +257,7 @@ pub(crate) fn both_ready(nodes: impl IntoIterator<Item = usize>) -> Check {
     beside_each_other(nodes).and(new)
 }
 
-/// So many deletions by the controller since the story remembered.
+/// Checks the number of deletions by the controller since the last `remember`.
 pub(crate) fn deletions(expected: usize) -> Check {
     Check::new(format!("{expected} deletions"), move |picture| {
         let found = picture.deletions.len();
@@ -264,7 +265,7 @@ pub(crate) fn deletions(expected: usize) -> Check {
     })
 }
 
-/// Deletions by the controller were at least that far apart, as the API server stamped them (whole seconds).
+/// Checks the least time between two deletions by the controller, from the API server's timestamps (whole seconds).
 pub(crate) fn apart(least: Duration) -> Check {
     Check::new(format!("deletions {least:?} apart"), move |picture| {
         let stamps = picture.deletions.iter().map(|deletion| deletion.at);
@@ -279,12 +280,12 @@ pub(crate) fn apart(least: Duration) -> Check {
     })
 }
 
-/// Nothing deleted by the controller since the story remembered.
+/// Checks that the controller has deleted nothing since the last `remember`.
 pub(crate) fn no_deletions() -> Check {
     deletions(0)
 }
 
-/// At most so many deletions.
+/// Checks an upper limit for the number of deletions.
 pub(crate) fn at_most_deletions(limit: usize) -> Check {
     Check::new(format!("at most {limit} deletions"), move |picture| {
         let found = picture.deletions.len();
@@ -292,7 +293,7 @@ pub(crate) fn at_most_deletions(limit: usize) -> Check {
     })
 }
 
-/// At most so many deletions on one node.
+/// Checks an upper limit for the number of deletions on one node.
 pub(crate) fn at_most_deletions_on(node: usize, limit: usize) -> Check {
     Check::new(
         format!("at most {limit} deletions on {node}"),
@@ -308,7 +309,7 @@ pub(crate) fn at_most_deletions_on(node: usize, limit: usize) -> Check {
     )
 }
 
-/// The nodes were replaced in this order.
+/// Checks that the nodes were replaced in this order.
 pub(crate) fn in_order(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("replaced in the order {nodes:?}"), move |picture| {
@@ -324,7 +325,7 @@ pub(crate) fn in_order(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
-/// All replacements in one group of nodes came before those in the next.
+/// Checks that all replacements in one group of nodes came before the replacements in the next.
 pub(crate) fn group_by_group(groups: impl IntoIterator<Item = Vec<usize>>) -> Check {
     let groups: Vec<Vec<usize>> = groups.into_iter().collect();
     Check::new(
@@ -347,14 +348,14 @@ pub(crate) fn group_by_group(groups: impl IntoIterator<Item = Vec<usize>>) -> Ch
     )
 }
 
-/// So many nodes lacked a pod because of us at the worst moment: the budget was used, and all of it.
+/// Checks the largest number of nodes that lacked a pod because of the controller. The budget was fully used and never exceeded.
 pub(crate) fn peak(expected: usize) -> Check {
     Check::new(format!("{expected} nodes down at once"), move |picture| {
         demand(picture.peak == expected, || format!("{}", picture.peak))
     })
 }
 
-/// The story's own image of a DaemonSet's condition.
+/// Checks a condition of the DaemonSet.
 pub(crate) fn condition(kind: &'static str, status: &'static str, says: &'static str) -> Check {
     Check::new(
         format!("condition {kind}={status} saying {says:?}"),
@@ -367,14 +368,14 @@ pub(crate) fn condition(kind: &'static str, status: &'static str, says: &'static
     )
 }
 
-/// An Event of this type whose note contains these words.
+/// Checks that there is an Event of this type whose note contains these words.
 pub(crate) fn event(kind: &'static str, says: &'static str) -> Check {
     Check::new(format!("a {kind} Event saying {says:?}"), move |picture| {
         demand(count_events(picture, kind, says) > 0, || "none".into())
     })
 }
 
-/// At most so many Events of this type.
+/// Checks an upper limit for the number of such Events.
 pub(crate) fn at_most_events(kind: &'static str, says: &'static str, limit: i64) -> Check {
     Check::new(format!("at most {limit} {kind} Events"), move |picture| {
         let count = count_events(picture, kind, says);
@@ -382,7 +383,7 @@ pub(crate) fn at_most_events(kind: &'static str, says: &'static str, limit: i64)
     })
 }
 
-/// Exactly one such Event, once.
+/// Checks that there is exactly one such Event and that it occurred once.
 pub(crate) fn one_event(kind: &'static str, says: &'static str) -> Check {
     Check::new(
         format!("one {kind} Event saying {says:?}"),
@@ -393,7 +394,7 @@ pub(crate) fn one_event(kind: &'static str, says: &'static str) -> Check {
     )
 }
 
-/// Exactly so many Events of ours for that reason.
+/// Checks the number of the controller's Events with this reason.
 pub(crate) fn events_because(reason: &'static str, expected: i64) -> Check {
     Check::new(
         format!("{expected} Events with reason {reason}"),
@@ -406,7 +407,7 @@ pub(crate) fn events_because(reason: &'static str, expected: i64) -> Check {
     )
 }
 
-/// So many such Events.
+/// Checks the number of such Events.
 pub(crate) fn events(kind: &'static str, says: &'static str, expected: i64) -> Check {
     Check::new(
         format!("{expected} {kind} Events saying {says:?}"),
@@ -417,7 +418,9 @@ pub(crate) fn events(kind: &'static str, says: &'static str, expected: i64) -> C
     )
 }
 
-/// So many such Events or more: whether the first pods of a DaemonSet were seen to come up is told by one, too.
+/// Checks a lower limit for the number of such Events.
+///
+/// If the first pods of a DaemonSet are seen while they start, that is one more Event.
 pub(crate) fn events_at_least(kind: &'static str, says: &'static str, expected: i64) -> Check {
     Check::new(
         format!("{expected} {kind} Events or more saying {says:?}"),
@@ -428,7 +431,7 @@ pub(crate) fn events_at_least(kind: &'static str, says: &'static str, expected: 
     )
 }
 
-/// How often an Event says that it happened.
+/// Returns the number of occurrences that an Event records.
 fn times(event: &Event) -> i64 {
     event
         .series
@@ -452,7 +455,7 @@ fn count_events(picture: &Picture, kind: &str, says: &str) -> i64 {
         .sum()
 }
 
-/// The pods of these nodes, and no others, are marked `PreparingDelete`, with the time.
+/// Checks that exactly the pods of these nodes are marked `PreparingDelete`, with the time.
 pub(crate) fn preparing(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new(format!("preparing on {nodes:?}"), move |picture| {
@@ -481,7 +484,7 @@ pub(crate) fn preparing(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
-/// A condition of the pod on a node.
+/// Checks a condition of the pod on a node.
 pub(crate) fn pod_condition(
     node: usize,
     kind: &'static str,
@@ -502,7 +505,7 @@ pub(crate) fn pod_condition(
     )
 }
 
-/// `PodNeedUpgrade` stands on the pods of these nodes, and names the current revision.
+/// Checks that the pods of these nodes have `PodNeedUpgrade` with this status and the current revision.
 pub(crate) fn need_upgrade(nodes: impl IntoIterator<Item = usize>, status: bool) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     let expected = if status { "True" } else { "False" };
@@ -529,7 +532,7 @@ pub(crate) fn need_upgrade(nodes: impl IntoIterator<Item = usize>, status: bool)
     )
 }
 
-/// The reason of `PodNeedUpgrade` on the pod of a node.
+/// Checks the reason of `PodNeedUpgrade` on the pod of a node.
 pub(crate) fn announced_because(node: usize, reason: &'static str) -> Check {
     let says = format!("PodNeedUpgrade because of {reason:?} on {node}");
     Check::new(says, move |picture| {
@@ -541,8 +544,8 @@ pub(crate) fn announced_because(node: usize, reason: &'static str) -> Check {
     })
 }
 
-/// `PodImageReady` stands on the pods of these nodes with this status and reason; but for a failure, it names the current
-/// revision.
+/// Checks that the pods of these nodes have `PodImageReady` with this status and reason. Unless it reports a failure, the
+/// condition names the current revision.
 pub(crate) fn image_ready(
     nodes: impl IntoIterator<Item = usize>,
     status: &'static str,
@@ -571,7 +574,7 @@ pub(crate) fn image_ready(
     )
 }
 
-/// So many Jobs stand, and so many were made since the story remembered.
+/// Checks the present number of Jobs and the number created since the last `remember`.
 pub(crate) fn jobs(standing: usize, made: usize) -> Check {
     Check::new(format!("{standing} Jobs, {made} made"), move |picture| {
         let found = (picture.jobs().count(), picture.made_jobs());
@@ -579,7 +582,7 @@ pub(crate) fn jobs(standing: usize, made: usize) -> Check {
     })
 }
 
-/// At most so many nodes pulled for Jobs at once, and at least one did.
+/// Checks that at least one node, and at most `limit` nodes at once, pulled images for Jobs.
 pub(crate) fn pulled_at_once(limit: usize) -> Check {
     Check::new(
         format!("at most {limit} nodes pulling at once"),
@@ -590,7 +593,7 @@ pub(crate) fn pulled_at_once(limit: usize) -> Check {
     )
 }
 
-/// No pod carries a condition of the OTA mode.
+/// Checks that no pod has a condition of the OTA mode.
 pub(crate) fn no_ota_conditions() -> Check {
     Check::new("no OTA conditions", |picture| {
         for pod in picture.pods() {
@@ -605,7 +608,7 @@ pub(crate) fn no_ota_conditions() -> Check {
     })
 }
 
-/// The native controller has handled the present DaemonSet.
+/// Checks that the native controller has observed the present DaemonSet.
 pub(crate) fn observed() -> Check {
     Check::new("observed by the native controller", |picture| {
         let daemon = picture.daemon.as_ref().ok_or("no DaemonSet")?;
@@ -618,7 +621,7 @@ pub(crate) fn observed() -> Check {
     })
 }
 
-/// From each deletion to the next it takes so many seconds, at least and at most.
+/// Checks the time in seconds between consecutive deletions.
 pub(crate) fn gaps(least: u64, most: u64) -> Check {
     Check::new(
         format!("{least} to {most} s between deletions"),
@@ -638,7 +641,7 @@ pub(crate) fn gaps(least: u64, most: u64) -> Check {
     )
 }
 
-/// The pod on this node has been restarted, and is not Ready.
+/// Checks that the pod on this node has restarted and is not Ready.
 pub(crate) fn restarting(node: usize) -> Check {
     Check::new(format!("the pod on {node} crashes"), move |picture| {
         let name = picture.node(node);
@@ -654,7 +657,7 @@ pub(crate) fn restarting(node: usize) -> Check {
     })
 }
 
-/// The pod on this node is on its way out.
+/// Checks that the pod on this node is terminating.
 pub(crate) fn terminating(node: usize) -> Check {
     Check::new(format!("terminating on {node}"), move |picture| {
         let name = picture.node(node);
@@ -665,7 +668,7 @@ pub(crate) fn terminating(node: usize) -> Check {
     })
 }
 
-/// The pod on this node is of the current revision, available or not, and not the one that was remembered.
+/// Checks that the pod on this node is Ready, of the current revision, and not the remembered one.
 pub(crate) fn runs_current(node: usize) -> Check {
     Check::new(format!("the current revision on {node}"), move |picture| {
         let name = picture.node(node);
@@ -676,7 +679,7 @@ pub(crate) fn runs_current(node: usize) -> Check {
     })
 }
 
-/// This condition is absent or `False`.
+/// Checks that this condition is absent or not `True`.
 pub(crate) fn not_condition(kind: &'static str) -> Check {
     Check::new(format!("not {kind}"), move |picture| {
         let holds = picture
@@ -686,7 +689,7 @@ pub(crate) fn not_condition(kind: &'static str) -> Check {
     })
 }
 
-/// A condition of this type is absent, or does not say so.
+/// Checks that a condition of this type is absent or does not contain these words.
 pub(crate) fn never_says(kind: &'static str, says: &'static str) -> Check {
     Check::new(format!("{kind} not saying {says:?}"), move |picture| {
         let condition = picture.condition(kind);
@@ -696,7 +699,7 @@ pub(crate) fn never_says(kind: &'static str, says: &'static str) -> Check {
     })
 }
 
-/// So many pods in the namespace, none of them terminating, all of them Ready.
+/// Checks the number of pods in the namespace. All of them are Ready and none is terminating.
 pub(crate) fn pods(expected: usize) -> Check {
     Check::new(format!("{expected} pods"), move |picture| {
         let living = picture
@@ -707,7 +710,7 @@ pub(crate) fn pods(expected: usize) -> Check {
     })
 }
 
-/// The current revision is another one than when the story remembered.
+/// Checks that the current revision has changed since the last `remember`.
 pub(crate) fn another_revision() -> Check {
     Check::new("another revision", |picture| {
         demand(picture.current() != picture.remembered_revision(), || {
@@ -716,7 +719,7 @@ pub(crate) fn another_revision() -> Check {
     })
 }
 
-/// `PodNeedUpgrade` flipped when it did before the story remembered, not since.
+/// Checks that `PodNeedUpgrade` has not changed its status since the last `remember`.
 pub(crate) fn transitions_unchanged(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();
     Check::new("lastTransitionTime unchanged", move |picture| {
@@ -736,7 +739,7 @@ pub(crate) fn transitions_unchanged(nodes: impl IntoIterator<Item = usize>) -> C
     })
 }
 
-/// Something was deleted by the controller.
+/// Checks that the controller has deleted something.
 pub(crate) fn deletions_begun() -> Check {
     Check::new("deletions", |picture| {
         demand(!picture.deletions.is_empty(), || "none".into())

@@ -1,4 +1,4 @@
-//! The embedded cluster, in virtual time: an own one for every story, with the controller in this process.
+//! The embedded cluster in virtual time. Each story has its own, with the controller in this process.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,40 +34,40 @@ use super::story::{Pace, Scenario, Story};
 use super::suite::Entry;
 use super::world::{Backend, DENIED, Denied, FaultRule, Moment, PodWrites, World, is_read};
 
-/// The instant at which every story begins.
+/// Time at which every story begins.
 const BEGIN: &str = "2026-01-05T08:00:00Z";
 
 /// Name of the replica that every story begins with.
 const FIRST: &str = "suite-1";
 
-/// Where replicas that compete have their Lease.
+/// Namespace of the Lease of competing replicas.
 const LEASE_NAMESPACE: &str = "kube-system";
 
-/// The minor version of the Kubernetes that a story is played on.
+/// Default minor version of Kubernetes for stories.
 const KUBERNETES: u32 = 35;
 
-/// The first one in which native controllers learn of changes of several objects in their order.
+/// First minor version whose native controllers see changes of several objects in their order.
 const IN_ORDER: u32 = 33;
 
-/// How long a native controller with a backlog takes for each pod that changed.
+/// Time that a native controller with a backlog takes for each changed pod.
 const BACKLOG: Duration = Duration::from_millis(700);
 
-/// By how much steps of kubelets differ where nodes are uneven.
+/// Largest difference between kubelet steps on uneven nodes.
 const UNEVEN: Duration = Duration::from_millis(700);
 
-/// Stories with more nodes than this are played once only.
+/// Largest number of nodes for which a story is played with uneven nodes. Larger stories are only played with nodes in lockstep.
 const MANY: usize = 100;
 
-/// What a story is played on.
+/// Cluster on which a story is played.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
-    /// The minor version of Kubernetes.
+    /// Minor version of Kubernetes.
     minor: u32,
-    /// Every step of a kubelet takes up to this much longer. At zero all nodes go in step, which real ones never do.
+    /// Largest random addition to every kubelet step. Zero keeps all nodes in lockstep. Real nodes never are.
     jitter: Duration,
-    /// Decides how much longer.
+    /// Seed for these additions.
     seed: u64,
-    /// Whether Advanced DaemonSets are served.
+    /// True if Advanced DaemonSets are served.
     advanced: bool,
 }
 
@@ -81,7 +81,7 @@ impl Setting {
         }
     }
 
-    /// With nodes that differ, in a way of its own for every name.
+    /// Returns a setting with uneven nodes. Their seed depends on the name.
     fn uneven(minor: u32, name: &str) -> Self {
         let seed = name
             .bytes()
@@ -106,7 +106,10 @@ impl fmt::Display for Setting {
     }
 }
 
-/// What a story with that many nodes is played on: each Kubernetes once, with uneven nodes where it can; or all there is.
+/// Returns the settings for a story with that many nodes.
+///
+/// By default each Kubernetes version is played once, with uneven nodes unless there are too many. A deep run plays every
+/// combination.
 fn settings(name: &str, nodes: usize, older: Option<u32>) -> Vec<Setting> {
     let versions = || [KUBERNETES].into_iter().chain(older);
     let in_step = versions().map(Setting::in_step);
@@ -130,7 +133,7 @@ pub(crate) fn run(all: &[Entry], name: &str, older: Option<u32>) {
         return;
     }
     let played = play_all(entry, &scenario, older);
-    // An API server that answers nobody is found out by timers of connections, which now and then are late on a busy machine.
+    // A frozen API server is detected by connection timers. On a busy machine they are sometimes late, so try once more.
     let again = || play_all(entry, &scenario, older);
     let failures = match played {
         Ok(writes) => match golden::check(entry.name, &writes) {
@@ -149,7 +152,7 @@ pub(crate) fn run(all: &[Entry], name: &str, older: Option<u32>) {
     );
 }
 
-/// Plays the stories of a scenario on all of their settings. Returns what the controller wrote.
+/// Plays the stories of a scenario on all of their settings. Returns the controller's writes.
 fn play_all(
     entry: &Entry,
     scenario: &Scenario,
@@ -172,7 +175,7 @@ fn play_all(
     }
 }
 
-/// Returns what the controller wrote.
+/// Plays a story on one setting. Returns the controller's writes.
 fn run_story(name: &str, story: &Story, setting: Setting) -> Result<Vec<String>, String> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime
@@ -190,12 +193,12 @@ fn run_story(name: &str, story: &Story, setting: Setting) -> Result<Vec<String>,
     })
 }
 
-/// A new cluster with everything on it.
+/// Returns a new cluster with controller and kubelets.
 pub(crate) fn world() -> World {
     world_of(Setting::in_step(KUBERNETES))
 }
 
-/// The same, with Advanced DaemonSets.
+/// Returns a new cluster that serves Advanced DaemonSets.
 pub(crate) fn world_with_advanced() -> World {
     world_of(Setting {
         advanced: true,
@@ -233,14 +236,14 @@ fn world_of(setting: Setting) -> World {
     }
 }
 
-/// A replica of the controller in this process; killed when dropped.
+/// Replica of the controller in this process. It is killed when dropped.
 struct Replica {
     metrics: Arc<Metrics>,
     _end: Trigger,
     _task: Task,
 }
 
-/// Starts a replica of the controller. Its user agent ends with its identity, so that one can be cut off alone.
+/// Starts a replica of the controller. Its user agent ends with its identity, so that faults can target a single replica.
 fn replica(cluster: &Cluster, clock: &Clock, identity: &str, elects: bool) -> Replica {
     replica_of(
         LEASE_NAMESPACE,
@@ -291,19 +294,19 @@ struct Embedded {
     native: Mutex<Option<Task>>,
     replicas: Arc<Mutex<BTreeMap<String, Replica>>>,
     counted: Arc<Mutex<BTreeMap<String, usize>>>,
-    /// The controller's writes, in their order, but for Events and the Lease.
+    /// The controller's writes in order, without Events and the Lease.
     written: Arc<Mutex<Vec<String>>>,
-    /// What agents asked, by user agent.
+    /// Requests of agents, by user agent.
     asked: Arc<Mutex<BTreeMap<String, Asked>>>,
     guards: Mutex<Vec<FaultGuard>>,
-    /// Whether one of them makes requests of the controller go wrong.
+    /// True if a fault affects requests of the controller.
     is_faulty: AtomicBool,
     _counting: FaultGuard,
     _tasks: Vec<Task>,
 }
 
 impl Embedded {
-    /// From now on this becomes of the controller's requests.
+    /// Applies this rule to the controller's requests from now on.
     fn intercept(&self, rule: FaultRule) {
         let guard = self.cluster.faults().add(move |request| {
             if is_ours(&request.user_agent) {
@@ -383,7 +386,7 @@ fn is_ours(user_agent: &str) -> bool {
     user_agent.starts_with(&Role::Controller.user_agent())
 }
 
-/// What the agent of a node calls itself here.
+/// Returns the user agent of a node's agent.
 fn agent_name(node: &str) -> String {
     format!("{} {node}", Role::OtaServer.user_agent())
 }

@@ -1,7 +1,7 @@
-//! A proxy between a controller and its API server that makes requests fail as a test asks.
+//! A proxy between a controller and its API server that makes requests fail as a test requires.
 //!
-//! The controller connects over plain HTTP/1.1. The proxy forwards each request with the credentials of the test. A rule applies to
-//! a class of requests: it stalls, delays or drops them. Rules can change at any time and also apply to open watches.
+//! The controller connects over plain HTTP/1.1. The proxy forwards each request with the credentials of the test. A rule applies
+//! to a class of requests: it stalls, delays or drops them. Rules can change at any time and also apply to open watches.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,7 +28,7 @@ use tokio::sync::watch;
 use yurt_ds::sim::dice::mix;
 use yurt_ds::task::Task;
 
-/// Verb of a request, as far as rules tell verbs apart.
+/// Verb of a request, as far as rules distinguish verbs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verb {
     /// Read of one object.
@@ -49,11 +49,11 @@ impl Verb {
 /// Effect of a rule on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Holds requests, answers and open watches until the rule is gone.
+    /// Holds requests, answers and open watches until the rule is removed.
     Stall,
     /// Forwards a request after this time.
     Delay(Duration),
-    /// Breaks the connection at so many of 1,000 requests and chunks of answers.
+    /// Breaks the connection at this many of 1,000 requests and chunks of answers.
     Drop(u64),
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Asked {
     resource: String,
 }
 
-/// A running proxy. It ends when dropped.
+/// Running proxy. It ends when dropped.
 pub(crate) struct FaultProxy {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -85,7 +85,7 @@ pub(crate) struct FaultProxy {
 struct Shared {
     upstream: Client,
     rules: watch::Sender<Vec<Rule>>,
-    /// Number of times that all open watches were reset.
+    /// Number of resets of all open watches so far.
     resets: watch::Sender<u64>,
     counts: Mutex<BTreeMap<Asked, u64>>,
     rolls: AtomicU64,
@@ -113,7 +113,7 @@ impl FaultProxy {
         })
     }
 
-    /// Kubeconfig that leads through the proxy.
+    /// Returns a kubeconfig whose server is the proxy.
     pub(crate) fn kubeconfig(&self) -> String {
         let server = format!("http://{}", self.address);
         let config = json!({
@@ -137,7 +137,7 @@ impl FaultProxy {
         self.shared.resets.send_modify(|number| *number += 1);
     }
 
-    /// Number of requests of this class so far.
+    /// Returns the number of requests of this class so far.
     pub(crate) fn count(&self, verb: Verb, resource: &str) -> u64 {
         let resource = resource.to_owned();
         let counts = self.shared.counts.lock();
@@ -161,7 +161,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
         let shared = shared.clone();
         async move { shared.forward(request).await }
     });
-    // A connection ends with an error when a fault breaks it.
+    // A fault ends a connection with an error.
     let _ = http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
         .await;
@@ -191,7 +191,7 @@ impl Shared {
         Ok(Response::from_parts(head, self.carry(asked, body)))
     }
 
-    /// Passes the chunks of an answer on under the rules of that moment.
+    /// Forwards the chunks of an answer under the rules that apply when each arrives.
     fn carry(self: Arc<Self>, asked: Asked, body: Body) -> Carried {
         let resets = self.resets.subscribe();
         let chunks = try_unfold(
@@ -237,7 +237,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A number below 1,000 by chance. Equal runs of requests get equal numbers.
+    /// Returns a pseudorandom number below 1,000. Equal sequences of requests get equal numbers.
     fn roll(&self) -> u64 {
         mix(self.rolls.fetch_add(1, Ordering::Relaxed)) % 1000
     }

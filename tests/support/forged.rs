@@ -1,4 +1,4 @@
-//! Pods on the first node that no DaemonSet made, marked as if a new version waited for them.
+//! Pods on the first node that no DaemonSet created, with a condition that falsely announces a new version.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use super::player::{Stage, from};
 use super::said::{Shown, so_many};
 use super::story::{Pace, secs};
 
-/// A pod that nobody owns, marked as if a new version waited for it.
+/// Creates a pod without an owner, marked as if a new version were available.
 pub(crate) async fn bare_pod(stage: Stage) -> anyhow::Result<()> {
     make_pod(&stage, "bare", json!({})).await?;
     forge(&stage, "bare", "PodNeedUpgrade", "True").await
 }
 
-/// A pod of a ReplicaSet, marked likewise.
+/// Creates a pod of a ReplicaSet, marked in the same way.
 pub(crate) async fn pod_of_a_replica_set(stage: Stage) -> anyhow::Result<()> {
     let labels = json!({ "app": "replicated" });
     let mut owners = Value::Null;
     if stage.world.pace == Pace::Virtual {
-        // The embedded cluster has no ReplicaSets, and leaves pods alone whose owners it does not know.
+        // The embedded cluster has no ReplicaSets. It ignores pods whose owner it doesn't know.
         owners = json!([{
             "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "replicated", "controller": true,
             "uid": "0b1dc0de-0000-4000-8000-000000000000",
@@ -40,7 +40,7 @@ pub(crate) async fn pod_of_a_replica_set(stage: Stage) -> anyhow::Result<()> {
     forge(&stage, "replicated", "PodNeedUpgrade", "True").await
 }
 
-/// Makes a ReplicaSet, and waits until it has adopted the pod.
+/// Creates a ReplicaSet and waits until it has adopted the pod.
 async fn adopt(stage: &Stage, labels: &Value) -> anyhow::Result<()> {
     let set: ReplicaSet = from(json!({
         "metadata": { "name": "replicated" },
@@ -49,7 +49,8 @@ async fn adopt(stage: &Stage, labels: &Value) -> anyhow::Result<()> {
             "selector": { "matchLabels": labels },
             "template": {
                 "metadata": { "labels": labels },
-                // It cannot make a pod of its own before it sees this one, which it would then take for one too many.
+                // With a service account that doesn't exist, the ReplicaSet can't create a pod before it sees this one. It would
+                // then delete one of the two.
                 "spec": { "serviceAccountName": "nobody", "containers": [{ "name": "c", "image": OLD }] },
             },
         },
@@ -66,7 +67,7 @@ async fn adopt(stage: &Stage, labels: &Value) -> anyhow::Result<()> {
     anyhow::bail!("nobody adopted the pod")
 }
 
-/// The manifest of the static pod with this image.
+/// Returns the manifest of the static pod with this image.
 fn static_manifest(stage: &Stage, image: &str) -> String {
     let namespace = &stage.name;
     format!(
@@ -74,7 +75,7 @@ fn static_manifest(stage: &Stage, image: &str) -> String {
     )
 }
 
-/// A static pod on the first node: its manifest, and its mirror in the API, marked as outdated.
+/// Creates a static pod on the first node: its manifest and its mirror pod in the API, marked as outdated.
 pub(crate) async fn static_pod(stage: Stage) -> anyhow::Result<()> {
     let file = stage.agents.manifests(1).join("web.yaml");
     std::fs::write(file, static_manifest(&stage, OLD))?;
@@ -107,12 +108,12 @@ async fn bind_static_role(stage: &Stage) -> anyhow::Result<()> {
     }))?;
     let bindings = stage.api::<RoleBinding>();
     bindings.create(&PostParams::default(), &binding).await?;
-    // Authorizers hear of it by a watch.
+    // Authorizers see the binding through a watch.
     tokio::time::sleep(secs(2)).await;
     Ok(())
 }
 
-/// The ConfigMap with its next manifest.
+/// Creates the ConfigMap with the next manifest of the static pod.
 pub(crate) async fn config_map(stage: Stage, image: &str) -> anyhow::Result<()> {
     let map: ConfigMap = from(json!({
         "metadata": { "name": "yurt-static-set-web" },
@@ -123,14 +124,14 @@ pub(crate) async fn config_map(stage: Stage, image: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// What the kubelet of the first node would read now.
+/// Checks the manifest that the kubelet of the first node would read now.
 pub(crate) async fn manifest_says(stage: Stage, image: &str) -> anyhow::Result<()> {
     let found = std::fs::read_to_string(stage.agents.manifests(1).join("web.yaml"))?;
     anyhow::ensure!(found == static_manifest(&stage, image), "{found}");
     Ok(())
 }
 
-/// Both pods of the node are listed, the static one as outdated.
+/// Checks that both pods of the node are listed, the static one as outdated.
 pub(crate) fn shown_static() -> Shown {
     Shown::new("the static pod as outdated", |list, picture, node| {
         so_many(2).holds(list, picture, node)?;
@@ -147,7 +148,7 @@ pub(crate) fn shown_static() -> Shown {
     })
 }
 
-/// Makes a pod on the first node.
+/// Creates a pod on the first node.
 async fn make_pod(stage: &Stage, name: &str, metadata: Value) -> anyhow::Result<()> {
     let mut manifest = json!({
         "metadata": metadata,

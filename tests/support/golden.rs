@@ -1,10 +1,10 @@
-//! A golden corpus of writes: what the controller writes in each scenario on the embedded cluster, as a number and a hash.
+//! A golden corpus of writes: a count and a hash of the controller's writes in each scenario on the embedded cluster.
 //!
-//! A change that is to keep the behaviour leaves `tests/golden` alone. One that changes it shows as changed lines.
-//! Only the verb, the resource and the name of each write count, in their order: messages are output and may be reworded.
+//! A change that keeps the behavior leaves `tests/golden` unchanged. A change of behavior shows as changed lines. Only verb,
+//! resource and name of each write count, in their order. Messages are output and may be reworded.
 //!
-//! `YURT_DS_GOLDEN=1 cargo test --test main scenarios` replaces the lines of the scenarios that it plays; with `model::` in place of
-//! `scenarios` those of the decisions in the model.
+//! `YURT_DS_GOLDEN=1 cargo test --test main scenarios` replaces the lines of the scenarios that it plays. With `model::` in place
+//! of `scenarios`, it replaces the lines of the model's decisions.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,21 +13,22 @@ use std::sync::{Mutex, PoisonError};
 use super::fnv::fnv1a;
 use super::machine;
 
-/// The writes of each scenario, relative to the root of the repository.
+/// File with the writes of each scenario, relative to the root of the repository.
 const WRITES: &str = "tests/golden/writes.txt";
 
-/// The decisions in the first states of each exploration of the model.
+/// File with the decisions in the first states of each exploration of the model.
 const MODEL: &str = "tests/golden/model.txt";
 
-/// Scenarios that end one way or the other: how long the controller waits for a frozen API server depends on the machine.
+/// Scenarios with more than one correct outcome. The time until the controller gives up on a frozen API server depends on the
+/// machine.
 const UNSTEADY: [&str; 1] = [
     "s91_given_an_api_server_that_answers_nobody_for_a_while_then_no_lost_progress_no_excess_deletions",
 ];
 
-/// Guards the file while it is replaced.
+/// Lock on the file while it is replaced.
 static REPLACED: Mutex<()> = Mutex::new(());
 
-/// The corpus in a file, by name.
+/// Returns the corpus in a file, by name.
 fn corpus(file: &str) -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(path(file)).unwrap_or_default();
     let lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -40,10 +41,10 @@ fn path(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file)
 }
 
-/// Compares the writes of a scenario with the corpus. Where all settings are played, there are others than those of the corpus.
+/// Compares the writes of a scenario with the corpus. A deep run plays more settings than the corpus has, so it is not compared.
 ///
 /// # Errors
-/// Says what differs.
+/// If the writes differ, with the difference.
 pub(crate) fn check(name: &str, writes: &[String]) -> Result<(), String> {
     if machine::is_deep() || UNSTEADY.contains(&name) {
         return Ok(());
@@ -57,7 +58,7 @@ pub(crate) fn check(name: &str, writes: &[String]) -> Result<(), String> {
 /// Compares the decisions of an exploration of the model with the corpus.
 ///
 /// # Errors
-/// Says what differs.
+/// If the decisions differ, with the difference.
 pub(crate) fn check_model(name: &str, decisions: &[String]) -> Result<(), String> {
     let bytes = decisions.iter().flat_map(|one| one.bytes().chain([b'\n']));
     let found = format!("{} {:016x}", decisions.len(), fnv1a(bytes));

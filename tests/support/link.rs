@@ -1,7 +1,7 @@
-//! The way from a node's agent to its API server, which tests cut and freeze.
+//! The connection between a node's agent and its API server, which tests can cut and freeze.
 //!
-//! Embedded it is a gate before the cluster, in virtual time; on a real cluster a proxy for bytes, with a source address of
-//! its own, by which the audit log tells whose requests came through it.
+//! On the embedded cluster it is a gate in front of the API server, in virtual time. On a real cluster it is a byte proxy with a
+//! source address per node. The audit log shows this address, so requests can be attributed to agents.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,24 +20,24 @@ use tokio::sync::watch;
 use yurt_ds::sim::cluster::Cluster;
 use yurt_ds::task::Task;
 
-/// What becomes of what is sent.
+/// State of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// It arrives.
+    /// Data arrives.
     #[default]
     Open,
-    /// Connections break, new ones are refused.
+    /// Connections break and new ones are refused.
     Cut,
-    /// Connections stand, nothing arrives.
+    /// Connections stay open, but no data arrives.
     Frozen,
 }
 
-/// The way of one agent; clones are the same one.
+/// Link of one agent. Clones share the same state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Link(Arc<watch::Sender<Way>>);
 
 impl Link {
-    /// From now on.
+    /// Changes the state from now on.
     pub(crate) fn set(&self, way: Way) {
         self.0.send_replace(way);
     }
@@ -46,7 +46,7 @@ impl Link {
         *self.0.borrow()
     }
 
-    /// Returns when the way is open.
+    /// Returns when the link is open.
     async fn opened(&self) -> io::Result<()> {
         let mut changes = self.0.subscribe();
         loop {
@@ -59,7 +59,7 @@ impl Link {
         }
     }
 
-    /// Returns when the way is cut.
+    /// Returns when the link is cut.
     async fn cut(&self) -> io::Error {
         let mut changes = self.0.subscribe();
         let _ = changes.wait_for(|way| *way == Way::Cut).await;
@@ -71,10 +71,10 @@ fn broken() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the link is cut")
 }
 
-/// What an agent asked of the API server, by verb and resource; watches are not counted.
+/// Number of an agent's requests to the API server by verb and resource, without watches.
 pub(crate) type Asked = BTreeMap<(String, String), usize>;
 
-/// A client of the embedded cluster whose requests go through `link`.
+/// Returns a client of the embedded cluster whose requests go through `link`.
 pub(crate) fn client(cluster: &Cluster, user_agent: &str, link: &Link) -> kube::Client {
     let (cluster, link) = (cluster.clone(), link.clone());
     let agent = http::HeaderValue::from_str(user_agent).expect("a header");
@@ -95,7 +95,7 @@ pub(crate) fn client(cluster: &Cluster, user_agent: &str, link: &Link) -> kube::
     kube::Client::new(service, "default")
 }
 
-/// A body that comes through a link.
+/// Body that passes through a link.
 struct Gated<B> {
     body: Pin<Box<B>>,
     link: Link,
@@ -124,7 +124,7 @@ impl<B: Body<Data = Bytes, Error = io::Error>> Body for Gated<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         loop {
             if self.open {
-                // Closes when the way does, and wakes this task then.
+                // Closes together with the link, and then wakes this task.
                 let link = self.link.clone();
                 if link.way() == Way::Open {
                     let mut changed = Box::pin(closed(link));
@@ -152,15 +152,15 @@ async fn closed(link: Link) -> io::Result<()> {
     Ok(())
 }
 
-/// A proxy for bytes between an agent and a real API server; ends when dropped.
+/// Byte proxy between an agent and a real API server. It ends when dropped.
 pub(crate) struct Proxy {
-    /// Where the agent connects.
+    /// Address that the agent connects to.
     pub(crate) address: SocketAddr,
     _task: Task,
 }
 
 impl Proxy {
-    /// Starts one for this server, behind `link`. What goes on to a server on this machine comes from `source`.
+    /// Starts a proxy for this server behind `link`. Its connections to a server on this machine come from `source`.
     pub(crate) async fn start(
         server: SocketAddr,
         source: Ipv4Addr,
@@ -212,7 +212,7 @@ async fn carry(
         }
     };
     if is_cut {
-        // Both sides see a reset.
+        // Both sides get a reset.
         near.set_zero_linger()?;
         far.set_zero_linger()?;
     }

@@ -1,25 +1,26 @@
-//! What the machine of a test run is good for: how far it searches, and how much longer everything may take on a busy one. The
-//! unit tests have this file, too.
+//! Settings for the machine of a test run: how much to search, and how much more time to allow on a busy machine. The unit tests
+//! include this file, too.
 //!
-//! What tries a great deal (the model, the properties, every scenario on several clusters) tries a share of it, so that a
-//! newcomer waits for minutes and not for a quarter of an hour. `YURT_DS_DEEP=1` asks for all of it, as `.ci/run` does for the
-//! properties; `YURT_DS_DEEP=10` for ten times as many states of the model and cases of the properties.
+//! Expensive tests (the model, the properties, every scenario on several clusters) try a sample by default. A first run then
+//! takes minutes instead of a quarter of an hour. `YURT_DS_DEEP=1` tries everything, as `.ci/run` does for the properties.
+//! `YURT_DS_DEEP=10` tries ten times as many states of the model and cases of the properties.
 #![allow(dead_code, reason = "each of the two needs a part of it")]
 
-/// Names the depth.
+/// Environment variable with the depth.
 const DEEP: &str = "YURT_DS_DEEP";
 
-/// How many times as long as on a quiet machine something may take before a test says that it takes too long. Beside a rollout on a
-/// real control plane, the other tests and eight programs that only compute, some fifteen want one of two cores: each waits
-/// eight times as long, and now and then more than twice that.
+/// Factor by which something may take longer than on a quiet machine before a test fails.
+///
+/// Next to a rollout on a real control plane, the other tests and eight compute-bound programs, about fifteen processes compete
+/// for two cores. Each waits eight times as long, and occasionally more than sixteen times.
 pub(crate) const BUSY: u32 = 20;
 
-/// Whether everything is to be tried.
+/// Returns true in a deep run, which tries everything.
 pub(crate) fn is_deep() -> bool {
     times() > 0
 }
 
-/// How many of something are tried: a share, or all of them as many times as asked for.
+/// Returns the number of cases to try: `share` by default, else `all` times the requested depth.
 pub(crate) fn limit(share: usize, all: usize) -> usize {
     match times() {
         0 => share,
@@ -27,7 +28,7 @@ pub(crate) fn limit(share: usize, all: usize) -> usize {
     }
 }
 
-/// Whether the environment says something under that name.
+/// Returns true if this environment variable is set.
 pub(crate) fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some()
 }

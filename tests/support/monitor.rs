@@ -1,4 +1,4 @@
-//! An independent observer: own watches of everything in a story, every event judged in the order in which it came.
+//! An independent observer with its own watches of everything in a story. It checks every event in order of arrival.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -23,7 +23,7 @@ use super::checks::Check;
 use super::objects::Daemon;
 use super::picture::Picture;
 
-/// The running observer of one story.
+/// Running observer of one story.
 pub(crate) struct Monitor {
     picture: Arc<Mutex<Picture>>,
     changed: channel::Receiver<u64>,
@@ -37,7 +37,7 @@ impl Drop for Monitor {
 }
 
 impl Monitor {
-    /// Starts to observe the namespace and the nodes of the story that `picture` is for.
+    /// Starts to observe the namespace and the nodes of the story of `picture`.
     pub(crate) fn start(client: &Client, picture: Picture) -> Self {
         let namespace = picture.scenario.clone();
         let picture = Arc::new(Mutex::new(picture));
@@ -109,7 +109,7 @@ impl Monitor {
         }
     }
 
-    /// The picture of this moment.
+    /// Returns the present picture.
     pub(crate) fn picture(&self) -> MutexGuard<'_, Picture> {
         lock(&self.picture)
     }
@@ -117,14 +117,14 @@ impl Monitor {
     /// Waits until `check` holds.
     ///
     /// # Errors
-    /// When it does not within `limit`, or when something was wrong meanwhile.
+    /// If it does not hold within `limit`, or if a violation occurs in the meantime.
     pub(crate) async fn until(&mut self, check: &Check, limit: Duration) -> Result<(), String> {
         let deadline = Instant::now() + limit;
         loop {
             self.changed.mark_unchanged();
             let found = self.look(check)?;
             let Err(missing) = found else { return Ok(()) };
-            // Availability by minReadySeconds comes without an event.
+            // A pod becomes available after minReadySeconds without an event.
             let next = deadline.min(Instant::now() + Duration::from_secs(1));
             if timeout_at(next, self.changed.changed()).await.is_err() && next == deadline {
                 let picture = self.picture().describe();
@@ -136,10 +136,10 @@ impl Monitor {
         }
     }
 
-    /// Makes sure that `check` holds all the time.
+    /// Verifies that `check` holds all the time.
     ///
     /// # Errors
-    /// When it does not, or when something else was wrong meanwhile.
+    /// If it fails at any moment, or if another violation occurs in the meantime.
     pub(crate) async fn throughout(&mut self, check: &Check, time: Duration) -> Result<(), String> {
         let deadline = Instant::now() + time;
         loop {

@@ -1,29 +1,29 @@
-//! Objects in words: what a person would put into a manifest.
+//! Builders for objects, with the settings that a user would put into a manifest.
 
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use yurt_ds::sim::kubelet::Behaviour;
 
-/// The image that everything starts with.
+/// Image that everything starts with.
 pub(crate) const OLD: &str = "nginx:1.19.4";
-/// The image that is rolled out.
+/// Image that is rolled out.
 pub(crate) const NEW: &str = "nginx:1.19.5";
-/// An image after that.
+/// Image that is rolled out after `NEW`.
 pub(crate) const NEWER: &str = "nginx:1.19.6";
-/// The DaemonSet of every story.
+/// Name of the DaemonSet in every story.
 pub(crate) const DAEMON: &str = "nginx-daemonset";
-/// The family of our annotations.
+/// Prefix of the project's annotations.
 pub(crate) const FAMILY: &str = "apps.openyurt.io";
 
 /// API version of Advanced DaemonSets.
 const ADVANCED: &str = "apps.kruise.io/v1beta1";
 
-/// A DaemonSet manifest in the making.
+/// Builder for a DaemonSet manifest.
 #[derive(Clone, Debug)]
 pub(crate) struct Daemon(Value);
 
 impl Daemon {
-    /// `OnDelete`, AdvancedRollingUpdate, one node at a time, nodes settle in two seconds.
+    /// Returns an `OnDelete` DaemonSet with AdvancedRollingUpdate, one node at a time, and a ready-settle time of two seconds.
     pub(crate) fn new() -> Self {
         Self::plain()
             .annotate("update-strategy", "AdvancedRollingUpdate")
@@ -31,7 +31,7 @@ impl Daemon {
             .annotate("ready-settle", "2s")
     }
 
-    /// `OnDelete`, without any annotation of ours.
+    /// Returns an `OnDelete` DaemonSet without any of the project's annotations.
     pub(crate) fn plain() -> Self {
         Self(json!({
             "apiVersion": "apps/v1",
@@ -51,7 +51,7 @@ impl Daemon {
         }))
     }
 
-    /// An Advanced DaemonSet, one node at a time, nodes settle in two seconds.
+    /// Returns an Advanced DaemonSet with one node at a time and a ready-settle time of two seconds.
     pub(crate) fn advanced() -> Self {
         let mut daemon = Self::plain().annotate("ready-settle", "2s");
         daemon.0["apiVersion"] = ADVANCED.into();
@@ -60,12 +60,12 @@ impl Daemon {
         daemon
     }
 
-    /// Whether it is an Advanced DaemonSet.
+    /// Returns true for an Advanced DaemonSet.
     pub(crate) fn is_advanced(&self) -> bool {
         self.0["apiVersion"] == ADVANCED
     }
 
-    /// What its kind is called in the API.
+    /// Returns the API resource of its kind.
     pub(crate) fn resource(&self) -> ApiResource {
         let group = if self.is_advanced() {
             ("apps.kruise.io", "v1beta1")
@@ -75,25 +75,25 @@ impl Daemon {
         ApiResource::from_gvk(&GroupVersionKind::gvk(group.0, group.1, "DaemonSet"))
     }
 
-    /// With this field of its `spec`.
+    /// Sets this field of its `spec`.
     pub(crate) fn field(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.0["spec"][name] = value.into();
         self
     }
 
-    /// With this field of its `rollingUpdate`.
+    /// Sets this field of its `rollingUpdate`.
     pub(crate) fn rolling(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.0["spec"]["updateStrategy"]["rollingUpdate"][name] = value.into();
         self
     }
 
-    /// With an annotation of our family.
+    /// Sets an annotation with the project's prefix.
     pub(crate) fn annotate(mut self, name: &str, value: &str) -> Self {
         self.0["metadata"]["annotations"][format!("{FAMILY}/{name}")] = value.into();
         self
     }
 
-    /// Without an annotation of our family.
+    /// Removes an annotation with the project's prefix.
     pub(crate) fn without(mut self, name: &str) -> Self {
         if let Some(annotations) = self.0["metadata"]["annotations"].as_object_mut() {
             annotations.remove(&format!("{FAMILY}/{name}"));
@@ -101,47 +101,47 @@ impl Daemon {
         self
     }
 
-    /// With this strategy annotation.
+    /// Sets the strategy annotation.
     pub(crate) fn strategy(self, value: &str) -> Self {
         self.annotate("update-strategy", value)
     }
 
-    /// With this `max-unavailable`.
+    /// Sets `max-unavailable`.
     pub(crate) fn max_unavailable(self, value: &str) -> Self {
         self.annotate("max-unavailable", value)
     }
 
-    /// With this `minReadySeconds`.
+    /// Sets `minReadySeconds`.
     pub(crate) fn min_ready(mut self, seconds: u64) -> Self {
         self.0["spec"]["minReadySeconds"] = seconds.into();
         self
     }
 
-    /// With this `revisionHistoryLimit`.
+    /// Sets `revisionHistoryLimit`.
     pub(crate) fn history_limit(mut self, revisions: u64) -> Self {
         self.0["spec"]["revisionHistoryLimit"] = revisions.into();
         self
     }
 
-    /// With these ports of its container.
+    /// Sets the ports of its container.
     pub(crate) fn ports(mut self, ports: Value) -> Self {
         self.0["spec"]["template"]["spec"]["containers"][0]["ports"] = ports;
         self
     }
 
-    /// The native controller replaces the pods.
+    /// Lets the native controller replace the pods.
     pub(crate) fn native_rolling_update(mut self) -> Self {
         self.0["spec"]["updateStrategy"] = json!({ "type": "RollingUpdate" });
         self
     }
 
-    /// With this image.
+    /// Sets the image.
     pub(crate) fn image(mut self, image: &str) -> Self {
         self.0["spec"]["template"]["spec"]["containers"][0]["image"] = image.into();
         self
     }
 
-    /// With one more container.
+    /// Adds a container.
     pub(crate) fn container(mut self, name: &str, image: &str) -> Self {
         let containers = self.0["spec"]["template"]["spec"]["containers"].as_array_mut();
         let container = json!({ "name": name, "image": image });
@@ -149,31 +149,31 @@ impl Daemon {
         self
     }
 
-    /// With a label on every new pod.
+    /// Sets a label on every new pod.
     pub(crate) fn pod_label(mut self, key: &str, value: &str) -> Self {
         self.0["spec"]["template"]["metadata"]["labels"][key] = value.into();
         self
     }
 
-    /// With a PriorityClass.
+    /// Sets a PriorityClass.
     pub(crate) fn priority(mut self, class: &str) -> Self {
         self.0["spec"]["template"]["spec"]["priorityClassName"] = class.into();
         self
     }
 
-    /// With a readiness gate on every new pod.
+    /// Sets a readiness gate on every new pod.
     pub(crate) fn gate(mut self, kind: &str) -> Self {
         self.0["spec"]["template"]["spec"]["readinessGates"] = json!([{ "conditionType": kind }]);
         self
     }
 
-    /// With another name and the same labels.
+    /// Sets another name and keeps the labels.
     pub(crate) fn renamed(mut self, name: &str) -> Self {
         self.0["metadata"]["name"] = name.into();
         self
     }
 
-    /// The manifest, for the nodes that carry this label.
+    /// Returns the manifest, limited to the nodes with this label value.
     pub(crate) fn manifest(&self, scenario: &str) -> Value {
         let mut manifest = self.0.clone();
         manifest["spec"]["template"]["spec"]["nodeSelector"] = json!({ "scenario": scenario });
@@ -181,12 +181,12 @@ impl Daemon {
     }
 }
 
-/// Sets the image of the template.
+/// Returns a patch that sets the image of the template.
 pub(crate) fn image_patch(image: &str) -> Value {
     json!({ "spec": { "template": { "spec": { "containers": [{ "name": "nginx", "image": image }] } } } })
 }
 
-/// Sets the images of both containers of a template: `nginx` and this one.
+/// Returns a patch that sets the images of both containers of a template: `nginx` and `second`.
 pub(crate) fn two_images_patch(second: &str, image: &str) -> Value {
     json!({ "spec": { "template": { "spec": { "containers": [
         { "name": "nginx", "image": image },
@@ -194,22 +194,22 @@ pub(crate) fn two_images_patch(second: &str, image: &str) -> Value {
     ] } } } })
 }
 
-/// Changes the `rollingUpdate` of an Advanced DaemonSet.
+/// Returns a patch of the `rollingUpdate` of an Advanced DaemonSet.
 pub(crate) fn rolling_patch(change: Value) -> Value {
     json!({ "spec": { "updateStrategy": { "rollingUpdate": change } } })
 }
 
-/// Sets or (with null) removes an annotation of our family.
+/// Returns a patch that sets an annotation with the project's prefix or, with `None`, removes it.
 pub(crate) fn annotation_patch(name: &str, value: Option<&str>) -> Value {
     json!({ "metadata": { "annotations": { format!("{FAMILY}/{name}"): value } } })
 }
 
-/// What `kubectl rollout restart` writes.
+/// Returns the patch that `kubectl rollout restart` writes.
 pub(crate) fn restart_patch(stamp: &str) -> Value {
     json!({ "spec": { "template": { "metadata": { "annotations": { "kubectl.kubernetes.io/restartedAt": stamp } } } } })
 }
 
-/// Containers run and never become Ready.
+/// Returns the behavior of containers that run and never become Ready.
 pub(crate) fn never_ready() -> Behaviour {
     Behaviour {
         never_ready: true,
@@ -217,7 +217,7 @@ pub(crate) fn never_ready() -> Behaviour {
     }
 }
 
-/// No registry has the image.
+/// Returns the behavior of containers whose image is in no registry.
 pub(crate) fn missing_image() -> Behaviour {
     Behaviour {
         image_error: true,
@@ -225,7 +225,7 @@ pub(crate) fn missing_image() -> Behaviour {
     }
 }
 
-/// The kubelet evicts each pod at once.
+/// Returns the behavior of pods that the kubelet evicts immediately.
 pub(crate) fn evicted() -> Behaviour {
     Behaviour {
         evicted: true,

@@ -1,8 +1,7 @@
-//! What one story looks like from outside, and the judge over every deletion in it.
+//! An external view of one story, and the checks on every deletion in it.
 //!
-//! Fed by the monitor's own watches, never by the engine. It knows the DaemonSet, its nodes and pods, and it counts: how
-//! many Ready nodes lack an available pod at the moment of every deletion. How many may is said by the story, not
-//! asked from the code under test.
+//! Its input comes from the monitor's own watches, never from the engine. It knows the DaemonSet, its nodes and pods. At every
+//! deletion it counts the Ready nodes that lack an available pod. The limit comes from the story, not from the code under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,49 +17,49 @@ use yurt_ds::clock::Clock;
 
 use super::objects::DAEMON;
 
-/// Pod annotation that an update in place leaves behind.
+/// Pod annotation that an in-place update leaves behind.
 const IN_PLACE: &str = "apps.openyurt.io/inplace-update-state";
-/// The same on pods of Advanced DaemonSets.
+/// Same annotation on pods of Advanced DaemonSets.
 const ADVANCED_IN_PLACE: &str = "apps.kruise.io/inplace-update-state";
 /// Pod label with the hash of a revision.
 const HASH: &str = "controller-revision-hash";
 
-/// The picture of one story.
+/// Picture of one story.
 pub(crate) struct Picture {
-    /// Name of the story: its namespace, and the beginning of its nodes' names.
+    /// Name of the story: its namespace and the prefix of its node names.
     pub(crate) scenario: String,
-    /// How many Ready nodes may lack an available pod because of us.
+    /// Number of Ready nodes that may lack an available pod because of the controller.
     pub(crate) allowed: usize,
-    /// Its DaemonSet is an Advanced one.
+    /// True if its DaemonSet is an Advanced one.
     pub(crate) is_advanced: bool,
-    /// The DaemonSet as last seen; of an Advanced one what a native one has, too.
+    /// DaemonSet as last seen. For an Advanced one, the fields that it shares with native ones.
     pub(crate) daemon: Option<DaemonSet>,
-    /// The status of an Advanced one, as it is written.
+    /// Status of an Advanced DaemonSet, as written.
     pub(crate) status: Value,
-    /// UID and generation of the DaemonSet that the story wrote last: an older picture of it is no news.
+    /// UID and generation of the DaemonSet after the story's last write. Older versions of it are ignored.
     pub(crate) written: (Option<String>, Option<i64>),
-    /// What its conditions said of the rollout, whenever that was something else.
+    /// Every change of what its conditions reported about the rollout.
     pub(crate) told: Vec<Told>,
-    /// What was wrong at any moment.
+    /// Violations at any moment.
     pub(crate) violations: Vec<String>,
-    /// Most nodes that lacked an available pod because of us at once.
+    /// Largest number of nodes that lacked an available pod at once because of the controller.
     pub(crate) peak: usize,
-    /// Our deletions, in the order in which they were seen.
+    /// The controller's deletions, in the order in which they were seen.
     pub(crate) deletions: Vec<Deletion>,
-    /// Our updates in place, in the order in which they were seen.
+    /// The controller's in-place updates, in the order in which they were seen.
     pub(crate) renewals: Vec<Deletion>,
-    /// A pod may go only if an agent was asked to replace it.
+    /// True if a pod may only be deleted after a request to its agent.
     pub(crate) only_wished: bool,
-    /// A node that has an available pod has one at every moment, as long as it is Ready.
+    /// True if a Ready node that has an available pod must never be without one.
     pub(crate) always_served: bool,
-    /// Pods that were seen going after the story did away with what they belong to.
+    /// Number of pods that disappeared after the story removed their owner or node.
     pub(crate) orphans_gone: usize,
-    /// Pods beside others that were seen going, and the most that were there at once.
+    /// Number of surge pods that disappeared. `most_spares` is the largest number of them at one moment.
     pub(crate) spares_gone: usize,
     pub(crate) most_spares: usize,
-    /// The most nodes that had two pods at once, whichever of them went.
+    /// Largest number of nodes with two pods at one moment, no matter which pod ended.
     pub(crate) most_doubled: usize,
-    /// Nodes whose pods went because an agent was asked to replace them, in the order in which that was seen.
+    /// Nodes whose pods were replaced because of a request to an agent, in the order in which that was seen.
     pub(crate) granted: Vec<String>,
     clock: Clock,
     slack: SignedDuration,
@@ -82,21 +81,21 @@ pub(crate) struct Picture {
     broke: BTreeMap<String, Timestamp>,
 }
 
-/// What the condition `RolloutComplete` said, true or not: the others say the same.
+/// Content of the condition `RolloutComplete`, true or not. The other conditions agree with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
-    /// Its reason.
+    /// Reason of the condition.
     pub(crate) reason: String,
-    /// Its message.
+    /// Message of the condition.
     pub(crate) message: String,
 }
 
-/// A deletion by the controller.
+/// Deletion by the controller.
 #[derive(Clone, Debug)]
 pub(crate) struct Deletion {
-    /// The pod's node.
+    /// Node of the pod.
     pub(crate) node: String,
-    /// When, by the API server.
+    /// Time of the deletion by the API server's clock.
     pub(crate) at: Timestamp,
 }
 
@@ -107,7 +106,7 @@ struct NodeSeen {
 }
 
 impl Picture {
-    /// Nothing seen yet. Within `slack` of a change the controller may not have seen it.
+    /// Returns an empty picture. A change younger than `slack` may still be unknown to the controller.
     pub(crate) fn new(scenario: &str, allowed: usize, slack: SignedDuration, clock: Clock) -> Self {
         Self {
             scenario: scenario.to_owned(),
@@ -149,27 +148,27 @@ impl Picture {
         }
     }
 
-    /// The name of a node by its number, from 1.
+    /// Returns the name of a node by its number, from 1.
     pub(crate) fn node(&self, number: usize) -> String {
         node_name(&self.scenario, number)
     }
 
-    /// Whoever deletes what carries this name or UID (a node, a pod, an owner), it was not the controller.
+    /// Excludes deletions of the object with this name or UID (node, pod or owner): they are not the controller's.
     pub(crate) fn excuse(&mut self, what: &str) {
         self.excused.insert(what.to_owned());
     }
 
-    /// An agent is asked to replace the pod of this UID.
+    /// Records a request to an agent to replace the pod of this UID.
     pub(crate) fn wish(&mut self, uid: &str) {
         self.wished.insert(uid.to_owned());
     }
 
-    /// The agent refused.
+    /// Removes the record of such a request because the agent refused it.
     pub(crate) fn withdraw(&mut self, uid: &str) {
         self.wished.remove(uid);
     }
 
-    /// From now on "replaced" and "untouched" refer to the pods of this moment.
+    /// Makes "replaced" and "untouched" refer to the pods of this moment.
     pub(crate) fn remember(&mut self) {
         self.baseline = self
             .on_node
@@ -193,22 +192,22 @@ impl Picture {
         (self.most_spares, self.most_doubled) = (0, 0);
     }
 
-    /// When `PodNeedUpgrade` had flipped on a node's pod at the remembered moment.
+    /// Returns the transition time of `PodNeedUpgrade` on a node's pod at the remembered moment.
     pub(crate) fn remembered_transition(&self, node: &str) -> Option<&Time> {
         self.transitions.get(node)
     }
 
-    /// The current revision of the remembered moment.
+    /// Returns the current revision of the remembered moment.
     pub(crate) fn remembered_revision(&self) -> Option<&String> {
         self.revision.as_ref()
     }
 
-    /// The UID that was remembered for a node.
+    /// Returns the UID of the pod that was remembered for a node.
     pub(crate) fn remembered(&self, node: &str) -> Option<&String> {
         self.baseline.get(node)
     }
 
-    /// Takes in a Node.
+    /// Stores a Node.
     pub(crate) fn apply_node(&mut self, node: Node) {
         let name = node.metadata.name.clone().unwrap_or_default();
         let ready = is_ready(&node);
@@ -217,13 +216,13 @@ impl Picture {
         self.nodes.insert(name, NodeSeen { node, ready, since });
     }
 
-    /// Forgets a Node.
+    /// Removes a Node.
     pub(crate) fn delete_node(&mut self, node: &Node) {
         self.nodes
             .remove(node.metadata.name.as_deref().unwrap_or_default());
     }
 
-    /// Takes in the DaemonSet of the story; others are scenery.
+    /// Stores the DaemonSet of the story. Other DaemonSets are ignored.
     pub(crate) fn apply_daemon(&mut self, daemon: DaemonSet) {
         if daemon.metadata.name.as_deref() == Some(DAEMON) {
             self.daemon = Some(daemon);
@@ -231,7 +230,7 @@ impl Picture {
         }
     }
 
-    /// Takes in the Advanced DaemonSet of the story.
+    /// Stores the Advanced DaemonSet of the story.
     pub(crate) fn apply_advanced(&mut self, object: DynamicObject) {
         if object.metadata.name.as_deref() == Some(DAEMON) {
             self.status = object.data["status"].clone();
@@ -244,14 +243,14 @@ impl Picture {
         }
     }
 
-    /// Forgets it.
+    /// Removes an Advanced DaemonSet.
     pub(crate) fn delete_advanced(&mut self, object: &DynamicObject) {
         if let Ok(daemon) = as_native(object) {
             self.delete_daemon(&daemon);
         }
     }
 
-    /// Takes in what the conditions say of the rollout, if that is news.
+    /// Records what the conditions report about the rollout, if that has changed.
     fn listen(&mut self) {
         let Some(condition) = self.condition("RolloutComplete") else {
             return self.told.clear();
@@ -265,7 +264,7 @@ impl Picture {
         }
     }
 
-    /// Forgets it.
+    /// Removes a DaemonSet.
     pub(crate) fn delete_daemon(&mut self, daemon: &DaemonSet) {
         let uid = |daemon: &DaemonSet| daemon.metadata.uid.clone();
         if self.daemon.as_ref().map(uid) == Some(uid(daemon)) {
@@ -274,19 +273,19 @@ impl Picture {
         }
     }
 
-    /// Takes in a ControllerRevision.
+    /// Stores a ControllerRevision.
     pub(crate) fn apply_revision(&mut self, revision: ControllerRevision) {
         self.revisions
             .insert(revision.metadata.name.clone().unwrap_or_default(), revision);
     }
 
-    /// Forgets it.
+    /// Removes a ControllerRevision.
     pub(crate) fn delete_revision(&mut self, revision: &ControllerRevision) {
         self.revisions
             .remove(revision.metadata.name.as_deref().unwrap_or_default());
     }
 
-    /// Takes in a Job.
+    /// Stores a Job.
     pub(crate) fn apply_job(&mut self, job: Job) {
         let uid = uid(&job.metadata);
         if !self.jobs.contains_key(&uid) {
@@ -295,29 +294,29 @@ impl Picture {
         self.jobs.insert(uid, job);
     }
 
-    /// Forgets it.
+    /// Removes a Job.
     pub(crate) fn delete_job(&mut self, job: &Job) {
         self.jobs.remove(&uid(&job.metadata));
     }
 
-    /// All Jobs that are not being deleted.
+    /// Returns all Jobs that are not being deleted.
     pub(crate) fn jobs(&self) -> impl Iterator<Item = &Job> {
         self.jobs
             .values()
             .filter(|job| job.metadata.deletion_timestamp.is_none())
     }
 
-    /// How many Jobs were made since the story remembered.
+    /// Returns the number of Jobs created since the last `remember`.
     pub(crate) fn made_jobs(&self) -> usize {
         self.made_jobs.len()
     }
 
-    /// The greatest number of nodes that pulled for a Job at once, since the story remembered.
+    /// Returns the largest number of nodes that pulled images for Jobs at once since the last `remember`.
     pub(crate) fn pulled_at_once(&self) -> usize {
         self.pulled_at_once
     }
 
-    /// Counts the nodes that pull for a Job now.
+    /// Counts the nodes that pull images for a Job now.
     fn count_pulls(&mut self) {
         let pulls = |pod: &&Pod| {
             let mut owners = pod.metadata.owner_references.iter().flatten();
@@ -329,7 +328,7 @@ impl Picture {
         self.pulled_at_once = self.pulled_at_once.max(nodes.len());
     }
 
-    /// Reason and note of the controller's Events about the DaemonSet.
+    /// Returns reason and note of the controller's Events about the DaemonSet.
     pub(crate) fn state_events(&self) -> Vec<(String, String)> {
         let is_about = |event: &&Event| {
             let about = event.regarding.as_ref();
@@ -340,13 +339,13 @@ impl Picture {
         events.filter_map(words).collect()
     }
 
-    /// Takes in an Event.
+    /// Stores an Event.
     pub(crate) fn apply_event(&mut self, event: Event) {
         self.events
             .insert(event.metadata.name.clone().unwrap_or_default(), event);
     }
 
-    /// Takes in a pod, and judges when it began to terminate.
+    /// Stores a pod and checks the deletion if the pod began to terminate.
     pub(crate) fn apply_pod(&mut self, pod: Pod) {
         let (uid, node) = (uid(&pod.metadata), node_of(&pod));
         let before = self.pods.get(&uid).cloned();
@@ -389,7 +388,7 @@ impl Picture {
         self.look_at_service();
     }
 
-    /// How many pods stand beside others now. Those of an Advanced DaemonSet are its own from the first moment.
+    /// Returns the present number of surge pods. An Advanced DaemonSet owns its surge pods from the beginning.
     pub(crate) fn spares(&self) -> usize {
         if self.is_advanced {
             let nodes = self.on_node.keys();
@@ -400,7 +399,7 @@ impl Picture {
         living.count()
     }
 
-    /// Takes in what a change of a pod means for those that its node serves.
+    /// Updates the counts of surge pods and checks that each served node keeps an available pod.
     pub(crate) fn look_at_service(&mut self) {
         self.most_spares = self.most_spares.max(self.spares());
         let nodes = self.on_node.values();
@@ -434,7 +433,7 @@ impl Picture {
         self.served = served.collect();
     }
 
-    /// Forgets a pod; one that was not seen terminating was deleted in this moment.
+    /// Removes a pod. If it was never seen terminating, this is the moment of its deletion.
     pub(crate) fn delete_pod(&mut self, pod: &Pod) {
         let uid = uid(&pod.metadata);
         let Some(before) = self.pods.remove(&uid) else {
@@ -469,8 +468,8 @@ impl Picture {
             .any(|mark| self.excused.contains(mark))
             || has_ended
         {
-            // What the native controller does for others is done by ours for an Advanced one. A pod that has ended is deleted by the
-            // native controller, after a pause, or by ours, when its node is updated before that.
+            // For Advanced DaemonSets, yurt-ds takes the part of the native controller. A pod that has ended is deleted by the
+            // native controller after a pause, or by yurt-ds if its node is updated before that.
             let is_orphaned = owner.is_some_and(|owner| self.excused.contains(&owner.uid));
             self.orphans_gone += usize::from(is_orphaned || self.is_advanced || has_ended);
             self.spares_gone += usize::from(is_spare(pod));
@@ -485,7 +484,7 @@ impl Picture {
         }
         if self.is_surplus(pod, node) {
             self.orphans_gone += usize::from(self.is_advanced);
-            return; // the native controller keeps the oldest
+            return; // the native controller keeps the oldest pod
         }
         if self.wished.remove(&uid(&pod.metadata)) {
             self.granted.extend(node.map(str::to_owned));
@@ -515,7 +514,7 @@ impl Picture {
         self.judge_budget(&name, &node, available, at);
     }
 
-    /// Whether the DaemonSet has an older pod on that node, which stays.
+    /// Returns true if the DaemonSet has an older pod on that node, which stays.
     fn is_surplus(&self, pod: &Pod, node: Option<&str>) -> bool {
         let age = |pod: &Pod| {
             let created = pod.metadata.creation_timestamp.clone();
@@ -534,7 +533,7 @@ impl Picture {
         })
     }
 
-    /// What was available until now, and is about to be changed, takes a slot like a pod that goes.
+    /// Checks an in-place update. If the pod was available until now, it uses the budget like a deleted pod.
     fn judge_renewal(&mut self, pod: &Pod, node: &str, was_available: bool, at: Timestamp) {
         let name = pod.metadata.name.clone().unwrap_or_default();
         self.renewals.push(Deletion {
@@ -542,14 +541,14 @@ impl Picture {
             at: self.clock.now(),
         });
         if self.is_available(pod, at) {
-            return; // nothing but metadata: no container ends
+            return; // only metadata has changed, so no container ends
         }
         self.disrupted.insert(node.to_owned());
         self.judge_place(&name, node);
         self.judge_budget(&name, node, was_available, at);
     }
 
-    /// Deletions and updates in place since the story remembered, also of pods whose DaemonSet goes.
+    /// Returns the number of deletions and in-place updates since the last `remember`, also of pods whose DaemonSet was deleted.
     pub(crate) fn changes(&self) -> usize {
         self.deletions.len() + self.renewals.len() + self.spares_gone + self.orphans_gone
     }
@@ -567,7 +566,7 @@ impl Picture {
         }
     }
 
-    /// A pod that goes takes a slot of max-unavailable; not where another serves its node, which took one of max-surge.
+    /// Checks max-unavailable. A pod whose node has another available pod doesn't use this budget; max-surge covers it.
     fn judge_budget(&mut self, pod: &str, node: &str, available: bool, at: Timestamp) {
         if self.has_available(node, at) {
             return;
@@ -594,8 +593,9 @@ impl Picture {
         }
     }
 
-    /// Ready, targeted nodes without an available pod. What changed within the slack, or returned and has not settled,
-    /// does not count unless it is our doing.
+    /// Returns the Ready, targeted nodes without an available pod.
+    ///
+    /// Nodes that changed within the slack, or returned and have not settled, only count if the controller disrupted them.
     fn lacking(&self, at: Timestamp) -> impl Iterator<Item = &String> {
         let known = self.clock.now() - self.slack;
         let settled = known - self.settle();
@@ -610,7 +610,7 @@ impl Picture {
             .map(|(name, _)| name)
     }
 
-    /// How long a node that returned is left alone.
+    /// Returns how long a node must be Ready again before its pod may be replaced.
     fn settle(&self) -> SignedDuration {
         let annotations = self
             .daemon
@@ -640,7 +640,7 @@ impl Picture {
             && !taints.is_some_and(|taints| taints.iter().any(|taint| repels(&taint.key)))
     }
 
-    /// Names of the nodes that are Ready and targeted.
+    /// Returns the names of the nodes that are Ready and targeted.
     pub(crate) fn online(&self) -> impl Iterator<Item = &String> {
         self.nodes
             .iter()
@@ -648,18 +648,18 @@ impl Picture {
             .map(|(name, _)| name)
     }
 
-    /// Whether a node was Ready when it was seen last.
+    /// Returns true if a node was Ready when last seen.
     pub(crate) fn is_node_ready(&self, name: &str) -> bool {
         self.nodes.get(name).is_some_and(|seen| seen.ready)
     }
 
-    /// Pods of the story's DaemonSet on a node that are not terminating.
+    /// Returns the pods of the story's DaemonSet on a node that are not terminating.
     pub(crate) fn living(&self, node: &str) -> impl Iterator<Item = &Pod> {
         self.pods_on(node)
             .filter(|pod| pod.metadata.deletion_timestamp.is_none())
     }
 
-    /// Pods of the story's DaemonSet on a node.
+    /// Returns the pods of the story's DaemonSet on a node.
     pub(crate) fn pods_on(&self, node: &str) -> impl Iterator<Item = &Pod> {
         self.on_node
             .get(node)
@@ -672,17 +672,17 @@ impl Picture {
             })
     }
 
-    /// All pods in the story's namespace.
+    /// Returns all pods in the story's namespace.
     pub(crate) fn pods(&self) -> impl Iterator<Item = &Pod> {
         self.pods.values()
     }
 
-    /// All Events in the story's namespace.
+    /// Returns all Events in the story's namespace.
     pub(crate) fn events(&self) -> impl Iterator<Item = &Event> {
         self.events.values()
     }
 
-    /// Revisions of the DaemonSet.
+    /// Returns the revisions of the DaemonSet.
     pub(crate) fn revisions(&self) -> impl Iterator<Item = &ControllerRevision> {
         let owner = self
             .daemon
@@ -693,36 +693,36 @@ impl Picture {
         })
     }
 
-    /// The hash of the newest revision of the DaemonSet.
+    /// Returns the hash of the newest revision of the DaemonSet.
     pub(crate) fn current(&self) -> Option<&String> {
         let newest = self.revisions().max_by_key(|revision| revision.revision);
         newest.and_then(|revision| hash(&revision.metadata))
     }
 
-    /// The hash of the revision with the least number.
+    /// Returns the hash of the revision with the lowest number.
     pub(crate) fn oldest(&self) -> Option<&String> {
         let oldest = self.revisions().min_by_key(|revision| revision.revision);
         oldest.and_then(|revision| hash(&revision.metadata))
     }
 
-    /// Whether the DaemonSet as seen is at least as new as what the story wrote.
+    /// Returns true if the DaemonSet as last seen includes the story's last write.
     pub(crate) fn is_up_to_date(&self) -> bool {
         let meta = self.daemon.as_ref().map(|daemon| &daemon.metadata);
         meta.is_some_and(|meta| meta.uid == self.written.0 && meta.generation >= self.written.1)
     }
 
-    /// A condition on the DaemonSet.
+    /// Returns a condition of the DaemonSet.
     pub(crate) fn condition(&self, kind: &str) -> Option<&DaemonSetCondition> {
         let status = self.daemon.as_ref()?.status.as_ref()?;
         status.conditions.iter().flatten().find(|c| c.type_ == kind)
     }
 
-    /// Whether a node has an available pod.
+    /// Returns true if a node has an available pod.
     pub(crate) fn has_available(&self, node: &str, at: Timestamp) -> bool {
         self.living(node).any(|pod| self.is_available(pod, at))
     }
 
-    /// Whether a pod is available now.
+    /// Returns true if a pod is available now.
     pub(crate) fn is_available_now(&self, pod: &Pod) -> bool {
         self.is_available(pod, self.clock.now())
     }
@@ -743,7 +743,7 @@ impl Picture {
             })
     }
 
-    /// Lines for a person who looks for the cause.
+    /// Returns a description for messages about a failed story.
     pub(crate) fn describe(&self) -> String {
         let mut lines = vec![format!(
             "{} at {}: current revision {:?}, {} deletions by us, peak {} of {}",
@@ -817,40 +817,40 @@ impl Picture {
     }
 }
 
-/// What an Advanced DaemonSet has in common with a native one.
+/// Returns the fields that an Advanced DaemonSet shares with a native one.
 fn as_native(object: &DynamicObject) -> serde_json::Result<DaemonSet> {
     let mut object = serde_json::to_value(object)?;
     object["apiVersion"] = "apps/v1".into();
     serde_json::from_value(object)
 }
 
-/// Name of the numbered node of a story.
+/// Returns the name of the numbered node of a story.
 pub(crate) fn node_name(scenario: &str, number: usize) -> String {
     format!("{scenario}-{number:04}")
 }
 
-/// The UID of an object.
+/// Returns the UID of an object.
 pub(crate) fn uid(meta: &ObjectMeta) -> String {
     meta.uid.clone().unwrap_or_default()
 }
 
-/// The hash label of a pod or a revision.
+/// Returns the hash label of a pod or a revision.
 pub(crate) fn hash(meta: &ObjectMeta) -> Option<&String> {
     meta.labels.as_ref()?.get(HASH)
 }
 
-/// The controlling owner.
+/// Returns the controlling owner.
 pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
     let mut owners = meta.owner_references.iter().flatten();
     owners.find(|owner| owner.controller == Some(true))
 }
 
-/// An annotation of an object.
+/// Returns an annotation of an object.
 pub(crate) fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a String> {
     meta.annotations.as_ref()?.get(key)
 }
 
-/// Whether every container runs the image that its spec names. One whose image was changed a moment ago is about to end.
+/// Returns true if every container runs the image of its spec. A container whose image has just been changed is about to end.
 fn runs_its_images(pod: &Pod) -> bool {
     let statuses = pod.status.iter();
     let statuses = statuses.flat_map(|status| status.container_statuses.iter().flatten());
@@ -862,7 +862,7 @@ fn runs_its_images(pod: &Pod) -> bool {
     pairs.all(|same| same)
 }
 
-/// Whether the controller made it beside another pod of the story's DaemonSet, which does not control it yet.
+/// Returns true for a surge pod: one that the controller created next to a pod of the DaemonSet, which doesn't own it yet.
 pub(crate) fn is_spare(pod: &Pod) -> bool {
     let revision = hash(&pod.metadata).map(|hash| format!("{DAEMON}-{hash}"));
     let controller = controller_of(&pod.metadata);
@@ -871,13 +871,13 @@ pub(crate) fn is_spare(pod: &Pod) -> bool {
     })
 }
 
-/// A condition of a pod.
+/// Returns a condition of a pod.
 pub(crate) fn condition_of<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == kind)
 }
 
-/// Whether every container of a pod came so far that its image is there, or failed for good.
+/// Returns true if every container of a pod has its image or has failed permanently.
 fn has_images(pod: &Pod) -> bool {
     let status = pod.status.clone().unwrap_or_default();
     let statuses = status.container_statuses.unwrap_or_default();
@@ -920,7 +920,7 @@ fn node_of(pod: &Pod) -> Option<String> {
         .cloned()
 }
 
-/// When the API server took the deletion of a terminating pod; `now` for another pod.
+/// Returns when the API server accepted the deletion of a terminating pod. For other pods it is `now`.
 fn deleted_at(pod: &Pod, now: Timestamp) -> Timestamp {
     let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0));
     pod.metadata
@@ -929,7 +929,7 @@ fn deleted_at(pod: &Pod, now: Timestamp) -> Timestamp {
         .map_or(now, |end| end.0 - grace)
 }
 
-/// Whether nothing is left of a pod but its object.
+/// Returns true if the pod is terminating and all its containers have ended.
 fn has_ended(pod: &Pod) -> bool {
     let phase = pod
         .status

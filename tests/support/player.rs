@@ -1,4 +1,4 @@
-//! Plays a story on a cluster: sets the stage, does every step, judges the end.
+//! Plays a story on a cluster: creates its objects, performs every step, checks the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,25 +24,25 @@ use super::picture::{Picture, node_name, uid};
 use super::story::{Pace, Step, Story, Writes};
 use super::world::{Denied, PodWrites, World};
 
-/// Where a story is played: the cluster, and the story's own corner of it.
+/// Environment of a running story: the cluster and the story's own namespace and nodes.
 #[derive(Clone)]
 pub(crate) struct Stage {
-    /// The cluster.
+    /// Cluster.
     pub(crate) world: World,
-    /// The namespace, and the beginning of the nodes' names.
+    /// Namespace and prefix of the node names.
     pub(crate) name: String,
-    /// The agents of its nodes.
+    /// Agents of the story's nodes.
     pub(crate) agents: Agents,
-    /// The kind of its DaemonSet.
+    /// Kind of the story's DaemonSet.
     kind: ApiResource,
     before: PodWrites,
     monitor: Arc<tokio::sync::Mutex<Monitor>>,
 }
 
-/// Plays `story` under this name, and cleans up.
+/// Plays `story` under this name and cleans up.
 ///
 /// # Errors
-/// What went wrong, with the picture of that moment.
+/// If a step or a check fails, with the picture of that moment.
 pub(crate) async fn play(world: &World, name: &str, story: &Story) -> Result<(), String> {
     let stage = Stage::set(world, name, story)
         .await
@@ -105,7 +105,7 @@ impl Stage {
                 Step::Remember => {
                     seen += self.see(Picture::changes).await;
                     self.monitor.lock().await.picture().remember();
-                    // A real API server records a request when it has answered it: later than others see what it did.
+                    // A real API server writes a request to its audit log after the answer, when others may have seen its effect.
                     self.until_settled().await.map_err(told)?;
                     since = self.pod_writes().await?;
                 }
@@ -137,14 +137,15 @@ impl Stage {
         self.judge(story, seen).await
     }
 
-    /// Waits until what is available to the monitor is surely available to the controller, which heard of it by a watch of
-    /// its own: which node is the first depends on that.
+    /// Waits until the controller must have seen what the monitor has seen, for example that pods became available.
+    ///
+    /// The controller has its own watches, and the order of nodes depends on what it has seen.
     async fn until_seen(&self) -> Result<(), String> {
         self.perform(&Step::Wait(self.lag())).await
     }
 
-    /// Waits until what became of nodes is surely known to the controller, before the DaemonSet changes: a real one hears of the two
-    /// by different watches, in any order.
+    /// Waits until the controller must have seen all changes of nodes, before the DaemonSet changes. On a real cluster it watches
+    /// the two separately, so their changes arrive in any order.
     async fn until_settled(&self) -> Result<(), String> {
         match self.world.pace {
             Pace::Virtual => Ok(()),
@@ -152,17 +153,17 @@ impl Stage {
         }
     }
 
-    /// How long what happened may take to be seen. Times in the API are in whole seconds.
+    /// Returns how long a change may take to be seen. Timestamps in the API have whole seconds.
     fn lag(&self) -> Duration {
         let (embedded, real) = (Duration::from_millis(1100), Duration::from_secs(3));
         self.world.pace.pick(embedded, real)
     }
 
-    /// What the API server recorded agrees with what the monitor saw.
+    /// Checks that the API server's records agree with what the monitor saw.
     async fn judge(&self, story: &Story, seen: usize) -> Result<(), String> {
         let written = self.pod_writes().await?.since(self.before);
         let picture = || async { self.monitor.lock().await.picture().describe() };
-        // Marking a pod, or handing it over, is no replacement.
+        // Marking a pod or transferring its ownership doesn't replace it.
         let replaced = match story.writes {
             Writes::Marks | Writes::Surges => written.deletions + written.evictions,
             _ => written.deletions + written.evictions + written.patches,
@@ -173,8 +174,9 @@ impl Stage {
                 "the controller deleted or patched {replaced} pods, {seen} were seen changing\n{picture}"
             ));
         }
-        // A busy machine may change a pod while the request for it is on its way: then the API server says so, and the pod is
-        // looked at again. And a story that kills the controller takes the requests of those beside it along, which are made again.
+        // On a busy machine a pod may change while a request for it is in flight. The API server then reports a conflict, and the
+        // controller retries. A story that kills the controller also aborts requests for stories played in parallel; these are
+        // repeated, too.
         let in_vain = match self.world.pace {
             Pace::Virtual => written.conflicts + written.unanswered,
             Pace::Real => written.conflicts.saturating_sub(seen),
@@ -214,19 +216,21 @@ impl Stage {
         }
     }
 
-    /// Waits until `check` holds, for as long as one has to wait on this cluster.
+    /// Waits until `check` holds, within the usual time limit of this cluster.
     pub(crate) async fn until(&self, check: &Check) -> Result<(), String> {
         let limit = Duration::from_secs(45) * BUSY;
         self.monitor.lock().await.until(check, limit).await
     }
 
-    /// So long for something that takes `time` on a quiet machine: virtual time is the same on a busy one.
+    /// Returns the time limit for an operation that takes `time` on a quiet machine. Virtual time needs no margin.
     pub(crate) fn patience(&self, time: Duration) -> Duration {
         self.world.pace.pick(time, time * BUSY)
     }
 
-    /// Nobody asks for anything for so long, once what was under way is done: an Event may come seconds late on a busy machine, so
-    /// the wait begins anew then. Whoever asks more often than that is found each time.
+    /// Checks that the controller sends no request for this time, after current work has ended.
+    ///
+    /// On a busy machine an Event may come seconds late, so the wait is repeated. A controller that keeps sending requests fails
+    /// every attempt.
     async fn quiet(&self, time: Duration) -> Result<(), String> {
         let watch = |time| async move {
             let quiet = Check::new("quiet", |_| Ok(()));
@@ -303,17 +307,17 @@ impl Stage {
         Ok(())
     }
 
-    /// The name of a node by its number.
+    /// Returns the name of a node by its number.
     pub(crate) fn node(&self, number: usize) -> String {
         node_name(&self.name, number)
     }
 
-    /// Whoever deletes what carries this name or UID, it was not the controller.
+    /// Excludes deletions of the object with this name or UID: they are not the controller's.
     pub(crate) async fn excuse(&self, what: &str) {
         self.monitor.lock().await.picture().excuse(what);
     }
 
-    /// Looks at the picture of this moment.
+    /// Reads the picture of this moment.
     pub(crate) async fn see<T>(&self, look: impl FnOnce(&Picture) -> T) -> T {
         look(&self.monitor.lock().await.picture())
     }
@@ -323,7 +327,7 @@ impl Stage {
         look(&mut self.monitor.lock().await.picture())
     }
 
-    /// An API for objects in the story's namespace.
+    /// Returns an API for objects in the story's namespace.
     pub(crate) fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>,
@@ -332,12 +336,12 @@ impl Stage {
         Api::namespaced(self.world.client.clone(), &self.name)
     }
 
-    /// The DaemonSets of the story.
+    /// Returns an API for the story's kind of DaemonSet.
     pub(crate) fn daemons(&self) -> Api<DynamicObject> {
         Api::namespaced_with(self.world.client.clone(), &self.name, &self.kind)
     }
 
-    /// Creates the DaemonSet.
+    /// Creates a DaemonSet.
     pub(crate) async fn create_daemon(&self, daemon: &Daemon) -> anyhow::Result<()> {
         let daemon: DynamicObject = from(daemon.manifest(&self.name))?;
         let made = self.daemons().create(&PostParams::default(), &daemon).await;
@@ -348,7 +352,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Makes a second pod of the current revision on a node, owned by the DaemonSet as if the native controller had.
+    /// Creates a second pod of the current revision on a node. It is owned by the DaemonSet, like a pod of the native controller.
     pub(crate) async fn add_pod(&self, node: usize) -> anyhow::Result<()> {
         let old = self.pod_on(node).await?;
         let current = self.see(|picture| picture.current().cloned()).await;
@@ -380,7 +384,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Deletes the DaemonSet, and with it or without it its pods; waits until it is gone.
+    /// Deletes the DaemonSet, with or without its pods, and waits until it is gone.
     pub(crate) async fn delete_daemon(&self, params: &DeleteParams) -> anyhow::Result<()> {
         let daemons = self.daemons();
         let owner = daemons.get(DAEMON).await?.metadata.uid.unwrap_or_default();
@@ -399,8 +403,9 @@ impl Stage {
         bail!("the DaemonSet is still there")
     }
 
-    /// Waits a moment for nodes to be seen Ready, so that what is expected next is not found true while they are away. They
-    /// are not seen while a story keeps the API server down.
+    /// Waits briefly until nodes are seen Ready. Otherwise the next check could pass only because they are still offline.
+    ///
+    /// While a story stops the API server, they are not seen.
     async fn await_return(&self, nodes: &[usize]) {
         let names: Vec<String> = nodes.iter().map(|node| self.node(*node)).collect();
         for _ in 0..self.world.pace.pick(100, 30 * BUSY) {
@@ -427,7 +432,7 @@ impl Stage {
         backend.kill(&holder)
     }
 
-    /// Patches the DaemonSet (strategic merge; an Advanced one: merge).
+    /// Patches the DaemonSet: strategic merge for a native one, merge for an Advanced one.
     pub(crate) async fn patch_daemon(&self, patch: &Value) -> anyhow::Result<()> {
         let patch = match self.kind.group.as_str() {
             "apps" => Patch::Strategic(patch),
@@ -468,7 +473,7 @@ impl Stage {
         patched.map(drop).context("patch the pod")
     }
 
-    /// The pod that stands on a node.
+    /// Returns the pod of a node that is not terminating.
     pub(crate) async fn pod_on(&self, node: usize) -> anyhow::Result<Pod> {
         let name = self.node(node);
         let pod = self
@@ -477,7 +482,7 @@ impl Stage {
         pod.with_context(|| format!("{name} has no pod"))
     }
 
-    /// The pod of a node that is there, or else one that goes.
+    /// Returns the pod of a node, preferably one that is not terminating.
     pub(crate) async fn any_pod_on(&self, node: usize) -> anyhow::Result<Pod> {
         let name = self.node(node);
         let pod = self
@@ -551,7 +556,7 @@ impl Stage {
         {
             self.world.backend.controller(true)?;
         }
-        // What a story that failed has left.
+        // A failed story leaves its policies behind.
         for verb in story.steps.iter().filter_map(|step| match step {
             Step::Policy(verb, _, true) => Some(*verb),
             _ => None,
@@ -582,12 +587,12 @@ impl Stage {
     }
 }
 
-/// An object from its manifest.
+/// Parses an object from its manifest.
 pub(crate) fn from<T: serde::de::DeserializeOwned>(manifest: Value) -> anyhow::Result<T> {
     serde_json::from_value(manifest).context("read a manifest")
 }
 
-/// Whether a namespace is ready for pods.
+/// Returns true if a namespace is ready for pods.
 pub(crate) async fn has_service_account(accounts: &Api<ServiceAccount>) -> bool {
     accounts
         .get_opt("default")

@@ -1,8 +1,8 @@
-//! A real control plane, with the real binary as its controller.
+//! A real control plane with the real binary as its controller.
 //!
-//! `YURT_DS_SUITE_KUBECONFIG` names a kubeconfig whose user may do everything; only then does this run. The nodes are
-//! fake (`sim::kubelet`), everything else is real. `.ci/run` brings such a control plane up. Beside the
-//! kubeconfig of one, `audit.log` says who wrote what; on any other cluster that part of the judgement is left out.
+//! The tests run only if `YURT_DS_SUITE_KUBECONFIG` names a kubeconfig of a cluster administrator. The nodes are fake
+//! (`sim::kubelet`), everything else is real. `.ci/run` starts such a control plane. Its `audit.log`, next to the kubeconfig,
+//! shows the author of every write. On other clusters the checks of the audit log are skipped.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -35,22 +35,23 @@ use super::player::from;
 use super::story::Pace;
 use super::world::{Backend, DENIED, Denied, Moment, PodWrites, World};
 
-/// Names the kubeconfig of the cluster to use.
+/// Environment variable with the kubeconfig of the cluster.
 pub(crate) const KUBECONFIG: &str = "YURT_DS_SUITE_KUBECONFIG";
 
-/// Set to anything, this has conditions, Events, metrics and `ctl` compared here, too, which they always are on the embedded
-/// cluster. It takes real time between the steps of a story, so it is for a quiet machine.
+/// Environment variable that enables the comparison of conditions, Events, metrics and `ctl`. The embedded cluster always has it.
+///
+/// It takes real time between the steps of a story, so it needs a quiet machine.
 const AGREE: &str = "YURT_DS_SUITE_AGREE";
 
-/// The kubeconfig to use, if any.
+/// Returns the kubeconfig of the cluster, if one is set.
 pub(crate) fn kubeconfig() -> Option<PathBuf> {
     std::env::var_os(KUBECONFIG).map(PathBuf::from)
 }
 
-/// The cluster of this kubeconfig.
+/// Connects to the cluster of this kubeconfig.
 pub(crate) async fn world(kubeconfig: &Path) -> anyhow::Result<World> {
     let client = client(kubeconfig, "yurt-ds-suite").await?;
-    // A control plane of our own leaves nodes alone; on any other one they have to give signs of life.
+    // The control plane of `.ci/run` ignores missing node heartbeats. On other clusters nodes must renew their Leases.
     let own = kubeconfig
         .with_file_name("kube-controller-manager.pid")
         .exists();
@@ -84,7 +85,7 @@ pub(crate) async fn world(kubeconfig: &Path) -> anyhow::Result<World> {
     })
 }
 
-/// A client with this kubeconfig and user agent.
+/// Returns a client with this kubeconfig and user agent.
 pub(crate) async fn client(kubeconfig: &Path, user_agent: &'static str) -> anyhow::Result<Client> {
     client_for(kubeconfig, user_agent).await
 }
@@ -98,7 +99,7 @@ async fn client_for(kubeconfig: &Path, user_agent: &'static str) -> anyhow::Resu
     Ok(Client::try_from(config)?)
 }
 
-/// Where the API server is.
+/// Returns the address of the API server.
 async fn server(kubeconfig: &Path) -> anyhow::Result<SocketAddr> {
     let read = Kubeconfig::read_from(kubeconfig).context(KUBECONFIG)?;
     let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
@@ -110,10 +111,10 @@ async fn server(kubeconfig: &Path) -> anyhow::Result<SocketAddr> {
         .context("no IPv4 address of the API server")
 }
 
-/// Name of the replica that runs at first.
+/// Name of the first replica.
 const FIRST: &str = "suite-1";
 
-/// The processes of the controller.
+/// Processes of the controller.
 struct Replicas {
     installation: Installation,
     running: BTreeMap<String, Process>,
@@ -132,10 +133,10 @@ struct Real {
     replicas: Arc<Mutex<Replicas>>,
     directory: PathBuf,
     server: SocketAddr,
-    /// The address that the requests of a node's agents come from.
+    /// Source address of a node's agent requests.
     sources: Mutex<BTreeMap<String, Ipv4Addr>>,
     audit: Option<Mutex<Audit>>,
-    /// Whether [`AGREE`] is set.
+    /// True if [`AGREE`] is set.
     compares: bool,
 }
 
@@ -261,7 +262,7 @@ impl Backend for Real {
             let parameters = PostParams::default();
             policies.create(&parameters, &from(policy)?).await?;
             bindings.create(&parameters, &from(binding)?).await?;
-            // The API server reads its policies anew about once a second.
+            // The API server reloads its policies about once a second.
             tokio::time::sleep(Duration::from_secs(5)).await;
             Ok(())
         })
@@ -276,7 +277,7 @@ impl Backend for Real {
         };
         Box::pin(async move {
             match only {
-                // Some stories kill it again and again: then nobody speaks just now.
+                // Some stories kill the controller repeatedly, so it may be down at this moment.
                 Some(address) => Ok(page(address).await.ok()),
                 None => Ok(None),
             }
@@ -324,7 +325,7 @@ impl Backend for Real {
 }
 
 impl Real {
-    /// An address of this machine for every node: 127.77.0.1 and so on.
+    /// Returns an address of this machine for every node: 127.77.0.1 and so on.
     fn source(&self, node: &str) -> anyhow::Result<Ipv4Addr> {
         let mut sources = lock(&self.sources);
         let next = u16::try_from(sources.len() + 1)?;
@@ -342,7 +343,7 @@ impl Real {
         Ok(())
     }
 
-    /// What the audit log says; the default where there is none.
+    /// Reads the audit log. Returns the default if there is none.
     fn audit<T: Default>(&self, look: impl FnOnce(&Audit) -> Option<T>) -> anyhow::Result<T> {
         let Some(audit) = &self.audit else {
             return Ok(T::default());
@@ -353,7 +354,7 @@ impl Real {
     }
 }
 
-/// The metrics of the controller that listens there.
+/// Returns the metrics page of the controller at this address.
 async fn page(address: SocketAddr) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect(address)
         .await
@@ -365,18 +366,18 @@ async fn page(address: SocketAddr) -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// The audit log, read as it grows.
+/// Audit log, read as it grows.
 struct Audit {
     path: PathBuf,
     read: u64,
     writes: BTreeMap<String, PodWrites>,
     requests: BTreeMap<String, usize>,
-    /// What agents asked, by the address that they asked from.
+    /// Requests of agents, by source address.
     asked: BTreeMap<String, Asked>,
 }
 
 impl Audit {
-    /// From now on: earlier runs had the same addresses and namespaces.
+    /// Starts at the present end of the log, because earlier runs used the same addresses and namespaces.
     fn new(path: PathBuf) -> Self {
         let read = std::fs::metadata(&path).map_or(0, |file| file.len());
         Self {

@@ -1,4 +1,4 @@
-//! What agents are expected to say, as data: statuses and texts to the letter, with the names of the moment filled in.
+//! Expected answers of agents as data: exact statuses and texts. Names of the present objects replace the placeholders.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::agents::Answer;
 use super::picture::{Picture, condition_of, uid};
 
-/// An expected answer. In its text `{ns}`, `{pod}`, `{node}` and `{hash}` stand for namespace, name and node of the pod
-/// that was asked about, and for the current revision.
+/// Expected answer. Its text may have placeholders: `{ns}`, `{pod}` and `{node}` for the requested pod, `{hash}` for the current
+/// revision.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     status: u16,
@@ -24,60 +24,60 @@ enum Words {
     Anything,
 }
 
-/// This status, and exactly this text.
+/// Expects this status and exactly this text.
 pub(crate) fn says(status: u16, text: &str) -> Said {
     let words = Words::Exactly(text.to_owned());
     Said::new(status, words)
 }
 
-/// This status, and a text that begins so.
+/// Expects this status and a text that begins like this.
 pub(crate) fn begins(status: u16, text: &str) -> Said {
     let words = Words::Beginning(text.to_owned());
     Said::new(status, words)
 }
 
-/// This status.
+/// Expects this status and any text.
 pub(crate) fn status(status: u16) -> Said {
     let words = Words::Anything;
     Said::new(status, words)
 }
 
-/// The pod is replaced.
+/// Expects that the pod is replaced.
 pub(crate) fn started() -> Said {
     says(200, "Start updating pod {ns}/{pod}").because("Started")
 }
 
-/// Its images will be pulled.
+/// Expects that the pod's images will be pulled.
 pub(crate) fn requested() -> Said {
     says(200, "Image pre-pull requested for pod {ns}/{pod}")
 }
 
-/// 1: the cloud is away.
+/// Expects refusal 1: the node is disconnected from the cloud.
 pub(crate) fn disconnected() -> Said {
     let text = "OTA upgrade is not allowed when node is disconnected to cloud";
     says(503, text).because("Disconnected")
 }
 
-/// 3 to 5, in the words of `upgrade`.
+/// Expects refusals 3 to 5 in the words of `upgrade`.
 pub(crate) fn refused(detail: &str) -> Said {
     let text = "Pre check update pod failed, Failed to check pod {ns}/{pod} status, error: ";
     says(403, &format!("{text}{detail}"))
 }
 
-/// 3 to 5, in the words of `imagepull`.
+/// Expects refusals 3 to 5 in the words of `imagepull`.
 pub(crate) fn pull_refused(detail: &str) -> Said {
     let text = "Failed to check pod status {ns}/{pod}, error: ";
     says(403, &format!("{text}{detail}"))
 }
 
-/// 3: the pod goes already.
+/// Detail of refusal 3: the pod is already terminating.
 pub(crate) const DELETING: &str = "Pod {ns}/{pod} is deleting, can not be updated";
-/// 4: it runs elsewhere.
+/// Detail of refusal 4: the pod runs on another node.
 pub(crate) const ELSEWHERE: &str = "Pod: {ns}/{pod} is running on {node}, can not be updated";
-/// 5: nothing new waits for it.
+/// Detail of refusal 5: there is no newer version for the pod.
 pub(crate) const NOTHING_NEW: &str = "Pod: {ns}/{pod} update status is False, can not be updated";
 
-/// 6: its images are not there.
+/// Expects refusal 6: the pod's images are not ready.
 pub(crate) fn image_not_ready(reason: &str, message: &str) -> Said {
     let text = "Pre check update pod failed, Failed to check pod {ns}/{pod} image ready, error: Pod: {ns}/{pod} image is not ready, ";
     begins(403, &format!("{text}reason: {reason}, message: {message}"))
@@ -92,18 +92,18 @@ impl Said {
         }
     }
 
-    /// With this word for programs.
+    /// Expects this machine-readable reason, too.
     pub(crate) fn because(mut self, reason: &'static str) -> Self {
         self.reason = Some(reason);
         self
     }
 
-    /// Whether a pod goes if that is what is answered to `upgrade`.
+    /// Returns true if this answer to `upgrade` means that the pod is replaced.
     pub(crate) fn is_success(&self) -> bool {
         self.status == 200
     }
 
-    /// Compares.
+    /// Compares an answer with the expected one.
     pub(crate) fn compare(&self, answer: &Answer, names: &Names) -> Result<(), String> {
         let text = answer.text();
         let found = || format!("{} {text:?}", answer.status.as_u16());
@@ -137,7 +137,7 @@ impl Said {
     }
 }
 
-/// What stands for the placeholders.
+/// Values of the placeholders.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     pub(crate) namespace: String,
@@ -147,7 +147,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// `text` with the names filled in.
+    /// Returns `text` with the placeholders replaced.
     pub(crate) fn fill(&self, text: &str) -> String {
         text.replace("{ns}", &self.namespace)
             .replace("{pod}", &self.pod)
@@ -158,16 +158,16 @@ impl Names {
 
 type Predicate = dyn Fn(&Value, &Picture, &str) -> Result<(), String> + Send + Sync;
 
-/// What `GET /pods` has to show.
+/// Expected output of `GET /pods`.
 #[derive(Clone)]
 pub(crate) struct Shown {
-    /// What is expected, for messages.
+    /// Expectation, for messages.
     pub(crate) name: String,
     predicate: Arc<Predicate>,
 }
 
 impl Shown {
-    /// A named predicate over the list, the picture and the node's name.
+    /// Returns a named predicate over the list, the picture and the node's name.
     pub(crate) fn new(
         name: impl Into<String>,
         predicate: impl Fn(&Value, &Picture, &str) -> Result<(), String> + Send + Sync + 'static,
@@ -178,7 +178,7 @@ impl Shown {
         }
     }
 
-    /// Both.
+    /// Checks both predicates.
     pub(crate) fn and(self, other: Self) -> Self {
         Self::new(
             format!("{} and {}", self.name, other.name),
@@ -189,13 +189,13 @@ impl Shown {
         )
     }
 
-    /// Whether it holds.
+    /// Returns an error with the reason if it fails.
     pub(crate) fn holds(&self, list: &Value, picture: &Picture, node: &str) -> Result<(), String> {
         (self.predicate)(list, picture, node)
     }
 }
 
-/// A `v1` `PodList` of whole pods of this node, and of no other.
+/// Checks for a `v1` `PodList` with complete pods, all of them on this node.
 pub(crate) fn a_pod_list() -> Shown {
     Shown::new("a PodList of this node", |list, _, node| {
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -214,7 +214,7 @@ pub(crate) fn a_pod_list() -> Shown {
     })
 }
 
-/// The living pod of the DaemonSet carries `PodNeedUpgrade` with this status, as in the API, and it is not deleted.
+/// Checks that the live pod of the DaemonSet has `PodNeedUpgrade` with this status, as in the API, and is not being deleted.
 pub(crate) fn announced(status: bool) -> Shown {
     let expected = if status { "True" } else { "False" };
     Shown::new(
@@ -234,7 +234,7 @@ pub(crate) fn announced(status: bool) -> Shown {
     )
 }
 
-/// The living pod carries `PodImageReady` with this status and reason.
+/// Checks that the live pod has `PodImageReady` with this status and reason.
 pub(crate) fn image_shown(status: &'static str, reason: &'static str) -> Shown {
     Shown::new(
         format!("PodImageReady={status} {reason}"),
@@ -252,7 +252,7 @@ pub(crate) fn image_shown(status: &'static str, reason: &'static str) -> Shown {
     )
 }
 
-/// So many pods.
+/// Checks the number of pods.
 pub(crate) fn so_many(expected: usize) -> Shown {
     Shown::new(format!("{expected} pods"), move |list, _, _| {
         let found = list["items"].as_array().map_or(0, Vec::len);

@@ -1,4 +1,4 @@
-//! A small cluster in real time over HTTP, for the real agent as a process: there every single request can go wrong.
+//! A small cluster in real time over HTTP, for the real agent as a process. Faults can affect any single request.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -27,33 +27,33 @@ use super::objects::{DAEMON, Daemon, NEW, image_patch};
 use super::picture::{condition_of, controller_of};
 use super::player::from;
 
-/// What marks its nodes.
+/// Prefix of its node names.
 const NAME: &str = "served";
 
-/// Where its pods are.
+/// Namespace of its pods.
 pub(crate) const NAMESPACE: &str = "default";
 
-/// A cluster with a DaemonSet in OTA mode, for which a new version waits.
+/// Cluster with a DaemonSet in OTA mode that has a new version.
 pub(crate) struct Served {
-    /// The cluster.
+    /// Cluster.
     pub(crate) world: World,
-    /// The way to it.
+    /// Link to its API server.
     pub(crate) link: Link,
     directory: tempfile::TempDir,
     proxy: Proxy,
     _serve: Task,
 }
 
-/// A running agent.
+/// Running agent.
 pub(crate) struct Running {
-    /// For questions.
+    /// Client for requests.
     pub(crate) agent: Agent,
-    /// Where it listens.
+    /// Address that it listens on.
     pub(crate) address: SocketAddr,
 }
 
 impl Served {
-    /// Starts it with so many nodes, and waits until every pod is announced as outdated.
+    /// Starts a cluster with this many nodes and waits until every pod is announced as outdated.
     pub(crate) async fn start(nodes: usize) -> anyhow::Result<Self> {
         let world = World::start(WorldSetup {
             clock: Clock::System,
@@ -107,12 +107,12 @@ impl Served {
         bail!("not every pod is announced as {status}")
     }
 
-    /// Its pods.
+    /// Returns an API for its pods.
     pub(crate) fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.world.client(), NAMESPACE)
     }
 
-    /// The pod of the DaemonSet on a node.
+    /// Returns the pod of the DaemonSet on a node.
     pub(crate) async fn pod_on(&self, number: usize) -> anyhow::Result<Pod> {
         let pods = self.pods().list(&ListParams::default()).await?;
         let name = node(number);
@@ -125,18 +125,18 @@ impl Served {
         found.with_context(|| format!("{name} has no pod"))
     }
 
-    /// Where its pod is asked about.
+    /// Returns the path of an action on the node's pod.
     pub(crate) async fn path(&self, number: usize, action: &str) -> anyhow::Result<String> {
         let name = self.pod_on(number).await?.name_any();
         Ok(path(&name, action))
     }
 
-    /// Where an agent called so keeps its state.
+    /// Returns the state directory of the agent with this name.
     pub(crate) fn home(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// The command for the agent of a node with its state in the home of this name.
+    /// Returns the command for the agent of a node with its state in this home.
     pub(crate) fn command(&self, node: &str, home: &str, listen: &str) -> anyhow::Result<Command> {
         let setup = Setup {
             node: node.to_owned(),
@@ -150,7 +150,7 @@ impl Served {
         Ok(agent_command(&setup, &config, listen))
     }
 
-    /// Starts the agent of a node with its state in the home of this name, and does not wait for anything but its port.
+    /// Starts the agent of a node with its state in this home. Waits only for its port.
     pub(crate) async fn agent(&self, node: &str, home: &str) -> anyhow::Result<Running> {
         let mut command = self.command(node, home, ANY_PORT)?;
         let log = self.home(&format!("{home}.log"));
@@ -163,7 +163,7 @@ impl Served {
         })
     }
 
-    /// Waits until an agent with this home has written down what it knows.
+    /// Waits until an agent with this home has saved its pods.
     pub(crate) async fn until_kept(&self, home: &str) -> anyhow::Result<()> {
         let kept = self.home(home).join("pods.json");
         for _ in 0..60 * BUSY {
@@ -175,7 +175,7 @@ impl Served {
         bail!("{} is not written", kept.display())
     }
 
-    /// The same as `agent`, and waits until it knows its pods.
+    /// Starts the agent of a node and waits until it knows its pods.
     pub(crate) async fn ready_agent(&self, number: usize) -> anyhow::Result<Running> {
         let name = node(number);
         let running = self.agent(&name, &name).await?;
@@ -189,7 +189,7 @@ impl Served {
         bail!("the agent does not become ready")
     }
 
-    /// From now on requests of agents go wrong as the rule says, until the guard drops.
+    /// Makes requests of agents fail by this rule until the guard is dropped.
     pub(crate) fn fault(
         &self,
         rule: impl Fn(&RequestInfo) -> Fault + Send + Sync + 'static,
@@ -203,7 +203,7 @@ impl Served {
         })
     }
 
-    /// What agents asked so far, except watches.
+    /// Returns the number of requests of agents so far, without watches.
     pub(crate) fn asked(&self) -> u64 {
         let all = self.world.cluster.requests().into_iter();
         all.filter(|count| is_agent(&count.user_agent) && count.verb != "watch")
@@ -212,12 +212,12 @@ impl Served {
     }
 }
 
-/// Where a pod of this name is asked about.
+/// Returns the path of an action on a pod.
 pub(crate) fn path(pod: &str, action: &str) -> String {
     format!("/openyurt.io/v1/namespaces/{NAMESPACE}/pods/{pod}/{action}")
 }
 
-/// The name of a node.
+/// Returns the name of a node.
 pub(crate) fn node(number: usize) -> String {
     format!("{NAME}-{number}")
 }

@@ -1,8 +1,7 @@
-//! Scenarios as data: what stands there at first, what happens, what is expected.
+//! Scenarios as data: the initial objects, the steps, the expectations.
 //!
-//! A [`Scenario`] is one sentence of the specification, told by one or more stories (one per value that it names). The
-//! same stories are played on the embedded cluster and on a real control plane; [`Pace`] says which, for those numbers
-//! that would make a real run long.
+//! A [`Scenario`] is one sentence of the specification. It has one or more stories, one per value that the sentence names. The
+//! same stories are played on the embedded cluster and on a real control plane. [`Pace`] selects shorter times for the latter.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,24 +15,24 @@ use super::checks::Check;
 use super::objects::{Daemon, annotation_patch, image_patch};
 use super::player::Stage;
 
-/// Why faults in single requests are no part of a run on a real cluster.
+/// Reason why scenarios with faults in single requests are not played on a real cluster.
 pub(crate) const NO_FAULT_POINTS: &str = "there is nothing between a real API server and the controller that could delay or break single requests";
 
-/// After so many seconds the controller has seen what the story has seen. Watches of pods and of DaemonSets are in no
-/// common order: a story that changes both, and expects that the pod counts, waits in between.
+/// Seconds after which the controller has seen what the story has seen. Watches of pods and DaemonSets have no common order. A
+/// story that changes both waits in between if the change of the pod must come first.
 pub(crate) const SEEN: u64 = 2;
 
-/// How fast time is.
+/// Speed of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// Minutes cost milliseconds.
+    /// Virtual time: minutes take milliseconds.
     Virtual,
-    /// Minutes cost minutes.
+    /// Real time.
     Real,
 }
 
 impl Pace {
-    /// The first on the embedded cluster, the second on a real one.
+    /// Returns the first value on the embedded cluster, the second on a real one.
     pub(crate) fn pick<T>(self, embedded: T, real: T) -> T {
         match self {
             Self::Virtual => embedded,
@@ -42,22 +41,22 @@ impl Pace {
     }
 }
 
-/// So many seconds.
+/// Returns a duration in seconds.
 pub(crate) const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
 /// One sentence of the specification.
 pub(crate) struct Scenario {
-    /// Its stories, played side by side.
+    /// Its stories, played in parallel.
     pub(crate) stories: Vec<Story>,
-    /// Why it is not played on a real control plane.
+    /// Reason why it is not played on a real control plane.
     pub(crate) only_embedded: Option<&'static str>,
-    /// Why it is not played on the embedded cluster.
+    /// Reason why it is not played on the embedded cluster.
     pub(crate) only_real: Option<&'static str>,
-    /// The oldest Kubernetes (minor version) that can play it.
+    /// Oldest minor version of Kubernetes that can play it.
     pub(crate) since: u32,
-    /// It does something to the whole cluster or to the controller: nothing else runs beside it.
+    /// True if it affects the whole cluster or the controller, so that nothing may run in parallel.
     pub(crate) alone: bool,
 }
 
@@ -80,119 +79,119 @@ impl From<Story> for Scenario {
 }
 
 impl Scenario {
-    /// Not on a real control plane, because.
+    /// Excludes it from real control planes, for this reason.
     pub(crate) fn only_embedded(mut self, why: &'static str) -> Self {
         self.only_embedded = Some(why);
         self
     }
 
-    /// Not on the embedded cluster, because.
+    /// Excludes it from the embedded cluster, for this reason.
     pub(crate) fn only_real(mut self, why: &'static str) -> Self {
         self.only_real = Some(why);
         self
     }
 
-    /// Not with Kubernetes before 1.`minor`.
+    /// Excludes it from Kubernetes before 1.`minor`.
     pub(crate) fn since(mut self, minor: u32) -> Self {
         self.since = minor;
         self
     }
 
-    /// Not beside others.
+    /// Excludes other scenarios while it is played.
     pub(crate) fn alone(mut self) -> Self {
         self.alone = true;
         self
     }
 }
 
-/// What the controller may write to pods in a story.
+/// Writes to pods that a story allows the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writes {
-    /// Deletions that replaced a pod, nothing else.
+    /// Only deletions that replaced a pod.
     Deletions,
-    /// Also refused deletions (races, faults).
+    /// Also failed deletions (races, faults).
     Attempts,
-    /// Evictions, some of which may be refused, and no deletion.
+    /// Only evictions, some of which may fail.
     Evictions,
     /// Also conditions (OTA).
     Conditions,
-    /// Also these and the marks of pods that wait for their hooks.
+    /// Also conditions and the marks of pods that wait for lifecycle hooks.
     Marks,
-    /// Also pods that are made, handed over, adopted or let go.
+    /// Also creation, ownership transfer, adoption and release of pods.
     Surges,
 }
 
-/// A story.
+/// One story of a scenario.
 pub(crate) struct Story {
     pub(crate) nodes: usize,
     pub(crate) daemon: Daemon,
     pub(crate) allowed: usize,
     pub(crate) writes: Writes,
-    /// A pod may go only if an agent was asked to replace it.
+    /// True if a pod may only be deleted after a request to its agent.
     pub(crate) only_wished: bool,
-    /// A node that has an available pod has one at every moment, as long as it is Ready.
+    /// True if a Ready node that has an available pod must never be without one.
     pub(crate) always_served: bool,
     pub(crate) steps: Vec<Step>,
 }
 
-/// Something that only one story does.
+/// Action of a single story.
 pub(crate) type Deed = Arc<dyn Fn(Stage) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
 
-/// What happens next.
+/// Step of a story.
 #[derive(Clone)]
 pub(crate) enum Step {
-    /// Nodes fall silent.
+    /// Takes nodes offline.
     Offline(Vec<usize>, Outage),
-    /// Nodes return.
+    /// Brings nodes back.
     Online(Vec<usize>),
-    /// A node goes up and down by itself.
+    /// Makes a node go up and down repeatedly.
     Flap(usize, Duration, Duration),
-    /// A node leaves the cluster for good.
+    /// Removes a node from the cluster permanently.
     RemoveNode(usize),
-    /// Containers behave differently: image, node (0: all), behaviour.
+    /// Changes the behavior of containers: image, node (0: all), behavior.
     Behave(String, usize, Box<Behaviour>),
-    /// Containers on a node take this long to end.
+    /// Sets the time that containers on a node take to end.
     TerminateIn(usize, Duration),
-    /// The DaemonSet is patched (strategic merge; an Advanced one: merge).
+    /// Patches the DaemonSet: strategic merge for a native one, merge for an Advanced one.
     Patch(Value),
-    /// A Node is patched (merge).
+    /// Patches a Node (merge).
     PatchNode(usize, Value),
-    /// A pod is patched (merge).
+    /// Patches a pod (merge).
     PatchPod(usize, Value),
-    /// A user deletes the pod on a node.
+    /// Deletes the pod on a node as a user.
     DeletePod(usize),
-    /// The native controller's new pods are refused, or no longer.
+    /// Rejects new pods of the native controller, or stops that.
     RefusePods(bool),
-    /// An admission policy that denies the controller this write to the pod on a node (0: to all) begins, or ends.
+    /// Starts or stops an admission policy that denies the controller this write to the pod on a node (0: to all pods).
     Policy(&'static str, usize, bool),
-    /// Something else.
+    /// Performs another action.
     Does(&'static str, Deed),
-    /// Whoever deletes pods on this node now, it is not the controller.
+    /// Excludes deletions of pods on this node from now on: they are not the controller's.
     Excuse(usize),
-    /// "Replaced" and "untouched" refer to this moment; counting begins anew.
+    /// Makes "replaced" and "untouched" refer to this moment, and resets all counters.
     Remember,
-    /// Has to come true before long.
+    /// Waits until the check holds, within the usual time limit.
     Until(Check),
-    /// Has to hold all this time.
+    /// Verifies that the check holds all this time.
     Throughout(Check, Duration),
-    /// The same, within this time.
+    /// Waits until the check holds, within this time.
     UntilWithin(Check, Duration),
-    /// Nothing is expected for a while.
+    /// Waits without an expectation.
     Wait(Duration),
-    /// The native DaemonSet controller stops, or goes on.
+    /// Stops the native DaemonSet controller, or resumes it.
     Native(bool),
-    /// The controller sends no request for this time, except watches and its Lease.
+    /// Checks that the controller sends no request for this time, except watches and its Lease.
     Quiet(Duration, Duration),
-    /// The controller wrote so often to pods since the story remembered.
+    /// Checks how many writes to pods the controller has made since the last `remember`.
     PodWrites(usize),
-    /// All replicas of the controller die, or it runs again.
+    /// Kills all replicas of the controller, or starts it again.
     Controller(bool),
-    /// Something about the nodes' agents.
+    /// Performs an action on a node's agent.
     Ask(Ask),
 }
 
 impl Step {
-    /// Whether a Node is another one afterwards.
+    /// Returns true if the step changes a Node.
     pub(crate) fn changes_nodes(&self) -> bool {
         matches!(
             self,
@@ -204,7 +203,7 @@ impl Step {
         )
     }
 
-    /// Whether it ends when something has come true, or some time has passed.
+    /// Returns true if the step waits for a check or for some time.
     pub(crate) fn waits(&self) -> bool {
         match self {
             Self::Until(_) | Self::UntilWithin(..) | Self::Wait(_) | Self::Quiet(..) => true,
@@ -215,7 +214,7 @@ impl Step {
 }
 
 impl Story {
-    /// So many Ready nodes with the usual DaemonSet, one of which may be down.
+    /// Begins a story on this many Ready nodes with the usual DaemonSet. One node may be unavailable.
     pub(crate) fn on(nodes: usize) -> Self {
         Self {
             nodes,
@@ -228,7 +227,7 @@ impl Story {
         }
     }
 
-    /// With this DaemonSet. The pods of an Advanced one are made by the controller, too.
+    /// Sets the DaemonSet. For an Advanced one the controller also creates pods.
     pub(crate) fn with(mut self, daemon: Daemon) -> Self {
         if daemon.is_advanced() {
             self.writes = Writes::Surges;
@@ -237,42 +236,42 @@ impl Story {
         self
     }
 
-    /// So many nodes may be down.
+    /// Sets the number of nodes that may be unavailable.
     pub(crate) fn allowed(mut self, nodes: usize) -> Self {
         self.allowed = nodes;
         self
     }
 
-    /// What the controller may write to pods.
+    /// Sets the writes to pods that are allowed.
     pub(crate) fn writing(mut self, writes: Writes) -> Self {
         self.writes = writes;
         self
     }
 
-    /// A pod may go only if an agent was asked to replace it.
+    /// Requires that a pod is only deleted after a request to its agent.
     pub(crate) fn only_wished(mut self) -> Self {
         self.only_wished = true;
         self
     }
 
-    /// A node that has an available pod has one at every moment, as long as it is Ready.
+    /// Requires that a Ready node that has an available pod is never without one.
     pub(crate) fn always_served(mut self) -> Self {
         self.always_served = true;
         self
     }
 
-    /// Does this next.
+    /// Adds a step.
     pub(crate) fn step(mut self, step: Step) -> Self {
         self.steps.push(step);
         self
     }
 
-    /// Nodes fall silent; they and their pods are marked as the node lifecycle controller does.
+    /// Takes nodes offline. They and their pods are marked as the node lifecycle controller does.
     pub(crate) fn offline(self, nodes: impl IntoIterator<Item = usize>) -> Self {
         self.step(Step::Offline(nodes.into_iter().collect(), Outage::MARKED))
     }
 
-    /// Nodes fall silent; their pods are not marked.
+    /// Takes nodes offline. Their pods are not marked.
     pub(crate) fn offline_autonomous(self, nodes: impl IntoIterator<Item = usize>) -> Self {
         self.step(Step::Offline(
             nodes.into_iter().collect(),
@@ -280,42 +279,43 @@ impl Story {
         ))
     }
 
-    /// Nodes return.
+    /// Brings nodes back.
     pub(crate) fn online(self, nodes: impl IntoIterator<Item = usize>) -> Self {
         self.step(Step::Online(nodes.into_iter().collect()))
     }
 
-    /// The image of the template changes.
+    /// Changes the image of the template.
     pub(crate) fn image(self, image: &str) -> Self {
         self.patch(image_patch(image))
     }
 
-    /// The DaemonSet is patched.
+    /// Patches the DaemonSet.
     pub(crate) fn patch(self, patch: Value) -> Self {
         self.step(Step::Patch(patch))
     }
 
-    /// A Node is patched.
+    /// Patches a Node.
     pub(crate) fn patch_node(self, node: usize, patch: Value) -> Self {
         self.step(Step::PatchNode(node, patch))
     }
 
-    /// An annotation of our family is set.
+    /// Sets an annotation with the project's prefix.
     pub(crate) fn annotate(self, name: &str, value: &str) -> Self {
         self.patch(annotation_patch(name, Some(value)))
     }
 
-    /// An annotation of our family is removed.
+    /// Removes an annotation with the project's prefix.
     pub(crate) fn unannotate(self, name: &str) -> Self {
         self.patch(annotation_patch(name, None))
     }
 
-    /// Containers of this image behave so, on every node of the story.
+    /// Sets the behavior of containers of this image on every node of the story.
     pub(crate) fn behave(self, image: &str, behaviour: Behaviour) -> Self {
         self.behave_on(0, image, behaviour)
     }
 
-    /// The same on one node. A pod that crashes changes by itself: a write to it may be refused, and asked for once more.
+    /// Sets the behavior of containers of this image on one node. A crashing pod changes on its own, so a write to it may
+    /// conflict and be repeated.
     pub(crate) fn behave_on(mut self, node: usize, image: &str, behaviour: Behaviour) -> Self {
         if behaviour.crash_after.is_some() && self.writes == Writes::Deletions {
             self.writes = Writes::Attempts;
@@ -323,7 +323,7 @@ impl Story {
         self.step(Step::Behave(image.into(), node, Box::new(behaviour)))
     }
 
-    /// Only this story does that.
+    /// Performs an action of this story only.
     pub(crate) fn does<F>(
         self,
         what: &'static str,
@@ -338,33 +338,33 @@ impl Story {
         ))
     }
 
-    /// An admission policy denies the controller this write (`delete`, `patch`, `create`, or `status`: a patch of the status) to the
-    /// pod on a node; 0: to all.
+    /// Denies the controller this write to the pod on a node (0: to all pods) by an admission policy. Verbs are `delete`,
+    /// `patch`, `create` and `status`, a patch of the status.
     pub(crate) fn deny(self, verb: &'static str, node: usize) -> Self {
         self.step(Step::Policy(verb, node, true))
     }
 
-    /// That policy is taken away.
+    /// Removes that policy.
     pub(crate) fn allow(self, verb: &'static str) -> Self {
         self.step(Step::Policy(verb, 0, false))
     }
 
-    /// A user deletes the pod on a node.
+    /// Deletes the pod on a node as a user.
     pub(crate) fn delete_pod(self, node: usize) -> Self {
         self.step(Step::DeletePod(node))
     }
 
-    /// Whoever deletes the pods on this node from now on, it is not the controller.
+    /// Excludes deletions of pods on this node from now on: they are not the controller's.
     pub(crate) fn excuse(self, node: usize) -> Self {
         self.step(Step::Excuse(node))
     }
 
-    /// The native DaemonSet controller stops, or goes on.
+    /// Stops the native DaemonSet controller, or resumes it.
     pub(crate) fn native(self, runs: bool) -> Self {
         self.step(Step::Native(runs))
     }
 
-    /// All replicas of the controller die, or it runs again. What it had asked for may be asked for, and refused, once more.
+    /// Kills all replicas of the controller, or starts it again. Its requests may then be repeated, and fail the second time.
     pub(crate) fn controller(mut self, runs: bool) -> Self {
         if self.writes == Writes::Deletions {
             self.writes = Writes::Attempts;
@@ -372,42 +372,42 @@ impl Story {
         self.step(Step::Controller(runs))
     }
 
-    /// Nothing is expected for so many seconds.
+    /// Waits this many seconds without an expectation.
     pub(crate) fn wait(self, seconds: u64) -> Self {
         self.step(Step::Wait(secs(seconds)))
     }
 
-    /// The controller sends no request for so many seconds (on the embedded cluster, on a real one).
+    /// Checks that the controller sends no request for this many seconds (on the embedded cluster, on a real one).
     pub(crate) fn quiet(self, embedded: u64, real: u64) -> Self {
         self.step(Step::Quiet(secs(embedded), secs(real)))
     }
 
-    /// Has to come true within so many seconds.
+    /// Waits until the check holds, within this many seconds.
     pub(crate) fn until_within(self, check: Check, seconds: u64) -> Self {
         self.step(Step::UntilWithin(check, secs(seconds)))
     }
 
-    /// Has to come true before long.
+    /// Waits until the check holds, within the usual time limit.
     pub(crate) fn until(self, check: Check) -> Self {
         self.step(Step::Until(check))
     }
 
-    /// Has to hold for so many seconds.
+    /// Verifies that the check holds for this many seconds.
     pub(crate) fn throughout(self, check: Check, seconds: u64) -> Self {
         self.step(Step::Throughout(check, secs(seconds)))
     }
 
-    /// Has to hold now.
+    /// Verifies that the check holds now.
     pub(crate) fn expect(self, check: Check) -> Self {
         self.throughout(check, 0)
     }
 
-    /// "Replaced" and "untouched" refer to this moment; counting begins anew.
+    /// Makes "replaced" and "untouched" refer to this moment, and resets all counters.
     pub(crate) fn remember(self) -> Self {
         self.step(Step::Remember)
     }
 
-    /// The controller wrote so often to pods since the story remembered.
+    /// Checks how many writes to pods the controller has made since the last `remember`.
     pub(crate) fn pod_writes(self, count: usize) -> Self {
         self.step(Step::PodWrites(count))
     }

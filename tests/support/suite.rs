@@ -1,30 +1,32 @@
-//! From stories to tests: every scenario is a test on the embedded cluster, all together are one on a real one.
+//! Turns stories into tests. On the embedded cluster every scenario is a test; on a real one they form a single test.
 
 use super::story::{Pace, Scenario};
 
-/// A scenario under its name.
+/// Scenario with its name.
 pub(crate) struct Entry {
-    /// The sentence, in the form of a function's name; begins with the number in the specification.
+    /// Sentence as a function name. It begins with its number in the specification.
     pub(crate) name: &'static str,
-    /// Tells it.
+    /// Returns the scenario at this pace.
     pub(crate) tell: fn(Pace) -> Scenario,
-    /// Why it may end otherwise on an older Kubernetes. Without a reason it is the same everywhere: what it needs of the API
-    /// server and of the native controller (DaemonSets, pods, nodes, their watches, deletion) the others need, too.
+    /// Reason why the outcome may differ on an older Kubernetes. `None` means that it is the same everywhere.
+    ///
+    /// A scenario without a reason only needs DaemonSets, pods, nodes, their watches, and deletion. The varying scenarios also
+    /// need these, so they cover them on older versions.
     pub(crate) varies: Option<&'static str>,
 }
 
 impl Entry {
-    /// The sentence.
+    /// Returns the sentence.
     pub(crate) fn sentence(&self) -> String {
         self.name.replace('_', " ")
     }
 
-    /// What its stories are called: short enough for the name of a namespace.
+    /// Returns the name of a story, short enough for a namespace.
     pub(crate) fn short(&self, story: usize) -> String {
         format!("{}-{story}", self.number())
     }
 
-    /// The same among all scenarios, of which several may tell one sentence.
+    /// Returns the name of a story, unique among all scenarios. Several of them may belong to one sentence.
     pub(crate) fn short_among<'a>(
         &self,
         all: impl Iterator<Item = &'a Self>,
@@ -41,7 +43,7 @@ impl Entry {
     }
 }
 
-/// At most one value.
+/// Expands to an `Option` of at most one value.
 macro_rules! perhaps {
     () => {
         None
@@ -52,15 +54,17 @@ macro_rules! perhaps {
 }
 pub(crate) use perhaps;
 
-/// Declares scenarios: each function becomes a test on the embedded cluster and an entry of `ALL`. `vary because "…";` says why they
-/// may end otherwise on an older Kubernetes; after `also on minor version 28;` the embedded cluster plays each as that, too.
+/// Declares scenarios. Each function becomes a test on the embedded cluster and an entry of `ALL`.
+///
+/// `vary because "…";` gives the reason why outcomes may differ on an older Kubernetes. After `also on minor version 28;` the
+/// embedded cluster also plays each scenario as that version.
 macro_rules! scenarios {
     ($(vary because $why:literal;)? $(also on minor version $minor:literal;)? $($(#[doc = $doc:literal])* fn $name:ident($pace:ident) $body:block)*) => {
-        /// The older Kubernetes on which they are played too.
+        /// Older minor version of Kubernetes on which the scenarios are played, too.
         const OLDER: Option<u32> = $crate::support::suite::perhaps!($($minor)?);
-        /// Why they may end otherwise on an older one.
+        /// Reason why outcomes may differ on the older version.
         const VARY: Option<&str> = $crate::support::suite::perhaps!($($why)?);
-        /// The scenarios of this file.
+        /// Scenarios of this file.
         pub(crate) const ALL: &[$crate::support::suite::Entry] = &[$(
             $crate::support::suite::Entry {
                 name: stringify!($name),

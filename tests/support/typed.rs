@@ -1,4 +1,4 @@
-//! What a person types after `yurt-ds ctl`, on the cluster of a story.
+//! Commands that an operator types after `yurt-ds ctl`, run on the cluster of a story.
 
 use anyhow::{Context as _, ensure};
 use clap::Parser as _;
@@ -7,10 +7,10 @@ use yurt_ds::ctl::{Access, CliError, Code, Context, Screen, perform};
 
 use super::player::Stage;
 
-/// What it prints, and how it ends.
+/// Runs a command line. Returns its output and its result.
 ///
 /// # Errors
-/// When the line cannot be typed so.
+/// If the line can't be parsed.
 pub(crate) async fn ctl(
     stage: &Stage,
     line: &str,
@@ -37,10 +37,10 @@ pub(crate) async fn ctl(
     Ok((text, ended))
 }
 
-/// Types the line and returns what it prints.
+/// Runs a command line and returns its output.
 ///
 /// # Errors
-/// When it does not end with [`Code::Complete`].
+/// If it doesn't end with [`Code::Complete`].
 pub(crate) async fn completes(stage: &Stage, line: &str) -> anyhow::Result<String> {
     let (text, ended) = ctl(stage, line).await?;
     let code = ended.map_err(|trouble| anyhow::anyhow!("{line}: {trouble}"))?;
@@ -48,10 +48,10 @@ pub(crate) async fn completes(stage: &Stage, line: &str) -> anyhow::Result<Strin
     Ok(text)
 }
 
-/// Types the line, which is refused.
+/// Runs a command line that must be refused.
 ///
 /// # Errors
-/// When it is not.
+/// If it is not refused.
 pub(crate) async fn is_refused(stage: &Stage, line: &str) -> anyhow::Result<()> {
     let (text, ended) = ctl(stage, line).await?;
     let code = ended.err().map(|trouble| trouble.code);

@@ -1,4 +1,4 @@
-//! The two clusters behind the same verbs.
+//! A common interface for the two clusters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,79 +18,80 @@ use super::machine::BUSY;
 use super::player::has_service_account;
 use super::story::Pace;
 
-/// A cluster with fake kubelets, and one controller that serves it.
+/// Cluster with fake kubelets and one controller.
 #[derive(Clone)]
 pub(crate) struct World {
-    /// A client that may do everything.
+    /// Client of a cluster administrator.
     pub(crate) client: Client,
-    /// The kubelets of all nodes.
+    /// Kubelets of all nodes.
     pub(crate) kubelets: Kubelets,
-    /// Its time.
+    /// Clock of the cluster.
     pub(crate) clock: Clock,
-    /// How fast that is.
+    /// Speed of that clock.
     pub(crate) pace: Pace,
-    /// What differs between the two.
+    /// Operations that differ between the two clusters.
     pub(crate) backend: Arc<dyn Backend>,
 }
 
-/// What goes wrong with the requests of the controller.
+/// Rule that selects faults for requests of the controller.
 pub(crate) type FaultRule = Box<dyn Fn(&RequestInfo) -> Fault + Send + Sync>;
 
-/// What an admission policy denies the controller.
+/// Write that an admission policy denies the controller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Denied<'a> {
-    /// The namespace of the story.
+    /// Namespace of the story.
     pub(crate) namespace: &'a str,
-    /// The write to pods.
+    /// Verb of the write to pods.
     pub(crate) verb: &'static str,
-    /// The node, and the name of the pod that stands there; `None`: any.
+    /// Node, and name of the pod on it. `None` means all pods.
     pub(crate) on: Option<(&'a str, &'a str)>,
 }
 
-/// What such a policy says, after who it is.
+/// Message of such a policy, after its name.
 pub(crate) const DENIED: &str = "denied request: this pod is not to be touched";
 
-/// Around a write.
+/// Moment of a kill, relative to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// It never reaches the API server.
+    /// The write never reaches the API server.
     Before,
-    /// It is carried out, and nobody hears the answer.
+    /// The write is carried out, but its answer is lost.
     After,
 }
 
-/// What the two clusters do in their own ways.
+/// Operations that the two clusters implement differently.
 pub(crate) trait Backend: Send + Sync {
-    /// What the controller wrote to pods of a namespace so far, as the API server recorded it.
+    /// Returns the controller's writes to pods of a namespace so far, as recorded by the API server.
     fn pod_writes(&self, namespace: &str) -> anyhow::Result<PodWrites>;
-    /// The controller's writes so far, in their order, but for Events and the Lease; empty where they cannot be seen in order.
+    /// Returns the controller's writes so far in order, without Events and the Lease. Empty where their order is unknown.
     fn writes(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Requests of the controller for objects of a namespace so far, except watches and those for Leases.
+    /// Returns the number of the controller's requests for objects of a namespace so far, without watches and Leases.
     fn requests(&self, namespace: &str) -> anyhow::Result<usize>;
-    /// Stops the native DaemonSet controller, or lets it go on.
+    /// Stops the native DaemonSet controller, or resumes it.
     fn native(&self, runs: bool) -> anyhow::Result<()>;
-    /// The API server answers nobody, or everybody again.
+    /// Freezes the API server, or resumes it.
     fn api_server(&self, runs: bool) -> anyhow::Result<()>;
-    /// Kills the controller at its `number`th write from now, and starts it again. A real API server cannot tell; there
-    /// it happens after so many thirds of a second.
+    /// Kills the controller at its `number`th write from now, and restarts it.
+    ///
+    /// A real API server has no such trigger. On a real cluster it happens after `number` thirds of a second.
     fn kill_at(&self, number: usize, moment: Moment) -> anyhow::Result<()>;
-    /// From now on two replicas of the controller compete for the Lease.
+    /// Starts a second replica of the controller that competes for the Lease.
     fn two_replicas(&self) -> anyhow::Result<()>;
-    /// Starts an installation of the controller with a Lease in another namespace, in addition to the one that runs.
+    /// Starts a second installation of the controller with a Lease in another namespace.
     fn second_installation(&self) -> anyhow::Result<()> {
         anyhow::bail!("the manifests grant a Lease in one namespace")
     }
-    /// Starts one controller for native and one for Advanced DaemonSets instead, with a Lease each.
+    /// Replaces the controller by two, one for native and one for Advanced DaemonSets, with a Lease each.
     fn one_kind_each(&self) -> anyhow::Result<()> {
         anyhow::bail!("the manifests grant a Lease in one namespace")
     }
     /// Kills the replica of this identity.
     fn kill(&self, identity: &str) -> anyhow::Result<()>;
-    /// Where the Lease is.
+    /// Returns the namespace of the Lease.
     fn lease_namespace(&self) -> &'static str;
-    /// Takes a permission from the controller or from all agents, or gives it back.
+    /// Revokes a permission of the controller or of all agents, or grants it again.
     fn permission(
         &self,
         whose: Role,
@@ -98,34 +99,35 @@ pub(crate) trait Backend: Send + Sync {
         resource: &'static str,
         granted: bool,
     ) -> BoxFuture<'_, anyhow::Result<()>>;
-    /// An admission policy that denies the controller this write (`delete`, `patch` or `create`) to pods of a namespace, to those
-    /// on one node if that is named, begins or ends. A policy over `create` is one over all of them.
+    /// Starts or stops an admission policy that denies the controller a write (`delete`, `patch` or `create`) to pods of a
+    /// namespace.
+    ///
+    /// It covers the pods on one node if a node is named. A policy on `create` always covers all pods.
     fn policy<'a>(&'a self, denied: Denied<'a>, begins: bool) -> BoxFuture<'a, anyhow::Result<()>>;
-    /// Whether every namespace gets a service account that pods wait for.
+    /// Returns true if every namespace gets a service account that pods wait for.
     fn has_service_accounts(&self) -> bool;
 
-    /// What the one replica of the controller that runs shows of itself; `None` when none runs, or several do, or its requests
-    /// are made to go wrong.
+    /// Returns the metrics page of the controller. `None` unless exactly one replica runs and no fault affects its requests.
     fn metrics(&self) -> BoxFuture<'_, anyhow::Result<Option<String>>>;
 
     /// Kills all replicas of the controller, or starts it again.
     fn controller(&self, runs: bool) -> anyhow::Result<()>;
-    /// Starts the agent of a node; at most one per node at a time.
+    /// Starts the agent of a node. At most one per node may run.
     fn agent(&self, setup: Setup) -> BoxFuture<'_, anyhow::Result<Agent>>;
-    /// What the agents of a node asked of the API server so far, except watches.
+    /// Returns the requests of a node's agents to the API server so far, without watches.
     fn asked(&self, node: &str) -> anyhow::Result<Asked>;
 
-    /// From now on the controller's requests go wrong as the rule says.
+    /// Makes requests of the controller fail by this rule from now on.
     fn fault(&self, _rule: FaultRule) -> anyhow::Result<()> {
         bail!("no fault points on this cluster")
     }
-    /// The end of the controller's log, where it has one.
+    /// Returns the end of the controller's log. Empty if it has none.
     fn log(&self) -> String {
         String::new()
     }
     /// Ends all faults.
     fn mend(&self) {}
-    /// The replicas of the controller whose metrics speak of DaemonSets.
+    /// Returns the controller replicas that export metrics about DaemonSets.
     fn exporters(&self) -> anyhow::Result<Vec<String>> {
         bail!("the metrics of a replica are read on the embedded cluster only")
     }
@@ -133,44 +135,44 @@ pub(crate) trait Backend: Send + Sync {
     fn disconnect_watches(&self) -> anyhow::Result<()> {
         bail!("no fault points on this cluster")
     }
-    /// What happened before now can be had by a new list only.
+    /// Drops the history of events, so that a watch can't resume and needs a new list.
     fn forget_history(&self) -> anyhow::Result<()> {
         bail!("no fault points on this cluster")
     }
 }
 
-/// Whether a request changes nothing.
+/// Returns true if a request changes nothing.
 pub(crate) fn is_read(verb: &str) -> bool {
     ["get", "list", "watch"].contains(&verb)
 }
 
-/// Requests of the controller for the pods of a namespace.
+/// Counts of the controller's requests for the pods of a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PodWrites {
     /// Deletions that were carried out.
     pub(crate) deletions: usize,
     /// Evictions that were carried out.
     pub(crate) evictions: usize,
-    /// Patches of pods themselves that were carried out.
+    /// Patches of pods, without their status, that were carried out.
     pub(crate) patches: usize,
-    /// Deletions, evictions and such patches that were refused.
+    /// Deletions, evictions and such patches that were rejected.
     pub(crate) refused: usize,
-    /// The same because the pod had changed since it was looked at (409): nothing happened to it.
+    /// Requests that failed because the pod had changed since it was read (409).
     pub(crate) conflicts: usize,
-    /// The same because the API server, or the one who asked, did not live to see the answer (5xx).
+    /// Requests without an answer, because the API server or the client ended before it (5xx).
     pub(crate) unanswered: usize,
-    /// Patches of their status and whatever else.
+    /// Patches of the status, and any other write.
     pub(crate) others: usize,
 }
 
 impl PodWrites {
-    /// All of them.
+    /// Returns the sum of all counts.
     pub(crate) fn total(&self) -> usize {
         let done = self.deletions + self.evictions + self.patches;
         done + self.refused + self.conflicts + self.unanswered + self.others
     }
 
-    /// Those after `earlier`.
+    /// Returns the counts after `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             deletions: self.deletions - earlier.deletions,
@@ -183,7 +185,7 @@ impl PodWrites {
         }
     }
 
-    /// Counts one more request and the status code of its answer; reading is not counted.
+    /// Counts a request and the status code of its answer. Reads are not counted.
     pub(crate) fn count(&mut self, verb: &str, subresource: &str, code: u64) {
         let done = match (verb, subresource) {
             ("delete", _) => &mut self.deletions,
@@ -205,12 +207,12 @@ impl PodWrites {
 }
 
 impl World {
-    /// What the controller wrote to pods of a namespace so far.
+    /// Returns the controller's writes to pods of a namespace so far.
     pub(crate) fn pod_writes(&self, namespace: &str) -> anyhow::Result<PodWrites> {
         self.backend.pod_writes(namespace)
     }
 
-    /// Waits until pods can be made in a new namespace.
+    /// Waits until pods can be created in a new namespace.
     pub(crate) async fn await_service_account(&self, namespace: &str) -> anyhow::Result<()> {
         if !self.backend.has_service_accounts() {
             return Ok(());
