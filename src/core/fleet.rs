@@ -123,7 +123,7 @@ pub struct Node {
     pub disrupted_at: Option<Timestamp>,
     /// True if the controller deleted the node's last pod for the current template and no successor has become Ready since.
     ///
-    /// This process observed it, or the guard remembers it ([`FailureRecord::touched`]).
+    /// This process observed it, or the guard remembers it ([`FailureRecord::updated_before_loss`]).
     pub emptied: bool,
     /// Message that says what keeps the next pod off an emptied node; `None` if nothing does.
     pub kept_away_by: Option<Box<str>>,
