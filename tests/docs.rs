@@ -42,11 +42,17 @@ fn quoted(line: &str) -> impl Iterator<Item = &str> {
     quoted.map(|text| text.strip_prefix(ANNOTATION_PREFIX).unwrap_or(text))
 }
 
-/// Returns the keys that the index itself describes: in its introduction and under "Other keys".
+/// Returns the keys that the index itself describes: in "How to turn it on" and "Other keys".
 fn told_in(index: &str) -> impl Iterator<Item = &str> {
-    let sections = index.split("\n## ").enumerate();
-    let sections = sections.filter(|(number, text)| *number == 0 || text.starts_with("Other keys"));
-    sections.flat_map(|(_, text)| text.lines().flat_map(quoted))
+    let sections = index.split("\n## ");
+    let has_keys = |text: &&str| {
+        ["How to turn it on", "Other keys"]
+            .iter()
+            .any(|title| text.starts_with(title))
+    };
+    sections
+        .filter(has_keys)
+        .flat_map(|text| text.lines().flat_map(quoted))
 }
 
 #[test]
