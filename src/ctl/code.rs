@@ -100,7 +100,7 @@ impl Code {
             Self::Usage => "Invalid command line",
             Self::Progressing => {
                 "In progress, or waiting for node owners (OTA) or for Kubernetes. Also at the end of --timeout, and for a revision \
-                 that the controller has not reported on to a caller who may not list nodes"
+                 that the controller has not reported on to a caller without the right to list nodes"
             }
             Self::Stalled => "Stalled: the rollout stopped and needs a person",
             Self::Paused => "Paused",

@@ -14,7 +14,7 @@ const EXPECTED: Expected = Expected("use delete or evict");
 
 pub(super) const SETTING: Setting = Setting {
     key: DISRUPTION,
-    summary: "how pods are made to go: they are deleted, or evicted, and PodDisruptionBudgets have a say",
+    summary: "how pods are removed: deleted, or evicted, which respects PodDisruptionBudgets",
     syntax: Syntax::Text("`delete` or `evict`"),
     default: "`delete`",
     check: |reader| read(reader).map(drop),

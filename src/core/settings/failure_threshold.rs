@@ -11,7 +11,7 @@ pub const FAILURE_THRESHOLD: &str = "apps.openyurt.io/failure-threshold";
 
 pub(super) const SETTING: Setting = Setting {
     key: FAILURE_THRESHOLD,
-    summary: "how many of the targeted nodes may fail before a revision is stopped",
+    summary: "targeted nodes that may fail before the revision is stopped",
     default: "`max-unavailable`, or `max-surge` if greater",
     check: |reader| read(reader).map(drop),
     default_on,

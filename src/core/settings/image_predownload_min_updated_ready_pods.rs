@@ -14,8 +14,7 @@ pub const IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS: &str =
 
 pub(super) const SETTING: Setting = Setting {
     key: IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS,
-    summary: "how many pods of the new revision, or on how many of the targeted nodes, have to be Ready before other nodes pull its \
-              images; so many are replaced without",
+    summary: "new pods that must be Ready before other nodes pull the images; the first nodes are updated without a pull",
     default: "`0`",
     check: |reader| read(reader).map(drop),
     ..Setting::ROLLING

@@ -14,7 +14,7 @@ pub const IMAGE_PREDOWNLOAD_PARALLELISM: &str = "apps.openyurt.io/image-predownl
 
 pub(super) const SETTING: Setting = Setting {
     key: IMAGE_PREDOWNLOAD_PARALLELISM,
-    summary: "how many of the nodes that take part pull the new images at once before they are replaced",
+    summary: "nodes that pull the new images at the same time, before they are updated",
     default: "off; in place `max-unavailable`",
     check: |reader| read(reader).map(drop),
     default_on: |reader| {

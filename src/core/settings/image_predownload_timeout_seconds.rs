@@ -22,7 +22,7 @@ const EXPECTED: Expected = Expected("use a whole number of seconds from 1 upward
 
 pub(super) const SETTING: Setting = Setting {
     key: IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS,
-    summary: "how long a node may pull the new images in one attempt; what was downloaded until then stays for the next one",
+    summary: "time limit of one pull attempt; the next attempt keeps what was downloaded",
     syntax: Syntax::Text("a whole number of seconds, as `300`"),
     default: "`3600`",
     modes: &[Mode::AdvancedRollingUpdate, Mode::Ota],

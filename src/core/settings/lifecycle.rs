@@ -12,9 +12,9 @@ pub const LIFECYCLE: &str = "apps.openyurt.io/lifecycle";
 
 pub(super) const SETTING: Setting = Setting {
     key: LIFECYCLE,
-    summary: r#"who has to agree before a pod goes, as in Kruise: `{"preDelete": {"labelsHandler": {"example.io/drain": "true"}}}`"#,
+    summary: r#"hook that must finish before a pod is deleted, as in Kruise: `{"preDelete": {"labelsHandler": {"example.io/drain": "true"}}}`"#,
     syntax: Syntax::Text("JSON"),
-    default: "nobody",
+    default: "none",
     check: |reader| read(reader).map(drop),
     ..Setting::ROLLING
 };

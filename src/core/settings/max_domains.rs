@@ -10,7 +10,7 @@ pub const MAX_DOMAINS: &str = "apps.openyurt.io/max-domains";
 
 pub(super) const SETTING: Setting = Setting {
     key: MAX_DOMAINS,
-    summary: "in how many values of `topology-key` something may be under way at once",
+    summary: "values of `topology-key` in which nodes are updated at the same time",
     syntax: Syntax::Text("a whole number from `1`"),
     default: "`1`",
     check: |reader| read(reader).map(drop),

@@ -13,8 +13,7 @@ pub const MAX_SURGE: &str = "apps.openyurt.io/max-surge";
 
 pub(super) const SETTING: Setting = Setting {
     key: MAX_SURGE,
-    summary: "on how many nodes a new pod is made beside the old one, which goes when the new one is available; a percentage \
-              is rounded up; set alone it makes `max-unavailable` 0",
+    summary: "nodes that may run a new pod next to the old one, which is deleted when the new one is available; set alone, it makes `max-unavailable` 0",
     default: "`0`",
     is_native: true,
     check: |reader| read(reader).map(drop),

@@ -34,8 +34,7 @@ pub const DEFAULT_OF_ADVANCED: IntOrPercent = IntOrPercent::Number(1);
 
 pub(super) const SETTING: Setting = Setting {
     key: MAX_UNAVAILABLE,
-    summary: "how many of the nodes that take part may be without an available pod at once; a percentage is rounded up, and \
-              `0` means the default",
+    summary: "nodes that may be without an available pod at the same time; rounded up, and `0` means the default",
     default: "`10%`",
     is_native: true,
     check: |reader| shares(reader).map(drop),

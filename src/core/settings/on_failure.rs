@@ -9,8 +9,7 @@ pub const ON_FAILURE: &str = "apps.openyurt.io/on-failure";
 
 pub(super) const SETTING: Setting = Setting {
     key: ON_FAILURE,
-    summary: "what happens when a revision is stopped: nothing more (`Stop`), or pods that got it get their images of the \
-              revision before back, in place (`RevertInPlace`)",
+    summary: "reaction when a revision is stopped: none (`Stop`), or updated pods get the images of the previous revision back in place (`RevertInPlace`)",
     syntax: Syntax::Text("`Stop` or `RevertInPlace`"),
     default: "`Stop`",
     check: |reader| read(reader).map(drop),

@@ -10,8 +10,7 @@ pub const PARTITION: &str = "apps.openyurt.io/partition";
 
 pub(super) const SETTING: Setting = Setting {
     key: PARTITION,
-    summary: "how many of the targeted nodes keep the old revision: those that `selector` or `hold` keep anyway, then the last ones \
-              by name, or of an Advanced DaemonSet the first ones; a percentage is rounded down; lowering it goes on",
+    summary: "targeted nodes that keep the old revision: the last by name (Advanced DaemonSet: the first); rounded down; lower it to continue",
     default: "`0`",
     check: |reader| read(reader).map(drop),
     ..Setting::ROLLING

@@ -16,7 +16,7 @@ const EXPECTED: Expected =
 
 pub(super) const SETTING: Setting = Setting {
     key: PAUSED,
-    summary: "nothing is replaced until somebody resumes, or until that time",
+    summary: "stops updates until you resume, or until the given time",
     syntax: Syntax::Text("`true`, `false` or a time (RFC 3339)"),
     default: "not paused",
     // An unreadable value may be a pause, so OTA stops for it too.

@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) const SETTING: Setting = Setting {
     key: READY_SETTLE,
-    summary: "how long a node that returned has to be Ready before its pod is touched",
+    summary: "time for which a node must be Ready after it reconnects, before its pod is updated",
     syntax: Syntax::Duration(LIMIT),
     default: "`30s`",
     check: |reader| read(reader).map(drop),

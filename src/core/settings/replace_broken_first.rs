@@ -9,7 +9,7 @@ pub const REPLACE_BROKEN_FIRST: &str = "apps.openyurt.io/replace-broken-first";
 
 pub(super) const SETTING: Setting = Setting {
     key: REPLACE_BROKEN_FIRST,
-    summary: "nodes with a broken old pod go all at once, whatever `max-unavailable` says",
+    summary: "updates all nodes with a broken old pod at once, beyond `max-unavailable`",
     syntax: Syntax::Text("`unlimited`"),
     default: "within `max-unavailable`",
     check: |reader| read(reader).map(drop),

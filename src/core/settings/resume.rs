@@ -10,7 +10,7 @@ pub const RESUME: &str = "apps.openyurt.io/resume";
 
 pub(super) const SETTING: Setting = Setting {
     key: RESUME,
-    summary: "the stopped revision that goes on nevertheless; `ctl resume` writes it",
+    summary: "stopped revision that continues anyway; `ctl resume` writes it",
     syntax: Syntax::Text("the hash of a revision"),
     default: "none",
     check: |reader| read(reader).map(drop),

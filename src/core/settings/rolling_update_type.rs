@@ -14,8 +14,7 @@ const EXPECTED: Expected = Expected("use Standard or InPlaceIfPossible");
 
 pub(super) const SETTING: Setting = Setting {
     key: ROLLING_UPDATE_TYPE,
-    summary: "pods are deleted and made anew (`Standard`); or, where only images and metadata of the template change, the running \
-              pod gets them and keeps UID, IP and node (`InPlaceIfPossible`)",
+    summary: "`Standard` deletes and creates pods; `InPlaceIfPossible` changes images and metadata of the running pod, which keeps UID, IP address and node",
     syntax: Syntax::Text("`Standard` or `InPlaceIfPossible`"),
     default: "`Standard`",
     check: |reader| read(reader).map(drop),

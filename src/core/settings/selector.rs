@@ -11,7 +11,7 @@ pub const SELECTOR: &str = "apps.openyurt.io/selector";
 
 pub(super) const SETTING: Setting = Setting {
     key: SELECTOR,
-    summary: "which nodes take part, by a label selector; one that matches nobody stops the rollout",
+    summary: "label selector for the nodes that are updated; a selector without matches stops the rollout",
     syntax: Syntax::Text("labels, as `pool=canary,zone in (a,b)`, or JSON"),
     default: "all",
     check: |reader| read(reader).map(drop),

@@ -11,7 +11,7 @@ pub const START_NOW: &str = "apps.openyurt.io/start-now";
 
 pub(super) const SETTING: Setting = Setting {
     key: START_NOW,
-    summary: "the revision that does not wait for `maintenance-window` and `min-interval` of the DaemonSet; `ctl start-now` writes it",
+    summary: "revision that doesn't wait for `maintenance-window` and `min-interval` of the DaemonSet; `ctl start-now` writes it",
     syntax: Syntax::Text("the hash of a revision"),
     default: "none",
     check: |reader| read(reader).map(drop),

@@ -184,7 +184,7 @@ mod tests {
             (Invalid, "`0`", "is \"-1\", which is negative"),
         );
         case(&two, "ramp-up", (Invalid, "off", "is \"0\", which is zero"));
-        case(&two, "update-strategy", (Set, "absent: not ours", ""));
+        case(&two, "update-strategy", (Set, "none: not managed", ""));
         let domains = [auto, ("max-domains", "2")];
         let why = "has no effect without apps.openyurt.io/topology-key";
         case(&domains, "max-domains", (NoEffect, "`1`", why));
@@ -207,7 +207,7 @@ mod tests {
         );
         case(&ota, "waves", (NoEffect, "off", ""));
         let old = [("upgrade-strategy", "auto"), ("partition", "1")];
-        case(&old, "upgrade-strategy", (Set, "absent: not ours", ""));
+        case(&old, "upgrade-strategy", (Set, "none: not managed", ""));
         case(&old, "partition", (Set, "`0`", ""));
     }
 }

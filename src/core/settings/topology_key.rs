@@ -15,7 +15,7 @@ pub const TOPOLOGY_KEY: &str = "apps.openyurt.io/topology-key";
 
 pub(super) const SETTING: Setting = Setting {
     key: TOPOLOGY_KEY,
-    summary: "a node label: what is under way stays inside one of its values at a time, in alphabetical order",
+    summary: "node label, such as the zone: nodes of one value are updated at a time, in alphabetical order",
     syntax: Syntax::Text("a label key, as `topology.kubernetes.io/zone`"),
     default: "off",
     check: |reader| read(reader).map(drop),

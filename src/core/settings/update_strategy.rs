@@ -15,10 +15,9 @@ pub const UPGRADE_STRATEGY: &str = "apps.openyurt.io/upgrade-strategy";
 pub(super) const SETTING: Setting = Setting {
     key: UPDATE_STRATEGY,
     old_key: Some(UPGRADE_STRATEGY),
-    summary: "who replaces old pods: the controller, with `SurgingRollingUpdate` at a `max-surge` of 1; or the owner of each \
-              node (`OTA`); any letter case, and the older key `upgrade-strategy` is read too",
+    summary: "what replaces old pods: the controller, or each node owner (`OTA`); `SurgingRollingUpdate` sets `max-surge` to 1; the key `upgrade-strategy` works, too",
     syntax: Syntax::Text("`AdvancedRollingUpdate` (`auto`), `SurgingRollingUpdate` or `OTA`"),
-    default: "absent: not ours",
+    default: "none: not managed",
     modes: &Mode::ALL,
     is_native: true,
     // This check runs first: without a mode there are no settings to read.

@@ -50,8 +50,7 @@ const ALLOW_EMPTY: Expected = Expected("use true or false");
 
 pub(super) const SETTING: Setting = Setting {
     key: WAVES,
-    summary: "pools of nodes that are rolled out one after the other, each as `{name, selector, maxUnavailable, soak, approve, \
-              allowEmpty}`",
+    summary: "pools of nodes that are updated one after another, each `{name, selector, maxUnavailable, soak, approve, allowEmpty}`",
     syntax: Syntax::Text("a list in YAML or JSON"),
     default: "off",
     check: |reader| read(reader).map(drop),
