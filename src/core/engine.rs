@@ -4,12 +4,12 @@
 //! Fleet ──observation──► one class per node, from that node alone
 //!       ──evaluation───► failed nodes (guard), excluded nodes (scope), what is allowed (budget, waves, preconditions)
 //!       ──order────────► queue of waiting nodes
-//!       ──decide───────► Plan: actions and verdicts (roll), phase, counts, and time of the next look (outcome)
+//!       ──decide───────► Plan: actions and verdicts (roll), phase, counts, and time of the next evaluation (outcome)
 //! ```
 //!
 //! Nodes that need no decision can be counted instead of listed: see [`crowd`].
 //!
-//! [`class`] lists the states of a node, [`timeouts`] how long each may last, and [`deadline`] what follows after that. Each
+//! [`class`] lists the states of a node, [`timeouts`] how long each may last, and [`deadline`] what happens after that. Each
 //! other module implements one rule.
 
 pub(super) mod budget;

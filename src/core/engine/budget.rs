@@ -3,9 +3,9 @@
 //! Every targeted, online node without an available pod takes a slot, be the pod missing, terminating, starting, not yet
 //! available or broken.
 //!
-//! Offline nodes never do; that is the purpose of OpenYurt's AdvancedRollingUpdate. This includes nodes that were lost with the
-//! revision: `failure-threshold` limits these losses, and nothing begins while they are evaluated. Nodes that returned recently
-//! with an old pod take no slot either, because flapping nodes would leave none for the others.
+//! Offline nodes never take a slot; that is the purpose of OpenYurt's AdvancedRollingUpdate. This includes nodes that were lost
+//! with the revision: `failure-threshold` limits these losses, and no update begins while they are evaluated. Nodes that returned
+//! recently with an old pod take no slot either, because flapping nodes would leave no slot for other nodes.
 
 use super::class::Class;
 use super::pod_summary::PodSummary;
@@ -23,7 +23,7 @@ pub(super) struct Budget {
     pub(super) targeted: usize,
     /// Targeted nodes that take part: the base of `max-unavailable`.
     pub(super) base: usize,
-    /// `max-unavailable` of the base, as far as `ramp-up` has come.
+    /// `max-unavailable`, resolved for `base` and limited by `ramp-up`.
     pub(super) allowed: usize,
     /// Nodes that take part and are done.
     pub(super) done: usize,
@@ -31,9 +31,9 @@ pub(super) struct Budget {
     pub(super) in_flight: usize,
     /// Nodes in flight whose pod is still available because it waits for its hook.
     pub(super) serving: usize,
-    /// `max-surge` of the base, as far as `ramp-up` has come.
+    /// `max-surge`, resolved for `base` and limited by `ramp-up`.
     pub(super) surge: usize,
-    /// Nodes with two pods, whichever is deleted, and nodes with a surge pod whose ownership is not transferred yet.
+    /// Nodes with two pods, even if one is being deleted, and nodes with a surge pod whose ownership is not transferred yet.
     pub(super) surging: usize,
     /// Ready nodes with a pod that fails because of the revision: they keep a slot of either kind.
     pub(super) failed: usize,
@@ -49,9 +49,9 @@ impl Budget {
     /// Counts the classes of a fleet and its crowd.
     ///
     /// Nodes that keep the old revision are not part of the base, and a broken pod there takes no slot. Nodes in flight always
-    /// take one, also if they were deselected recently. So does a pod that stays after the controller took it out of service for
-    /// its hook, or that was created recently. A pod that other actors deleted takes no slot if its node is not selected or its
-    /// wave is not open.
+    /// take one, even if they were deselected recently. A pod that stays also takes one if the controller took it out of service
+    /// for its hook, or if it was created recently. A pod that other actors deleted takes no slot if its node is not selected or
+    /// its wave is not open.
     pub(super) fn count(
         classes: &[Class],
         crowd: &Crowd,
@@ -89,7 +89,7 @@ impl Budget {
             budget.failed += usize::from(fails);
             budget.surging += usize::from(match class {
                 Class::Surging(_) => true,
-                // Also while a node that returned is left alone with both of its pods.
+                // Count a node with two pods even while it is left alone after its return.
                 Class::InProgress(_)
                 | Class::Excluded(_)
                 | Class::Outdated { .. }
@@ -98,12 +98,12 @@ impl Budget {
                 _ => false,
             });
             match class {
-                // A node whose wave is not open takes no part yet.
+                // The node's wave is not open, so the node doesn't take part yet.
                 Class::Outdated { .. }
                     if wave_progress.is_idle(position, strategy, summary, terms) => {}
                 Class::Excluded(_) if is_withheld(position) => budget.withheld += 1,
                 Class::Excluded(_) => budget.starting += usize::from(is_starting(position)),
-                // A user or a drain deleted its pod, not the rollout.
+                // A user or a drain deleted the pod, not the rollout, so the node takes no slot.
                 Class::InProgress(progress)
                     if !takes_part_now(position) && !summary.is_ours(position, *progress) => {}
                 Class::InProgress(_) | Class::PreDeleteHook { .. } | Class::Failed { .. } => {
@@ -140,20 +140,20 @@ impl Budget {
 
     /// Returns how many available pods whose hooks are done may be deleted now.
     ///
-    /// Each has a slot. But the number of slots may have dropped since, or many of their nodes may have returned at the same
-    /// time.
+    /// Each such pod has a slot. The limit still applies: the number of slots may have dropped since, or many of the nodes may
+    /// have returned at the same time.
     pub(super) fn for_waiting(&self) -> usize {
         self.allowed.saturating_sub(self.used() - self.serving)
     }
 
     /// Returns how many nodes with a broken old pod may be replaced now.
     ///
-    /// It is at least one, so that a bad old revision can be repaired. It is never the whole fleet after a short outage
-    /// (k/k#123232). With surge, a second pod is the way to repair one.
+    /// The number is at least one, so that a bad old revision can be repaired. It is never the whole fleet after a short outage
+    /// (k/k#123232). With surge it may be zero, because a second pod repairs the node.
     ///
-    /// A serving pod that waits for its hook takes no slot from broken ones: it may itself wait for the slot of a broken pod.
+    /// A serving pod that waits for its hook is not counted: it may itself wait for the slot that a broken pod takes.
     ///
-    /// `replace-broken-first: unlimited` allows all of them at once.
+    /// `replace-broken-first: unlimited` allows all broken pods at once.
     pub(super) fn for_broken(&self, strategy: &Strategy) -> usize {
         if strategy.broken_unlimited {
             return usize::MAX;

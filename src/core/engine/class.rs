@@ -1,4 +1,4 @@
-//! Class of a node: the result of its own state and its place in the fleet, on which all later passes rely.
+//! Class of a node, derived from the node's own state and its place in the fleet. All later passes use the class.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -9,68 +9,68 @@ use crate::core::verdict::{Cause, Offline, Progress, Verdict};
 /// Reason why an outdated node is left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Excluded {
-    /// Its labels don't match `selector`.
+    /// The node's labels don't match `selector`.
     NotSelected,
-    /// `partition` keeps it.
+    /// `partition` keeps the node on its revision.
     Partition,
-    /// Its own annotation `hold` excludes it, until then.
+    /// The node's annotation `hold` excludes it until this time; `None` if the hold has no end.
     Held(Option<Timestamp>),
 }
 
-/// Class of a node. Every pass iterates over all of them, so large and rare contents are boxed.
+/// Class of a node. Every pass iterates over all classes, so large and rare contents are boxed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// No pod belongs here.
+    /// No pod belongs on the node.
     NotTargeted,
-    /// Runs an outdated pod and has a `NoSchedule` taint that the template doesn't tolerate.
+    /// The node runs an outdated pod and has a `NoSchedule` taint that the template doesn't tolerate.
     ///
     /// The pod stays, because no other pod could replace it.
     UntoleratedTaint,
-    /// Has no Node object, so its state is unknown.
+    /// The node has no Node object, so its state is unknown.
     NoNode,
-    /// NotReady.
+    /// The node is NotReady.
     Offline {
-        /// True if it has a pod of the current revision that is neither terminating nor a surge pod.
+        /// True if the node has a pod of the current revision that is neither terminating nor a surge pod.
         updated: bool,
-        /// True if it has a terminating pod.
+        /// True if the node has a terminating pod.
         terminating: bool,
         /// Time since when the node is NotReady.
         since: Option<Timestamp>,
     },
-    /// Lost, or without a pod that starts; counts against the current revision (see `guard`).
+    /// The node was lost, or its pod crashes or can't start. It counts against the current revision (see `guard`).
     Failed {
         /// Time of the failure.
         since: Timestamp,
         /// Cause of the failure.
         cause: Cause,
     },
-    /// Being updated, or waiting for the native controller; takes a slot.
+    /// The node is being updated, or waits for the native controller; it takes a slot.
     InProgress(Progress),
-    /// Has a surge pod.
+    /// The node has a surge pod.
     Surging(Box<SurgePair>),
-    /// Runs an available pod of the current revision.
+    /// The node runs an available pod of the current revision.
     Done,
-    /// Runs an outdated pod.
+    /// The node runs an outdated pod.
     Outdated {
         /// True if that pod is available.
         available: bool,
         /// Time until which the node has to stay Ready before it is updated.
         settling: Option<Timestamp>,
     },
-    /// Runs an outdated pod that is marked for deletion; takes a slot.
+    /// The node runs an outdated pod that is marked for deletion; the node takes a slot.
     PreDeleteHook {
-        /// Content of the mark.
+        /// Content of the pod's mark.
         preparing: Box<PreDeleteHook>,
         /// True if that pod is available.
         available: bool,
-        /// True if it has waited for so long that an operator should look.
+        /// True if the hook has been pending for so long that an operator should check it.
         overdue: bool,
         /// Time until which the node has to stay Ready before the pod is deleted.
         settling: Option<Timestamp>,
     },
-    /// Runs an outdated pod and keeps it.
+    /// The node runs an outdated pod and keeps it.
     Excluded(Excluded),
-    /// Runs a pod of an unknown revision.
+    /// The node runs a pod of an unknown revision.
     Unknown {
         /// True if that pod is available.
         available: bool,
@@ -117,7 +117,7 @@ impl Class {
         }
     }
 
-    /// Returns the verdict of a node about which nothing else is known.
+    /// Returns the verdict that follows from the class alone.
     pub(super) fn verdict(&self) -> Verdict {
         match *self {
             Self::NotTargeted => Verdict::NotTargeted,

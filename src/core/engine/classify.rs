@@ -52,7 +52,7 @@ pub(super) fn classify(strategy: &Strategy, node: &Node, terms: Terms) -> Class 
     }
 }
 
-/// Leaves a node that returned recently alone with both of its pods.
+/// Returns the class of a node with a surge pod. A node that returned recently is left alone with both of its pods.
 fn with_surge(
     strategy: &Strategy,
     node: &Node,
@@ -76,7 +76,7 @@ fn with_surge(
 
 /// Returns the class of a node where no pod belongs (any more).
 ///
-/// A replacement that began there takes a slot until its pod is available ([`lets_go_at`]).
+/// A replacement that began on the node takes a slot until its pod is available ([`lets_go_at`]).
 fn barred(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
     let window = failure_window(strategy);
     let since = match node.readiness {
@@ -116,7 +116,7 @@ fn barred(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
 
 /// Returns until when a barred node takes a slot.
 ///
-/// A taint is expected to be removed, because some operators add one where their agent doesn't run. A node that no longer has the
+/// A taint is expected to be removed: some systems taint nodes on which their agent doesn't run. A node that no longer has the
 /// labels of the template frees its slot after `window`.
 pub(super) fn lets_go_at(node: &Node, window: Duration) -> Option<Timestamp> {
     match node.targeting {

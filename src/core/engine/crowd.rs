@@ -1,4 +1,4 @@
-//! Nodes that are counted instead of listed, so that a decision costs as much as what changed, not as much as what exists.
+//! Nodes that are counted instead of listed, so that the cost of a decision depends on the changes, not on the fleet's size.
 //!
 //! In a rollout of ten thousand nodes, most nodes are done, wait far back in the queue, are being updated in time, or are
 //! offline. Such a node has the same effect in every pass, and a count expresses it. A caller that keeps a fleet between passes
@@ -13,14 +13,14 @@
 //! ```
 //!
 //! # Why this is correct
-//! - A [`Bystander`] is a node for which every per-node rule gives the same result until an event or until its time comes.
+//! - A [`Bystander`] is a node for which every per-node rule gives the same result until an event or until [`Bystander::until`].
 //!   Special features keep a node in the list: a hold, window, mark, failing container, second pod, or entry in the guard's
 //!   record.
 //! - Rules over the whole fleet need only the counts of the crowd.
-//! - Some rules need the nodes themselves: settings that divide them, the guard's control group, refused writes. Then
-//!   [`decide_in_view`](super::decide::decide_in_view) says so, and its plan must not be applied.
+//! - Some rules need the nodes themselves: settings that treat nodes differently, the guard's control group, rejected writes.
+//!   [`decide_in_view`](super::decide::decide_in_view) then reports that all nodes are needed. Its plan must not be applied.
 //!
-//! The decision over the complete list is the oracle: a property test compares the two.
+//! A property test compares these plans with the plans for the complete list.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -41,10 +41,10 @@ use crate::core::plan::{Phase, Plan};
 use crate::core::settings::{Mode, Strategy};
 use crate::core::verdict::{Progress, Verdict};
 
-/// Result of a decision about the list that it was based on.
+/// Result that says if the list of nodes was enough for a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InView {
-    /// The plan equals that of the complete fleet, and the next one may also use a list without bystanders.
+    /// The plan equals the plan for the complete fleet. The next decision may also use a list without bystanders.
     Enough,
     /// More waiting nodes could begin; they have to be in the list.
     MoreWaiting,
@@ -57,35 +57,35 @@ pub enum InView {
 /// Node that may be counted instead of listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bystander {
-    /// Kind of count to which it belongs.
+    /// Kind of bystander: decides which counts include it.
     pub standing: Standing,
-    /// Number of its pod's revision.
+    /// Number of the revision of the node's pod.
     pub number: i64,
-    /// Time at which its pod got that revision.
+    /// Time at which the pod got that revision.
     pub revised: Timestamp,
-    /// Time at which it has to be evaluated again without an event; `None`: only after an event.
+    /// Time at which the node has to be evaluated again without an event; `None` if only an event changes it.
     pub until: Option<Timestamp>,
 }
 
 /// Kind of bystander.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Runs an available pod of the current revision.
+    /// The node runs an available pod of the current revision.
     Done,
-    /// Runs an available outdated pod; counted only while enough other nodes come first.
+    /// The node runs an available outdated pod. It is counted only while enough other nodes are updated before it.
     Waiting,
-    /// NotReady.
+    /// The node is NotReady.
     Offline {
-        /// True if it has a pod of the current revision that is not terminating.
+        /// True if the node has a pod of the current revision that is not terminating.
         updated: bool,
-        /// True if it has a pod of another revision.
+        /// True if the node has a pod of another revision.
         outdated: bool,
     },
-    /// Being updated, within its deadline.
+    /// The node is being updated and is within its deadline.
     Moving {
-        /// True if the controller replaced nothing there.
+        /// True if the controller replaced no pod on the node.
         joins: bool,
-        /// True if it has an outdated pod.
+        /// True if the node has an outdated pod.
         outdated: bool,
     },
 }
@@ -93,7 +93,7 @@ pub enum Standing {
 impl Bystander {
     /// Returns the bystander that `node` is at `now`; `None` if it has to be in the list.
     ///
-    /// `in_order` and `is_proven` are those of the [`Fleet`](crate::core::Fleet).
+    /// `in_order` and `is_proven` are the fields of the [`Fleet`](crate::core::Fleet).
     ///
     /// Only valid while [`may_be_counted`] is true, and for nodes that are not [`named`].
     pub fn new(
@@ -122,7 +122,7 @@ impl Bystander {
     }
 }
 
-/// Returns the standing of a node of that class, and until when it holds.
+/// Returns the standing of a node of that class, and until when it is valid.
 fn standing(
     strategy: &Strategy,
     node: &Node,
@@ -159,7 +159,7 @@ fn standing(
     }
 }
 
-/// Returns true if rules that look at single pods apply to this pod.
+/// Returns true if this pod needs a rule for single pods, so that its node has to be listed.
 fn is_remarkable(pod: &Pod) -> bool {
     pod.revision == PodRevision::Unknown
         || pod.surge
@@ -172,9 +172,9 @@ fn is_remarkable(pod: &Pod) -> bool {
         || ota::is_announced(pod)
 }
 
-/// Returns until when a node in progress is within its deadline; `Some(None)`: until the next event.
+/// Returns until when a node in progress is within its deadline; `Some(None)` means until the next event.
 ///
-/// `None` if it is past its deadline, or the reason for its delay has to be looked up.
+/// `None` if the node is past its deadline, or Events have to be read for the reason of its delay.
 fn in_time_until(node: &Node, progress: Progress, now: Timestamp) -> Option<Option<Timestamp>> {
     let overdue = stuck(node, &Verdict::InProgress(progress), MISSING_GRACE, now).err()?;
     let asked = not_ready::asked_at(node, progress, MISSING_GRACE);
@@ -218,12 +218,12 @@ pub fn named(record: Option<&FailureRecord>) -> impl Iterator<Item = &NodeName> 
 }
 
 impl InView {
-    /// Returns the result for a plan of a [calm](is_calm) fleet. `wants_more`: the plan would have replaced more nodes.
+    /// Returns the result for a plan of a [calm](is_calm) fleet. `wants_more` is true if the plan would have replaced more nodes.
     pub(super) fn new(plan: &Plan, wants_more: bool) -> Self {
         match plan.phase {
             _ if wants_more => Self::MoreWaiting,
             Phase::Complete { .. } | Phase::Progressing => Self::Enough,
-            _ => Self::Everybody, // its message may name any node
+            _ => Self::Everybody, // the message about this phase may name any node
         }
     }
 }

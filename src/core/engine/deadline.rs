@@ -18,7 +18,7 @@ use crate::core::names::UNSCHEDULABLE;
 use crate::core::plan::Stall;
 use crate::core::verdict::{Progress, Verdict};
 
-/// Returns why `node`, which got `verdict`, doesn't progress; `None` if it does, or may just be slow.
+/// Returns why `node`, which got `verdict`, doesn't progress; `None` if it progresses, or may just be slow.
 pub fn stall_of(node: &Node, verdict: &Verdict, now: Timestamp) -> Option<Stall> {
     stuck(node, verdict, MISSING_GRACE, now).ok()
 }
@@ -63,7 +63,7 @@ pub(super) fn stuck(
         {
             by_deadline(Some(since), MISSING_GRACE, Stall::PodsDoNotStart)
         }
-        // A terminating pod next to the one that stays keeps the rollout from completing.
+        // The node keeps its pod, but a second, terminating pod on it delays the completion of the rollout.
         ref told if told.is_kept() => match gone_by(node) {
             Some(at) if at <= now => Ok(Stall::NoProgress),
             at => Err(at),
@@ -112,7 +112,7 @@ fn lacks_place(pod: &Pod) -> bool {
     problem.is_some_and(|problem| *problem.reason == *UNSCHEDULABLE)
 }
 
-/// Returns how long a missing pod may take. The first pods of a large fleet take longer: that is an installation, not a rollout.
+/// Returns how long a pod may be missing. The first pods of a fleet may take longer, because all are created at once.
 pub(super) fn missing_grace(fleet: &Fleet) -> Duration {
     if fleet.replaces || fleet.not_created.is_some() {
         MISSING_GRACE
@@ -123,7 +123,7 @@ pub(super) fn missing_grace(fleet: &Fleet) -> Duration {
 
 /// Returns when the last pod of this node that is being deleted should be gone.
 ///
-/// `None` if there is none, or the API server hasn't reported its end yet.
+/// `None` if no pod is being deleted, or the API server hasn't reported when the pod ends.
 pub(super) fn gone_by(node: &Node) -> Option<Timestamp> {
     let back = match node.readiness {
         Readiness::Ready { since } => since,
@@ -133,10 +133,9 @@ pub(super) fn gone_by(node: &Node) -> Option<Timestamp> {
     Some(later(ends.max()?.max(back), MARGIN))
 }
 
-/// Returns the terminating pods of a node that are awaited.
+/// Returns the terminating pods that have to be gone before the node is done.
 ///
-/// A pod that ended, and is only kept by a finalizer, blocks nothing if another pod is alive. The native controller doesn't count
-/// it either.
+/// An ended pod that only a finalizer keeps doesn't count if another pod is alive. The native controller doesn't count it either.
 pub(in crate::core) fn ending(node: &Node) -> impl Iterator<Item = &Pod> {
     let lives = node.pods.iter().any(|pod| !pod.terminating);
     let is_awaited = move |pod: &&Pod| pod.terminating && !(lives && pod.has_ended());
@@ -177,7 +176,7 @@ pub(super) fn deadline(
             let ready = node.pods.iter().filter_map(|pod| pod.ready_since).max();
             no_progress(ready.or_else(made)?)
         }
-        // The surge pod waits until the other one serves.
+        // The surge pod stays until the DaemonSet's own pod serves.
         Progress::SurgeLeaving => {
             let unready = own().map(Pod::unready);
             no_progress(unready.max(made())?)
@@ -188,8 +187,8 @@ pub(super) fn deadline(
             no_progress(node.pods.iter().map(Pod::revised).max()?)
         }
         Progress::Reverting { since } => no_progress(since),
-        // A pod that is Ready for the first time needs only time. A pod that was late, or becomes Ready repeatedly, may never get
-        // there.
+        // A pod that became Ready in time only has to stay Ready. A pod that became Ready too late, or repeatedly, may never
+        // become available.
         Progress::NotYetAvailable { .. } | Progress::SurgeYoung { .. } => {
             let pod = node.pods.iter().max_by_key(|pod| pod.revised())?;
             let (by, stall) = no_progress(pod.unready())?;

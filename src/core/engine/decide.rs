@@ -1,11 +1,11 @@
 //! Decision: turns an evaluated fleet into a plan in one pass.
 //!
 //! The plan is drafted from a [`FleetEvaluation`]. [`roll`] replaces the pods that are next, within the budget. [`outcome`] adds
-//! what follows for the fleet as a whole.
+//! the counts, the phase, and the time of the next evaluation.
 //!
 //! # Guarantees
 //! - The same input gives the same plan; only the arguments matter.
-//! - Applying a plan twice changes nothing more.
+//! - Applying a plan twice has the same effect as applying it once.
 //! - Nodes are updated in a defined order (see [`order`](super::order)).
 
 mod counts;
@@ -40,18 +40,19 @@ use crate::core::verdict::{Progress, Verdict};
 ///
 /// # Assumptions
 /// `fleet.nodes` is sorted by name, and each pod of the DaemonSet is listed under exactly one node. If `now` runs backwards
-/// between calls, a replacement may come later; nothing else happens.
+/// between calls, a replacement may come later; there is no other effect.
 pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
     decide_in_view(strategy, fleet, now).0
 }
 
-/// Decides for a fleet whose nodes may partly be counted only ([`Fleet::crowd`]).
+/// Decides for a fleet of which some nodes may be counted instead of listed ([`Fleet::crowd`]).
 ///
-/// If the view was not enough, the plan must not be applied.
+/// If [`InView`] says that the list was not enough, the plan must not be applied.
 pub fn decide_in_view(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView) {
     let strategy = &*strategy.on(&fleet.revision);
     let (mut plan, view) = attempt(strategy, fleet, now);
-    // A retried node keeps its slot until the API server answers. If it refuses again, other nodes can use the slot.
+    // A node with a retried write keeps its slot until the API server responds. If it rejects the write again, other nodes can
+    // use the slot, so the rollout is not stalled.
     if matches!(plan.phase, Phase::Stalled(_))
         && let Some(then) = (fleet.write_failures).tried_in_vain(&fleet.nodes, &plan.actions, now)
     {
@@ -68,7 +69,7 @@ pub fn decide_in_view(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Pl
     (plan, view)
 }
 
-/// Returns the plan in which retried nodes keep their slots.
+/// Returns the plan in which nodes with retried writes keep their slots.
 fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView) {
     let mut draft = PlanDraft::new(FleetEvaluation::new(strategy, fleet, now));
     if !crowd::is_calm(&draft.judged) {
@@ -85,7 +86,7 @@ fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> (Plan, InView)
     (plan, view)
 }
 
-/// Returns the plan if any rule may apply.
+/// Returns the plan for a fleet to which any rule may apply.
 fn whole(mut draft: PlanDraft<'_>) -> Plan {
     let (strategy, fleet, now) = (draft.judged.strategy, draft.judged.fleet, draft.judged.now);
     let revision = match draft.target() {
@@ -127,7 +128,7 @@ fn whole(mut draft: PlanDraft<'_>) -> Plan {
 
 /// Returns the writes to the pods of a DaemonSet with an invalid setting. No pod is replaced; all other work continues.
 ///
-/// `strategy` has the valid settings.
+/// `strategy` contains the settings that are valid.
 pub fn upkeep(
     strategy: &Strategy,
     invalid: &Invalid,
@@ -158,7 +159,7 @@ pub fn upkeep(
 
 /// Returns the writes for a DaemonSet that yurt-ds no longer manages (annotation removed, or not under `OnDelete`).
 ///
-/// They remove the conditions of OTA mode and every surge pod, unless it is the only serving pod. `min_ready` is
+/// The writes remove the conditions of OTA mode and every surge pod, unless it is the only serving pod. `min_ready` is
 /// `spec.minReadySeconds`.
 pub fn release(fleet: &Fleet, min_ready: Duration, now: Timestamp) -> SurgeRelease {
     let terms = Terms {
@@ -189,7 +190,7 @@ pub fn queue(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Vec<usize> {
 struct PlanDraft<'a> {
     judged: FleetEvaluation<'a>,
     actions: Vec<Action>,
-    /// By position in the fleet.
+    /// Verdict of each node, by position in the fleet.
     verdicts: Vec<Verdict>,
     /// Pause in effect, if any.
     pause: Option<PauseStand>,
@@ -202,13 +203,13 @@ struct PlanDraft<'a> {
     /// Reason why pods are recreated although an update in place was requested.
     recreates: Option<Recreate>,
     pulls: Vec<Pull>,
-    /// Condition for requests to pull on more nodes.
+    /// Set if more pull requests wait for Ready pods of the new revision.
     pulls_await: Option<PullsAwait>,
     /// Time at which a node may get a new request to pull its images.
     pulls_again: Option<Timestamp>,
     /// Progress of the rollback of a stopped revision.
     reversal: Option<Reversal>,
-    /// Time at which more pods are rolled back without an event.
+    /// Earliest time at which more pods can be rolled back without an event.
     reverts_again: Option<Timestamp>,
 }
 
@@ -232,7 +233,7 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Removes surge pods.
+    /// Removes surge pods, because in this mode the controller replaces no pods.
     fn part(&mut self) {
         if !self.judged.summary.is_surging {
             return;
@@ -286,7 +287,7 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Waits until the native controller and this view agree on the revision.
+    /// Returns a plan that replaces nothing until the native controller and the cache agree on the revision.
     fn hold(mut self, behind: RevisionUnknown) -> Plan {
         self.open_gates();
         self.judged.guard = Guard {
@@ -326,13 +327,13 @@ impl<'a> PlanDraft<'a> {
         }
     }
 
-    /// Does the work that is due while nothing may be replaced: readiness gates, marks and surge pods.
+    /// Adds the writes that are needed even while no pod may be replaced: readiness gates, marks and surge pods.
     fn tend(&mut self) {
         self.go_on_beside(false);
         self.keep_marks_true();
     }
 
-    /// Replaces nothing until that setting, or the labels of nodes, are corrected.
+    /// Returns a plan that replaces nothing until `invalid`, or the labels of nodes, are corrected.
     fn refuse(mut self, invalid: Invalid) -> Plan {
         self.tend();
         for (verdict, class) in self.verdicts.iter_mut().zip(&self.judged.classes) {
@@ -350,7 +351,7 @@ impl<'a> PlanDraft<'a> {
         self.finish(Some(Phase::Invalid))
     }
 
-    /// Replaces nothing.
+    /// Returns a plan that replaces nothing during a pause.
     fn pause(mut self) -> Plan {
         self.tend();
         let until = self.pause.as_ref().and_then(|stand| stand.until);
@@ -369,7 +370,7 @@ impl<'a> PlanDraft<'a> {
         self.finish(phase)
     }
 
-    /// Leaves the decision to the node owners.
+    /// Returns a plan that leaves the updates to the node owners.
     fn await_owners(mut self) -> Plan {
         self.tell_outdated(Verdict::AwaitingOwner);
         let phase = self
@@ -379,7 +380,7 @@ impl<'a> PlanDraft<'a> {
         self.finish(phase)
     }
 
-    /// Leaves the decision to the users that delete pods.
+    /// Returns a plan that leaves the updates to the users that delete pods.
     fn await_deletions(mut self) -> Plan {
         self.tell_outdated(Verdict::AwaitingDeletion);
         let phase = self

@@ -2,12 +2,12 @@
 //!
 //! A node's domain is its value of the label `topology-key`. All nodes without that label form one domain, whose value is empty.
 //! A domain is *held* while a node in it is being updated, waits for a pod, or is Ready with a failed new pod.
-//! Offline nodes hold nothing.
+//! Offline nodes hold no domain.
 //!
 //! A replacement begins only if at most `max-domains` domains are held, including its own. Domains with a broken pod that waits
-//! for its repair come first, then all others, each in the alphabetical order of values.
+//! for its repair come first, then all other domains; both groups are in the alphabetical order of values.
 //!
-//! If more domains are held than allowed (a pod crashed elsewhere), nothing begins before enough of them are released.
+//! If more domains are held than allowed (a pod crashed elsewhere), no replacement begins before enough of them are released.
 
 use std::collections::BTreeSet;
 
@@ -161,7 +161,7 @@ mod tests {
             words(plan),
             ["InProgress", "Budget", "AwaitingDomain", "Done"]
         );
-        // No domain is held or next during a pause.
+        // During a pause no domain is held or next, so no node waits for another domain.
         let paused = Strategy {
             pause: Some(Pause::Indefinite),
             ..strategy

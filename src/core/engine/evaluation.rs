@@ -38,17 +38,17 @@ pub(super) struct FleetEvaluation<'a> {
     pub(super) now: Timestamp,
     /// Availability rules for pods.
     pub(super) terms: Terms,
-    /// By position in the fleet.
+    /// Class of each node, by position in the fleet.
     pub(super) classes: Vec<Class>,
     pub(super) summary: PodSummary<'a>,
     pub(super) scope: RolloutScope,
     pub(super) budget: Budget,
     pub(super) guard: Guard,
     pub(super) preconditions: Preconditions<'a>,
-    /// True if the guard compared nodes with all others.
+    /// True if the guard compared lost nodes with all other nodes.
     pub(super) heard_others: bool,
     order: OnceCell<Order>,
-    /// Waiting nodes, in order.
+    /// Waiting nodes, in the order of their update.
     waiting: OnceCell<Vec<Turn>>,
 }
 
@@ -171,7 +171,7 @@ impl FleetEvaluation<'_> {
             })
     }
 
-    /// Returns the nodes whose preconditions are met, in order.
+    /// Returns the nodes whose preconditions are met, in the order of their update.
     pub(super) fn queue(&self) -> Vec<Turn> {
         let waiting = self.waiting();
         let is_open = |turn: &&Turn| self.preconditions.shut_at(turn.position).is_none();
@@ -194,7 +194,7 @@ impl FleetEvaluation<'_> {
         self.order.get_or_init(order)
     }
 
-    /// Returns all waiting nodes in that order, computed once and only on demand.
+    /// Returns all waiting nodes in the order of their update, computed once and only on demand.
     pub(super) fn waiting(&self) -> &[Turn] {
         self.waiting.get_or_init(|| {
             let order = self.order();
@@ -209,7 +209,7 @@ impl FleetEvaluation<'_> {
                 }
                 _ => None,
             });
-            // Reallocation of a growing list takes longer than filling it.
+            // Allocate once: reallocation of a growing list takes longer than filling it.
             let mut waiting = Vec::with_capacity(self.classes.len());
             waiting.extend(turns);
             waiting.sort_unstable();
@@ -227,9 +227,9 @@ impl FleetEvaluation<'_> {
         })
     }
 
-    /// Returns the number of nodes whose pods crashed, run now, and are not proven. Between two crashes a rollout is not healthy.
+    /// Returns the number of failed nodes whose pods run after a crash, but are not proven: they may be between two crashes.
     ///
-    /// A node that was offline restarts its containers for another reason, so it doesn't count.
+    /// A node that was offline doesn't count, because its return restarts the containers, too.
     pub(super) fn relapsing(&self) -> usize {
         let failed = self.guard.record.iter().flat_map(|record| &record.failed);
         let crashed = |pod: &Pod, since: Timestamp| {

@@ -1,7 +1,7 @@
 //! Removal of pods by eviction (`disruption: evict`), and PodDisruptionBudgets that refuse it.
 //!
-//! Budgets are not watched: only the answer to an eviction shows if one applies. The caller that evicts stores the answers in
-//! [`Evictions`], and the next plan uses them.
+//! Budgets are not watched: only the response to an eviction shows if a budget applies. The caller that evicts stores the
+//! responses in [`Evictions`], and the next plan uses them.
 //!
 //! ```text
 //!          ┌──────────────── refused ◄────────────────┐
@@ -25,14 +25,14 @@ use crate::core::verdict::{Progress, Verdict};
 /// Evictions that a plan may request.
 #[derive(Debug)]
 pub(super) struct EvictionRequests<'a> {
-    /// Answers so far; `None` if pods are deleted, so budgets don't apply.
+    /// Responses so far; `None` if pods are deleted instead, so that budgets don't apply.
     answers: Option<&'a Evictions>,
     now: Timestamp,
     /// Last time at which a pod of the fleet became Ready.
     newest: Option<Timestamp>,
     /// Budget classes with a retry in this plan.
     asked: BTreeSet<BudgetClass>,
-    /// Number of pods in these requests that were refused before.
+    /// Number of evictions in this plan that were refused before.
     again: usize,
 }
 
@@ -76,13 +76,13 @@ impl<'a> EvictionRequests<'a> {
         Some(self.answers?.answer(pod)?.due(self.newest))
     }
 
-    /// Returns true if this pod may be evicted now. Of refused pods, a plan retries one per [`BudgetClass`].
+    /// Returns true if this pod may be evicted now. A plan retries one refused pod per [`BudgetClass`].
     pub(super) fn may_ask(&self, pod: &Pod) -> bool {
         let due = self.due(pod);
         due.is_none_or(|due| due <= self.now && !self.asked.contains(&BudgetClass::from_pod(pod)))
     }
 
-    /// Returns true if the retry is due before the end of the backoff, because a pod became Ready meanwhile.
+    /// Returns true if the eviction may be retried before the end of the backoff, because a pod became Ready meanwhile.
     pub(super) fn is_hurried(&self, pod: &Pod) -> bool {
         let answer = self.answers.and_then(|answers| answers.answer(pod));
         answer.is_some_and(|answer| answer.due(self.newest) < answer.due(None))

@@ -25,24 +25,24 @@ const UNSTARTABLE: [&str; 11] = [
     "PreCreateHookError",
 ];
 
-/// Number of restarts from which a container is crashing, whatever its reason says.
+/// Number of restarts from which a container counts as crashing, whatever the reason in its status.
 pub(crate) const CRASHING_RESTARTS: u32 = 2;
 
 /// Time that a pod has to be Ready to be available after its container crashed repeatedly.
 ///
-/// Before that it may be between two crashes, and a rollout that counts it as running would continue from node to node.
+/// Before that the pod may be between two crashes. A rollout that counts it as available would spread the crash to more nodes.
 pub(crate) const PROVED_AFTER: Duration = Duration::from_secs(30);
 
 /// Returns when a Ready pod will have proved that it is not between two crashes; `None` if it has, or its crashes have another
 /// cause.
 ///
-/// An update in place, or an absence of the node, also restarts containers.
+/// Restarts after an update in place or an absence of the node don't count, because both also restart containers.
 pub(super) fn proved_at(
     pod: &Pod,
     node_ready_since: Timestamp,
     now: Timestamp,
 ) -> Option<Timestamp> {
-    // Few pods became Ready recently, so the containers of most pods are never checked.
+    // Check the time first: few pods became Ready recently, so the containers of most pods need no check.
     let at = later(pod.ready_since?, PROVED_AFTER);
     if at <= now {
         return None;

@@ -7,14 +7,14 @@
 //! - A taint or a label kept its new pod away.
 //! - The new pod crashes or cannot be started.
 //!
-//! The deletion of the old pod counts as a touch. Nothing new begins while a loss is evaluated. After that, a lost node blocks no
-//! other node, like any offline node; a Ready one keeps its slot of the budget.
+//! The deletion of the old pod counts as a touch. No update begins while a loss is evaluated. After that, a lost node blocks no
+//! other node, like any offline node; a failed Ready node keeps its slot of the budget.
 //!
 //! If at least the same share of untouched nodes turned NotReady at the same time, the network is the cause. Then no node counts
-//! against the revision, and nothing new begins for a while. Losses under another revision, or before the change, never count
+//! against the revision, and no update begins for a while. Losses under another revision, or before the change, never count
 //! against this one.
 //!
-//! If more nodes count against the revision than `failure-threshold` allows, it is *stopped*.
+//! If more nodes count against the revision than `failure-threshold` allows, the revision is *stopped*.
 //!
 //! ```text
 //! classes ──attribute──► classes (Failed) + FailureAttribution ──scope, budget──► conclude ──► Guard: gate, record, wake
@@ -66,7 +66,7 @@ pub(super) fn failure_threshold(strategy: &Strategy, targeted: usize, base: usiz
 /// Result of the guard.
 #[derive(Debug, Default)]
 pub(super) struct Guard {
-    /// Reason why nothing new may begin.
+    /// Reason why no update may begin.
     pub(super) gate: Option<Guarded>,
     /// Record to store, if any.
     pub(super) record: Option<FailureRecord>,
@@ -74,14 +74,14 @@ pub(super) struct Guard {
     pub(super) failures: usize,
     /// Highest number of failures that doesn't stop the revision.
     pub(super) threshold: usize,
-    /// Earliest time of a change that needs no event.
+    /// Earliest time at which the result changes without an event.
     pub(super) changes: Option<Timestamp>,
 }
 
 impl FailureAttribution {
-    /// Decides if something new may begin, and what has to be recorded.
+    /// Decides if updates may begin, and what to record.
     ///
-    /// `classes` are those after the scope was narrowed.
+    /// `classes` already mark the nodes that a setting excludes.
     pub(super) fn conclude(
         mut self,
         strategy: &Strategy,
@@ -111,7 +111,7 @@ impl FailureAttribution {
         let broken = self.note_broken(window, (fleet, &record.failed), classes, now);
         let room = BROKEN_NAMED.saturating_sub(record.broken_before.len());
         record.broken_before.extend(broken.into_iter().take(room));
-        // Stop a revision only if pods can be saved from it or rolled back.
+        // Stop a revision only if that helps: a pod still waits for its update, or can be rolled back.
         let waits = |class: &Class| match class {
             Class::Outdated { settling: None, .. } | Class::PreDeleteHook { .. } => true,
             Class::Surging(pair) => pair.has_way_back,
@@ -123,7 +123,7 @@ impl FailureAttribution {
             .zip(classes)
             .filter(|(_, class)| waits(class));
         let reverts = strategy.on_failure == OnFailure::RevertInPlace;
-        // If no nodes are left to compare with, the network may be the only cause of losses, but not of failing pods.
+        // If no node waits, losses have no control group: the network may be their cause. Failing pods are proof without one.
         let is_broken = |class: &&Class| {
             matches!(class, Class::Failed { cause, .. } if cause.holds_slot())
                 || matches!(class, Class::Surging(pair) if pair.failed.is_some())
@@ -151,7 +151,7 @@ impl FailureAttribution {
             None
         };
         if record.stopped.is_none() && stopped.is_some() {
-            // The record of a stopped revision names the failed nodes, also after they recovered.
+            // Name all failed nodes: the record has to show why the revision was stopped, even after the nodes recover.
             let failed = fleet.nodes.iter().zip(classes);
             let failed = failed.filter(|(_, class)| class.is_failed());
             let room = FAILED_NAMED.saturating_sub(record.failed.len());
@@ -183,7 +183,7 @@ impl FailureAttribution {
 
     /// Returns the nodes whose old pod has been broken for so long that its successor is not to blame.
     ///
-    /// Nodes that `failed` with the revision before that are left out.
+    /// Leaves out the nodes in `failed`, because they count against the revision.
     fn note_broken(
         &mut self,
         window: Duration,
@@ -201,7 +201,7 @@ impl FailureAttribution {
                 continue; // access to the pods of every node would take longer than the rest of the pass
             }
             if failed.contains(&node.name) {
-                continue; // it counts against the revision already
+                continue; // the node already counts against the revision
             }
             let pod = node.pods.iter().find(|pod| !pod.terminating);
             let Some(pod) = pod.filter(|pod| pod.ready_since.is_none()) else {

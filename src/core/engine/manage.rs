@@ -1,15 +1,15 @@
 //! Creation and deletion of the pods of an Advanced DaemonSet, whatever their revision.
 //!
-//! It does what Kubernetes' own controller does for a native DaemonSet (`manage` in
+//! The module does what Kubernetes' own controller does for a native DaemonSet (`manage` in
 //! `pkg/controller/daemon/daemon_controller.go`), with Kruise's additions.
 //!
 //! | state of the node | result |
 //! |---|---|
 //! | a pod belongs there, and there is none | a pod is created |
 //! | no pod belongs there (an untolerated `NoExecute` taint, other labels) | every pod is deleted |
-//! | a pod has ended (`Failed`, `Succeeded`) | it is deleted; the next one on that node after a pause that doubles |
+//! | a pod has ended (`Failed`, `Succeeded`) | the pod is deleted; the next ended pod on that node after a pause that doubles |
 //! | more than one pod | the oldest stays; with [`surge`](super::surge), the oldest Ready one of the old and of the new pods |
-//! | the Node is gone, and the pod never started | it is deleted; the pod garbage collector deletes pods that ran there |
+//! | the Node is gone, and the pod never started | the pod is deleted; the pod garbage collector deletes pods that ran there |
 //!
 //! New pods always get the current revision. This work doesn't wait for a rollout, and a pause doesn't block it. A pod's hook
 //! runs before its deletion, as in a rollout.
@@ -31,13 +31,13 @@ use crate::core::instant::later;
 use crate::core::lifecycle::PreDelete;
 use crate::core::settings::{Mode, Scaling, Strategy};
 
-/// Pause after the deletion of a node's first ended pod, before the next one is deleted (Kubernetes).
+/// Pause between the deletion of a node's first ended pod and the deletion of its next one (as in Kubernetes).
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Longest such pause (Kubernetes).
+/// Longest pause between deletions of ended pods on one node (as in Kubernetes).
 const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 60);
 
-/// Time without another ended pod after which the pauses start over (Kubernetes).
+/// Time without another ended pod after which the pauses start over (as in Kubernetes).
 const QUIET: SignedDuration = SignedDuration::from_mins(30);
 
 /// Pods to create and to delete now.
@@ -51,7 +51,7 @@ pub struct Manage {
     pub leaving: BTreeSet<PodUid>,
     /// Ended pods that `actions` deletes, with their nodes.
     pub over: Vec<(NodeName, PodUid)>,
-    /// Time of the next change that needs no event.
+    /// Earliest time at which the result changes without an event.
     pub wake: Option<Timestamp>,
 }
 
@@ -69,7 +69,7 @@ impl FailedPodsBackoff {
         Some(later(*at, *pause)).filter(|until| *until > now)
     }
 
-    /// Records a deletion at `now`.
+    /// Records the deletion of an ended pod on `node` at `now`.
     pub fn note(&mut self, node: &NodeName, now: Timestamp) {
         self.nodes
             .retain(|_, (at, pause)| now.duration_since(later(*at, *pause)) < QUIET);
@@ -87,7 +87,7 @@ impl FailedPodsBackoff {
 /// Input of [`manage`] in addition to the fleet.
 #[derive(Clone, Copy, Debug)]
 pub struct ManageTerms<'a> {
-    /// Valid settings; `None` if there are none. Missing pods are created in either case.
+    /// Settings; `None` if they are invalid. Missing pods are created in either case.
     pub strategy: Option<&'a Strategy>,
     /// True if a setting is invalid. An old and a new pod on one node then both stay, because `max-surge` may be the invalid one.
     pub keeps_pairs: bool,
@@ -95,9 +95,9 @@ pub struct ManageTerms<'a> {
     pub scaling: Scaling,
     /// Nodes whose new pod was requested and is not in the cache yet.
     pub creating: &'a BTreeMap<NodeName, Timestamp>,
-    /// Nodes for which the API server refused a pod, with the number of refusals in a row: they come last.
+    /// Nodes for which the API server rejected a pod, with the number of rejections in a row. They get pods after all others.
     pub refused: &'a BTreeMap<NodeName, u32>,
-    /// Pods without an owner that are about to be adopted, with their nodes: no other pod is created there.
+    /// Pods without an owner reference that are about to be adopted, with their nodes: no other pod is created there.
     pub orphans: &'a BTreeMap<PodUid, NodeName>,
     /// Backoff for ended pods.
     pub backoff: &'a FailedPodsBackoff,
@@ -126,9 +126,9 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
     let targeted = counted + fleet.nodes.iter().filter(|node| runs(node)).count();
     manage.limit_to_partition(fleet, terms);
     let burst = terms.scaling.at_once(targeted);
-    // Requested pods that are not in the cache yet count too.
+    // Pods that were requested but aren't in the cache yet count toward the limit, too.
     let free = burst.saturating_sub(terms.creating.len());
-    // Nodes with refused pods come last before the cut, so they don't block the others.
+    // Move nodes with rejected pods to the end before the list is cut, so they don't block other nodes.
     if !terms.refused.is_empty() {
         let times = |node: &NodeName| terms.refused.get(node).copied().unwrap_or(0);
         manage.create.sort_by_key(times);
@@ -142,7 +142,7 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
         let fits = !is_deletion || deletions <= burst;
         if !fits {
             over.retain(|(_, uid)| *uid != action.pod().uid);
-            // The rest follows when these are done; that event triggers the next pass.
+            // Delete the remaining pods in a later pass, at the latest one second from now.
             let soon = later(terms.now, FIRST_PAUSE);
             *wake = Some(wake.map_or(soon, |until| until.min(soon)));
         }
@@ -153,14 +153,14 @@ pub fn manage(fleet: &Fleet, terms: ManageTerms<'_>) -> Manage {
 
 /// Returns the sort key of a node's pods: pods that stay come first, then pods that a kubelet accepted, then older ones.
 ///
-/// It follows Kruise, which also counts an ended pod that a finalizer keeps before the running pod next to it.
+/// The order follows Kruise with one exception: Kruise prefers an ended pod that a finalizer keeps to the running pod next to it.
 fn rank(pod: &Pod) -> (bool, bool, Timestamp, &PodName) {
     let is_leaving = pod.terminating || pod.in_place.is_over;
     (is_leaving, pod.started.is_none(), pod.created, &pod.name)
 }
 
 impl Manage {
-    /// Returns all pod writes, including `rolled` from a rollout, which leaves alone pods that are deleted anyway.
+    /// Returns all pod writes, including those in `rolled` (from a rollout) for pods that are not deleted anyway.
     pub fn with_rollout(self, rolled: Vec<Action>) -> Vec<Action> {
         let Self {
             mut actions,
@@ -170,7 +170,7 @@ impl Manage {
         let free = rolled.into_iter();
         let free = free.filter(|action| !leaving.contains(&action.pod().uid));
         actions.extend(free.filter_map(|action| match action {
-            // This controller creates the pods, so ownership needs no transfer.
+            // This controller creates the pods itself, so ownership needs no transfer.
             Action::DeleteAfterSurge {
                 pod, evict: false, ..
             } => Some(Action::Delete(pod)),
@@ -193,7 +193,7 @@ impl Manage {
             (_, targeting) => {
                 self.triage(node, terms);
                 let stays = |pod: &Pod| match terms.surges() {
-                    // The outcome of its deletion is unknown.
+                    // The result of the pod's deletion is unknown: it may still run.
                     _ if pod.in_doubt => true,
                     // No pod is created next to an ended one that waits for its pause.
                     true => !pod.terminating,
@@ -210,7 +210,7 @@ impl Manage {
         }
     }
 
-    /// Deletes superfluous pods.
+    /// Deletes ended pods whose pause is over, and all running pods that are too many.
     fn triage(&mut self, node: &Node, terms: ManageTerms<'_>) {
         let mut running: Vec<&Pod> = Vec::new();
         for pod in node.pods.iter().filter(|pod| !pod.terminating) {
@@ -238,7 +238,7 @@ impl Manage {
         let is_pair = terms.surges() || terms.keeps_pairs || running.iter().any(|pod| pod.surge);
         let is_unknown = |pod: &&Pod| pod.revision == PodRevision::Unknown;
         if is_pair && running.iter().any(is_unknown) {
-            return; // any of them may be the new one
+            return; // any of the pods may be the new one
         }
         // A serving pod is not deleted in favor of one that doesn't serve.
         let first = |is_new: bool| {
@@ -266,7 +266,7 @@ impl Manage {
         });
     }
 
-    /// Removes nodes that `partition` keeps without a pod; nodes that had a pod take precedence.
+    /// Removes from `create` the nodes that `partition` keeps without a pod. Nodes that had a pod get one before others.
     fn limit_to_partition(&mut self, fleet: &Fleet, terms: ManageTerms<'_>) {
         let rolls = terms
             .strategy

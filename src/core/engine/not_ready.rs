@@ -1,6 +1,6 @@
 //! Selection of pods whose Events are read to explain why they don't become Ready.
 //!
-//! Nothing in their status fails. The cause can be a probe, a missing ConfigMap, the network or a readiness gate.
+//! The status of these pods shows no failure. The cause can be a probe, a missing ConfigMap, the network or a readiness gate.
 
 use std::time::Duration;
 
@@ -16,20 +16,20 @@ use crate::core::verdict::{Progress, Verdict};
 /// Time before a pod's deadline at which its Events are read, so that the first message about it has the reason.
 pub const AHEAD: std::time::Duration = std::time::Duration::from_secs(20);
 
-/// Number of nodes whose reason is reported; of others, only the name is.
+/// Number of nodes that are reported with a reason. Other nodes are only named.
 pub(in crate::core) const EXPLAINED: usize = 3;
 
 /// Pods whose Events have to be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnexplainedPods {
-    /// First few pods that are past their deadline, or nearly.
+    /// First few pods that are past their deadline or close to it.
     pub pods: Vec<(PodName, PodUid)>,
-    /// Time at which the next pod is due.
+    /// Time at which the Events of the next pod have to be read.
     pub next: Option<Timestamp>,
 }
 
 impl Plan {
-    /// Returns the pods whose Events have to be read at `now`. There are none while all pods are within the usual time.
+    /// Returns the pods whose Events have to be read at `now`: none while all pods are well before their deadline.
     pub fn not_ready(&self, fleet: &Fleet, now: Timestamp) -> UnexplainedPods {
         let mut asked = UnexplainedPods::default();
         for (node, verdict) in fleet.nodes.iter().zip(&self.verdicts) {
@@ -52,15 +52,15 @@ impl Plan {
     }
 }
 
-/// Returns when the Events of the pod of a node in progress have to be read; `None` if never in this state.
+/// Returns when the Events of the pod of a node in progress have to be read; `None` if this state needs no Events.
 ///
-/// `grace` applies to a missing pod.
+/// `grace` is the time that a pod may be missing.
 pub(super) fn asked_at(node: &Node, progress: Progress, grace: Duration) -> Option<Timestamp> {
     let (_, by) = awaited(node, progress, grace)?;
     Some(earlier(by, AHEAD))
 }
 
-/// Returns the pod of a node that has to become available, and by when, if no failure is known.
+/// Returns the pod of a node that has to become available, and its deadline; `None` if a failure explains the delay.
 fn awaited(node: &Node, progress: Progress, grace: Duration) -> Option<(&Pod, Timestamp)> {
     if deadline::fails(node, progress) {
         return None;
@@ -109,7 +109,7 @@ mod tests {
             asked(current(2).made(1000), 1580),
             UnexplainedPods::default()
         );
-        // The first pod of a new rollout has its full time.
+        // The replacement of this pod begins now, so it has no deadline yet.
         assert_eq!(asked(old(1), 1580), UnexplainedPods::default());
     }
 }

@@ -23,14 +23,14 @@ pub(super) struct Observation<'a> {
     pub(super) scope: RolloutScope,
     pub(super) members: WaveMembership<'a>,
     pub(super) openings: WindowStates<'a>,
-    /// `None` if images are not pulled ahead.
+    /// Image states; `None` if images are not pulled ahead.
     pub(super) images: Option<Images<'a>>,
     /// Availability rules for pods.
     pub(super) terms: Terms,
 }
 
 impl<'a> Observation<'a> {
-    /// Looks at every node.
+    /// Observes every node of `fleet` at `now`.
     pub(super) fn new(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
         let nodes = fleet.nodes.len();
         let mut observed = Self {

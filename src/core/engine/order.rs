@@ -10,7 +10,7 @@
 //!
 //! # Unfinished revision
 //! Of the revisions on waiting nodes, the one with the greatest number is unfinished if the fleet shows that its rollout didn't
-//! complete. One of these shows it:
+//! complete. Either of these facts shows that:
 //!
 //! - Another waiting node still runs an older revision.
 //! - A node kept a pod of the now current revision that is older than a pod of the unfinished one. This is a rollback in the
@@ -29,24 +29,24 @@ use super::scope::RolloutScope;
 use crate::core::fleet::{Crowd, Fleet};
 use crate::core::settings::{NodeOrder, Strategy};
 
-/// Order of one pass.
+/// Order in which one plan updates nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
-    /// Number of the revision whose rollout was overtaken.
+    /// Number of the unfinished revision, if any.
     unfinished: Option<i64>,
     names: NodeOrder,
 }
 
-/// Place of a node in the queue; the least is first. Positions in a fleet follow the order of names.
+/// Place of a node in the queue; the smallest is updated first. Positions in a fleet follow the order of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn {
-    /// Its wave.
+    /// Wave of the node.
     pub(super) wave: usize,
-    /// True if its old pod is available.
+    /// True if the node's old pod is available.
     pub(super) available: bool,
-    /// True if it doesn't run the unfinished revision.
+    /// True if the node doesn't run the unfinished revision.
     untouched: bool,
-    /// Creation time of its pod of the unfinished revision.
+    /// Creation time of the node's pod of the unfinished revision.
     made: Reverse<Option<Timestamp>>,
     /// Place by name; lower is earlier.
     place: usize,
@@ -109,7 +109,7 @@ fn unfinished(
     summary: &PodSummary<'_>,
     scope: &RolloutScope,
 ) -> Option<i64> {
-    // Greatest number with its newest pod, least number, and oldest pod of the current revision.
+    // Find the greatest revision number with its newest pod, the least number, and the oldest pod of the current revision.
     let numbers = crowd.numbers.filter(|_| crowd.waiting > 0);
     let mut newest = numbers
         .map(|(_, greatest)| greatest)
@@ -149,7 +149,7 @@ mod tests {
     use crate::core::testing::{at, current, fleet, node, old};
     use crate::core::{Action, IntOrPercent, Mode, Strategy, decide};
 
-    /// Returns the nodes in the order of their replacement, one at a time, while nothing else changes.
+    /// Returns the nodes in the order in which one plan replaces their pods.
     fn order(nodes: Vec<Node>) -> Vec<String> {
         let strategy = Strategy {
             max_unavailable: IntOrPercent::Percent(100),

@@ -12,7 +12,7 @@ pub fn message_of(revision: &str) -> String {
 
 /// Returns the revision that a message names, empty if it names none; `None` if the message has another form.
 ///
-/// It is the whole message, or in brackets at the end of a longer one.
+/// Accepts a message of [`message_of`], alone or in parentheses at the end of a longer message.
 pub fn revision_in(message: &str) -> Option<&str> {
     let at_the_end = || {
         message
@@ -35,7 +35,7 @@ pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
     });
     for (repels, pod) in pods.filter(|(_, pod)| !pod.terminating) {
         if actions.len() >= BATCH {
-            break; // the rest follows when these are done
+            break; // the remaining pods follow after these writes
         }
         let needed = match pod.revision {
             PodRevision::Current => false,
@@ -75,7 +75,7 @@ pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
     actions
 }
 
-/// Returns what to do with `PodImageReady`.
+/// Returns how to correct an obsolete `PodImageReady`; `None` if the condition is right.
 ///
 /// A pre-pull of an older revision must not block the upgrade indefinitely. A pod that needs no upgrade needs no pull.
 fn stale(pod: &Pod, target: &Revision) -> Option<StaleImage> {
@@ -91,12 +91,12 @@ fn stale(pod: &Pod, target: &Revision) -> Option<StaleImage> {
             .as_ref()
             .map(|revision| revision != target)
     };
-    // The message of a failed pull names its Job, not a revision. It belongs to the revision requested at that time.
+    // The message of a failed pull names its Job, not a revision. The revision is then the one that `PodNeedUpgrade` names.
     let of_other = names_other(image).or_else(|| pod.need_upgrade.as_deref().and_then(names_other));
     (image.waits || of_other == Some(true)).then_some(StaleImage::Drop)
 }
 
-/// Returns the requested pulls without an answer. Outdated requests are left out, because they are corrected first.
+/// Returns the pending pulls. Requests for another revision are left out, because they are corrected first.
 pub(super) fn pulls(fleet: &Fleet, target: &Revision, paused: bool) -> Vec<Pull> {
     let pulls = fleet.nodes.iter().flat_map(|node| {
         let asking = node.pods.iter().filter(|pod| asks_for(pod, target));
@@ -133,7 +133,7 @@ pub(super) fn withdraw<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<Action> {
     withdraw_but_images(all)
 }
 
-/// Returns these writes for pods of which some keep their `PodImageReady`.
+/// Returns the writes of [`withdraw`], except that pods with `true` keep their `PodImageReady`.
 pub(super) fn withdraw_but_images<'a>(pods: impl Iterator<Item = (&'a Pod, bool)>) -> Vec<Action> {
     let mut actions = Vec::new();
     for (pod, keeps_image) in pods.filter(|(pod, _)| !pod.terminating) {
@@ -150,7 +150,7 @@ pub(super) fn withdraw_but_images<'a>(pods: impl Iterator<Item = (&'a Pod, bool)
             continue;
         }
         if actions.len() >= BATCH {
-            break; // the rest follows when these are done
+            break; // the remaining pods follow after these writes
         }
         actions.push(Action::RemoveConditions {
             pod: pod.reference(),

@@ -9,7 +9,7 @@ use crate::core::id::PodRevision;
 use crate::core::plan::{Plan, Stall};
 use crate::core::verdict::Verdict;
 
-/// Nodes past their deadline, by position in the fleet, and the time at which the next one will be.
+/// Nodes past their deadline, by position in the fleet, and the time of the next deadline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TimedOut {
     pub(super) nodes: Vec<usize>,
@@ -21,7 +21,7 @@ impl TimedOut {
     ///
     /// Other stalls, such as failing pods and pending hooks, are reported elsewhere.
     ///
-    /// `has_pairs`: some nodes have two pods.
+    /// `has_pairs` is true if some nodes have two pods.
     pub(super) fn new(
         fleet: &Fleet,
         verdicts: &[Verdict],
@@ -46,7 +46,7 @@ impl TimedOut {
 }
 
 impl Plan {
-    /// Returns true if only the end of terminating outdated pods is past its deadline.
+    /// Returns true if all nodes past their deadline only wait for terminating outdated pods to end.
     pub(in crate::core) fn awaits_ends(&self, fleet: &Fleet) -> bool {
         self.overdue.iter().all(|position| {
             let node = &fleet.nodes[*position];

@@ -9,7 +9,7 @@ use crate::core::id::PodRevision;
 use crate::core::plan::PauseStand;
 use crate::core::settings::{Pause, Strategy};
 
-/// Returns true if nothing may be replaced at `now`.
+/// Returns true if a pause is in effect at `now`, so that no pod may be replaced.
 pub fn is_paused(strategy: &Strategy, now: Timestamp) -> bool {
     match strategy.pause {
         None => false,
@@ -31,7 +31,7 @@ impl PauseStand {
             ..told
         };
         let got = |node: &&Node| node.pods.iter().any(|pod| came_since(pod, record.since));
-        // The first revision of a DaemonSet is created on all nodes.
+        // A DaemonSet's first revision doesn't count: its pods are created on all nodes, even during a pause.
         let newcomers = fleet.nodes.iter().filter(|_| fleet.replaces).filter(got);
         Some(Self {
             record,
@@ -45,7 +45,7 @@ impl PauseStand {
         })
     }
 
-    /// Returns when the pause ends, or the next reminder is due.
+    /// Returns when the pause ends or the next reminder is sent, whichever is earlier.
     pub(super) fn changes(&self) -> Timestamp {
         let due = self.record.due();
         self.until.map_or(due, |until| until.min(due))
@@ -104,9 +104,9 @@ mod tests {
         case(told(100, 0), 99 + HOURS_24, false, told(100, 0));
         case(told(100, 0), 100 + HOURS_24, true, told(100, 1));
         case(told(100, 1), 101 + HOURS_24, false, told(100, 1));
-        // Several days without a controller: one reminder, not three.
+        // After several days without a controller there is one reminder, not one per day.
         case(told(100, 1), 200 + 4 * HOURS_24, true, told(100, 4));
-        // A clock that runs backwards repeats no reminder.
+        // A clock that runs backwards doesn't repeat a reminder.
         case(told(100, 4), 200, false, told(100, 4));
         case(told(100, 0), 50, false, told(100, 0));
     }

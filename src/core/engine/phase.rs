@@ -11,7 +11,7 @@ use crate::core::verdict::{Stopped, Verdict, WaveShut};
 
 /// Returns the stall if no remaining node can begin before an operator acts.
 ///
-/// The cause is images that could not be pulled, or maintenance windows that never open. Later waves wait for such nodes.
+/// The cause is images that could not be pulled, or maintenance windows that never open. Later waves wait for these nodes.
 fn nobody_can_begin(verdicts: &[Verdict], counts: &Counts) -> Option<Stall> {
     let (mut pulls, mut windows, mut following) = (0, 0, 0);
     for verdict in verdicts {
@@ -35,12 +35,12 @@ fn nobody_can_begin(verdicts: &[Verdict], counts: &Counts) -> Option<Stall> {
 /// Facts that decide the phase of a rollout.
 pub(super) struct RolloutFacts<'a> {
     pub(super) fleet: &'a Fleet,
-    /// By position in the fleet.
+    /// Verdict of each node, by position in the fleet.
     pub(super) verdicts: &'a [Verdict],
     pub(super) counts: &'a Counts,
     /// Reason for which the guard stopped the revision, while outdated nodes are left or pods are rolled back.
     pub(super) stopped: Option<Stopped>,
-    /// End of the wait for disruption budgets, while nothing else moves.
+    /// Time until which waiting for disruption budgets is no stall; `None` if the rollout waits for anything else.
     pub(super) blocked: Option<Timestamp>,
     /// True if this plan replaces pods.
     pub(super) moving: bool,
@@ -48,7 +48,7 @@ pub(super) struct RolloutFacts<'a> {
     pub(super) is_judging: bool,
 }
 
-/// Returns the phase, and when it changes without an event.
+/// Returns the phase, and the time at which it changes without an event.
 pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Option<Timestamp>) {
     let RolloutFacts {
         fleet,
@@ -59,7 +59,7 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
         moving,
         is_judging,
     } = *facts;
-    // No node is left to protect, but an operator has to know.
+    // No outdated node is left that a stop could protect, but an operator has to know about the failures.
     let fail = counts.failed + counts.relapsing > 0;
     if counts.outdated == 0 && fail && counts.failures > counts.threshold {
         return (Phase::Stalled(Stall::FailedByRevision), None);
@@ -114,7 +114,7 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
         .filter(|told| waiting(told.1) || has_two(told));
     let grace = missing_grace(fleet);
     let (mut worst, mut deadline) = (None, None);
-    // The crowd contains only nodes within their deadline.
+    // Nodes of the crowd are within their deadline. If the controller replaces a pod there, the rollout is not stalled.
     let mut all_stuck = crowd.moving == crowd.joining;
     let mut taken = StuckSlots {
         joining: crowd.joining > 0,
@@ -146,7 +146,7 @@ pub(super) fn of_rollout(facts: &RolloutFacts<'_>, now: Timestamp) -> (Phase, Op
 struct StuckSlots {
     down: usize,
     beside: usize,
-    /// True if nodes that joined are being updated.
+    /// True if nodes that joined the fleet are being updated.
     joining: bool,
 }
 
@@ -166,8 +166,8 @@ impl StuckSlots {
     }
 }
 
-/// Returns true if a node is being updated although the controller replaced nothing there: it joined, or another actor deleted
-/// its pod.
+/// Returns true if a node is being updated although the controller replaced no pod there: the node joined the fleet, or another
+/// actor deleted its pod.
 pub(super) fn joins(node: &Node) -> bool {
     let is_first = |pod: &Pod| {
         pod.revision == PodRevision::Current

@@ -2,7 +2,7 @@
 //!
 //! The pods of a large fleet don't fit into the CPU cache and are scattered in memory. Fetching them takes longer than the rest
 //! of the pass. Nearly every node has exactly one living pod; the summary stores the few facts about it that all passes need.
-//! Other nodes are looked at again on demand.
+//! The pods of other nodes are fetched again on demand.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -19,17 +19,17 @@ use crate::core::verdict::Progress;
 /// Facts about one pod that are needed for all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PodFacts {
-    /// Relation of its revision to the current one.
+    /// Relation of the pod's revision to the current one.
     pub(super) revision: PodRevision,
-    /// Number of its ControllerRevision.
+    /// Number of the pod's ControllerRevision.
     pub(super) number: i64,
-    /// Time at which it got its revision.
+    /// Time at which the pod got its revision.
     pub(super) revised: Timestamp,
-    /// Time since when it is Ready.
+    /// Time since when the pod is Ready.
     pub(super) ready_since: Option<Timestamp>,
-    /// True while its image changes.
+    /// True while the pod's image changes.
     pub(super) is_under_way: bool,
-    /// True if it was created or updated for the present template.
+    /// True if the pod was created or updated for the present template.
     pub(super) of_template: bool,
 }
 
@@ -46,15 +46,15 @@ impl PodFacts {
     }
 }
 
-/// Summary of all pods of a fleet. Its answers equal those of the pods themselves.
+/// Summary of all pods of a fleet. Its methods return the same as checks of the pods themselves.
 #[derive(Debug)]
 pub(super) struct PodSummary<'a> {
     nodes: &'a [Node],
-    /// By position in the fleet: the only pod of the node, if there is exactly one and it is not terminating.
+    /// Only pod of each node, by position in the fleet; `None` unless there is exactly one and it is not terminating.
     only: Vec<Option<PodFacts>>,
     /// True if a pod has a condition of OTA mode.
     pub(super) is_announced: bool,
-    /// True if a pod is marked for deletion, or can be.
+    /// True if a pod is marked for deletion, or has a readiness gate that the controller may close.
     pub(super) is_marked: bool,
     /// True if there is a surge pod.
     pub(super) is_surging: bool,
@@ -109,8 +109,8 @@ impl<'a> PodSummary<'a> {
         self.is_surging && self.is_doubled(position) && made().is_some_and(|made| !made.terminating)
     }
 
-    /// Returns until when the node at `position` may lack an available pod because the controller took it out of service, but
-    /// kept it.
+    /// Returns until when the node at `position` may lack an available pod because the controller took its pod out of
+    /// service, but then kept the pod.
     pub(super) fn withheld_until(&self, position: usize, terms: Terms) -> Option<Timestamp> {
         let node = self.is_marked.then(|| &self.nodes[position])?;
         removal::withheld_until(node, terms)

@@ -1,11 +1,11 @@
-//! Preconditions of a replacement that may begin otherwise.
+//! Preconditions that a node has to meet before its pod is replaced.
 //!
-//! They are checked in a fixed order, and the first closed one gives the verdict. They apply only to nodes that are online,
-//! settled and outdated, and only to the beginning: a replacement under way is finished. Nodes whose preconditions are all met
-//! compete for the budget.
+//! Preconditions are checked in a fixed order, and the first one that is not met gives the verdict. They apply only to nodes
+//! that are online, settled and outdated. A replacement that has begun is finished without them. Nodes whose preconditions are
+//! all met compete for the budget.
 //!
 //! # Adding one
-//! A precondition is a separate small module that is built once per pass and asked by position. It gets a line in
+//! A precondition is a separate small module that is built once per pass and queried by position. It needs a line in
 //! [`Preconditions::new`], [`Preconditions::shut_at`] and [`Preconditions::changes_at`], and nowhere else.
 
 use k8s_openapi::jiff::Timestamp;
@@ -25,12 +25,12 @@ use super::waves::WaveProgress;
 /// Current state of all preconditions.
 pub(super) struct Preconditions<'a> {
     guarded: Option<Guarded>,
-    /// Waves that are open.
+    /// Progress of the waves, which shows if the wave of a node is open.
     pub(super) wave_progress: WaveProgress<'a>,
     openings: WindowStates<'a>,
     /// Pods that the plan may evict.
     pub(super) asking: EvictionRequests<'a>,
-    /// Nodes whose writes the API server refused.
+    /// Nodes whose writes the API server rejected.
     pub(super) refusing: RetryGate<'a>,
     fleet: &'a Fleet,
     /// True if surge pods may be created; `deletes`: true if old pods may be deleted first.
@@ -39,7 +39,7 @@ pub(super) struct Preconditions<'a> {
     /// Pods that a disruption budget may protect, by position; empty if no budget applies.
     kept: Vec<Option<&'a Pod>>,
     now: Timestamp,
-    /// `None` if images are not pulled ahead.
+    /// Image states; `None` if images are not pulled ahead.
     pub(super) images: Option<Images<'a>>,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Preconditions<'a> {
         }
     }
 
-    /// Returns the verdict of the first closed precondition of the node at `position`; `None` if its replacement may begin.
+    /// Returns the verdict of the first precondition that the node at `position` doesn't meet; `None` if it meets all.
     pub(super) fn shut_at(&self, position: usize) -> Option<Verdict> {
         if let Some(guarded) = self.guarded {
             return Some(Verdict::Guarded(guarded));
@@ -102,25 +102,25 @@ impl<'a> Preconditions<'a> {
 
     /// Returns the verdict of the node at `position` if a disruption budget refused the eviction of its pod.
     ///
-    /// It doesn't matter if a retry is due.
+    /// Returns the verdict even if the eviction may be retried now.
     pub(super) fn blocked_at(&self, position: usize) -> Option<Verdict> {
         let pod = self.kept.get(position).copied().flatten()?;
         self.asking.blocked(pod)
     }
 
-    /// Returns true if retries allow a write that deletes or changes the old pod of the node at `position`.
+    /// Returns true if no backoff blocks a write that deletes or changes the old pod of the node at `position`.
     pub(super) fn may_step(&self, position: usize) -> bool {
         self.refusing
             .may(&self.fleet.nodes[position].name, WriteGroup::Step)
     }
 
-    /// Returns true if retries allow the write of a condition to its pod.
+    /// Returns true if no backoff blocks the write of a condition to the pod of the node at `position`.
     pub(super) fn may_tell(&self, position: usize) -> bool {
         self.refusing
             .may(&self.fleet.nodes[position].name, WriteGroup::Tell)
     }
 
-    /// Returns true if retries allow the creation of a surge pod there.
+    /// Returns true if the settings allow a surge pod on the node at `position`, and no backoff blocks its creation.
     pub(super) fn may_surge(&self, position: usize) -> bool {
         let name = &self.fleet.nodes[position].name;
         self.surges && self.refusing.may(name, WriteGroup::Create)
@@ -146,7 +146,7 @@ impl<'a> Preconditions<'a> {
         self.asking.blocked(pod).filter(|_| is_early)
     }
 
-    /// Returns the earliest time at which that changes without an event.
+    /// Returns the earliest time at which the window or the wave of the node at `position` changes without an event.
     pub(super) fn changes_at(&self, position: usize) -> Option<Timestamp> {
         let opening = self.openings.at(position).changes;
         opening

@@ -1,12 +1,12 @@
-//! Image pre-pull: a node has the new images before its pod is replaced (openkruise/kruise#1339).
+//! Image pre-pull: pulls the new images on a node before its pod is replaced (openkruise/kruise#1339).
 //!
 //! ```text
 //! outdated node ──next in line──► requested (PodImageReady=False) ──Puller──┬─► True: has the images
 //!                     ▲                                                     └─► failed ──backoff──► next in line again
 //! ```
 //!
-//! The pod condition `PodImageReady` is request, result and memory. The puller writes its answer there. After a restart the
-//! controller reads from it which nodes pull, which have the images, and when to retry after a failure. So a node counts for
+//! The pod condition `PodImageReady` stores both the request and its result, which the puller writes. After a restart the
+//! controller reads from it which nodes pull, which have the images, and when to retry after a failure. So a node counts toward
 //! `image-predownload-parallelism` from the moment of the request.
 //!
 //! Requests follow the order of replacements; nodes with a failed pull come last. A node that won't be replaced gets no request,
@@ -14,7 +14,7 @@
 //! images that are pulled before a window leave the whole window to replacements.
 //!
 //! With `image-predownload-min-updated-ready-pods`, requests start once that many nodes run a Ready pod of the new revision.
-//! Those first nodes are the forerunners. They are replaced without images even where images are required. No other node is.
+//! Those first nodes are the forerunners. Where images are required, only forerunners are replaced without them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -34,8 +34,8 @@ use crate::core::verdict::{PullStage, Verdict};
 
 /// Shortest and longest pause after a failed pull.
 ///
-/// Between them the pause equals the time since the request, so it doubles. A registry that is down gets one attempt per node
-/// every 15 minutes, with four writes each.
+/// Between these limits, the pause equals the time from the first request to the last failure, so it doubles. A registry that
+/// is down gets one attempt per node every 15 minutes. Each attempt costs four writes.
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(15 * 60));
 
 /// Pre-pull settings that apply to a rollout.
@@ -45,9 +45,9 @@ pub struct Predownloading {
     pub parallelism: IntOrPercent,
     /// True if a replacement waits for the images of its node.
     pub required: bool,
-    /// True if only nodes that are updated in place get requests. There, the kubelet would pull while the pod is down.
+    /// True if only nodes that are updated in place get requests: without one, the kubelet pulls while the container is stopped.
     pub only_in_place: bool,
-    /// Number of targeted nodes with a Ready pod of the new revision before the first request.
+    /// Number of targeted nodes that need a Ready pod of the new revision before the first request.
     pub min_updated_ready: IntOrPercent,
 }
 
@@ -56,7 +56,7 @@ impl Predownloading {
     pub fn from_strategy(strategy: &Strategy) -> Option<Self> {
         let in_place = strategy.rolling_update_type == RollingUpdateType::InPlaceIfPossible;
         let asked = strategy.image_predownload_parallelism;
-        // In place, a kubelet stops the container before it pulls. So images are pulled first unless the settings say no.
+        // For an update in place, a kubelet stops the container before it pulls. So pull first, unless the settings disable it.
         let parallelism = asked.or(in_place.then_some(strategy.max_unavailable))?;
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
         let required = match strategy.predownload {
@@ -73,7 +73,7 @@ impl Predownloading {
 }
 
 impl Predownloading {
-    /// Returns true if the replacement on this node brings images that are wanted there first.
+    /// Returns true if images have to be pulled on this node before its pod is replaced.
     fn concerns(self, strategy: &Strategy, fleet: &Fleet, node: &Node) -> bool {
         let way = node
             .outdated()
@@ -89,18 +89,18 @@ impl Predownloading {
 /// State of a node with regard to the images of the current revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ImageState {
-    /// Has the images, or runs no outdated pod.
+    /// The node has the images, or doesn't need them.
     Settled,
-    /// Has no request.
+    /// The node has no request.
     Unasked,
-    /// Has a request without an answer.
+    /// The node has a request without a result.
     Asked {
         /// True if an earlier attempt failed.
         again: bool,
     },
-    /// The last attempt failed.
+    /// The last pull failed.
     Failed {
-        /// Time at which the next one may begin.
+        /// Time at which the next pull may begin.
         retry: Timestamp,
     },
 }
@@ -112,7 +112,7 @@ pub(super) struct Images<'a> {
     strategy: &'a Strategy,
     fleet: &'a Fleet,
     now: Timestamp,
-    /// By position in the fleet.
+    /// State of each node, by position in the fleet.
     stands: Vec<ImageState>,
     /// Number of targeted nodes.
     targeted: usize,
@@ -127,9 +127,9 @@ pub(super) struct PullsAhead {
     pub(super) actions: Vec<Action>,
     /// Pending requests, in the order of nodes.
     pub(super) pulls: Vec<Pull>,
-    /// Positions of the nodes with a request in this plan.
+    /// Positions of the nodes that get a request in this plan.
     pub(super) asked: BTreeSet<usize>,
-    /// Time at which a failed node may get a new request.
+    /// Time at which a node with a failed pull may get a new request.
     pub(super) wake: Option<Timestamp>,
     /// Set if nodes would get requests once more pods of the current revision are Ready.
     pub(super) awaits: Option<PullsAwait>,
@@ -166,7 +166,7 @@ impl<'a> Images<'a> {
         });
     }
 
-    /// Returns how many pods of the current revision have to be Ready before the first request, while fewer are.
+    /// Returns the number of Ready pods of the current revision that the first request waits for; `None` if enough are Ready.
     fn awaits(&self) -> Option<PullsAwait> {
         let needed = self.settings.min_updated_ready.resolve(self.targeted);
         (self.ready < needed).then_some(PullsAwait {
@@ -185,7 +185,7 @@ impl<'a> Images<'a> {
         (awaits.needed - awaits.ready).saturating_sub(begun.count())
     }
 
-    /// Returns true if the node at `position` can only be replaced as a forerunner: it gets no request for the required images.
+    /// Returns true if the node at `position` can only be replaced as a forerunner, because requests have not begun.
     pub(super) fn needs_forerunning(&self, position: usize) -> bool {
         let unasked = matches!(
             self.stands[position],
@@ -213,9 +213,8 @@ impl<'a> Images<'a> {
 
     /// Returns the requests that `image-predownload-parallelism` allows; `base` nodes take part.
     ///
-    /// `queue` returns the waiting nodes in the order of their replacement. It is only called if a request is possible. A node
-    /// whose request the API server refused, and that `may` doesn't allow to retry yet, takes no slot: the next node gets the
-    /// request.
+    /// `queue` returns the waiting nodes in the order of their replacement. It is only called if a request is possible. If the
+    /// API server rejected a node's request, the node takes no slot until `may` allows a retry: the next node gets the request.
     pub(super) fn ask(
         &self,
         classes: &[Class],
@@ -230,7 +229,7 @@ impl<'a> Images<'a> {
         for (position, node) in self.fleet.nodes.iter().enumerate() {
             let is_asked = matches!(self.stands[position], ImageState::Asked { .. });
             if is_asked && goes_on(&classes[position]) {
-                // Its pull ended, but the result cannot be written: it takes no slot either.
+                // If the node's pull ended but the result can't be written, the node takes no slot.
                 let is_unwritten =
                     (self.fleet.write_failures).is_refused(&node.name, WriteVerb::Tell);
                 let room = is_unwritten || pulling < limit;
@@ -343,7 +342,7 @@ fn goes_on(class: &Class) -> bool {
     )
 }
 
-/// Returns true if a node with this verdict will be replaced, and is not being replaced now.
+/// Returns true if a node with this verdict waits for its replacement.
 fn waits(verdict: &Verdict) -> bool {
     matches!(
         verdict,
@@ -379,13 +378,13 @@ fn stand(node: &Node, target: &Revision) -> ImageState {
             Some(failure) => ImageState::Failed {
                 retry: retry(failure),
             },
-            // It says neither when it failed nor when it was requested.
+            // Without the times of request and failure there is no backoff, so the node may get a new request at once.
             None => ImageState::Unasked,
         },
     }
 }
 
-/// Returns when to retry.
+/// Returns when a failed pull may be retried.
 fn retry(failure: &PullFailure) -> Timestamp {
     let lasted = failure.failed.duration_since(failure.asked);
     let lasted = Duration::try_from(lasted.max(SignedDuration::ZERO)).unwrap_or_default();

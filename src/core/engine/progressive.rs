@@ -14,11 +14,11 @@ use crate::core::settings::Strategy;
 
 /// Returns the nodes without a pod that `partition` leaves empty, by position in the fleet.
 ///
-/// `is_asked`: a pod was requested there and is not in the cache yet.
+/// `is_asked` returns true if a pod was requested for the node and is not in the cache yet.
 ///
-/// Pods are created until only `partition` nodes are left without a new one. Nodes that had a pod come first, the latest loss
-/// before the others, then all others by name. A node whose pod the rollout deleted always gets the next one: that replacement is
-/// under way, and `partition` may have been raised since.
+/// Pods are created until only `partition` nodes are left without a pod of the current revision. Nodes that had a pod get one
+/// first, starting with the latest loss. All other nodes follow by name. A node whose pod the rollout deleted always gets a new
+/// one: its replacement is under way, and `partition` may have been raised since.
 pub(super) fn withheld(
     strategy: &Strategy,
     fleet: &Fleet,
@@ -54,13 +54,13 @@ pub(super) fn runs(node: &Node) -> bool {
     node.native == Targeting::Run && node.readiness != Readiness::Gone
 }
 
-/// Returns true if exactly one pod of that node is new.
+/// Returns true if exactly one pod of that node has the current revision and is not terminating.
 fn holds_new(node: &Node) -> bool {
     let is_new = |pod: &&Pod| !pod.terminating && pod.revision == PodRevision::Current;
     node.pods.iter().filter(is_new).count() == 1
 }
 
-/// Returns when a node lost its pod; `None` if it is not known to have had one. A terminating pod counts as the latest loss.
+/// Returns when a node lost its pod; `None` if the node isn't known to have had one. A terminating pod counts as the latest loss.
 fn lost_at(node: &Node) -> Option<Timestamp> {
     if node.pods.is_empty() {
         node.podless_since.filter(|_| node.had_pod)

@@ -1,11 +1,11 @@
 //! Limits on the speed of replacements, independent of the budget.
 //!
-//! - `min-interval`: one replacement at a time in each wave. The next one begins when the newest pod of the current revision is
-//!   that old. A removal without such a pod counts as well (`minTimeBetweenUpgrades` in kubernetes/kubernetes#111073).
+//! - `min-interval`: one replacement at a time in each wave. The next one begins when the newest pod of the current revision
+//!   has that age. A removal without such a pod counts as well (`minTimeBetweenUpgrades` in kubernetes/kubernetes#111073).
 //! - `ramp-up`: a given number of nodes at first, then as many as are done. So the number doubles every round while all goes
 //!   well, up to `max-unavailable` (like ExtendedDaemonSet's slow start).
 //!
-//! Both follow from the pods. A restart of the controller loses only a removal that no object shows.
+//! Both limits are computed from the pods. A restart of the controller loses only a removal that no object shows.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -16,19 +16,19 @@ use crate::core::instant::later;
 use crate::core::settings::Strategy;
 use crate::core::verdict::{Progress, Verdict};
 
-/// Limit of a wave at present; without waves all nodes are in one.
+/// Present limit of one wave; without waves, of all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RateLimit {
     /// Number of replacements that may begin now.
     pub(super) replacements: usize,
-    /// Time before which none may begin.
+    /// Time before which no replacement may begin.
     pub(super) opens: Option<Timestamp>,
 }
 
 impl RateLimit {
     /// Computes what `min-interval` allows each wave at `now`.
     ///
-    /// `verdicts` are those after the handling of pods on their way out.
+    /// `verdicts` already show the pods that this plan deletes, marks or rolls back.
     pub(super) fn new(
         strategy: &Strategy,
         classes: &[Class],
@@ -51,7 +51,7 @@ impl RateLimit {
             let began = [summary.got_current(position), summary.removed_at(position)];
             newest[wave] = began.into_iter().fold(newest[wave], Ord::max);
             awaits[wave] |= match class {
-                // No pod can be created there, for an unknown time.
+                // A taint or a label keeps the new pod away for an unknown time, so other nodes don't wait for it.
                 Class::InProgress(_) if summary.is_barred(position) => false,
                 Class::InProgress(_) => is_awaited(verdict, false),
                 Class::PreDeleteHook { .. } => is_awaited(verdict, true),
@@ -72,9 +72,9 @@ impl RateLimit {
 
 /// Returns true if the other nodes of a wave wait for this node, because its new pod starts a new interval soon.
 ///
-/// `is_leaving`: its pod is marked for deletion.
+/// `is_leaving` is true if the node's pod is marked for deletion.
 ///
-/// A marked pod that waits for a slot is not about to be deleted: a node that waits for the interval may hold that slot.
+/// A marked pod that waits for a slot is not about to be deleted: a node that waits for the interval may take that slot.
 pub(in crate::core) fn is_awaited(verdict: &Verdict, is_leaving: bool) -> bool {
     match verdict {
         Verdict::Budget { .. } => false,
@@ -88,7 +88,7 @@ pub(in crate::core) fn is_awaited(verdict: &Verdict, is_leaving: bool) -> bool {
     }
 }
 
-/// Returns how many of the `allowed` nodes may lack an available pod at once if `done` nodes have one of the current revision.
+/// Returns how many of the `allowed` nodes may lack an available pod at once if `done` nodes are updated.
 pub(super) fn ramp_up(strategy: &Strategy, base: usize, allowed: usize, done: usize) -> usize {
     match strategy.ramp_up {
         None => allowed,
@@ -104,7 +104,7 @@ mod tests {
     use crate::core::testing::{at, fleet, node, old};
     use crate::core::{IntOrPercent, Mode, PreDeleteHook, decide};
 
-    /// Found by a property test: one pod waited for the other's slot, and that one for its interval.
+    /// Found by a property test: a marked pod waited for the slot of a broken pod, and the broken pod waited for the interval.
     #[test]
     fn a_marked_pod_that_waits_for_the_slot_of_a_broken_one_keeps_it_from_nothing() {
         let strategy = Strategy {

@@ -1,4 +1,4 @@
-//! Removal of a pod that is next: its hook is asked first, then the pod is deleted, or evicted if the settings say so.
+//! Removal of a pod that is next: the pod waits for its hook, then it is deleted, or evicted if the settings say so.
 //!
 //! ```text
 //! pod is next ──► hooked? ──yes──► marked PreparingDelete ──hook gone──► deleted or evicted
@@ -22,9 +22,9 @@ use crate::core::lifecycle::{PreDelete, PreDeleteHook};
 use crate::core::settings::Strategy;
 use crate::core::verdict::Verdict;
 
-/// Returns the next write on the way to the removal of `pod` at `now`, and the verdict of its node, if it changes.
+/// Returns the next write for the removal of `pod` at `now`, and the verdict of its node, if the verdict changes.
 ///
-/// There is no write while the hook or a disruption budget is awaited.
+/// Returns no write while the pod waits for its hook or for a disruption budget.
 pub(super) fn leave(
     strategy: &Strategy,
     asking: &mut EvictionRequests<'_>,
@@ -43,7 +43,7 @@ pub(super) fn leave(
     (mark(hook, pod), Some(waits))
 }
 
-/// Returns the write that marks a pod that waits for its hook, and takes it out of service if requested; `None` if it is marked.
+/// Returns the write that marks a pod for its hook, and takes it out of service if requested; `None` if that is done.
 pub(super) fn mark(hook: &PreDelete, pod: &Pod) -> Option<Action> {
     let gate = pod.exit.gate.as_ref().filter(|_| hook.mark_not_ready);
     let gate = gate.and_then(|gate| gate.shut());
@@ -62,9 +62,9 @@ pub(super) fn is_hooked(strategy: &Strategy, node: &Node) -> bool {
     alive.any(|pod| hook.is_some_and(|hook| hook.hooks(&pod.exit)))
 }
 
-/// Returns when the wait of a marked pod is worth a report.
+/// Returns when the pending hook of a marked pod is reported.
 ///
-/// A mark without a start time counts from the time of the pod's revision.
+/// If the mark has no start time, the wait counts from the time at which the pod got its revision.
 pub(super) fn overdue_at(pod: &Pod) -> Option<Timestamp> {
     let PreDeleteHook { since } = pod.exit.preparing?;
     Some(later(since.unwrap_or(pod.revised()), HOOK_PATIENCE))
@@ -72,10 +72,10 @@ pub(super) fn overdue_at(pod: &Pod) -> Option<Timestamp> {
 
 /// Returns until when the controller may be the reason why a staying pod is not available.
 ///
-/// Its key keeps the pod's readiness gate closed, or did so recently. `min_ready` is `spec.minReadySeconds`.
+/// The controller keeps the pod's readiness gate closed, or did so recently. `min_ready` is `spec.minReadySeconds`.
 fn shut_until(pod: &Pod, min_ready: Duration) -> Option<Timestamp> {
     let gate = pod.exit.gate.as_ref()?;
-    // A pod that never was Ready is not taken out of service.
+    // A pod that was never Ready can't have been taken out of service.
     pod.ready_since.or(pod.unready_since)?;
     if gate.is_ours() {
         Some(Timestamp::MAX)
@@ -84,10 +84,10 @@ fn shut_until(pod: &Pod, min_ready: Duration) -> Option<Timestamp> {
     }
 }
 
-/// Returns until when a node may lack an available pod because the controller took its pod out of service for the hook, but kept
-/// it.
+/// Returns until when a node may lack an available pod because the controller took the pod out of service for its hook, but
+/// then kept the pod.
 ///
-/// Until then it takes a slot of `max-unavailable`, also if it takes no part in the rollout (any more).
+/// Until then the node takes a slot of `max-unavailable`, even if it takes no part in the rollout (any more).
 pub(super) fn withheld_until(node: &Node, terms: Terms) -> Option<Timestamp> {
     let alive = || node.pods.iter().filter(|pod| !pod.terminating);
     if !node.is_ready() || alive().any(|pod| terms.is_available(pod)) {
@@ -111,7 +111,7 @@ pub(super) fn starting_until(node: &Node, terms: Terms) -> Option<Timestamp> {
     Some(later(made, STARTING.max(terms.min_ready)))
 }
 
-/// Returns true if one of these times is after `now`, for a node that keeps its old revision.
+/// Returns true if a node that keeps its old revision takes a slot at `now`: its pod was out of service or created recently.
 pub fn is_withheld(strategy: &Strategy, fleet: &Fleet, node: &Node, now: Timestamp) -> bool {
     let terms = Terms::new(strategy, fleet, now);
     let until = withheld_until(node, terms).max(starting_until(node, terms));
@@ -125,7 +125,7 @@ pub(super) fn is_marked(pod: &Pod) -> bool {
 
 /// Opens unset readiness gates `KruisePodReady`, as Kruise's controller does, so that their pods can become Ready.
 ///
-/// Returns one batch of writes. They don't wait for the end of a pause or the correction of a setting.
+/// Returns one batch of writes. They are also sent during a pause, or while a setting is invalid.
 pub(super) fn open_gates(fleet: &Fleet) -> impl Iterator<Item = Action> {
     let ready = fleet.nodes.iter().filter(|node| node.is_ready());
     let pods = ready.flat_map(|node| &node.pods);
@@ -146,7 +146,7 @@ pub(super) fn begin(pod: &Pod) -> Option<Action> {
 
 /// Returns the write that removes the controller's marks from a pod that stays; `None` if it has none.
 ///
-/// `opens` also opens an unset readiness gate ([`open_gates`]).
+/// If `opens` is true, the write also opens an unset readiness gate ([`open_gates`]).
 pub(super) fn stay(pod: &Pod, opens: bool) -> Option<Action> {
     let gate = pod.exit.gate.as_ref().and_then(|gate| {
         let begin = opens.then(|| gate.begin()).flatten();

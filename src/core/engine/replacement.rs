@@ -12,7 +12,7 @@ use crate::core::settings::{RollingUpdateType, Strategy};
 pub enum UpdateMethod {
     /// Change the running pod in this way.
     InPlace(Arc<InPlaceChange>),
-    /// Delete the pod, so that the native controller creates a new one. Has the reason if an update in place was requested.
+    /// Delete the pod, so that the native controller creates a new one. The reason is set if an update in place was requested.
     Recreate(Option<Recreate>),
 }
 
@@ -21,7 +21,7 @@ pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> UpdateMethod {
     if strategy.rolling_update_type == RollingUpdateType::Standard {
         return UpdateMethod::Recreate(None);
     }
-    // The hook's owner expects a new pod, and would not restore what it removed from this one.
+    // The program behind the hook expects a new pod. It would not restore the label or finalizer that it removed from this pod.
     if pod.exit.preparing.is_some() {
         return UpdateMethod::Recreate(Some(Recreate::Leaving));
     }

@@ -1,4 +1,4 @@
-//! Rollback of pods in place, from the revision that the guard stopped to the one before it (`on-failure: RevertInPlace`,
+//! Rollback of pods in place, from the revision that the guard stopped to the revision before (`on-failure: RevertInPlace`,
 //! requested in kubernetes/kubernetes#23211).
 //!
 //! ```text
@@ -14,13 +14,13 @@
 //! # Choice of the revision
 //! The whole fleet is rolled back to one revision, which is chosen and stored when the guard stops the current one. It is the
 //! revision with the most Ready pods among the older ones. In case of a tie, or without such pods, it is the newest. A revision
-//! that the guard stopped before is only chosen if no other is kept. Pods vote because the previous revision of a single pod may
-//! be yesterday's bad one.
+//! that the guard stopped before is only chosen if no other is kept. The majority decides, because the previous revision of a
+//! single pod may be an earlier bad one.
 //!
 //! # Preconditions
 //! The rollback starts when the stop is stored on the DaemonSet, so a restarted controller continues it. Unavailable pods have
 //! nothing to lose: budget, waves and windows don't limit their rollback. An available pod needs a slot of `max-unavailable`, an
-//! open window, its failure domain, and a node that has been back for long enough. Images are not pulled first, because the node
+//! open window, its failure domain, and a node that has settled. Images are not pulled first, because the node
 //! ran them recently.
 
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ use crate::core::verdict::{Progress, Stopped};
 #[cfg(test)]
 mod tests;
 
-/// Returns the revision to which pods of `record`'s revision are rolled back, as far as the fleet shows.
+/// Returns the revision to which pods of `record`'s revision are to be rolled back; `None` if no older one is kept.
 pub(super) fn before(fleet: &Fleet, record: &FailureRecord) -> Option<Revision> {
     let mut votes: BTreeMap<&Revision, usize> = BTreeMap::new();
     let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
@@ -94,7 +94,7 @@ pub(super) fn is_back(strategy: &Strategy, fleet: &Fleet, position: usize) -> bo
 
 /// Turns the classes of nodes whose rolled-back pod is not available (yet) into [`Class::InProgress`].
 ///
-/// They keep a slot and don't take part in the order of outdated nodes.
+/// These nodes keep a slot and are not in the order of outdated nodes.
 pub(super) fn mark(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     let Some(record) = stop(strategy, fleet) else {
         return;
@@ -113,21 +113,21 @@ pub(super) fn mark(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     }
 }
 
-/// Rank of an available pod.
+/// Rank of an available pod in the order of rollbacks.
 const AVAILABLE: u8 = 2;
 
-/// Pod that is to be rolled back.
+/// Pod to roll back.
 pub(super) struct RevertTurn {
-    /// Rank: 0 if its node failed, 1 if the pod is not available, 2 if it is.
+    /// Rank: 0 if the node failed, 1 if the pod is not available, 2 if the pod is available.
     rank: u8,
-    /// Position of its node in the fleet.
+    /// Position of the node in the fleet.
     pub(super) position: usize,
     /// Patch to write.
     pub(super) patch: InPlacePatch,
 }
 
 impl RevertTurn {
-    /// Returns true if the pod is available, and so has something to lose.
+    /// Returns true if the pod is available, so that its rollback needs a slot.
     pub(super) fn is_available(&self) -> bool {
         self.rank == AVAILABLE
     }
@@ -138,15 +138,15 @@ impl RevertTurn {
 pub(super) struct RevertTurns {
     /// Pods that can be rolled back.
     pub(super) turns: Vec<RevertTurn>,
-    /// Positions of nodes whose pods follow once the nodes have been back for long enough.
+    /// Positions of nodes whose pods are rolled back after the nodes have settled.
     pub(super) settling: Vec<usize>,
-    /// Progress of the rollback; `None` if there is none.
+    /// Progress of the rollback; `None` without a rollback.
     pub(super) reversal: Option<Reversal>,
-    /// Time at which more pods follow without an event.
+    /// Earliest time at which more pods can be rolled back without an event.
     pub(super) again: Option<Timestamp>,
 }
 
-/// Returns the pods of the stopped revision to roll back. `classes` are those after [`mark`].
+/// Returns the pods of the stopped revision to roll back. `classes` are the classes after [`mark`].
 ///
 /// Offline nodes follow when they return. Nodes excluded by `hold` or `selector`, and nodes with a surge pod, are left alone.
 pub(super) fn turns(
@@ -196,7 +196,7 @@ pub(super) fn turns(
                     }
                     false => reversal.under_way.push(node.name.clone()),
                 }
-                // An unavailable pod may be the reason why its node comes and goes, so it doesn't wait.
+                // Don't wait for the node to settle if the pod is unavailable: the pod may be the reason why the node flaps.
                 let settles =
                     settles_at(strategy, node, pod).filter(|at| rank == AVAILABLE && *at > now);
                 again = again.into_iter().chain(settles).min();
@@ -224,7 +224,7 @@ pub(super) fn turns(
     }
 }
 
-/// Returns true if `node` has a pod of the stopped revision that is rolled back as soon as its node answers and no pause holds.
+/// Returns true if `node` has a pod of the stopped revision that is rolled back when the node is online and no pause applies.
 pub fn is_due(strategy: &Strategy, fleet: &Fleet, node: &Node) -> bool {
     let stopped = stop_to_revert(strategy, fleet).zip(bad(node));
     stopped.is_some_and(|(record, pod)| patch(record, past(record, fleet), pod).is_ok())
@@ -236,7 +236,7 @@ fn stop_to_revert<'a>(strategy: &Strategy, fleet: &'a Fleet) -> Option<&'a Failu
     stop(strategy, fleet).filter(|_| asked)
 }
 
-/// Returns the revision to which pods are rolled back, with its transition; `None` if it is unknown.
+/// Returns the revision to which pods are rolled back, with its transition; `None` if that revision is unknown.
 fn past<'a>(
     record: &'a FailureRecord,
     fleet: &'a Fleet,
@@ -245,7 +245,7 @@ fn past<'a>(
     Some((before, fleet.rollback_targets.revisions.get(before)?))
 }
 
-/// Returns the rank of a node with the current revision; `None` if it is not rolled back.
+/// Returns the rank of a node with the current revision; `None` if its pod is not rolled back.
 fn rank(class: &Class) -> Option<u8> {
     match class {
         Class::Failed { cause, .. } => cause.holds_slot().then_some(0),
@@ -277,7 +277,7 @@ fn settles_at(strategy: &Strategy, node: &Node, pod: &Pod) -> Option<Timestamp> 
 /// Returns the patch that rolls back a pod of the stopped revision.
 ///
 /// # Errors
-/// Returns the reason why the pod keeps its revision. `None`: it was rolled back once and got the stopped revision again.
+/// Returns the reason why the pod keeps its revision; `None` if it was rolled back once and got the stopped revision again.
 fn patch(
     record: &FailureRecord,
     past: Option<(&Revision, &RollbackTarget)>,

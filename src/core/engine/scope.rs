@@ -1,6 +1,6 @@
-//! Outdated nodes that keep their old revision because the owner of the DaemonSet says so.
+//! Outdated nodes that keep their old revision because a setting excludes them.
 //!
-//! `selector` names the nodes that take part. `partition` is a number of nodes that don't, whichever they are. `hold` on a Node
+//! `selector` names the nodes that take part. `partition` is the number of nodes that keep the old revision. `hold` on a Node
 //! excludes that node for a while. `selector` and `partition` limit the nodes that are touched, as in the KEP "RollingUpdate
 //! enhancement" and in Kruise's Advanced DaemonSet.
 //!
@@ -16,7 +16,7 @@ use crate::core::fleet::{Fleet, Node};
 use crate::core::settings::{Mode, NodeOrder, Strategy};
 use crate::core::verdict::Progress;
 
-/// Nodes that take part, as far as the nodes themselves decide that.
+/// Nodes that take part according to `selector` and `hold`. [`narrow`](Self::narrow) also applies `partition`.
 #[derive(Debug)]
 pub(super) struct RolloutScope {
     /// Reason why a node takes no part, by position in the fleet. Nodes after the end of the list take part.
@@ -72,8 +72,8 @@ impl RolloutScope {
 
     /// Turns the classes of excluded outdated nodes into [`Class::Excluded`].
     ///
-    /// Offline nodes count too, so that the choice doesn't depend on which nodes are online. `partition` keeps no node on the
-    /// revision that an operator rolled back from ([`Fleet::undone`]).
+    /// Offline nodes are excluded, too, so that the choice doesn't depend on which nodes are online. `partition` keeps no node on
+    /// the revision that an operator rolled back from ([`Fleet::undone`]).
     pub(super) fn narrow(
         &self,
         strategy: &Strategy,
@@ -100,7 +100,7 @@ impl RolloutScope {
     }
 }
 
-/// Returns why a node takes no part. Its own hold takes precedence over the selector.
+/// Returns why a node takes no part. A hold is the reason even if the selector doesn't match either.
 fn outside(strategy: &Strategy, node: &Node, now: Timestamp) -> Option<Excluded> {
     let hold = node.hold.as_ref().filter(|hold| hold.holds(now));
     let is_selected = || {
@@ -132,7 +132,7 @@ fn keep_partition(
         candidates += usize::from(is_candidate);
     }
     let kept = strategy.partition.resolve_down(targeted);
-    // Candidates after the first `old - kept` ones.
+    // Number of nodes to exclude: the candidates after the first `old - kept`.
     let mut left = candidates.saturating_sub(old.saturating_sub(kept));
     let mut keep = |(position, class): (usize, &mut Class)| {
         if left > 0 && may_stay(position, class) {
@@ -147,7 +147,7 @@ fn keep_partition(
     }
 }
 
-/// Excludes nodes without a pod where `partition` allows none.
+/// Excludes nodes without a pod that `partition` keeps empty.
 fn keep_empty(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     for position in progressive::withheld(strategy, fleet, |_| false) {
         if matches!(
@@ -182,7 +182,7 @@ mod tests {
         Targeting, Verdict, decide,
     };
 
-    /// Found by a property test.
+    /// Found by a property test: the partition kept an offline node where no pod belongs, instead of a targeted node.
     #[test]
     fn an_offline_node_where_no_pod_belongs_is_none_of_those_that_the_partition_keeps() {
         let since = Some(at(900));
@@ -239,7 +239,7 @@ mod tests {
             ..unavailable
         };
         assert_eq!(deletions(emptied), 0);
-        // A pod of the first template has no predecessor; a pod of a later one may have replaced it.
+        // A pod of the first revision has no predecessor. A pod of a later revision may have one that the rollout deleted.
         let made = |number| {
             let pod = Pod {
                 number,

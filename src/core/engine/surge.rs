@@ -10,10 +10,11 @@
 //! transferred. All state is in the two pods, so the table of [`step`] also applies after a restart of the controller.
 //!
 //! Before Kubernetes 1.33, the native controller can process changes of two pods out of order. It sorts pods by the *first*
-//! change since its last look (client-go's `DeltaFIFO`; `InOrderInformers` replaced it). If it lags, it may see the transfer
-//! while the old pod still looks alive. It then deletes the younger of the two. On such clusters [`Fleet::in_order`] is false.
-//! There, only one event proves that it saw the deletion: it creates its own next pod. Ownership is transferred then, and the
-//! native controller deletes its own pod, which is the youngest.
+//! change since it last processed them (client-go's `DeltaFIFO`; `InOrderInformers` replaced it). If it lags, it may see the
+//! transfer while the old pod still looks alive. It then deletes the surge pod, because that is the younger one.
+//!
+//! On such clusters [`Fleet::in_order`] is false, and ownership is transferred later: after the native controller has created its
+//! own next pod, which proves that it saw the deletion. It then deletes that pod, because it is the youngest.
 //!
 //! Pods of an unknown revision never reach this module: the whole fleet waits until the revision is known.
 
@@ -36,42 +37,42 @@ use crate::core::verdict::{Cause, Progress, Verdict};
 
 /// Time that a surge pod stays after it failed for good (evicted, or rejected by its kubelet) before the next one is created.
 ///
-/// It limits how fast pods follow each other on a node where none can run.
+/// The pause limits how fast pods follow each other on a node where none can run.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// State of the DaemonSet's own pods on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OwnPod {
-    /// There is none.
+    /// The DaemonSet has no own pod on the node.
     None,
-    /// All of them are terminating.
+    /// All own pods are terminating.
     Leaving,
-    /// The controller requested the deletion of the last one and doesn't know the outcome.
+    /// The controller requested the deletion of the last own pod and doesn't know the result.
     InDoubt,
-    /// One pod of an older revision.
+    /// One own pod of an older revision.
     Outdated { available: bool },
-    /// One pod of the current revision.
+    /// One own pod of the current revision.
     ///
     /// If it is `younger` than the surge pod, the native controller would delete it, not the surge pod.
     Current { available: bool, younger: bool },
-    /// More than one; the native controller is about to delete all but one.
+    /// Several own pods; the native controller is about to delete all but one.
     Several,
 }
 
 /// State of the surge pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SurgePod {
-    /// Not Ready.
+    /// The pod is not Ready.
     Starting,
-    /// Ready, but not for long enough.
+    /// The pod is Ready, but doesn't count as available yet.
     NotYetAvailable { available_at: Timestamp },
-    /// Ready for long enough.
+    /// The pod counts as available.
     Available,
-    /// Its revision is no longer current.
+    /// The pod's revision is no longer current.
     Outdated { ready: bool },
-    /// Failed or completed for good; the next one may be created from `again` on.
+    /// The pod failed or completed for good; the next surge pod may be created from `again` on.
     Ended { again: Timestamp },
-    /// Terminating.
+    /// The pod is terminating.
     Leaving,
 }
 
@@ -95,15 +96,15 @@ pub(super) struct SurgePair {
     pub(super) step: SurgeStep,
     /// Progress for the verdict.
     pub(super) progress: Progress,
-    /// True if one of the two is available.
+    /// True if one of the two pods is available.
     pub(super) served: bool,
     /// True if the DaemonSet's own pod is outdated and not available.
     pub(super) broken: bool,
-    /// True if the node still has something to update.
+    /// True if the node still needs an update.
     pub(super) outdated: bool,
     /// True if the old pod can still stay if the node becomes excluded: its replacement has not begun, or it waits for its hook.
     pub(super) has_way_back: bool,
-    /// Time of the next change that needs no event.
+    /// Earliest time at which the pair changes without an event.
     pub(super) turn: Option<Timestamp>,
     /// Time and cause of the new pod's failure, set by the guard if it attributes the failure to the revision.
     pub(super) failed: Option<(Timestamp, Cause)>,
@@ -130,10 +131,10 @@ pub(super) struct SurgePair {
 ///
 /// - The own pod can be missing: a user deleted it, the controller crashed after it deleted it, or its node was drained. The
 ///   native controller then creates a pod as soon as the old one is gone. The surge pod takes that place. If the native
-///   controller was faster, its pod is younger, so it deletes that one.
+///   controller creates a pod first, that pod is younger than the surge pod, so the native controller deletes it.
 /// - A rollback makes the surge pod outdated. It is deleted, and the serving pod stays.
 /// - If only the surge pod serves, it stays until another pod serves.
-/// - A deletion is in doubt if the pod changed meanwhile or the API server didn't answer. Ownership is not transferred then,
+/// - A deletion is in doubt if the pod changed meanwhile or the API server didn't respond. Ownership is not transferred then,
 ///   because the native controller would keep the older of the two pods.
 fn step(own: OwnPod, spare: SurgePod, in_order: bool, now: Timestamp) -> SurgeStep {
     match (own, spare) {
@@ -168,9 +169,9 @@ fn step(own: OwnPod, spare: SurgePod, in_order: bool, now: Timestamp) -> SurgeSt
     }
 }
 
-/// Returns the surge pod that counts on this node; any others are superfluous.
+/// Returns the surge pod to use on this node; any other surge pods are superfluous.
 ///
-/// A Ready pod takes precedence, whatever its revision.
+/// A Ready pod is preferred, whatever its revision.
 pub(super) fn spare(node: &Node) -> Option<&Pod> {
     let made = || node.pods.iter().filter(|pod| pod.surge);
     let rank = |pod: &&Pod| {
@@ -185,7 +186,7 @@ pub(super) fn spare(node: &Node) -> Option<&Pod> {
     made().min_by_key(rank)
 }
 
-/// Returns true if two pods are on this node, in any state.
+/// Returns true if this node has more than one pod, in any state.
 ///
 /// A pod that ended and is only kept by a finalizer doesn't count, as in the native controller.
 pub(super) fn is_doubled(node: &Node) -> bool {
@@ -198,7 +199,7 @@ pub(super) fn is_followed(node: &Node) -> bool {
     pods.any(|pod| pod.terminating && !pod.has_ended())
 }
 
-/// Returns true if the old pod on this node can stay although a second pod exists: it waits for its hook, or will.
+/// Returns true if the old pod on this node can stay although a second pod exists: its hook is pending, or has yet to run.
 pub(super) fn has_way_back(strategy: &Strategy, node: &Node) -> bool {
     let old = alive(node).filter(|pod| pod.revision == PodRevision::Outdated);
     let hook = strategy.pre_delete.as_ref();
@@ -278,7 +279,7 @@ impl SurgePair {
 
     /// Returns the pair of the only living pod of a node and its predecessor, which is still terminating.
     ///
-    /// Nothing begins on the node before that one is gone, and the node counts as surging.
+    /// No update begins on the node before the predecessor is gone, and the node counts as surging.
     pub(super) fn followed(pod: &Pod, terms: Terms) -> Self {
         let available_at = terms.available_at(pod);
         let (served, outdated) = (
@@ -305,7 +306,7 @@ impl SurgePair {
         }
     }
 
-    /// Returns the writes for now. `leaves` removes the old pod, if that is the step.
+    /// Returns the writes of the next step. `leaves` is the write that removes the old pod, used if that is the step.
     pub(super) fn actions(
         &self,
         node: &Node,
@@ -316,7 +317,7 @@ impl SurgePair {
     }
 }
 
-/// Returns the writes of a step, after the removal of superfluous pods.
+/// Returns the writes of a step, after the deletion of superfluous surge pods.
 fn writes(node: &Node, step: SurgeStep, leaves: Option<Action>, in_order: bool) -> Vec<Action> {
     let mut actions = superfluous(node);
     actions.extend(spare(node).and_then(|made| match step {
@@ -363,7 +364,7 @@ pub(super) struct WithdrawnPair {
     step: SurgeStep,
     /// Progress for the verdict.
     pub(super) progress: Progress,
-    /// Time of the next change that needs no event.
+    /// Earliest time at which the state changes without an event.
     pub(super) turn: Option<Timestamp>,
 }
 
@@ -377,7 +378,7 @@ impl WithdrawnPair {
         let in_doubt = own(node).any(|pod| pod.in_doubt);
         let mut living = own(node).filter(|pod| !pod.terminating && !pod.in_place.is_over);
         let (own, several) = (living.next(), living.next().is_some());
-        // Created after the old pod was gone: the native controller would delete this one of the two.
+        // An own pod created after the surge pod: the native controller would delete this younger one after a transfer.
         let is_third = |pod: &Pod| age(pod) > age(made) && pod.ready_since.is_none();
         let step = match (node.readiness, node.targeting, own) {
             // The garbage collector deletes pods that ran on the node. A pod that never started would stay there indefinitely.
@@ -391,7 +392,7 @@ impl WithdrawnPair {
                 SurgeStep::TransferOwnership
             }
             (_, _, Some(_)) if made.started.is_none() => SurgeStep::Remove,
-            // It is unknown which of the two serves until the node is back.
+            // While the node is NotReady, it is unknown which of the two pods serves.
             (Readiness::NotReady { .. }, _, _) => SurgeStep::Wait,
             (_, _, Some(own)) if terms.is_available(own) => SurgeStep::Remove,
             _ if made.ready_since.is_none() => SurgeStep::Remove,
@@ -425,9 +426,9 @@ pub(super) fn leave(node: &Node, terms: Terms) -> Vec<Action> {
 pub struct SurgeRelease {
     /// Writes to send.
     pub actions: Vec<Action>,
-    /// True if a surge pod stays for now, until the native controller, a node or a pod makes progress.
+    /// True if a surge pod stays until the native controller, a node or a pod changes.
     pub waits: bool,
-    /// Time of the next change that needs no event.
+    /// Earliest time at which the result changes without an event.
     pub wake: Option<Timestamp>,
     /// Nodes on which the surge pod is the only serving pod. It stays until the DaemonSet's own pod serves.
     pub kept: Vec<NodeName>,

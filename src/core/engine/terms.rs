@@ -24,7 +24,7 @@ pub(crate) const PROOF: Duration = Duration::from_secs(10);
 pub(super) struct Terms {
     /// Time that a pod has to be Ready to be available.
     pub(super) min_ready: Duration,
-    /// As in the [`Fleet`].
+    /// True if the native controller observes changes in their order ([`Fleet::in_order`]).
     pub(super) in_order: bool,
     /// True if the current revision needs no proof.
     pub(super) is_proven: bool,
@@ -33,7 +33,7 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// Returns the rules of a fleet if it doesn't matter whether its revision is proven.
+    /// Returns the rules of a fleet for checks in which the proof of its revision doesn't matter.
     pub(super) fn new(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Self {
         Self {
             min_ready: strategy.min_ready,
@@ -43,7 +43,7 @@ impl Terms {
         }
     }
 
-    /// Returns the rules of a fleet that is rolled out.
+    /// Returns the rules for the rollout of a fleet, including the proof of its revision.
     pub(super) fn of_rollout(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Self {
         let terms = Self::new(strategy, fleet, now);
         Self {
@@ -73,7 +73,7 @@ impl Terms {
     }
 }
 
-/// Returns true if the current revision needs no proof. `terms` are those of a revision that is not proven.
+/// Returns true if the current revision needs no proof. `terms` are the rules for a revision that is not proven.
 fn is_proven(strategy: &Strategy, fleet: &Fleet, terms: Terms) -> bool {
     let crowd = &fleet.crowd;
     strategy.mode != Mode::AdvancedRollingUpdate
@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    /// Returns five nodes, of which the first two have a revision that is not proven, Ready since these times.
+    /// Returns a fleet of five nodes. The first two run a revision that is not proven, and have been Ready since these times.
     fn two_of_five(ready_since: [i64; 2]) -> Fleet {
         let new = |since: i64| Pod {
             ready_since: Some(at(since)),

@@ -9,13 +9,13 @@ use crate::core::verdict::Obstruction;
 /// Time that a kubelet gets to end a pod and report it, beyond the pod's grace period or after the node's return.
 pub const MARGIN: Duration = Duration::from_secs(60);
 
-/// Time for a missing pod. The native controller creates it within a second or two; after that, something refuses it.
+/// Time that a pod may be missing. The native controller creates it within two seconds, unless something rejects the pod.
 pub(crate) const MISSING_GRACE: Duration = Duration::from_secs(15);
 
-/// Time for the native controller to handle a change. It takes a second; a failover or upgrade of its replicas takes minutes.
+/// Time for the native controller to handle a change: usually a second, but minutes during a failover or upgrade of its replicas.
 pub(crate) const BEHIND_PATIENCE: Duration = Duration::from_secs(300);
 
-/// Time after which a node is not just slow (Kubernetes, default of a Deployment's `progressDeadlineSeconds`).
+/// Time after which a node counts as stalled (as in Kubernetes: default of a Deployment's `progressDeadlineSeconds`).
 pub(super) const PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
 
 /// Time after which a rollout that waits for a disruption budget needs an operator.
@@ -32,10 +32,10 @@ pub(super) fn budget_patience(obstruction: Obstruction) -> Duration {
     }
 }
 
-/// Time after which a rollout with nothing left but refused writes needs an operator. A webhook that restarts takes a moment.
+/// Time after which a rollout with nothing left but rejected writes needs an operator. A webhook can restart in that time.
 pub const REFUSAL_PATIENCE: Duration = Duration::from_secs(15);
 
-/// Time after which a pending hook is reported. The hook is not overruled then. Kruise waits indefinitely without a report.
+/// Time after which a pending hook is reported. The pod still waits for the hook. Kruise waits indefinitely without a report.
 pub const HOOK_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Longest time between two losses that count as simultaneous.
@@ -51,14 +51,14 @@ pub(in crate::core) const JUDGED_AFTER: Duration = Duration::from_secs(30);
 
 /// Longest time between two losses of a flapping node.
 ///
-/// It delays the others only once, for [`JUDGED_AFTER`] from the first of these losses after the rollout touched it. Otherwise
+/// A flapping node delays other nodes only once, for [`JUDGED_AFTER`] from its first loss after the rollout touched it. Otherwise
 /// one kubelet could stop a rollout with a new status every few seconds.
 pub(crate) const FLAPS_WITHIN: Duration = Duration::from_secs(300);
 
 /// Time from each further loss of a flapping node to its evaluation.
 ///
 /// Other nodes of the same outage are noticed within that time (see [`JUDGED_AFTER`]). A node that reboots over and over takes
-/// longer than that to return.
+/// longer to return, so it is still NotReady at its evaluation.
 pub(in crate::core) const JUDGED_AGAIN_AFTER: Duration = Duration::from_secs(20);
 
 /// Returns how long after the creation of its new pod a node's failure counts against the revision.
@@ -67,7 +67,7 @@ pub(in crate::core) fn failure_window(strategy: &Strategy) -> Duration {
     strategy.failure_window.unwrap_or(least)
 }
 
-/// Time after its creation in which an unavailable pod takes a slot, also in a wave that is not open (any more).
+/// Time after its creation during which an unavailable pod takes a slot, even if its wave is not open.
 ///
-/// The controller may have deleted its predecessor recently.
+/// The controller may have deleted the pod's predecessor recently.
 pub(super) const STARTING: Duration = Duration::from_secs(300);

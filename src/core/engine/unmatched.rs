@@ -1,10 +1,10 @@
-//! Detection of selectors that match no node: a typo that would look like a complete rollout.
+//! Detection of selectors that match no node, usually because of a typo. The rollout would look complete.
 //!
-//! Only the fleet shows if a selector is right, so the check is here and not in the parser. It matters while a node is outdated.
-//! A selector without nodes would complete the rollout at once. A wave without nodes would open the next one before the revision
-//! was tried.
+//! Only the fleet shows if a selector is right, so the check is here and not in the parser. It runs only while a node is
+//! outdated. A selector without nodes would complete the rollout at once. A wave without nodes would open the next one before
+//! the revision was tried.
 //!
-//! Labels alone decide: offline, held and unselected nodes belong to a wave, too. A wave that may be empty has `allowEmpty`.
+//! Only labels count: an offline, held or unselected node belongs to a wave, too. `allowEmpty` permits an empty wave.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ const NAMED: usize = 4;
 /// Highest number of edits between two keys or values that look similar.
 const NEAR: usize = 2;
 
-/// Returns the first setting whose selector matches no targeted node, while a pod of such a node is outdated.
+/// Returns the first setting whose selector matches no targeted node, while a pod of a targeted node is outdated.
 ///
 /// `wave` returns the wave of a node by its position.
 pub(super) fn unmatched(
@@ -124,9 +124,9 @@ fn none_of(selector: &Selector, nodes: &[&Node]) -> String {
     }
 }
 
-/// Returns labels of `nodes` that may be meant by a requirement that none of them meets, the most similar first.
+/// Returns labels of `nodes` that `asked` may mean although no node meets it, the most similar first.
 ///
-/// They are other values of its key, or else similar keys.
+/// Returns other values of the same key, or else labels with similar keys.
 fn similar_to(asked: &Requirement, nodes: &[&Node]) -> Vec<String> {
     let labels = || nodes.iter().flat_map(|node| node.labels.iter());
     let wanted = asked.values();

@@ -49,7 +49,7 @@ use crate::core::verdict::{Verdict, WaveShut};
 #[derive(Debug)]
 pub(super) struct WaveProgress<'a> {
     told: Option<&'a Waves>,
-    /// Wave of each node by position in the fleet; empty without waves, when all nodes are in the first one.
+    /// Wave of each node, by position in the fleet. Empty without waves: all nodes then belong to wave 0.
     members: Vec<usize>,
     waves: Vec<WaveCounts>,
     /// True if a node failed in a wave that is unknown or no longer in the list.
@@ -106,7 +106,7 @@ struct WaveCounts {
     /// Nodes that are online, settled and outdated.
     outdated: usize,
     charged: bool,
-    /// Time at which the wave is or was complete; `Err` while a node holds it.
+    /// Time at which the wave is or was complete; `Err` while a node that is not done delays it.
     complete: Option<Result<Timestamp, ()>>,
     shut: Option<WaveShut>,
 }
@@ -146,7 +146,7 @@ impl<'a> WaveProgress<'a> {
 
     /// Returns true if the outdated pod of the node at `position` takes no slot.
     ///
-    /// Its wave is not open, and as far as is known the controller didn't make the pod unavailable.
+    /// The node's wave is not open, and as far as is known the controller didn't make the pod unavailable.
     pub(super) fn is_idle(
         &self,
         position: usize,
@@ -170,7 +170,7 @@ impl<'a> WaveProgress<'a> {
         self.members.get(position).copied().unwrap_or(0)
     }
 
-    /// Returns the verdict that keeps the node at `position` from beginning; `None` if its wave is open.
+    /// Returns the verdict of the node at `position` if its wave is not open.
     pub(super) fn shut_at(&self, position: usize) -> Option<Verdict> {
         let wave = self.of_node(position);
         let why = self.waves[wave].shut?;
@@ -192,7 +192,7 @@ impl<'a> WaveProgress<'a> {
 
     /// Returns how many nodes with a broken and with an available old pod this wave allows to be replaced now.
     ///
-    /// `replace-broken-first: unlimited` allows all broken ones at once.
+    /// `replace-broken-first: unlimited` allows all broken pods at once.
     pub(super) fn slots(&self, wave: usize, strategy: &Strategy) -> [usize; 2] {
         let (Some(waves), tally) = (self.told, &self.waves[wave]) else {
             return [usize::MAX, usize::MAX];
@@ -225,7 +225,7 @@ impl<'a> WaveProgress<'a> {
         self.waves[wave].in_flight += 1;
     }
 
-    /// Returns the state of each wave for display; empty without waves. Nodes that begin in this plan take no slot yet.
+    /// Returns the state of each wave for display; empty without waves. `taken` doesn't include nodes that begin in this plan.
     pub(super) fn told(&self, default: IntOrPercent) -> Vec<WaveStand> {
         let Some(waves) = self.told else {
             return Vec::new();
@@ -277,7 +277,7 @@ impl<'a> WaveProgress<'a> {
 
     /// Frees the wave slots of idle broken pods.
     ///
-    /// Otherwise a pod that waits for a slot, and began while its wave was open, would never get one.
+    /// Otherwise a pod that began while its wave was open, and still waits for a slot, would never get one.
     fn excuse_idle(
         &mut self,
         strategy: &Strategy,
@@ -329,7 +329,7 @@ impl<'a> WaveProgress<'a> {
         }
     }
 
-    /// Returns the wave of the node with that name, and true if it failed or no pod belongs there; `None` without such a Node.
+    /// Returns the wave of the node with that name, and true if it failed or no pod belongs there; `None` if it has no Node.
     fn member(&self, fleet: &Fleet, classes: &[Class], name: &NodeName) -> Option<(usize, bool)> {
         let position = position_of(&fleet.nodes, name).ok()?;
         let class = &classes[position];
@@ -337,7 +337,7 @@ impl<'a> WaveProgress<'a> {
         (*class != Class::NoNode).then(|| (self.members[position], fails))
     }
 
-    /// Stores the waves of lost and failed nodes in `record`. It already has the waves of nodes that are gone.
+    /// Stores the waves of lost and failed nodes in `record`. A wave that `record` already names for a node is kept.
     pub(super) fn note_waves(&self, record: &mut FailureRecord, fleet: &Fleet, classes: &[Class]) {
         let mut noted: BTreeMap<Arc<str>, BTreeSet<NodeName>> = BTreeMap::new();
         if let Some(waves) = self.told {
@@ -355,7 +355,7 @@ impl<'a> WaveProgress<'a> {
         record.waves = noted;
     }
 
-    /// Computes when each wave is complete that a later one waits for.
+    /// Computes the time of completion of each wave before the last one that has outdated nodes.
     fn judge_completeness(
         &mut self,
         strategy: &Strategy,
@@ -365,7 +365,7 @@ impl<'a> WaveProgress<'a> {
         charges: &FailureAttribution,
         scope: &RolloutScope,
     ) {
-        // Without waiting nodes no wave has to open.
+        // Without outdated nodes, no wave has to open.
         let Some(last) = self.waves.iter().rposition(|tally| tally.outdated > 0) else {
             return;
         };
@@ -376,7 +376,7 @@ impl<'a> WaveProgress<'a> {
                 let (node, living) = (&fleet.nodes[position], || summary.living(position));
                 let hold = hold_of(strategy, node, living, class);
                 holds[wave].extend(match charges.is_charged(&node.name) {
-                    // Not a late return: the node was lost with the revision, so the soak restarts.
+                    // A node that counts against the revision restarts the soak, however late it returns.
                     true => hold.map(|(_, until)| (Timestamp::MIN, until)),
                     false => hold,
                 });
@@ -410,7 +410,7 @@ impl<'a> WaveProgress<'a> {
         let RevisionState::Current(revision) = &fleet.revision else {
             return;
         };
-        // Conditions of the waves so far that later waves depend on: the first one that is awaited, and failures.
+        // Reasons that keep later waves closed: `charged` for failures, `awaited` for the first unmet condition so far.
         let mut charged = (self.unlisted).then_some(WaveShut::Charged { wave: None });
         let mut awaited = None;
         for wave in 0..self.waves.len() {
@@ -436,7 +436,7 @@ fn allowed(waves: &Waves, wave: usize, default: IntOrPercent, base: usize) -> us
     own.unwrap_or(default).resolve(base)
 }
 
-/// Returns from when to when a participating node holds its wave; without an end it still does.
+/// Returns the period in which a participating node holds its wave; the end is `None` while the node still holds it.
 ///
 /// A settling node counts as offline, because it may go offline repeatedly before it is updated.
 fn hold_of(

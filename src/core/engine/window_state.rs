@@ -10,12 +10,12 @@ use crate::core::fleet::{Node, NodeWindow};
 use crate::core::settings::{Mode, Strategy};
 use crate::core::window::WindowState;
 
-/// States of the windows at present.
+/// Present states of all windows.
 #[derive(Debug)]
 pub(super) struct WindowStates<'a> {
     /// States of the different windows, the DaemonSet's first.
     different: Vec<WindowState>,
-    /// Index of each node's window by position in the fleet. Nodes after the end of the list have the DaemonSet's.
+    /// Index of each node's window, by position in the fleet. Nodes after the end of the list have the DaemonSet's window.
     nodes: Vec<usize>,
     /// Indexes of the windows of Nodes, by their text.
     known: BTreeMap<&'a str, usize>,
@@ -58,7 +58,7 @@ impl<'a> WindowStates<'a> {
         self.nodes.push(which);
     }
 
-    /// Returns true if a replacement may begin on the node at `position`, and until when that holds.
+    /// Returns the state of the window of the node at `position`: a replacement may begin if it is open.
     pub(super) fn at(&self, position: usize) -> WindowState {
         let which = self.nodes.get(position).copied().unwrap_or_default();
         self.different[which]

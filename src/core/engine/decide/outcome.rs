@@ -1,4 +1,4 @@
-//! Outcome of a plan once its actions are chosen: counts, phase, and time of the next look.
+//! Outcome of a plan once its actions are chosen: counts, phase, and time of the next evaluation.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl PlanDraft<'_> {
         let blocked = self.blocked_until().filter(|_| !moving);
         let judged = || {
             let reverts = |reversal: &Reversal| !reversal.under_way.is_empty();
-            // A stop also holds offline nodes.
+            // A stop also matters while only offline nodes are outdated.
             let is_held = counts.outdated + counts.offline_outdated > 0
                 || self.reversal.as_ref().is_some_and(reverts);
             let stopped = match self.judged.guard.gate {
@@ -125,7 +125,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Returns the nodes whose pods keep ending, if anything is written at all. The next pod on such a node is no progress.
+    /// Returns the nodes whose pods keep ending; empty if this plan writes nothing. The next pod on such a node is no progress.
     fn troubled(&self) -> Vec<&Node> {
         match self.actions.is_empty() {
             true => Vec::new(),
@@ -136,7 +136,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Returns true if this plan deletes the second pod of that node. Its deadline starts only now, however old the two pods are.
+    /// Returns true if this plan deletes the second pod of that node. The deadline starts now, however old the two pods are.
     fn leaves_now(&self, position: usize) -> bool {
         let pods = &self.judged.fleet.nodes[position].pods;
         self.verdicts[position] == Verdict::InProgress(Progress::SurgeLeaving)
@@ -144,12 +144,12 @@ impl PlanDraft<'_> {
                 .any(|action| pods.iter().any(|pod| pod.uid == action.pod().uid))
     }
 
-    /// Returns true if a node that was lost with the revision awaits its evaluation, including possible network failures.
+    /// Returns true while the loss of a node with the revision is not evaluated, or the network may be its cause.
     fn is_judging(&self) -> bool {
         matches!(self.judged.guard.gate, Some(Guarded::Inconclusive { .. }))
     }
 
-    /// Sets the verdict of nodes with refused writes, and adds these to `refused`. It doesn't matter if this plan retries them.
+    /// Sets the verdict of nodes with rejected writes, even if this plan retries them, and adds these writes to `refused`.
     fn tell_refused(&mut self, refused: &mut BTreeSet<(NodeName, WriteGroup)>) {
         if self.judged.fleet.write_failures.has_no_failures() {
             return;
@@ -177,7 +177,7 @@ impl PlanDraft<'_> {
                     Some(WriteGroup::Step)
                 }
                 (Verdict::PullPending(_), _) => Some(WriteGroup::Tell),
-                // The controller closed its readiness gate.
+                // The pod isn't Ready: the controller closed its readiness gate, and the write to open it was rejected.
                 (Verdict::InProgress(Progress::Starting | Progress::NotYetAvailable { .. }), _)
                     if refused.contains(&(node.name.clone(), WriteGroup::Tell)) =>
                 {
@@ -286,7 +286,7 @@ impl PlanDraft<'_> {
         until.filter(|_| !others)
     }
 
-    /// Returns true if all remaining online nodes wait for a wave with a failed node, which an operator has to look at.
+    /// Returns true if all remaining online nodes wait for a wave with a failed node, which needs an operator.
     fn is_behind_a_failed_wave(&self, counts: &Counts) -> bool {
         let is_shut = |why: Option<Verdict>| {
             let Some(Verdict::WaveNotOpen { why, .. }) = why else {

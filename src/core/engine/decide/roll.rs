@@ -20,7 +20,7 @@ use crate::core::verdict::{Progress, PullStage, Revert, Verdict};
 impl PlanDraft<'_> {
     /// Replaces as many pods as the budget allows, in order.
     ///
-    /// Returns true if it would replace more with more waiting nodes in the list.
+    /// Returns true if more pods could be replaced with more waiting nodes in the list.
     pub(super) fn roll(&mut self) -> bool {
         self.go_on_beside(true);
         self.go_on();
@@ -66,7 +66,7 @@ impl PlanDraft<'_> {
             }
             wants_more = turn.available && slots.has_for_available() && self.is_behind(&turn);
             if wants_more {
-                break; // a node that is only counted comes first
+                break; // a node that is only counted is updated first, so it has to be listed
             }
             let (in_wave, in_time) = (&mut in_wave[turn.wave], &mut pace[turn.wave].replacements);
             let may = |manner| match manner {
@@ -99,14 +99,14 @@ impl PlanDraft<'_> {
 
     /// Handles surge pods, even if other nodes may not begin. The old pod is removed like any other, with hook and eviction.
     ///
-    /// If `replaces` is false, both pods stay while the old one exists. Without its old pod, a new pod takes over. On a node that
-    /// no longer matches, it is deleted.
+    /// If `replaces` is false, a surge pod and its old pod both stay. A surge pod whose old pod is gone takes over. On a node
+    /// where no pod belongs (any more), the surge pod is deleted.
     pub(super) fn go_on_beside(&mut self, replaces: bool) {
         let terms = self.judged.terms;
         self.tell_left_behind();
         for position in 0..self.judged.classes.len() {
             if self.actions.len() >= BATCH {
-                break; // the rest follows when these are done
+                break; // the remaining nodes follow after these writes
             }
             let node = &self.judged.fleet.nodes[position];
             let actions = match &self.judged.classes[position] {
@@ -127,7 +127,7 @@ impl PlanDraft<'_> {
                     pair.actions(node, leaves, self.judged.fleet.in_order)
                 }
                 Class::UntoleratedTaint => surge::leave(node, terms),
-                // A node that keeps its old pod loses its surge pod.
+                // The node keeps its old pod, so its surge pod is deleted.
                 Class::Excluded(_) if self.judged.summary.is_surging => {
                     if surge::spare(node).is_none()
                         || !surge::has_way_back(self.judged.strategy, node)
@@ -143,7 +143,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Deletes the pods whose hooks are done; none while the guard holds the revision.
+    /// Deletes the pods whose hooks are done, unless the guard blocks updates.
     fn go_on(&mut self) {
         if self.judged.guard.gate.is_some() {
             return;
@@ -219,7 +219,7 @@ impl PlanDraft<'_> {
             &self.judged.summary,
             &self.judged.scope,
         );
-        // A node whose writes the API server refuses doesn't occupy a failure domain.
+        // A node whose writes the API server rejects must not occupy a failure domain.
         let preconditions = &self.judged.preconditions;
         let may = |turn: &&RevertTurn| turn.is_available() && preconditions.may_step(turn.position);
         let available = turns.iter().filter(may);
@@ -236,7 +236,7 @@ impl PlanDraft<'_> {
         );
         for turn in turns {
             if self.actions.len() >= BATCH {
-                break; // the rest follows when these are done
+                break; // the remaining pods follow after these writes
             }
             let node = &self.judged.fleet.nodes[turn.position];
             if !self.judged.preconditions.may_step(turn.position) {
@@ -342,9 +342,9 @@ impl PlanDraft<'_> {
         asking.asked
     }
 
-    /// Sets the verdict of nodes that would be next but for a precondition.
+    /// Sets the verdict of nodes that would be next if a precondition didn't block them.
     ///
-    /// `are_forerunners_chosen`: no further node is replaced without its images.
+    /// `are_forerunners_chosen` is true if no further node may be replaced without its images.
     fn tell_shut(&mut self, are_forerunners_chosen: bool) {
         for (position, class) in self.judged.classes.iter().enumerate() {
             if !matches!(class, Class::Outdated { settling: None, .. }) {
@@ -375,7 +375,7 @@ impl PlanDraft<'_> {
         }
     }
 
-    /// Returns true if a node of the crowd comes before that one.
+    /// Returns true if a node of the crowd is updated before the node of `turn`.
     fn is_behind(&self, turn: &Turn) -> bool {
         let next = self.judged.fleet.crowd.next.as_ref();
         let name = &self.judged.fleet.nodes[turn.position].name;
@@ -393,7 +393,8 @@ impl PlanDraft<'_> {
 
     /// Removes conditions left behind by OTA mode, and image conditions that are no longer needed.
     ///
-    /// Pods that are removed anyway, or `asked` for something else by this plan, keep them.
+    /// Pods that this plan removes keep their conditions. Pods on the nodes in `asked` keep their image condition, because this
+    /// plan requests images there.
     fn withdraw(&mut self, asked: &BTreeSet<usize>) {
         let keeps_image = |position: usize, pod: &Pod| {
             let images = self.judged.preconditions.images.as_ref();

@@ -1,4 +1,4 @@
-//! Times at which the same fleet gives another plan without an event.
+//! Times at which the plan for an unchanged fleet changes.
 
 use std::collections::BTreeSet;
 
@@ -17,14 +17,14 @@ use crate::core::instant::later;
 use crate::core::verdict::{Progress, Verdict};
 
 impl PlanDraft<'_> {
-    /// Returns when nodes change their class without an event: back for long enough, or available for long enough.
+    /// Returns when nodes change their class without an event: after they settle, or when their pods become available.
     pub(super) fn turns(&self) -> impl Iterator<Item = Timestamp> {
         fn alive(node: &Node) -> Option<&Pod> {
             node.pods.iter().find(|pod| !pod.terminating)
         }
         let terms = self.judged.terms;
         let available_at = move |node: &Node| terms.available_at(alive(node)?);
-        // A pod that the controller took out of service serves again, or the controller is no longer the reason.
+        // A pod that stays takes no slot after it serves again, or when the controller can no longer be why it doesn't serve.
         let serves_again = move |position: usize| {
             let is_kept = matches!(self.judged.classes[position], Class::Excluded(_));
             let starting = is_kept.then(|| self.judged.summary.starting_until(position, terms));

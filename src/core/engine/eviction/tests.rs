@@ -89,7 +89,7 @@ fn who_was_refused_is_asked_again_after_ten_seconds_and_then_less_and_less_often
             Some(at(again))
         );
         assert_eq!((early.counts.unavailable, early.blocked), (0, true));
-        // Only one, although there are two slots, and it still counts as refused.
+        // Only one eviction is retried, although two slots are free. The verdict stays until the eviction succeeds.
         let then = decide(&strategy, &fleet, at(again));
         assert_eq!(
             (asked(&then), words(&then)),
@@ -197,7 +197,7 @@ fn with_surge_the_old_pod_is_evicted_and_the_new_one_serves_meanwhile() {
     let refused = refused(nodes, &[1_000]);
     let plan = decide(&strategy, &refused, at(1_001));
     assert_eq!(plan.actions, []);
-    // The others wait for a slot, not for the disruption budget.
+    // Nodes b and c wait for a slot, not for the disruption budget.
     assert_eq!(words(&plan), ["BlockedByPDB", "Budget", "Budget"]);
     assert_eq!((plan.counts.surging, plan.blocked), (1, true));
     assert_eq!(plan.next_wake, Some(at(1_010)));
@@ -226,7 +226,7 @@ fn a_rollout_that_only_waits_for_budgets_stalls_after_ten_minutes() {
     let plan = |second| decide(&evicting(1), &fleet, at(second));
     assert_eq!(plan(1_599).phase, Phase::Progressing);
     assert_eq!(plan(1_600).phase, Phase::Stalled(Stall::BlockedByPdb));
-    // Not while another node progresses.
+    // The rollout is not stalled while another node progresses.
     let mut nodes = three();
     nodes.push(node("d", current(2).made(1_598)));
     nodes[3].pods[0].ready_since = None;

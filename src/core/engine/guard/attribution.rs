@@ -21,19 +21,19 @@ use crate::core::verdict::{Cause, Progress};
 /// Failures that count against the current revision.
 #[derive(Debug, Default)]
 pub(in crate::core) struct FailureAttribution {
-    /// Record of failures; `None` if the revision is not evaluated: it is unknown, replaces nothing, or an operator resumed it.
+    /// Record of failures; `None` if the revision is not evaluated: it is unknown, replaces no pods, or an operator resumed it.
     pub(super) record: Option<FailureRecord>,
     /// Part of the record to keep while the revision is not evaluated.
     pub(super) rest: Option<FailureRecord>,
     /// Number of nodes whose pod cannot be started.
     ///
-    /// They count only while that lasts, because a missing image is often a network failure.
+    /// Such a node counts only as long as its pod can't start, because a missing image is often a network failure.
     pub(super) not_starting: usize,
-    /// End of the period in which the cause of some losses is undecided.
+    /// End of the period in which the cause of a loss is undecided and no update may begin.
     pub(super) open_until: Option<Timestamp>,
-    /// Earliest time of a change that needs no event.
+    /// Earliest time at which the result changes without an event.
     pub(super) changes: Option<Timestamp>,
-    /// True if nodes were compared with all others (see [`Losses`]).
+    /// True if lost nodes were compared with the control group (see [`Losses`]).
     pub(in crate::core) heard_others: bool,
 }
 
@@ -89,7 +89,7 @@ pub(in crate::core) fn attribute(
     tracker.finish()
 }
 
-/// Evaluation in progress.
+/// State of one evaluation of the failures.
 struct FailureTracker<'a> {
     mode: Mode,
     window: Duration,
@@ -118,7 +118,7 @@ impl FailureTracker<'_> {
         for suspect in losses.suspects() {
             let name = &nodes[suspect.position].name;
             if self.record.broken_before.contains(name) {
-                // It was broken before its update, so its loss is no evidence in either direction.
+                // The node was broken before its update, so its loss proves nothing about the revision or the network.
                 touched.extend(self.record.updated_before_loss.take(name));
                 continue;
             }
@@ -138,7 +138,7 @@ impl FailureTracker<'_> {
         self.record.judged = judged;
         self.record.control_group = losses.control_group(self.window, FAILED_NAMED);
         self.remember_barred(classes, &mut touched);
-        // A node that is gone may return under its name. It is evaluated once it reports since when it is NotReady.
+        // Keep nodes whose Node is deleted: a new Node of that name is evaluated once it reports since when it is NotReady.
         let remembered = std::mem::take(&mut self.record.updated_before_loss).into_iter();
         touched.extend(remembered.filter(|name| {
             let class = self.position(name).map(|position| &classes[position]);
@@ -153,11 +153,11 @@ impl FailureTracker<'_> {
 
     /// Evaluates a node that was lost after the rollout touched it; returns true while the result is open.
     ///
-    /// A loss stays in `judged` until it is decided. It also stays if it counts against the revision: it remains a loss to
-    /// compare with, even after its Node is deleted.
+    /// A loss stays in `judged` until its cause is decided. A loss that counts against the revision stays there, too, even after
+    /// its Node is deleted: other losses are compared with it.
     ///
-    /// A node that counts against the revision continues to do so, whatever happens to other nodes later. Nothing new begins
-    /// while a repeated loss is evaluated. A flapping node delays the others only for its `first` loss.
+    /// A node that counts against the revision continues to do so, whatever happens to other nodes later. No update begins while
+    /// another loss of that node is evaluated. A flapping node delays other nodes only for its `first` loss.
     fn judge(
         &mut self,
         losses: &Losses,
@@ -193,23 +193,23 @@ impl FailureTracker<'_> {
         !is_judged && !is_charged
     }
 
-    /// Remembers nodes whose pod the controller deleted, and where a taint or a label keeps the next pod away.
+    /// Records nodes whose pod the controller deleted, and where a taint or a label keeps the next pod away.
     ///
-    /// After a restart, only the record shows that they take a slot.
+    /// After a restart of the controller, only the record shows that these nodes take a slot.
     fn remember_barred(&self, classes: &[Class], touched: &mut BTreeSet<NodeName>) {
         for (class, node) in classes.iter().zip(&self.fleet.nodes) {
             let may_be = matches!(
                 class,
                 Class::InProgress(Progress::Missing { .. } | Progress::Terminating)
             );
-            // Access to the pods of every node would take longer than the rest of the pass.
+            // Check the class first: access to the pods of every node would take longer than the rest of the pass.
             if may_be && node.is_barred() && touched.len() < FAILED_NAMED {
                 touched.insert(node.name.clone());
             }
         }
     }
 
-    /// Sets the class of recorded nodes that are NotReady to failed, even if they have a different pod by now.
+    /// Sets the class of failed nodes that are NotReady to [`Class::Failed`], even if they have another pod now.
     fn tell_lost(&self, classes: &mut [Class]) {
         for name in self.record.failed.iter().chain(&self.added) {
             let Some(position) = self.position(name) else {
@@ -234,7 +234,8 @@ impl FailureTracker<'_> {
 
     /// Evaluates new pods that crash or cannot be started.
     fn judge_pods(&mut self, classes: &mut [Class]) {
-        // A template that returns within the window, as when two tools overwrite each other, is no rollback to a known revision.
+        // Two tools may overwrite each other's template. If the template returns within the failure window, it was never proven.
+        // The pods that it created earlier count, too.
         let at = self.fleet.made.zip(self.fleet.adopted);
         let comes_again = at.is_some_and(|(made, adopted)| adopted <= later(made, self.window));
         for (class, node) in classes.iter_mut().zip(&self.fleet.nodes) {
@@ -275,7 +276,7 @@ impl FailureTracker<'_> {
         }
     }
 
-    /// Counts a node against the revision; `lasts` also puts it on the record.
+    /// Counts a node against the revision: on the record if `lasts`, or else only in this pass.
     fn attribute(&mut self, name: &NodeName, lasts: bool) {
         if self.record.failed.contains(name) {
             return;
@@ -299,7 +300,7 @@ impl FailureTracker<'_> {
         let names = record.failed.union(&record.broken_before).cloned();
         for name in names.collect::<Vec<_>>() {
             let Some(position) = self.position(&name) else {
-                // A deleted Node proves nothing, but its old pod no longer matters.
+                // A deleted Node doesn't prove that the revision works, so it stays in `failed`. Its old pod no longer matters.
                 self.record.broken_before.remove(&name);
                 continue;
             };
@@ -318,7 +319,7 @@ impl FailureTracker<'_> {
         }
     }
 
-    /// Leaves the result open if a pod was rolled back from this revision recently: the cache may not show the stop yet.
+    /// Blocks updates shortly after a pod was rolled back from this revision: the cache may not show the revision as stopped yet.
     fn heed_taken_back(&mut self, summary: &PodSummary<'_>) {
         if self.record.stopped.is_some() || !summary.is_taken_back {
             return;
@@ -344,7 +345,7 @@ impl FailureTracker<'_> {
         self.charges.changes = self.charges.changes.into_iter().chain([at]).min();
     }
 
-    /// Completes the record. Names beyond its limit become a number that only grows.
+    /// Completes the record. It names at most `FAILED_NAMED` failed nodes; `more` counts the rest and never decreases.
     fn finish(mut self) -> FailureAttribution {
         let room = FAILED_NAMED.saturating_sub(self.record.failed.len());
         let beyond = self.added.len().saturating_sub(room);
@@ -373,7 +374,7 @@ fn goes_on_ending(node: &Node, class: &Class) -> bool {
     node.trouble.is_some() && (fails(node, progress) || is_between_pods(node, progress))
 }
 
-/// Marks a node as failed since that time. A pair of pods stays a pair, because the old pod serves.
+/// Marks a node as failed since that time. A node with a surge pod stays [`Class::Surging`], because its old pod serves.
 fn fail(class: &mut Class, (since, cause): (Timestamp, Cause)) {
     match class {
         Class::Surging(pair) => pair.failed = Some((since, cause)),
@@ -389,7 +390,7 @@ fn new_pod(node: &Node) -> Option<&Pod> {
 
 /// Returns since when a node and its pod of the current revision are both healthy.
 ///
-/// An update in place can leave the pod Ready, so the time of the update counts, too.
+/// Time before an update in place doesn't count: the pod can stay Ready during such an update.
 fn healthy_since(node: &Node, class: &Class) -> Option<Timestamp> {
     let Readiness::Ready { since } = node.readiness else {
         return None;

@@ -19,21 +19,21 @@ use crate::core::settings::Mode;
 pub(super) struct Losses {
     /// Nodes that were lost within the window after the rollout touched them, sorted by time.
     suspects: Vec<LostNode>,
-    /// Such nodes that are gone since, sorted by name, with the time of their loss.
+    /// Lost nodes on the record that are deleted or no longer targeted, sorted by name, with the time of their loss.
     gone: Vec<(NodeName, Timestamp)>,
-    /// Nodes that the rollout had not touched when they were lost. Includes nodes from `record` that are back since.
+    /// Nodes that the rollout had not touched when they were lost. Includes nodes on the record that are online again.
     control_group: BTreeMap<NodeName, Timestamp>,
-    /// Times of these losses, sorted.
+    /// Times of the losses in `control_group`, sorted.
     control: Vec<Timestamp>,
     /// Number of nodes that were lost at any time after the rollout touched them.
     lost: usize,
     /// Times at which the nodes that were not lost got the current revision, sorted.
     updated: Vec<Timestamp>,
-    /// Number of all nodes that count, touched or not.
+    /// Number of nodes in the comparison, touched or not.
     targeted: usize,
-    /// True if the rollout deletes pods.
+    /// True if the controller deletes pods, so that a deletion counts as a touch.
     ///
-    /// Under OTA the node owners do, and nothing records that; only the new pod counts as a touch.
+    /// Under OTA, node owners update the pods. Those deletions are not recorded, so only the new pod counts as a touch.
     removes: bool,
 }
 
@@ -42,11 +42,11 @@ pub(super) struct Losses {
 pub(super) struct LostNode {
     /// Position in the fleet.
     pub(super) position: usize,
-    /// Time at which it turned NotReady.
+    /// Time at which the node turned NotReady.
     pub(super) since: Timestamp,
-    /// Time of its first loss after the rollout touched it; equals `since` unless the node flaps.
+    /// Time of the node's first loss after the rollout touched it; equals `since` unless the node flaps.
     pub(super) first: Timestamp,
-    /// True if the API server doesn't show (any more) that the rollout touched it, so the record has to.
+    /// True if no object shows (any more) that the rollout touched the node, so the record has to remember it.
     pub(super) is_only_known_here: bool,
 }
 
@@ -75,7 +75,7 @@ impl Losses {
                 continue;
             };
             if fleet.adopted.is_some_and(|adopted| since < adopted) {
-                continue; // lost under another revision
+                continue; // the node was lost under another revision
             }
             let node = &nodes[position];
             let is_soon =
@@ -84,7 +84,7 @@ impl Losses {
             let begun = touched.clone().min();
             if record.remembers(&node.name) || touched.any(|touched| is_soon(&touched)) {
                 let leaves = |pod: &Pod| pod.terminating && pod.revision == PodRevision::Outdated;
-                // A pod that became terminating after the loss doesn't show what happened before it.
+                // A pod that became terminating after the loss doesn't show a touch before the loss.
                 let is_seen = node.disrupted_at.as_ref().is_some_and(is_soon);
                 let shows = node.marked_at().any(|touched| is_soon(&touched))
                     || is_seen && node.pods.iter().any(leaves);
@@ -96,7 +96,7 @@ impl Losses {
                 });
             }
         }
-        // A node that is still NotReady and no longer targeted counts as gone, too.
+        // A node that is still NotReady and no longer targeted counts as gone, because its loss is still evaluated.
         let is_gone = |name: &NodeName| {
             let position = position_of(nodes, name).ok();
             position.is_none_or(|position| match classes[position] {
@@ -159,10 +159,10 @@ impl Losses {
             let position = position_of(nodes, name).ok();
             let is_of_that = |position: usize| matches!(classes[position], Class::Offline { since: Some(lost), .. } if lost == *since);
             if self.control_group.contains_key(name) || position.is_some_and(is_of_that) {
-                continue; // offline, still or again: its present state is more reliable
+                continue; // already counted from its present state, which is more reliable than the record
             }
             self.control_group.insert(name.clone(), *since);
-            // A node that is no longer targeted was targeted at that time, so it counts.
+            // A node that is no longer targeted was targeted when it was lost, so it counts.
             let is_counted = position.is_some_and(|position| classes[position].is_targeted());
             self.targeted += usize::from(!is_counted);
         }
@@ -173,7 +173,7 @@ impl Losses {
         self.updated.sort();
     }
 
-    /// Returns true if a lost node has to be evaluated, by comparison with all others.
+    /// Returns true if there is a lost node to evaluate.
     pub(super) fn is_anybody_lost(&self) -> bool {
         !self.suspects.is_empty() || !self.gone.is_empty()
     }
@@ -185,8 +185,8 @@ impl Losses {
 
     /// Removes gone nodes that were lost in a network event and whose window is over.
     ///
-    /// Nothing more will be known about them, so the other nodes are evaluated without them at once. Nodes that count against the
-    /// revision stay.
+    /// Nothing more can be learned about these nodes, so the other nodes are evaluated without them. Gone nodes that count
+    /// against the revision stay.
     pub(super) fn forget(&mut self, record: &FailureRecord, window: Duration, now: Timestamp) {
         loop {
             let mut gone = self.gone.iter();
@@ -203,7 +203,7 @@ impl Losses {
         }
     }
 
-    /// Returns at most `most` nodes of the control group to remember: losses close enough in time to matter for the lost nodes.
+    /// Returns at most `most` nodes of the control group to record. Only losses close in time to those of touched nodes matter.
     pub(super) fn control_group(
         &self,
         window: Duration,
@@ -219,7 +219,7 @@ impl Losses {
             .collect()
     }
 
-    /// Returns the period in which losses matter for the lost nodes; `None` without lost nodes.
+    /// Returns the period in which losses of untouched nodes are compared with the lost nodes; `None` without lost nodes.
     fn span(&self, window: Duration) -> Option<(Timestamp, Timestamp)> {
         let suspects = self.suspects.iter().map(|suspect| suspect.since);
         let lost = || {
@@ -244,8 +244,7 @@ impl Losses {
     ///   go all the time.
     /// - Losses within the window, at a rate at least as high as that of touched nodes.
     ///
-    /// A node that was touched later had the old revision then. So the rollout's progress in the meantime doesn't change the
-    /// result.
+    /// A node that was touched after `at` counts as untouched, so later progress of the rollout doesn't change the result.
     pub(super) fn is_network_event(&self, at: Timestamp, window: Duration) -> bool {
         let (control, suspects) = self.lost_within(at, window);
         let (together, suspects_together) = self.lost_within(at, LOST_TOGETHER);
@@ -271,7 +270,7 @@ impl Losses {
 
 /// Returns the time of a node's first loss after the rollout touched it, as far as that is remembered.
 ///
-/// The present loss began at `since`, and the touch is visible since `begun`. If the node counts against the revision, or its
+/// The present loss began at `since`, and the first visible touch was at `begun`. If the node counts against the revision, or its
 /// pods keep ending, other actors replace its pods as well. `begun` then says nothing about the first touch.
 fn first_loss(
     node: &Node,
@@ -286,7 +285,7 @@ fn first_loss(
     after.min().map_or(since, |first| first.min(since))
 }
 
-/// Number of the sorted `items` in that period.
+/// Returns how many of the sorted `items` are in that period.
 fn between<T>(items: &[T], from: Timestamp, to: Timestamp, at: impl Fn(&T) -> Timestamp) -> usize {
     let begin = items.partition_point(|item| at(item) < from);
     let end = items.partition_point(|item| at(item) <= to);

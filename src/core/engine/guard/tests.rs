@@ -22,7 +22,7 @@ fn strategy() -> Strategy {
     }
 }
 
-/// Returns a node whose new pod was created at 1000 and that was lost so many seconds later.
+/// Returns a node that turned NotReady `after` seconds after its new pod was created at second 1000.
 fn lost(name: &str, after: i64) -> Node {
     let since = Some(at(1000 + after));
     Node {
@@ -46,7 +46,7 @@ fn crashing(pod: Pod, reason: &str, restarts: u32) -> Pod {
     }
 }
 
-/// Returns a fleet of these nodes and old ones, ten in all.
+/// Returns a fleet of ten nodes: `nodes`, filled up with nodes that run an old pod.
 fn beside_old(nodes: Vec<Node>) -> Fleet {
     let names = (nodes.len()..10).map(|number| format!("z{number}"));
     let old = names.map(|name| node(&name, old(1)));
@@ -126,7 +126,7 @@ fn crashes_and_images_that_cannot_be_had_are_failures_too() {
         };
         assert_eq!(cause, expected, "{reason}, {restarts} restarts");
         assert_eq!(plan.counts.failures, usize::from(expected.is_some()));
-        // A node with a missing image is not remembered.
+        // Only a crash puts the node on the record. A pod that can't start counts only as long as that lasts.
         let remembered = usize::from(expected == Some(Cause::Crashing));
         assert_eq!(named(plan.record.as_ref()).len(), remembered);
     }
@@ -137,7 +137,7 @@ fn crashes_and_images_that_cannot_be_had_are_failures_too() {
     case("CreateContainerConfigError", 0, Some(Cause::NotStarting));
 }
 
-/// The old pod of such a node serves, so the node takes a slot of `max-surge` and none of `max-unavailable`.
+/// The node's old pod still serves, so the node takes a slot of `max-surge` and none of `max-unavailable`.
 #[test]
 fn a_new_pod_that_crashes_beside_the_old_one_is_charged_and_the_two_stay() {
     let beside = |threshold| {
@@ -198,7 +198,7 @@ fn a_loss_waits_for_its_judgement_and_nothing_begins_meanwhile() {
     let expected = [("a".into(), at(1009))].into();
     assert_eq!((judged, early.next_wake), (Some(expected), Some(until)));
     let late = decide(&strategy(), &fleet, until);
-    // After the evaluation it takes no slot.
+    // After the evaluation the lost node takes no slot, so three other nodes begin.
     assert_eq!((late.guarded, deletions(&late)), (None, 3));
 }
 
@@ -221,7 +221,7 @@ fn who_is_deleted_while_it_is_judged_is_charged_all_the_same() {
     let record = late.record.expect("it failed");
     let since = [("a".into(), at(1009))];
     assert_eq!(record.judged, since.into(), "it is a loss still");
-    // If other nodes were lost with it, the network is the cause, even after the node is gone.
+    // If untouched nodes turned NotReady at about the same time, the network is the cause, even if the Node of a is deleted.
     let away = |node: Node| Node {
         readiness: Readiness::NotReady {
             since: Some(at(1012)),
@@ -235,7 +235,7 @@ fn who_is_deleted_while_it_is_judged_is_charged_all_the_same() {
     };
     let plan = decide(&strategy(), &outage, until);
     assert_eq!(plan.counts.failures, 0);
-    // If it is back and healthy before the evaluation, there is no loss.
+    // If node a is back and healthy before the evaluation, its loss is forgotten.
     let back = Fleet {
         record: deleted.record.clone(),
         ..beside_old(vec![node("a", current(2).made(1000))])
@@ -280,13 +280,13 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
         let olds = ["d", "e", "f"].map(|name| away(name, second));
         beside_old(updated.into_iter().chain(olds).collect())
     };
-    // Three of three updated nodes and three of seven others: a lower rate of the others, so the network is not the cause.
+    // Three of three updated nodes were lost, but only three of seven others: the network is not the cause.
     let charged = at_1400(&strategy(), &nodes(1020));
     assert_eq!(
         charged.guarded,
         Some(Guarded::Stopped(Stopped::FailedByRevision))
     );
-    // With twelve more healthy updated nodes, three of fifteen is a lower rate than three of seven.
+    // Twelve more updated nodes stay healthy. Three of fifteen is a lower rate than three of seven: the network is the cause.
     let well = (0..12).map(|number| node(&format!("c{number:02}"), current(2).made(500)));
     let mut outage = nodes(1020);
     outage.nodes.extend(well);
@@ -301,7 +301,7 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
             "{now}"
         );
         assert_eq!(deletions(&plan), 0);
-        // Remembered in case their Nodes are deleted meanwhile.
+        // The losses are recorded, because the Nodes may be deleted before the evaluation ends.
         let judged = plan
             .record
             .map(|record| record.judged.into_values().collect());
@@ -310,7 +310,7 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
     let over = decide(&strategy(), &outage, until);
     assert_eq!((over.guarded, over.counts.failures), (None, 0));
     assert_eq!(deletions(&over), 3);
-    // The control group remains evidence if it is back before the touched nodes, or its Nodes are deleted.
+    // The record keeps the control group as evidence after its nodes return or their Nodes are deleted.
     let record = over.record.expect("the control group is remembered");
     let beside: Vec<&str> = record.control_group.keys().map(NodeName::as_str).collect();
     assert_eq!((beside, record.judged.len()), (vec!["d", "e", "f"], 0));
@@ -325,11 +325,11 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
         let plan = decide(&strategy(), &some_back, at(now));
         assert_eq!(plan.counts.failures, 0, "{now}");
     }
-    // It is forgotten when the last touched node is no longer lost.
+    // The control group is dropped from the record when the last lost updated node is gone.
     some_back.nodes.retain(|node| node.is_ready());
     let plan = decide(&strategy(), &some_back, at(2000));
     assert_eq!(plan.record, None);
-    // Losses of other nodes long before or after don't count.
+    // Losses at 500 are too long before those at 1009 to prove a network failure.
     let mut apart = nodes(500);
     apart.nodes.extend(
         outage
@@ -342,7 +342,7 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
     assert_eq!(at_1400(&strategy(), &apart).counts.failures, 3);
 }
 
-/// Loses all three updated nodes at 1009, and one of the seven others at each of these seconds.
+/// Checks if the network is blamed when all three updated nodes are lost at 1009, and one old node at each second in `others`.
 #[track_caller]
 fn lost_with(others: &[i64], is_network: bool) {
     let updated = ["a", "b", "c"].map(|name| lost(name, 9));
@@ -383,7 +383,7 @@ fn nodes_of_both_kinds_that_are_lost_together_were_taken_by_the_network() {
     lost_with(&[1009; 4], true);
     lost_with(&[1009; 3], true);
     lost_with(&[1009; 2], false);
-    // Kubernetes notices the nodes one after the other.
+    // Kubernetes notices the nodes of an outage one after the other: up to 10 s before or after 1009 counts as the same time.
     lost_with(&[999, 1005, 1019], true);
     lost_with(&[998, 1020], false);
     lost_with(&[], false);
@@ -404,10 +404,10 @@ fn a_fleet_in_which_nodes_come_and_go_all_the_time_excuses_no_loss() {
     assert_eq!(named(plan.record.as_ref()), ["a"]);
 }
 
-/// Found by a property test: one of four old nodes was lost, and the controller's own deletions made it one of two.
+/// Found by a property test: deletions after a loss changed the rate of lost old nodes from one of four to one of two.
 #[test]
 fn what_the_rollout_does_after_a_loss_changes_no_judgement() {
-    // At 1009 one of two updated nodes is lost, and one of four old nodes.
+    // One of two updated nodes is lost at 1009, and one of four old nodes at 1020.
     let since = Some(at(1020));
     let away = Node {
         readiness: Readiness::NotReady { since },
@@ -437,14 +437,14 @@ fn what_the_rollout_does_after_a_loss_changes_no_judgement() {
     for others in [before, deleted, podless, made(1010)] {
         assert_eq!(judged(others), (None, charged));
     }
-    // Nodes that had the revision at that time count.
+    // Nodes updated by the time of the loss count as updated. One of five is a lower rate than one of one: a network failure.
     let updated = Verdict::Offline(Offline::Updated {
         since: Some(at(1009)),
     });
     assert_eq!(judged(made(1009)).1, updated);
 }
 
-/// Returns a fleet of these nodes, with the record of another one that was lost at 1009 and whose Node is gone.
+/// Returns a fleet of these nodes whose record names another node, which was lost at 1009 and deleted since.
 fn beside_gone(nodes: Vec<Node>) -> Fleet {
     let record = FailureRecord {
         judged: [("gone".into(), at(1009))].into(),
@@ -456,9 +456,9 @@ fn beside_gone(nodes: Vec<Node>) -> Fleet {
     }
 }
 
-/// Found by a property test: two of four updated nodes were lost.
+/// Found by a property test: two of four updated nodes were lost, and the Node of one was deleted.
 ///
-/// When one of them counted against the revision, the rate became one of three.
+/// After the deleted node was recorded as failed, its loss was no longer compared: the rate became one of three.
 #[test]
 fn who_is_gone_and_charged_stays_a_loss_beside_the_others() {
     let since = Some(at(1020));
@@ -530,7 +530,7 @@ fn who_is_charged_and_deleted_later_stays_a_loss_beside_the_others() {
     assert_eq!(plan.record, charged.record);
 }
 
-/// Found by a property test: such a node kept the rollout from completing for half a minute, without a wake-up at the end.
+/// Found by a property test: a failed and deleted node kept the rollout from completing for half a minute, without a wake-up.
 #[test]
 fn who_failed_and_is_gone_is_not_being_judged_any_more() {
     let mut fleet = beside_gone(vec![node("a", current(2).made(0))]);
@@ -560,7 +560,7 @@ fn whom_the_network_took_away_for_good_is_no_loss_beside_the_others_when_its_win
     ];
     let mut fleet = beside_gone(nodes);
     let plan = at_1400(&strategy(), &fleet);
-    // One of one touched node and one of two others: the network is not the cause, so the evaluation follows soon.
+    // Without the gone node, one of one touched node and one of two others are lost: the network is not the cause.
     let until = at(1380) + JUDGED_AFTER;
     assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
     assert_eq!(plan.counts.failures, 0);
@@ -591,7 +591,7 @@ fn whoever_was_broken_before_is_not_charged_unless_that_was_a_moment_ago() {
     assert_eq!((plan.counts.failures, plan.counts.failed), (1, 1));
 }
 
-/// Returns a fleet with a record of these failed nodes.
+/// Returns a fleet whose record names these failed nodes.
 fn told(nodes: Vec<Node>, failed: &[&str], stopped: Option<Stopped>) -> Fleet {
     Fleet {
         record: Some(FailureRecord {
@@ -605,7 +605,7 @@ fn told(nodes: Vec<Node>, failed: &[&str], stopped: Option<Stopped>) -> Fleet {
 
 #[test]
 fn a_failure_outlives_its_node_its_pod_and_a_short_recovery() {
-    // A node that is gone counts, but takes no slot.
+    // A failed node whose Node is deleted still counts as a failure, but takes no slot.
     let plan = at_1400(&strategy(), &told(vec![], &["gone-1", "gone-2"], None));
     assert_eq!((plan.counts.failures, deletions(&plan)), (2, 3));
     let plan = at_1400(
@@ -613,7 +613,7 @@ fn a_failure_outlives_its_node_its_pod_and_a_short_recovery() {
         &told(vec![], &["gone-1", "gone-2", "gone-3"], None),
     );
     assert_eq!((plan.counts.failures, deletions(&plan)), (3, 0));
-    // Recovered for less than the window, then for the whole window.
+    // A failed node stays on the record until it has been healthy for the whole failure window.
     let recovered = |made: i64| node("a", current(2).made(made));
     let plan = at_1400(&strategy(), &told(vec![recovered(1200)], &["a"], None));
     assert_eq!((plan.verdicts[0], plan.counts.failures), (Verdict::Done, 1));
@@ -657,7 +657,7 @@ fn a_node_that_was_replaced_twice_and_is_outdated_again_stops_the_rollout() {
         }),
         ..beside_old(vec![node("a", current(2).made(500))])
     };
-    // Node a has the current revision by now.
+    // Node a runs the current revision now, so its earlier replacements don't stop the rollout.
     assert_eq!(deletions(&at_1400(&strategy(), &twice("a"))), 3);
     let plan = at_1400(&strategy(), &twice("z5"));
     assert_eq!(plan.guarded, Some(Guarded::Stopped(Stopped::ReplacedTwice)));
@@ -685,7 +685,7 @@ fn a_list_of_names_has_an_end_and_the_number_is_kept() {
     );
     large.record = Some(record.clone());
     assert_eq!(at_1400(&strategy, &large).record.as_ref(), Some(&record));
-    // The number also counts nodes whose Node is deleted.
+    // `more` still counts failed nodes after their Nodes are deleted.
     let name = NodeName::from("n200");
     large.nodes.retain(|node| node.name < name);
     assert_eq!(at_1400(&strategy, &large).counts.failures, 300);
@@ -749,7 +749,7 @@ fn the_numbers_say_why_pods_are_not_available() {
         ("broken_before", 1),
     ];
     assert_eq!(plan.counts.lacking(), expected);
-    // Of two pods on a node the available one counts, whichever is older.
+    // If a node has two pods, the available one decides if the node counts as updated, whichever pod is older.
     let mut surplus = node("a", current(2).made(1000));
     for second in [900, 1100] {
         let other = Pod {
@@ -776,7 +776,7 @@ fn a_timestamp_may_stand_anywhere() {
     );
 }
 
-/// Found by a property test: the pod had never been Ready, neither before its update in place nor after it.
+/// Found by a property test, with a pod that was never Ready before or after its update in place.
 #[test]
 fn a_pod_that_crashes_after_its_update_in_place_fails_since_then() {
     let updated = |pod: Pod| Pod {
@@ -795,7 +795,7 @@ fn a_pod_that_crashes_after_its_update_in_place_fails_since_then() {
     let (since, cause) = (at(1200), Cause::Crashing);
     assert_eq!(plan.verdicts[0], Verdict::FailedByRevision { since, cause });
 
-    // The time before the update proves nothing, even if the pod is Ready throughout.
+    // The node stays on the record until 300 s after the update. The pod was Ready before, but with the old revision.
     let recovered = Fleet {
         record: plan.record,
         ..beside_old(vec![node("a", updated(current(2).made(0)))])
@@ -808,7 +808,7 @@ fn a_pod_that_crashes_after_its_update_in_place_fails_since_then() {
     assert_eq!(names(1500), "");
 }
 
-/// Found by a property test: no node waited for a slot any more, and the pod that waited for its hook was deleted.
+/// Found by a property test: only one pod was left, waiting for its hook. The guard didn't stop, and the pod was deleted.
 #[test]
 fn a_pod_that_waits_for_its_hook_is_worth_a_stop() {
     let failed = (0..3).map(|number| {
@@ -834,7 +834,7 @@ fn a_pod_that_waits_for_its_hook_is_worth_a_stop() {
     assert_eq!(deletions(&plan), 0);
 }
 
-/// Offline nodes block no others, even after their update: the threshold and the number in flight limit the losses.
+/// A lost node frees its slot. `failure-threshold` and the number of nodes in flight limit how many nodes can be lost.
 #[test]
 fn a_node_that_was_lost_and_judged_frees_its_slot() {
     let strategy = Strategy {
@@ -850,13 +850,13 @@ fn a_node_that_was_lost_and_judged_frees_its_slot() {
     let plan = at_1400(&strategy, &fleet(vec![lost("a", 100), marked]));
     assert_eq!((plan.counts.failures, deletions(&plan)), (1, 1));
     assert_eq!(plan.phase, Phase::Progressing);
-    // A Ready node with a crashing pod keeps its slot.
+    // A Ready node with a crashing pod keeps its slot, so no other node begins.
     let crashes = node("a", crashing(current(2).made(1000), "Error", 3));
     let plan = at_1400(&strategy, &beside_old(vec![crashes]));
     assert_eq!((plan.counts.failures, deletions(&plan)), (1, 0));
 }
 
-/// Returns a node that was first lost at 1009, and again at that second.
+/// Returns a node that was first lost at 1009, and again at `since`.
 fn flapping(name: &str, since: i64) -> Node {
     Node {
         losses: Some([at(1009), at(since)].into()),
@@ -867,12 +867,12 @@ fn flapping(name: &str, since: i64) -> Node {
 #[test]
 fn a_node_that_flaps_delays_the_others_for_30_s_in_all() {
     let nodes = |since| beside_old(vec![flapping("a", since)]);
-    // Its first and second loss are evaluated together.
+    // The losses at 1009 and 1030 are evaluated together, 30 s after the first one.
     let until = at(1039);
     let early = decide(&strategy(), &nodes(1030), at(1031));
     assert_eq!(early.guarded, Some(Guarded::Inconclusive { until }));
     assert_eq!((deletions(&early), early.next_wake), (0, Some(until)));
-    // Later losses delay nothing, even if the node doesn't count against the revision yet.
+    // Later losses of node a don't delay other nodes, even before node a counts against the revision.
     let goes_on = decide(&strategy(), &nodes(1038), until);
     assert_eq!((goes_on.guarded, deletions(&goes_on)), (None, 3));
     assert_eq!(goes_on.next_wake, Some(at(1058)));
@@ -920,11 +920,11 @@ fn nodes_that_flap_together_with_untouched_ones_are_not_charged() {
     });
     let nodes = [flapping("a", 1040)].into_iter().chain(untouched);
     let plan = decide(&strategy(), &beside_old(nodes.collect()), at(1060));
-    // Only its first loss delays the others.
+    // Only the first loss of node a delays other nodes.
     assert_eq!((plan.guarded, plan.counts.failures), (None, 0));
 }
 
-/// Returns a node that the deletion of its old pod took down, before a new one was created.
+/// Returns a node that turned NotReady at `since`, after the deletion of its old pod at `removed` and before it got a new pod.
 fn lost_by_removal(name: &str, removed: i64, since: i64) -> Node {
     let leaving = Pod {
         terminating: true,
@@ -958,7 +958,7 @@ fn a_node_that_is_lost_by_the_removal_of_its_old_pod_is_charged() {
     let stopped = decide(&one, &beside_old(second.to_vec()), until);
     assert_eq!(stopped.phase, Phase::Stalled(Stall::FailedByRevision));
     assert_eq!(deletions(&stopped), 0);
-    // A loss before the removal doesn't count, and neither does a removal for an earlier template.
+    // Two losses that don't count: one before the removal, and one after a removal for an earlier template.
     let before = beside_old(vec![lost_by_removal("a", 1004, 1003)]);
     let mut earlier = lost_by_removal("a", 1000, 1003);
     earlier.disrupted_at = None;
@@ -977,7 +977,7 @@ fn nodes_that_the_removal_took_down_are_no_control_group() {
 
 #[test]
 fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
-    // The pod is gone, and its successor was created after the loss.
+    // The successor of the deleted pod was created after the loss, so the pods no longer show the removal.
     let made = |disrupted_at| Node {
         readiness: Readiness::NotReady {
             since: Some(at(1003)),
@@ -992,14 +992,14 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
     );
     let record = seen.record.expect("nothing else tells of the removal");
     assert_eq!(record.updated_before_loss, [NodeName::from("a")].into());
-    // After a restart, only the record shows the removal.
+    // After a restart of the controller, only the record shows the removal.
     let restarted = |node: Option<Node>, record: &FailureRecord| Fleet {
         record: Some(record.clone()),
         ..beside_old(node.into_iter().collect())
     };
     let gone = at_1400(&strategy(), &restarted(None, &record));
     assert_eq!(named(gone.record.as_ref()), ["a"], "it was being judged");
-    // It doesn't count while the network may be the cause.
+    // Without an entry in `judged`, the deleted node doesn't count: the network may be the cause.
     let record = FailureRecord {
         judged: Default::default(),
         ..record
@@ -1007,7 +1007,7 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
     let gone = at_1400(&strategy(), &restarted(None, &record));
     assert_eq!(gone.counts.failures, 0);
     let record = gone.record.expect("it may come back");
-    // Its new Node doesn't report yet since when it is NotReady.
+    // The Node is created again, but doesn't report yet since when it is NotReady. It doesn't count yet.
     let silent = Node {
         readiness: Readiness::NotReady { since: None },
         ..made(None)
@@ -1023,7 +1023,7 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
     };
     let plan = at_1400(&strategy(), &restarted(Some(anew), &record));
     assert_eq!(named(plan.record.as_ref()), ["a"]);
-    // Once it is back and healthy, the record is empty.
+    // Once node a is back and healthy, the record is empty.
     let well = node("a", current(2).made(500));
     assert_eq!(
         at_1400(&strategy(), &restarted(Some(well), &record)).record,
@@ -1031,7 +1031,7 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
     );
 }
 
-/// Found by a property test: its second pod was deleted after the loss, and was mistaken for the pod deleted before it.
+/// Found by a property test: the pod deleted after the loss was mistaken for the pod deleted before the loss.
 #[test]
 fn a_loss_by_removal_is_remembered_also_when_the_next_pod_is_asked_to_leave() {
     let mut fleet = beside_old(vec![lost_by_removal("a", 1015, 1009)]);
@@ -1077,7 +1077,7 @@ fn a_rollout_whose_last_node_was_lost_is_complete_but_for_it_or_stalled() {
     assert_eq!(beyond.phase, Phase::Stalled(Stall::FailedByRevision));
 }
 
-/// Makes a node NotReady since that second.
+/// Returns the node, NotReady since `second`.
 fn away_since(second: i64, node: Node) -> Node {
     let since = Some(at(second));
     Node {
@@ -1092,7 +1092,7 @@ fn who_crashed_and_goes_away_with_all_others_stays_charged_and_nothing_begins_me
     let charged = decide(&strategy(), &fleet, at(1050));
     assert_eq!(named(charged.record.as_ref()), ["a"]);
     fleet.record = charged.record;
-    // This node alone: evaluated like any loss, before other nodes get its slot.
+    // Only node a is lost: its loss is evaluated before another node gets its slot.
     let mut alone = fleet.clone();
     alone.nodes[0] = away_since(1060, alone.nodes[0].clone());
     let one = Strategy {
@@ -1104,7 +1104,7 @@ fn who_crashed_and_goes_away_with_all_others_stays_charged_and_nothing_begins_me
     assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
     assert_eq!((deletions(&plan), plan.next_wake), (0, Some(until)));
     assert_eq!(deletions(&decide(&one, &alone, until)), 1);
-    // All nodes: the rollout is not complete while losses are evaluated; then it is, except for offline nodes.
+    // All nodes are lost: the rollout isn't complete until the losses are evaluated. Then it is, except for offline nodes.
     for node in &mut fleet.nodes {
         *node = away_since(1060, node.clone());
     }
@@ -1116,7 +1116,7 @@ fn who_crashed_and_goes_away_with_all_others_stays_charged_and_nothing_begins_me
     let over = decide(&strategy(), &fleet, at(1360));
     assert!(matches!(over.phase, Phase::Complete { .. }), "{over:?}");
     assert_eq!(named(over.record.as_ref()), ["a"]);
-    // All other nodes are back.
+    // All nodes except a are back: a still counts against the revision.
     for node in &mut fleet.nodes[1..] {
         node.readiness = Readiness::Ready { since: at(1370) };
     }
@@ -1159,7 +1159,7 @@ fn a_revision_that_comes_again_within_its_window_is_charged_with_pods_of_its_own
         let plan = at_1400(&strategy(), &fleet);
         assert_eq!(plan.counts.failures, failures, "{adopted}");
     }
-    // A pod that was rolled back was not created for it.
+    // A pod that was rolled back was not created for the revision that returned, so its crashes don't count.
     fleet.adopted = Some(at(1250));
     fleet.nodes[0].pods[0].in_place.reverted_from = Some("bad".into());
     assert_eq!(at_1400(&strategy(), &fleet).counts.failures, 0);
@@ -1186,7 +1186,7 @@ fn pods_that_crash_stop_a_revision_for_those_who_are_away_and_losses_alone_do_no
     assert!(stopped(&none, vec![crashes(), done(), away()]));
     assert!(!stopped(&none, vec![crashes(), done()]));
     assert!(stopped(&reverting, vec![crashes(), done()]));
-    // Without other nodes there is no comparison.
+    // Losses alone don't stop the revision: without untouched online nodes, the network may be the cause.
     assert!(!stopped(&none, vec![lost("a", 9), done(), away()]));
     assert!(!stopped(&reverting, vec![lost("a", 9), done()]));
 }
@@ -1220,13 +1220,13 @@ fn a_stop_stands_while_those_it_holds_back_are_away() {
     });
     let plan = at_1400(&strategy(), &fleet);
     assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
-    // The stop ends when every node has the revision.
+    // The stop ends when every node has the current revision.
     fleet.nodes.truncate(1);
     let over = at_1400(&strategy(), &fleet);
     assert!(matches!(over.phase, Phase::Complete { .. }));
 }
 
-/// Returns a node whose pod the controller deleted at 1000, before a taint kept the next one away.
+/// Returns a node whose pod the controller deleted at 1000, and where a taint keeps the next pod away.
 fn barred(name: &str, pods: Vec<Pod>) -> Node {
     Node {
         targeting: crate::core::Targeting::Keep,
@@ -1267,13 +1267,13 @@ fn a_node_that_is_tainted_while_it_is_replaced_keeps_its_slot_and_is_not_charged
         assert_eq!(record.updated_before_loss, [NodeName::from("a")].into());
         assert!(record.failed.is_empty());
     }
-    // With two slots, the other one is used.
+    // With two slots, the second one goes to another node.
     let two = Strategy {
         max_unavailable: IntOrPercent::Number(2),
         ..one.clone()
     };
     assert_eq!(deletions(&decide(&two, &fleet, at(1100))), 1);
-    // A pod that another actor removed takes no slot.
+    // If another actor removed the pod, the node takes no slot.
     let others = Node {
         emptied: false,
         ..barred("a", vec![])

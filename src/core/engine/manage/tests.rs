@@ -4,7 +4,7 @@ use crate::core::settings::IntOrPercent;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{Phase, Progress, Verdict, decide};
 
-/// Input in addition to a fleet.
+/// Input of [`manage`] in addition to the fleet.
 struct Given {
     strategy: Option<Strategy>,
     scaling: Scaling,
@@ -167,7 +167,7 @@ fn every_row_of_the_table_is_as_it_is_written_down() {
             (!done.create.is_empty(), deleted(&done)),
             (create, gone.to_vec())
         );
-        // A rollout leaves the deleted pods alone.
+        // Deleted pods are in `leaving`, so a rollout leaves them alone.
         let leaving = done.actions.iter().map(|action| &action.pod().uid);
         assert!(leaving.into_iter().all(|uid| done.leaving.contains(uid)));
     }
@@ -184,7 +184,7 @@ fn every_row_of_the_table_is_as_it_is_written_down() {
         case(given, on(No, node("a", old(1))), false, &["a"]);
         case(given, on(No, node("a", terminating(old(1)))), false, &[]);
         case(given, on(Keep, node("a", terminating(old(1)))), false, &[]);
-        // It is unknown if the pod still runs there, so it stays. An empty node gets a pod.
+        // An offline node's pod may still run. It stays unless no pod belongs there. An empty offline node gets a pod.
         case(given, node("a", old(1)).away(), false, &[]);
         case(given, on(No, node("a", old(1)).away()), false, &["a"]);
         case(given, empty("a").away(), true, &[]);
@@ -195,13 +195,13 @@ fn every_row_of_the_table_is_as_it_is_written_down() {
             ("r", terminating(old(1))),
         ]);
         case(given, both, false, &["p", "q"]);
-        // An ended pod is deleted, and the next one is created when it is gone.
+        // An ended pod is deleted; its successor is created when the ended pod is gone.
         case(given, node("a", over(old(1))), false, &["a"]);
         case(given, on(Keep, node("a", over(old(1)))), false, &["a"]);
-        // A terminating pod that has ended blocks nothing (kubernetes#118587).
+        // A terminating pod that has ended doesn't block its successor (kubernetes#118587).
         case(given, node("a", over(terminating(old(1)))), true, &[]);
     }
-    // The outcome of its deletion is unknown; the next pod is created when the outcome is known.
+    // The result of the pod's deletion is unknown, so its successor isn't created yet.
     let in_doubt = |pod| Pod {
         in_doubt: true,
         ..terminating(pod)
@@ -210,7 +210,7 @@ fn every_row_of_the_table_is_as_it_is_written_down() {
         case(given, node("a", in_doubt(old(1))), false, &[]);
         case(given, node("a", in_doubt(over(old(1)))), false, &[]);
     }
-    // Without surge the next pod is created when all others are gone, with surge at once.
+    // While the old pod terminates: without surge its successor has to wait, with surge it is created at once.
     case(&plain, node("a", terminating(old(1))), false, &[]);
     case(&surging, node("a", terminating(old(1))), true, &[]);
     case(
@@ -248,7 +248,7 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
     let (plain, surging) = (Given::default(), Given::surging());
     case(&plain, vec![("p", old(1)), ("q", current(2))], &["q"]);
     case(&plain, vec![("p", current(2)), ("q", old(1))], &["q"]);
-    // A pod that a kubelet accepted comes before one that none has.
+    // A pod that a kubelet has accepted is kept over an older pod that no kubelet has accepted.
     case(
         &plain,
         vec![("p", unbound(old(1))), ("q", current(2))],
@@ -260,7 +260,7 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
     case(&surging, three(), &["r"]);
     case(&surging, vec![("p", old(1)), ("q", old(1))], &["q"]);
     case(&surging, vec![("p", current(2)), ("q", current(2))], &["q"]);
-    // Both are old because the template changed again: the serving one stays.
+    // Both pods are old because the template changed again: the Ready one stays.
     case(
         &surging,
         vec![("p", old(1).broken()), ("q", old(1))],
@@ -276,7 +276,7 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
         vec![("p", old(1).broken()), ("q", old(1).broken())],
         &["q"],
     );
-    // It may be unknown for a moment which one is new.
+    // While the revisions are unknown, either pod may be the new one, so both stay under surge.
     let unknown = |pod| Pod {
         revision: PodRevision::Unknown,
         ..pod
@@ -284,17 +284,17 @@ fn of_several_pods_the_oldest_that_runs_stays_and_of_a_surge_an_old_and_a_new_on
     let both = || vec![("p", unknown(old(1))), ("q", unknown(current(2)))];
     case(&surging, both(), &[]);
     case(&plain, both(), &["q"]);
-    // A pair that is left after a change of settings is still a pair.
+    // An old pod and its surge pod both stay, even if `max-surge` was removed meanwhile.
     let beside = Pod {
         surge: true,
         ..current(2)
     };
     case(&plain, vec![("p", old(1)), ("q", beside)], &[]);
-    // Terminating and ended pods don't count.
+    // Terminating and ended pods don't count as a second pod.
     let going = || vec![("p", terminating(old(1))), ("q", current(2))];
     case(&plain, going(), &[]);
     case(&plain, vec![("p", over(old(1))), ("q", current(2))], &["p"]);
-    // With the same age, the name decides.
+    // Of two pods with the same age, the one with the lower name stays.
     let mut same = with("a", vec![("p", old(1)), ("o", old(1))]);
     same.pods.iter_mut().for_each(|pod| pod.created = at(0));
     assert_eq!(deleted(&plain.manage(vec![same])), ["p"]);
@@ -359,7 +359,7 @@ fn no_more_are_made_or_deleted_at_once_than_burst_replicas_say() {
     }
     case(IntOrPercent::Number(2), 2, 2);
     case(IntOrPercent::Number(250), 5, 5);
-    // Of the targeted nodes, and never less than one (kruise#2512).
+    // A percentage refers to the targeted nodes and allows at least one pod (kruise#2512).
     case(IntOrPercent::Percent(50), 2, 2);
     case(IntOrPercent::Percent(1), 1, 1);
     case(IntOrPercent::Percent(100), 5, 5);
@@ -405,7 +405,7 @@ fn who_has_no_turn_is_told_neither_and_the_first_of_several_pauses_wakes() {
         exit: asked.into(),
         ..over(old(1))
     };
-    // The pods of a and b wait for their pauses, that of d for its hook; only that of c is deleted.
+    // The pods of a and b wait for their backoff, and the pod of d waits for its hook. Only the pod of c is deleted.
     let done = given.manage(vec![
         node("a", over(old(1))),
         node("b", over(old(1))),
@@ -414,7 +414,7 @@ fn who_has_no_turn_is_told_neither_and_the_first_of_several_pauses_wakes() {
     ]);
     assert_eq!((deleted(&done), done.wake), (vec!["c"], Some(at(101))));
     assert_eq!(done.over, [("c".into(), "c".into())]);
-    // A long pause blocks no other node.
+    // The long backoff of node a doesn't block other nodes.
     let mut backoff = FailedPodsBackoff::default();
     (0..3).for_each(|_| backoff.note(&a, at(100)));
     let given = Given {
@@ -500,7 +500,7 @@ fn what_is_over_waits_for_a_pause_that_doubles_and_is_forgotten_after_half_an_ho
     }
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]);
     assert_eq!(backoff.holds(&"b".into(), at(now - 1)), None);
-    // Half an hour after the end of the last pause.
+    // The pauses start over half an hour after the end of the last pause, not earlier.
     let mut within = backoff.clone();
     within.note(&name, at(now + 1799));
     assert_eq!(
@@ -530,7 +530,7 @@ fn a_pod_that_is_over_is_held_back_and_no_other_is_made_beside_it() {
             ..Manage::default()
         };
         assert_eq!(done, expected);
-        // A pod of another node is deleted at once.
+        // A pod of another node is deleted at once, because the backoff is per node.
         let done = given.manage(vec![node("b", over(current(2)))]);
         assert_eq!((deleted(&done), done.over.len()), (vec!["b"], 1));
         let later = Given { now: 101, ..given };
@@ -570,7 +570,7 @@ fn what_goes_asks_its_hook_first() {
         ("a", Some(true), &None)
     );
     assert!(done.leaving.contains(&"a".into()));
-    // The mark is written once. The pod is deleted when its hook agrees, or when there is no hook any more.
+    // The mark is written once. The pod is deleted when its hook releases it, or when the strategy has no hook any more.
     let done = given.manage(vec![misplaced(waiting(hooked()))]);
     assert_eq!((done.actions.len(), done.leaving.len()), (0, 1));
     let released = old(1).labelled("drain", "false");
@@ -583,11 +583,11 @@ fn what_goes_asks_its_hook_first() {
         deleted(&nobody.manage(vec![misplaced(waiting(hooked()))])),
         ["a"]
     );
-    // An ended pod has a hook as well, and is reported when it is deleted.
+    // An ended pod's hook runs, too. `over` names the pod only when it is deleted.
     let done = given.manage(vec![node("a", over(hooked()))]);
     assert!(matches!(done.actions[..], [Action::Mark { .. }]));
     assert_eq!(done.over, []);
-    // Marks don't count as deletions.
+    // Marks don't count toward `burstReplicas`.
     let given = Given {
         scaling: Scaling {
             burst: IntOrPercent::Number(1),
@@ -600,7 +600,7 @@ fn what_goes_asks_its_hook_first() {
     assert_eq!((done.actions.len(), done.wake), (3, None));
 }
 
-/// Kruise's table; its second half lists the nodes that get a pod, in this order.
+/// Kruise's table of cases. `made` lists the nodes that get a pod, in this order.
 #[test]
 fn partitioned_scaling_makes_as_many_as_the_partition_leaves() {
     #[track_caller]
@@ -654,7 +654,7 @@ fn partitioned_scaling_makes_as_many_as_the_partition_leaves() {
     case(6, 10, 5, false, &[], &[]);
 }
 
-/// Differs from Kruise, where the node with the lowest name gets the pod that the rollout took from another one.
+/// Differs from Kruise: there, the node with the lowest name gets a pod before the node whose pod the rollout deleted.
 #[test]
 fn whoever_lost_its_pod_to_the_rollout_gets_one_before_others() {
     let given = Given::partitioned(IntOrPercent::Percent(50));
@@ -671,14 +671,14 @@ fn whoever_lost_its_pod_to_the_rollout_gets_one_before_others() {
         ]
     };
     assert_eq!(created(&given.manage(nodes())), ["d"]);
-    // It keeps its place while its old pod is terminating.
+    // Node d keeps its place in the partition while its old pod terminates, so node a gets no pod.
     let leaves = Node {
         emptied: true,
         ..node("d", terminating(old(1)))
     };
     let first = vec![empty("a"), node("b", old(1)), node("c", current(2)), leaves];
     assert_eq!(created(&given.manage(first)), [""; 0]);
-    // Untargeted nodes have no place, and the node whose pod is terminating comes next.
+    // Nodes e and f don't count for the partition: no pod belongs there. Node g, whose pod is terminating, comes after d.
     let others = || {
         let gone = Node {
             readiness: Readiness::Gone,
@@ -689,13 +689,13 @@ fn whoever_lost_its_pod_to_the_rollout_gets_one_before_others() {
         [nodes(), vec![gone, misplaced, going]].concat()
     };
     assert_eq!(created(&given.manage(others())), ["d"]);
-    // A requested pod counts as existing.
+    // A pod that was requested for d counts as existing, so no other node gets one.
     let given = Given {
         creating: BTreeMap::from([("d".into(), at(99))]),
         ..given
     };
     assert_eq!(created(&given.manage(nodes())), [""; 0]);
-    // OnDelete has no partition.
+    // OnDelete ignores the partition, so node a gets a pod.
     let given = Given {
         strategy: given.strategy.map(|strategy| Strategy {
             mode: Mode::OnDelete,
@@ -706,7 +706,7 @@ fn whoever_lost_its_pod_to_the_rollout_gets_one_before_others() {
     assert_eq!(created(&given.manage(nodes())), ["a"]);
 }
 
-/// Found on a real cluster: a node whose pod a user had deleted stayed empty, and another one got the pod.
+/// Found on a real cluster: a node whose pod a user had deleted stayed empty, and another node got the pod.
 #[test]
 fn whoever_had_a_pod_gets_one_before_nodes_that_never_had_one() {
     let given = Given::partitioned(IntOrPercent::Number(3));
@@ -721,7 +721,7 @@ fn whoever_had_a_pod_gets_one_before_nodes_that_never_had_one() {
     let given = Given::partitioned(IntOrPercent::Number(2));
     assert_eq!(created(&given.manage(beside(had("z")))), ["z"]);
     assert_eq!(created(&given.manage(beside(empty("z")))), ["d"]);
-    // A node that lost its pod earlier and got no new one doesn't take its place.
+    // Node y lost its pod before z and got no new one. It doesn't take the place of z.
     let before = Node {
         podless_since: Some(at(40)),
         ..had("y")
@@ -729,7 +729,7 @@ fn whoever_had_a_pod_gets_one_before_nodes_that_never_had_one() {
     let both = [others(), vec![before, had("z")]].concat();
     let one = Given::partitioned(IntOrPercent::Number(3));
     assert_eq!(created(&one.manage(both)), ["z"]);
-    // Nor while its pod is terminating, whatever the cause.
+    // While the pod of z terminates, z keeps its place, so no other node gets a pod.
     let ends = node("z", terminating(current(2)));
     assert_eq!(created(&given.manage(beside(ends))), [""; 0]);
     // An ended pod counts as gone, and a new one is created at once.
@@ -737,9 +737,9 @@ fn whoever_had_a_pod_gets_one_before_nodes_that_never_had_one() {
     assert_eq!(created(&given.manage(beside(failed))), ["z"]);
 }
 
-/// Found on a real cluster: nodes whose pod the rollout had just deleted got none when `partition` was raised meanwhile.
+/// Found on a real cluster: `partition` was raised just after the rollout had deleted pods.
 ///
-/// They were reported as missing a pod.
+/// The nodes of these pods got no new pod and were reported as missing one.
 #[test]
 fn what_the_rollout_took_comes_back_also_when_the_partition_is_raised_meanwhile() {
     let rolled = |name: &str| Node {
@@ -766,7 +766,7 @@ fn what_the_rollout_took_comes_back_also_when_the_partition_is_raised_meanwhile(
         let given = Given::partitioned(partition);
         let told = |nodes| decide(given.strategy.as_ref().unwrap(), &fleet(nodes), at(100_000));
         assert_eq!(created(&given.manage(nodes())), ["b", "c"]);
-        // A withheld pod is reported as such from the start, and never as missing.
+        // A node that the partition keeps without a pod has the verdict `Partition` from the start, never `Missing`.
         let plan = told(nodes());
         assert_eq!(plan.verdicts[3..], [Verdict::Partition, Verdict::Partition]);
         let missing =
@@ -818,7 +818,7 @@ fn the_numbers_of_the_status_judge_the_first_pod_of_each_node() {
         unavailable: 0,
         ..held
     };
-    // Ready since second 10, available twenty seconds later.
+    // The pod is Ready since second 10, and therefore available at second 30.
     case(Targeting::Run, vec![old(1)], available);
     let young = Pod {
         ready_since: Some(at(11)),
@@ -830,7 +830,7 @@ fn the_numbers_of_the_status_judge_the_first_pod_of_each_node() {
         ..held
     };
     case(Targeting::Run, vec![young.clone()], updated);
-    // The old pod of a surge is the first, unless no kubelet has accepted it.
+    // The old pod of a surge decides the counts, unless no kubelet has accepted it.
     case(Targeting::Run, vec![old(1), young.clone()], available);
     case(Targeting::Run, vec![unbound(old(1)), young], updated);
 }

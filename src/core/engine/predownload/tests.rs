@@ -24,7 +24,7 @@ fn best_effort(nodes: u32) -> Strategy {
     }
 }
 
-/// Returns nodes a, b, … with an old pod each that has this condition.
+/// Returns a fleet of nodes a, b, …, each with an old pod that has the given condition `PodImageReady`.
 fn fleet(images: &[Option<OtaCondition>]) -> Fleet {
     let names = ["a", "b", "c", "d"].into_iter();
     let nodes = names.zip(images).map(|(name, image)| {
@@ -72,7 +72,7 @@ fn decided(strategy: &Strategy, images: &[Option<OtaCondition>], now: i64) -> Pl
     decide(strategy, &fleet(images), at(now))
 }
 
-/// Returns the names of the pods that get a request, are replaced, and lose a condition.
+/// Returns three lists of pod names: pods that get a pull request, pods that are replaced, and pods that lose a condition.
 fn written(plan: &Plan) -> [Vec<&str>; 3] {
     let named = |wanted: fn(&Action) -> bool| {
         let actions = plan.actions.iter().filter(|action| wanted(action));
@@ -161,7 +161,7 @@ fn a_request_that_is_refused_takes_no_place_from_the_next_node() {
     use crate::core::WriteVerb;
     for settings in [required(1), best_effort(1)] {
         let mut fleet = fleet(&[None, None, None, None]);
-        // The first node is replaced if images are not awaited, so the second one is refused.
+        // With best effort, node a is replaced at once, so the rejected request is that of node b.
         let refused = usize::from(settings.predownload.is_none());
         let node = &fleet.nodes[refused];
         let (name, uid) = (node.name.clone(), node.pods[0].uid.clone());
@@ -174,7 +174,7 @@ fn a_request_that_is_refused_takes_no_place_from_the_next_node() {
         let plan = decide(&settings, &fleet, at(100));
         assert_eq!(written(&plan)[0], [next], "{:?}", plan.verdicts);
         assert_eq!(plan.refused.on(&name).count(), 1);
-        // A retried node keeps its slot until the API server answers.
+        // After an hour the request is retried, and the node takes the only slot.
         let later = decide(&settings, &fleet, at(100 + 3600));
         assert_eq!(written(&later)[0], [name.to_string()]);
     }
@@ -195,7 +195,7 @@ fn a_result_that_may_not_be_written_takes_no_place_from_the_next_node() {
     let plan = decide(&required(1), &fleet, at(100));
     assert_eq!(written(&plan), [vec!["b"], NOBODY, NOBODY]);
     assert_eq!(plan.verdicts[0], Verdict::Refused { since: at(100) });
-    // A pull under way continues.
+    // The pull on node a continues, although its result can't be written.
     let begins: Vec<bool> = plan.pulls.iter().map(|pull| pull.begins).collect();
     assert_eq!(begins, [true]);
 }
@@ -204,7 +204,7 @@ fn a_result_that_may_not_be_written_takes_no_place_from_the_next_node() {
 fn an_answer_for_another_revision_counts_for_nothing() {
     let old = [image(true, false, "old"), image(false, true, "old")];
     let plan = decided(&required(1), &old, 100);
-    // The request of the second node is withdrawn: it is not next.
+    // Both conditions name another revision. Node a is next and gets a new request; the request on node b is withdrawn.
     assert_eq!(written(&plan), [vec!["a"], NOBODY, vec!["b"]]);
     let anew = |action: &Action| matches!(action, Action::AskForImages { anew: true, .. });
     assert!(plan.actions.iter().any(anew));
@@ -231,7 +231,7 @@ fn a_failure_is_tried_again_after_pauses_that_double_and_behind_all_others() {
     case(1000, 1040, 1080);
     case(1000, 1100, 1200);
     case(1000, 9000, 9900);
-    // The two clocks disagree.
+    // The clocks that set the two times disagree: the failure is older than the request.
     case(1000, 900, 930);
 }
 
@@ -258,7 +258,7 @@ fn who_is_lost_or_kept_is_asked_no_longer() {
     };
     let plan = decided(&kept, &[None, asks()], 100);
     assert_eq!(written(&plan), [vec!["a"], NOBODY, vec!["b"]]);
-    // A result stays.
+    // The result of a finished pull stays, even on a node that keeps its old pod.
     let plan = decided(&kept, &[None, pulled()], 100);
     assert_eq!(written(&plan), [vec!["a"], NOBODY, NOBODY]);
 }
@@ -281,7 +281,7 @@ fn without_the_annotation_what_is_left_of_it_goes() {
     assert_eq!(written(&plan), [NOBODY, vec!["a"], vec!["b", "c"]]);
 }
 
-/// Returns these pods and `old` outdated ones, with `ready` as the number of Ready pods before the first pull.
+/// Returns a strategy and a fleet of the `first` pods and `old` outdated pods. Pulls begin once `ready` updated pods are Ready.
 fn awaiting(first: Vec<Pod>, old: usize, ready: u32, strategy: Strategy) -> (Strategy, Fleet) {
     let olds = std::iter::repeat_with(|| testing::old(1)).take(old);
     let names = ["a", "b", "c", "d", "e", "f"].into_iter();
@@ -305,14 +305,14 @@ fn nobody_is_asked_before_so_many_pods_of_the_new_revision_are_ready() {
     assert_eq!(written(&early), [NOBODY, vec!["b"], NOBODY]);
     let awaits = |ready, needed| Some(PullsAwait { ready, needed });
     assert_eq!(early.pulls_await, awaits(1, 2));
-    // The second one is starting.
+    // The second updated pod is not Ready yet.
     let starting = plan(vec![ready(), ready().broken()], 2);
     assert_eq!(written(&starting), [NOBODY, NOBODY, NOBODY]);
     assert_eq!(starting.pulls_await, awaits(1, 2));
     let enough = plan(vec![ready(), ready()], 2);
     assert_eq!(written(&enough), [vec!["d", "e"], vec!["c"], NOBODY]);
     assert_eq!(enough.pulls_await, None);
-    // Percentages are of the targeted nodes, rounded up: 2 of 4.
+    // 26% of four targeted nodes is two nodes, rounded up.
     let (strategy, fleet) = awaiting(vec![ready()], 3, 0, best_effort(2));
     let strategy = Strategy {
         image_predownload_min_updated_ready_pods: IntOrPercent::Percent(26),
@@ -337,7 +337,7 @@ fn where_images_are_required_only_so_many_go_first_without() {
     assert_eq!(starting.phase, Phase::Progressing);
     let enough = plan(vec![testing::current(2)], 1);
     assert_eq!(written(&enough), [vec!["b", "c"], NOBODY, NOBODY]);
-    // More than there are nodes: no request would ever be made, so no node waits for one.
+    // Nine Ready pods are required, but there are three nodes. No pull could ever begin, so pods are replaced without images.
     let all = plan(vec![], 9);
     assert_eq!(written(&all), [NOBODY, vec!["a", "b", "c"], NOBODY]);
 }
@@ -356,7 +356,7 @@ fn who_was_lost_or_has_the_images_takes_no_place_from_the_first() {
     fleet.nodes[0].has_images = true;
     let plan = decide(&strategy, &fleet, at(100));
     assert_eq!(written(&plan), [NOBODY, vec!["a", "b"], NOBODY]);
-    // An earlier request stands and is awaited.
+    // The earlier request on node a stays, and node a waits for its images.
     let mut asked = testing::old(1);
     asked.image_ready = asks().map(Box::new);
     let (strategy, fleet) = awaiting(vec![asked], 2, 1, required(2));

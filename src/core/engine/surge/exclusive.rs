@@ -1,7 +1,7 @@
 //! Parts of a pod template that cannot exist twice on a node, so that a pod has to be deleted before its successor can start.
 //!
-//! They are read from the template alone. A PersistentVolumeClaim also defines if two pods may mount it, but the controller has
-//! no permission to read claims. A claim that is not mounted read-only counts as exclusive.
+//! These parts are read from the template alone. A PersistentVolumeClaim also defines if two pods may mount it, but the
+//! controller has no permission to read claims. A claim that is not mounted read-only counts as exclusive.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub enum Exclusive {
     Disk(&'static str),
     /// The template names this node.
     NodeName(String),
-    /// Its own `podAntiAffinity` keeps a second pod off the node.
+    /// The template's own `podAntiAffinity` keeps a second pod off the node.
     AntiAffinity,
 }
 
@@ -30,7 +30,7 @@ pub enum Exclusive {
 const DISKS: [&str; 4] = ["awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd"];
 
 impl Exclusive {
-    /// Returns the first such part of `template`.
+    /// Returns the first part of `template` that can't exist twice on a node.
     pub fn from_template(template: &Value) -> Option<Self> {
         let spec = &template["spec"];
         port(spec)
@@ -41,7 +41,7 @@ impl Exclusive {
 }
 
 impl fmt::Display for Exclusive {
-    /// Completes the sentence "… because".
+    /// Writes the reason as the end of a sentence, after "because".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::HostPort(port) => write!(f, "hostPort {port} can be used by one pod of a node"),
@@ -100,7 +100,7 @@ fn node_name(spec: &Value) -> Option<Exclusive> {
 /// Returns the anti-affinity of a template to its own pods.
 ///
 /// The topology key doesn't matter, because a node always shares a topology with itself. A term that only selects other
-/// namespaces is rare, so it counts like any other.
+/// namespaces is rare, so it counts, too.
 fn anti_affinity(template: &Value) -> Option<Exclusive> {
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let labels = &template["metadata"]["labels"];

@@ -1,7 +1,7 @@
 //! Preemption by surge pods on nodes without room for them.
 //!
-//! Only a PriorityClass defines if its pods preempt others, and the controller has no permission to read it. So a priority in the
-//! template counts as preemption, unless the template rules it out.
+//! Only a PriorityClass defines if its pods preempt other pods, and the controller has no permission to read it. So a priority
+//! in the template counts as preemption, unless the template rules preemption out.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Preempting {
 }
 
 impl Preempting {
-    /// Returns the part of `template` that lets its pods preempt others; `None` if there is none, or the template rules
+    /// Returns the part of `template` that lets its pods preempt other pods; `None` if there is none, or the template rules
     /// preemption out.
     pub fn from_template(template: &Value) -> Option<Self> {
         let spec = &template["spec"];
@@ -35,7 +35,7 @@ impl Preempting {
 }
 
 impl fmt::Display for Preempting {
-    /// Completes the sentence "the template's …".
+    /// Writes the end of a sentence that begins with "the template's".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Class(name) => write!(f, "priorityClassName is {name:?}"),

@@ -14,7 +14,7 @@ fn ago(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
 
-/// Returns every column of the table, in its order.
+/// Returns the columns of the table of [`step`], in order.
 fn spares() -> [SurgePod; 7] {
     [
         SurgePod::Starting,
@@ -122,7 +122,7 @@ fn a_pod_that_failed_for_good_goes_after_a_minute_and_only_then_comes_the_next()
     );
 }
 
-/// Deletes a serving pod only if another one serves.
+/// A serving pod is deleted only if another pod serves.
 #[test]
 fn no_step_takes_the_last_available_pod() {
     let owns = [
@@ -168,7 +168,7 @@ fn no_step_takes_the_last_available_pod() {
     }
 }
 
-/// Returns a pod that was created so many seconds ago and has been Ready since.
+/// Returns a pod that was created `seconds` seconds ago and has been Ready since.
 fn pod(name: &str, revision: PodRevision, seconds: i64) -> Pod {
     Pod {
         name: name.into(),
@@ -305,9 +305,9 @@ fn a_pod_of_ours_leaves_with_its_node_or_takes_the_place_of_the_old_one() {
     assert_eq!(leave(&gone(unbound), terms(true)), remove());
 }
 
-/// If the native controller sees changes out of order, a surge pod without an own pod stays until there is a third pod.
+/// If the native controller may see changes out of order, a surge pod whose old pod is gone stays until there is a third pod.
 ///
-/// The release of the fleet is not done before.
+/// Until then, the release of the fleet is not complete.
 #[test]
 fn where_the_native_controller_learns_late_its_next_pod_is_awaited() {
     use PodRevision::{Current, Outdated};
@@ -389,7 +389,7 @@ fn the_old_pod_is_asked_before_it_goes() {
     };
     let goes = Verdict::InProgress(Progress::SurgeTakingOver);
     assert_eq!(plan(free, new(10)), (vec![retire], goes));
-    // The new pod is not Ready any more: the old one serves, and is not to be deleted.
+    // The new pod is no longer Ready, so the old pod has to stay and loses its mark.
     let unready = Pod {
         ready_since: None,
         ..new(10)
@@ -430,7 +430,7 @@ fn a_pod_of_ours_that_serves_beside_one_that_does_not_stays_until_that_one_does(
     let away = Readiness::NotReady {
         since: Some(ago(5)),
     };
-    // (pods, writes, true if a pod stays, time of the next change, kept nodes)
+    // (pods, writes, true if a surge pod stays, time of the next change, nodes on which the surge pod stays)
     for (case, actions, waits, wake, kept) in [
         (on(online, [old(None), new()]), vec![], true, None, name()),
         (
@@ -470,7 +470,7 @@ fn a_pod_of_ours_that_serves_beside_one_that_does_not_stays_until_that_one_does(
     }
 }
 
-/// A gate that the controller's hook closed opens again, and only then is the new pod deleted.
+/// First the readiness gate that the controller closed opens again. The new pod is deleted when the old pod serves.
 #[test]
 fn under_ota_the_mark_goes_first_and_the_new_pod_when_the_old_one_serves() {
     use crate::core::lifecycle::Gate;
@@ -550,11 +550,11 @@ fn a_node_holds_its_place_until_one_of_its_two_pods_is_gone() {
         (replaced.counts.surging, replaced.counts.unavailable),
         (1, 0)
     );
-    // With a newer revision, the next pod is not created while these two exist.
+    // Both pods are outdated: no third pod is created while these two exist.
     let newer = plan(vec![old(), pod("new", Outdated, 50)]);
     assert_eq!(newer.actions, []);
     assert_eq!(newer.verdicts, [ending, waits]);
-    // The native controller is about to remove one of them.
+    // Both pods belong to the DaemonSet. The native controller will remove one; until then the node counts as surging.
     let several = plan(vec![pod("new", Current, 50), pod("third", Current, 5)]);
     assert_eq!(several.actions, []);
     assert_eq!(several.counts.surging, 1);
@@ -566,7 +566,7 @@ fn a_node_holds_its_place_until_one_of_its_two_pods_is_gone() {
     assert_eq!(plan.verdicts, [Verdict::Done, starts]);
 }
 
-/// Found on a real cluster: a node that became Ready again was left alone with both of its pods, and one more node got two.
+/// Found on a real cluster: a node that returned with two pods took no slot of `max-surge`, so one more node got two pods.
 #[test]
 fn a_node_that_returned_with_two_pods_holds_its_place_while_it_is_left_alone() {
     use PodRevision::{Current, Outdated};
@@ -645,7 +645,8 @@ fn a_node_where_nobody_can_come_holds_its_place_while_two_are_there() {
     assert!(alone.actions.contains(&Action::TransferOwnership(new)));
 }
 
-/// No node waits for that slot, and the rollout is not complete before one of the two pods is gone. Every mode reports it.
+/// A node with two pods where none belongs delays the completion of the rollout until one pod is gone. Every mode reports the
+/// node.
 #[test]
 fn two_pods_where_no_pod_belongs_any_more_are_told_in_every_mode() {
     use PodRevision::Current;
@@ -736,7 +737,7 @@ fn a_node_that_is_kept_while_its_hook_is_awaited_keeps_its_old_pod() {
         plan(1, serving.clone()),
         (vec![remove(), unmark(&serving)], leaves)
     );
-    // The old pod doesn't serve (yet): both stay, and it loses its mark.
+    // The old pod doesn't serve (yet): both pods stay, and the old pod loses its mark.
     let broken = old(false);
     assert_eq!(plan(1, broken.clone()), (vec![unmark(&broken)], leaves));
     // The node is not excluded and the hook is done, so the old pod is deleted.

@@ -46,14 +46,14 @@ fn since(second: i64, node: Node) -> Node {
     }
 }
 
-/// Returns the nodes that are replaced at that second.
+/// Returns the nodes whose pods are replaced at `second`.
 fn replaced(strategy: &Strategy, nodes: &[Node], second: i64) -> Vec<String> {
     let plan = decide(strategy, &fleet(nodes.to_vec()), at(second));
     let name = |action: &Action| action.pod().name.to_string();
     plan.actions.iter().map(name).collect()
 }
 
-/// Returns the verdict of the node at `position` at that second.
+/// Returns the verdict of the node at `position` at `second`.
 fn told(strategy: &Strategy, nodes: &[Node], second: i64, position: usize) -> Verdict {
     decide(strategy, &fleet(nodes.to_vec()), at(second)).verdicts[position]
 }
@@ -71,7 +71,7 @@ fn a_wave_waits_for_the_one_before_and_for_its_soak() {
         told(&strategy, &nodes, 1_000, 1),
         shut(WaveShut::Unfinished { wave: 0 })
     );
-    // Available at 1010, so it has to stay healthy until 1110.
+    // Node n1 is available at 1010, so the wave soaks until 1110.
     let nodes = [
         pooled("n1", "canary", current(2).made(1_000)),
         pooled("n2", "field", old(1)),
@@ -127,7 +127,7 @@ fn who_settles_keeps_no_wave_from_being_complete() {
 #[test]
 fn a_late_returner_is_served_at_once_and_shuts_no_later_wave() {
     let strategy = strategy(vec![wave("canary")]);
-    // The canary was complete at 110; the other node returned at 500.
+    // The canary wave was complete at 110. Node n1 returned at 500, too late to close the next wave.
     let mut nodes = vec![
         since(500, pooled("n1", "canary", old(1))),
         pooled("n2", "canary", current(2).made(0)),
@@ -137,14 +137,14 @@ fn a_late_returner_is_served_at_once_and_shuts_no_later_wave() {
     assert_eq!(replaced(&strategy, &nodes, 1_000), ["n1", "n3", "n4"]);
     nodes[0] = since(500, pooled("n1", "canary", current(2).made(950)));
     assert_eq!(replaced(&strategy, &nodes, 1_000), ["n3", "n4"]);
-    // A node that returned in the same second as the only done node is not late.
+    // Both canaries returned at 500. The return of n1 is not late, because the wave was not complete before.
     let both = [
         since(500, pooled("n0", "canary", current(2).made(0))),
         since(500, pooled("n1", "canary", old(1))),
         pooled("n3", "field", old(1)),
     ];
     assert_eq!(replaced(&strategy, &both, 1_000), ["n1"]);
-    // A node that returns during the soak is not late either: the soak restarts when it is done.
+    // Node n1 returned at 60, during the soak. The soak restarts when n1 is done.
     nodes[0] = since(60, pooled("n1", "canary", old(1)));
     assert_eq!(replaced(&strategy, &nodes, 1_000), ["n1"]);
     nodes[0] = since(60, pooled("n1", "canary", current(2).made(950)));
@@ -202,7 +202,8 @@ fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
     ];
     let why = WaveShut::Charged { wave: Some(0) };
     let shut = Verdict::WaveNotOpen { wave: 1, why };
-    // Deleted during the evaluation, or after the node counts against the revision; the pod is collected a minute later.
+    // The Node is deleted while its loss is evaluated (1110), or after it counts against the revision (1150). Its pod is deleted
+    // later.
     for second in [1_110, 1_150] {
         let nodes = [vec![lost.clone()], others.clone()].concat();
         let record = decide(&strategy, &fleet(nodes), at(second)).record;
@@ -240,7 +241,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
         assert_eq!(plan.verdicts[2], Verdict::WaveNotOpen { wave: 1, why });
         assert_eq!(plan.record.unwrap().waves, record.waves);
     }
-    // A failed node that is no longer targeted keeps them closed, too.
+    // A failed node that is no longer targeted keeps the later waves closed, too.
     let mut record = FailureRecord::new("new".into());
     record.failed.insert("n1".into());
     let left = Node {
@@ -258,7 +259,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
 #[test]
 fn the_return_of_a_charged_node_begins_the_soak_anew() {
     let strategy = strategy(vec![wave("canary")]);
-    // Both canaries were done at 110; one was lost, and returned at 500.
+    // Both canaries were done at 110. Node n1 was lost later and returned at 500.
     let nodes = [
         since(500, pooled("n1", "canary", current(2).made(0))),
         pooled("n2", "canary", current(2).made(0)),
@@ -335,7 +336,7 @@ fn a_wave_has_its_own_budget_within_that_of_all() {
     let nodes: Vec<Node> = ["n1", "n2", "n3", "n4"]
         .map(|name| pooled(name, "canary", old(1)))
         .into();
-    // 34% of four nodes, rounded up.
+    // 34% of four nodes is two nodes, rounded up.
     let own = strategy(vec![two.clone()]);
     assert_eq!(replaced(&own, &nodes, 1_000), ["n1", "n2"]);
     let all = Strategy {
@@ -389,7 +390,7 @@ fn under_ota_waves_mean_nothing() {
     assert_eq!(plan.counts.unavailable, 1);
 }
 
-/// Found by the model check: its old pod was deleted recently, then the template changed.
+/// Found by the model check: the template changed while a node's new pod was starting.
 #[test]
 fn a_pod_that_is_starting_takes_a_slot_also_when_its_wave_is_no_longer_open() {
     let one = Strategy {
@@ -431,12 +432,12 @@ fn a_wave_tells_who_is_under_way_and_which_slots_are_taken() {
         .map(|action| action.pod().name.as_str())
         .collect();
     assert_eq!(names, ["n3"]);
-    // The old pod of the first node serves; the third node begins now.
+    // The old pod of n1 serves, so n1 takes no slot. Node n2 takes one, and so does n3, which begins now.
     let stand = &plan.waves[0];
     assert_eq!((stand.in_flight, stand.taken, stand.allowed), (2, 2, 3));
 }
 
-/// Found by a million random simulations: each pod waited for the slot of the other.
+/// Found by a million random simulations: a broken pod and a pod whose hook was done each waited for the other's slot.
 #[test]
 fn a_broken_pod_goes_while_another_one_waits_for_its_slot_after_its_hook() {
     let exit = Exit {
@@ -459,7 +460,7 @@ fn a_broken_pod_goes_while_another_one_waits_for_its_slot_after_its_hook() {
     }
 }
 
-/// Found by a million random simulations: a node under way held its failure domain, and the first wave waited for that domain.
+/// Found by a million random simulations: the first wave waited for a failure domain in which another wave's node was in flight.
 #[test]
 fn a_broken_pod_of_a_wave_that_is_not_open_takes_no_slot_from_one_that_has_begun() {
     let exit = Exit {
