@@ -1,4 +1,4 @@
-//! The decision logic: `decide(&Strategy, &Fleet, now) -> Plan`, pure.
+//! Decision logic: `decide(&Strategy, &Fleet, now) -> Plan`, without I/O.
 //!
 //! # Expected flow
 //! The caller reads the settings of a DaemonSet once ([`settings::read`]), describes its nodes and pods as a [`Fleet`], and calls
@@ -6,7 +6,7 @@
 //! [`Plan::next_wake`].
 //!
 //! # Layers
-//! From top to bottom; a module uses the layers below it.
+//! The modules from top to bottom. Each module uses only the layers below it.
 //!
 //! ```text
 //! forecast                                a rollout in virtual time
@@ -21,17 +21,18 @@
 //!
 //! # Guarantees
 //! - The same arguments give the same plan. No code here reads a clock, uses randomness, waits, or does I/O.
-//! - A plan never leaves more than `max-unavailable` of the targeted online nodes without an available pod. Missing, terminating,
-//!   young and broken pods all count; offline nodes never do.
+//! - A plan never leaves more than `max-unavailable` of the targeted online nodes without an available pod. Nodes with a missing,
+//!   terminating, young or broken pod count as unavailable. Offline nodes never count.
 //! - A pod is not touched if its node is offline, its DaemonSet is paused, or its revision is unknown.
 //! - Every node has a verdict, and carrying out a plan twice has no further effect.
 //!
 //! # Assumptions
-//! - The caller overlays its own unseen deletions on the fleet ([`Pod::terminating`]).
+//! - The caller marks pods as terminating in the fleet while it requested their deletion and the cache doesn't show it yet
+//!   ([`Pod::terminating`]).
 //! - Timestamps in the fleet are comparable with `now`; the clock of a node is not trusted.
 //!
 //! # Caveats
-//! The guard estimates from API timestamps alone whether the revision made a node fail (`guard`).
+//! The guard estimates from API timestamps alone if the revision made a node fail (`guard`).
 
 pub mod action;
 pub mod eligibility;
@@ -110,7 +111,7 @@ pub use window::Windows;
 mod tests {
     use std::path::Path;
 
-    /// Returns every file below `folder`, with its text.
+    /// Returns the path and text of every file below `folder`.
     fn files(folder: &Path) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(folder).unwrap() {

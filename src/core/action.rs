@@ -1,4 +1,4 @@
-//! Writes: one action per write to one pod, and the image pulls that are requested.
+//! Actions: one for each write to a pod. Also the image pulls that are requested.
 
 use super::fleet::in_place::InPlacePatch;
 use super::id::{NodeName, PodName, PodUid, ResourceVersion, Revision};
@@ -7,83 +7,84 @@ use super::lifecycle::GateWrite;
 /// One write to one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Delete the pod, if its UID and version still match.
+    /// Delete the pod, if its UID and resource version still match.
     Delete(PodRef),
-    /// Delete the pod through the eviction API, so that its disruption budget can refuse (`disruption: evict`).
+    /// Delete the pod through the eviction API, so that its disruption budget can reject the deletion (`disruption: evict`).
     Evict(PodRef),
-    /// Update the running pod in place, if its UID and version still match.
+    /// Update the running pod in place, if its UID and resource version still match.
     UpdateInPlace {
-        /// The pod.
+        /// Pod to update.
         pod: PodRef,
-        /// The change to write.
+        /// Change to write.
         patch: InPlacePatch,
     },
-    /// Change the marks that announce the deletion of the pod.
+    /// Change the marks on the pod that announce its deletion.
     Mark {
-        /// The pod.
+        /// Pod to change.
         pod: PodRef,
         /// True to mark the pod `PreparingDelete`, false to remove that mark; `None` to leave it.
         preparing: Option<bool>,
-        /// Write to its readiness gate `KruisePodReady`, sent before the mark.
+        /// Write to the pod's readiness gate `KruisePodReady`, which is sent before the mark.
         gate: Option<GateWrite>,
     },
-    /// Create a pod of `revision` on `node`, next to the existing one (`max-surge`).
+    /// Create a surge pod of `revision` on `node`, next to the existing pod (`max-surge`).
     ///
-    /// Node and revision determine its name, so the API server refuses a second creation.
+    /// The name of the pod depends only on node and revision, so the API server rejects a second creation.
     Surge {
-        /// The node.
+        /// Node of the new pod.
         node: NodeName,
-        /// The existing pod.
+        /// Existing pod on the node.
         beside: PodRef,
         /// Revision of the new pod.
         revision: Revision,
     },
-    /// Delete (or evict) the pod, then make the DaemonSet the owner of its successor.
+    /// Delete or evict the old pod, then make the DaemonSet the owner of the surge pod.
     DeleteAfterSurge {
-        /// The old pod.
+        /// Old pod, which is deleted.
         pod: PodRef,
-        /// The surge pod that replaces it.
+        /// Surge pod that replaces the old pod.
         successor: PodRef,
-        /// True if the disruption budget of the pod can refuse the deletion.
+        /// True if the pod is evicted, so that its disruption budget can reject the deletion.
         evict: bool,
     },
-    /// Make the DaemonSet the controller of this surge pod.
+    /// Make the DaemonSet the controller of this surge pod (its owner reference).
     TransferOwnership(PodRef),
     /// Set the pod condition `PodNeedUpgrade`.
     SetNeedUpgrade {
-        /// The pod.
+        /// Pod to change.
         pod: PodRef,
-        /// The new status.
+        /// New status of the condition.
         needed: bool,
-        /// The target revision, for the message.
+        /// Target revision, for the message of the condition.
         revision: Revision,
-        /// True if the status differs from the present one; then `lastTransitionTime` is set.
+        /// True if the status changes, so that `lastTransitionTime` has to be set.
         flips: bool,
-        /// True if no new pod would be created on this node if this one were deleted; the reason says so.
+        /// True if no new pod would be created on the node after a deletion of this pod. The condition's reason says so.
         repelled: bool,
-        /// Change to a `PodImageReady` for another revision, in the same write.
+        /// Change to a `PodImageReady` for another revision, sent in the same write.
         stale_image: Option<StaleImage>,
     },
     /// Set the pod condition `PodImageReady` to request the images of this revision.
     AskForImages {
-        /// The pod.
+        /// Pod to change.
         pod: PodRef,
-        /// The target revision, for the message.
+        /// Target revision, for the message of the condition.
         revision: Revision,
-        /// True if this is the first request for this revision: `lastTransitionTime` is set, and earlier failures are cleared.
+        /// True if this is the first request for this revision. Then `lastTransitionTime` is set, and earlier failures are
+        /// cleared.
         anew: bool,
     },
     /// Remove the listed OTA conditions from the pod.
     RemoveConditions {
-        /// The pod.
+        /// Pod to change.
         pod: PodRef,
-        /// Condition types.
+        /// Types of the conditions.
         types: Vec<&'static str>,
     },
 }
 
 impl Action {
-    /// Returns the pod of the action; for a surge pod that is to be created, the existing pod next to it.
+    /// Returns the pod that the action changes. For the creation of a surge pod, this is the existing pod next to it.
     pub fn pod(&self) -> &PodRef {
         match self {
             Self::Delete(pod)
@@ -99,7 +100,7 @@ impl Action {
         }
     }
 
-    /// Returns this action without the version precondition: it applies to any version of the pod.
+    /// Returns this action without the resource version as a precondition, so that it applies even if the pod has changed.
     pub fn by_uid(mut self) -> Self {
         if let Self::Delete(pod)
         | Self::Evict(pod)
@@ -111,7 +112,7 @@ impl Action {
         self
     }
 
-    /// Returns true if it is a step of the replacement of a pod.
+    /// Returns true if the action is a step of the replacement of a pod.
     pub fn begins(&self) -> bool {
         match self {
             Self::Delete(_)
@@ -125,7 +126,7 @@ impl Action {
         }
     }
 
-    /// Returns this action for a pod with a surge pod next to it.
+    /// Returns this action for a pod with a surge pod next to it: a deletion then includes the transfer to `successor`.
     pub(super) fn before(self, successor: PodRef) -> Self {
         match self {
             Self::Delete(pod) => Self::DeleteAfterSurge {
@@ -142,7 +143,7 @@ impl Action {
         }
     }
 
-    /// Returns true if it deletes the pod.
+    /// Returns true if the action deletes the pod.
     pub fn ends(&self) -> bool {
         matches!(
             self,
@@ -150,12 +151,12 @@ impl Action {
         )
     }
 
-    /// Returns true if a serving pod may stop serving because of it.
+    /// Returns true if a serving pod may stop serving because of the action.
     pub(super) fn takes_down(&self) -> bool {
         self.ends() || matches!(self, Self::UpdateInPlace { .. })
     }
 
-    /// Returns true if both have the same effect, regardless of the version of the pod.
+    /// Returns true if both actions have the same effect, regardless of the resource version of the pod.
     pub fn says_the_same(&self, other: &Self) -> bool {
         let uid = |action: &Self| action.pod().uid.clone();
         uid(self) == uid(other)
@@ -212,29 +213,31 @@ impl Action {
     }
 }
 
-/// Change to a `PodImageReady` for a revision other than the target.
+/// Change to a pod's `PodImageReady` for a revision other than the target revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaleImage {
-    /// It holds the result of an old pull, or its images are no longer needed: it is removed.
+    /// Removes the condition: it holds the result of an old pull, or its images are no longer needed.
     Drop,
-    /// It requested a pull and got no answer yet: it now requests the images of the target revision.
+    /// Changes the condition into a request for the images of the target revision: the old request has no result yet.
     AskAgain,
 }
 
-/// A request for the images of `revision` on the node of this pod.
+/// A request to pull the images of `revision` on the node of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pull {
-    /// The pod whose condition holds the request.
+    /// Pod whose condition contains the request.
     pub pod: PodRef,
-    /// Its node.
+    /// Node of the pod.
     pub node: NodeName,
-    /// The target revision.
+    /// Revision whose images are pulled.
     pub revision: Revision,
     /// Initiator of the pull.
     pub initiator: PullInitiator,
-    /// True if the pull may begin now. No pull begins on a node that is not Ready or during a pause; running ones continue.
+    /// True if the pull may begin now.
+    ///
+    /// No pull begins during a pause, or on a node that is not Ready. Running pulls continue.
     pub begins: bool,
-    /// True if the result may be written now.
+    /// True if the result of the pull may be written to the pod now.
     pub tells: bool,
 }
 
@@ -247,23 +250,23 @@ pub enum PullInitiator {
     Rollout,
 }
 
-/// A pod at the version for which an action was decided.
+/// Reference to a pod in the version for which an action was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRef {
-    /// Its name.
+    /// Name of the pod.
     pub name: PodName,
-    /// Its UID.
+    /// UID of the pod.
     pub uid: PodUid,
-    /// Its version; [`ResourceVersion::any`] where it does not matter.
+    /// Resource version of the pod; [`ResourceVersion::any`] if it does not matter.
     pub resource_version: ResourceVersion,
 }
 
-/// Limit of deletions per plan, and roughly of pods whose conditions are written.
+/// Maximum number of deletions per plan, and approximate maximum of pods whose conditions a plan writes.
 ///
-/// It is the native controller's `BurstReplicas`, kept for the same reason: to avoid bursts of writes.
+/// It equals the native controller's `BurstReplicas`, and avoids bursts of writes in the same way.
 pub(crate) const BATCH: usize = 250;
 
-/// Limit of concurrent pulls in the cluster.
+/// Maximum number of concurrent pulls in the cluster.
 ///
-/// Each pull adds a Job and a pod to the load of the API server, and most pulls share one registry.
+/// Each pull adds a Job and a pod to the load of the API server, and most pulls use the same registry.
 pub(crate) const PULLS_AT_ONCE: usize = 50;

@@ -1,4 +1,4 @@
-//! Nodes on which the pods of a DaemonSet belong: the native controller's rules, with one difference.
+//! Eligibility: the nodes on which pods of a DaemonSet belong. The rules are those of the native controller, with one difference.
 //!
 //! The difference: a NotReady node stays targeted. The node lifecycle controller taints such nodes `not-ready` or `unreachable`,
 //! once with `NoExecute` and once with `NoSchedule`. The native controller tolerates only the former, so the nodes are missing
@@ -6,8 +6,8 @@
 //! not shrink when nodes go offline, and they have to be updated when they return.
 //!
 //! The rules are parsed from the template once, and evaluated for every node without allocation. The API server rejects templates
-//! with invalid parts. If one gets here, an affinity term with such a part matches nothing (as in Kubernetes). So does a node
-//! selector, and an invalid toleration tolerates nothing.
+//! with invalid parts. If such a template is evaluated anyway, an invalid node selector or affinity term matches nothing (as in
+//! Kubernetes), and an invalid toleration tolerates nothing.
 
 mod obstacle;
 pub mod template;
@@ -26,35 +26,36 @@ pub use obstacle::Obstacle;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduling {
     node_name: Option<Box<str>>,
-    /// `None` matches nothing.
+    /// Requirements of the node selector; `None` if it is invalid and matches nothing.
     node_selector: Option<Vec<Requirement>>,
-    /// `None` matches everything; otherwise at least one term has to match.
+    /// Terms of the required node affinity, at least one of which has to match; `None` if there is no affinity, so everything
+    /// matches.
     affinity: Option<Vec<Term>>,
-    /// Tolerations of the template, followed by those of every daemon pod.
+    /// Tolerations of the template, followed by the tolerations of every daemon pod.
     tolerations: Vec<Toleration>,
-    /// Number of tolerations from the template.
+    /// Number of tolerations that come from the template.
     of_template: usize,
 }
 
-/// The facts of a node that eligibility depends on.
+/// Facts about a node that eligibility depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeFacts<'a> {
-    /// `metadata.name`.
+    /// Name of the node (`metadata.name`).
     pub name: &'a str,
-    /// `metadata.labels`.
+    /// Labels of the node (`metadata.labels`).
     pub labels: &'a Labels,
-    /// `spec.taints`.
+    /// Taints of the node (`spec.taints`).
     pub taints: &'a [Taint],
 }
 
 /// A taint of a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Taint {
-    /// Its key.
+    /// Key of the taint.
     pub key: Arc<str>,
-    /// Its value, often empty.
+    /// Value of the taint, often empty.
     pub value: Arc<str>,
-    /// Its effect.
+    /// Effect of the taint.
     pub effect: Effect,
 }
 
@@ -63,13 +64,13 @@ pub struct Taint {
 pub enum Effect {
     /// New pods are not created.
     NoSchedule,
-    /// No effect on daemon pods.
+    /// Daemon pods are not affected.
     PreferNoSchedule,
     /// Pods are removed.
     NoExecute,
 }
 
-/// A term of the required node affinity: all of its requirements have to hold.
+/// Term of the required node affinity. The node has to meet all requirements of the term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Term {
     labels: Vec<Requirement>,
@@ -78,34 +79,34 @@ struct Term {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Toleration {
-    /// `None`: any.
+    /// Tolerated key; `None` means any.
     key: Option<Box<str>>,
-    /// `None`: any.
+    /// Tolerated value; `None` means any.
     value: Option<Box<str>>,
-    /// `None`: any.
+    /// Tolerated effect; `None` means any.
     effect: Option<Effect>,
 }
 
-/// Taint of a node that is cut off from the API server while other nodes of its pool send its heartbeats (OpenYurt's pool
-/// coordinator).
+/// Taint that OpenYurt's pool coordinator sets on a node that cannot reach the API server, while other nodes of its pool forward
+/// its heartbeats.
 ///
-/// Its Ready condition stays `True`, but its kubelet doesn't respond.
+/// The node's Ready condition stays `True`, but its kubelet doesn't respond.
 pub const CUT_OFF_TAINT: &str = "node.openyurt.io/unschedulable";
 
-/// Taints that are equivalent to the Ready condition (tolerated with any effect, see above).
+/// Taints that only repeat the Ready condition. They are tolerated with any effect, so that NotReady nodes stay targeted.
 const READINESS: [&str; 3] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
     CUT_OFF_TAINT,
 ];
-/// Taints whose `NoSchedule` effect the native controller makes every daemon pod tolerate.
+/// Taints whose `NoSchedule` effect every daemon pod tolerates, because the native controller adds the tolerations.
 const PRESSURE: [&str; 4] = [
     "node.kubernetes.io/disk-pressure",
     "node.kubernetes.io/memory-pressure",
     "node.kubernetes.io/pid-pressure",
     "node.kubernetes.io/unschedulable",
 ];
-/// Taint whose `NoSchedule` effect the native controller makes daemon pods on the host network tolerate.
+/// Taint whose `NoSchedule` effect daemon pods on the host network tolerate, because the native controller adds the toleration.
 const NETWORK: &str = "node.kubernetes.io/network-unavailable";
 
 impl Scheduling {
@@ -125,7 +126,7 @@ impl Scheduling {
         }
     }
 
-    /// Returns the number of its parts: terms, requirements with their values, tolerations.
+    /// Returns the number of parts of the constraints: terms, requirements with their values, tolerations.
     pub fn size(&self) -> usize {
         let asked = |all: &[Requirement]| all.iter().map(Requirement::size).sum::<usize>();
         let terms = self.affinity.iter().flatten();
@@ -134,14 +135,14 @@ impl Scheduling {
         terms.sum::<usize>() + asked(selector) + self.of_template
     }
 
-    /// Returns whether the DaemonSet's pod belongs on this node.
+    /// Returns the eligibility of this node for the DaemonSet's pod. NotReady nodes stay eligible.
     pub fn targeting(&self, node: &NodeFacts<'_>) -> Targeting {
         self.judge(node, |taint| self.tolerates(taint))
     }
 
-    /// Returns whether the controllers of Kubernetes and Kruise would create a pod on this node now, or keep the existing one.
+    /// Returns the eligibility of this node by the rules of Kubernetes and Kruise, which decide where pods are created now.
     ///
-    /// This is [`targeting`](Self::targeting) without the difference.
+    /// Unlike in [`targeting`](Self::targeting), NotReady nodes are not eligible for new pods.
     pub fn native_targeting(&self, node: &NodeFacts<'_>) -> Targeting {
         self.judge(node, |taint| {
             if is_readiness(taint) {
@@ -204,7 +205,7 @@ impl NodeFacts<'_> {
         self.labels.get(key)
     }
 
-    /// Returns a field for node affinity: only the name is supported; any other field is empty.
+    /// Returns the value of a field in node affinity. Only the node's name is supported; any other field is empty.
     fn field(&self, key: &str) -> &str {
         if key == "metadata.name" {
             self.name
@@ -215,7 +216,7 @@ impl NodeFacts<'_> {
 }
 
 impl Term {
-    /// Returns `None` if the term can never match: it is empty, or a part of it is invalid.
+    /// Parses a term; `None` if it can never match, because it is empty or a part of it is invalid.
     fn from_json(term: &Value) -> Option<Self> {
         let read = |key: &str, operators| match &term[key] {
             Value::Null => Some(Vec::new()),
@@ -311,7 +312,7 @@ fn is_readiness(taint: &Taint) -> bool {
     keeps_away && READINESS.contains(&&*taint.key)
 }
 
-/// Returns all tolerations, and the number of those from the template.
+/// Parses the tolerations of the template and adds those of daemon pods; also returns the number of those from the template.
 fn read_tolerations(spec: &Value) -> (Vec<Toleration>, usize) {
     let own = spec["tolerations"].as_array().into_iter().flatten();
     let own: Vec<Toleration> = own.filter_map(Toleration::from_json).collect();
@@ -454,7 +455,7 @@ mod tests {
         assert_eq!(labelled(field("In", json!(["n2"])), &[]), Targeting::No);
         assert_eq!(labelled(field("NotIn", json!(["n1"])), &[]), Targeting::No);
         assert_eq!(labelled(field("NotIn", json!(["n2"])), &[]), Targeting::Run);
-        // As in Kubernetes: one value, and only this operator.
+        // As Kubernetes does, only the operators `In` and `NotIn` with exactly one value are accepted for `matchFields`.
         assert_eq!(
             labelled(field("In", json!(["n1", "n2"])), &[]),
             Targeting::No
@@ -473,7 +474,7 @@ mod tests {
             affinity(json!([{"matchExpressions": [null]}])),
             affinity(json!([expression("a", "Near", json!(["5"]))])),
             affinity(json!([expression("a", "Gt", json!(["five"]))])),
-            // A smaller number, but an invalid label value.
+            // -1 is smaller than 5 as a number, but no valid label value.
             affinity(json!([expression("a", "Gt", json!(["-1"]))])),
             affinity(json!([expression("a", "In", json!([5]))])),
             affinity(json!([expression("a", "NotIn", json!(["not a value"]))])),

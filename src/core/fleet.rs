@@ -1,7 +1,7 @@
-//! Current state that decisions are made from: one entry per node, with its readiness and its pods of one DaemonSet.
+//! State that decisions are based on: one entry per node, with its readiness and its pods of one DaemonSet.
 //!
-//! `crate::index` builds a [`Fleet`] from API objects; it is never changed afterwards. Timestamps are corrected for nodes with
-//! wrong clocks: if the controller observed a change itself, they hold the time of that observation.
+//! `crate::index` builds a [`Fleet`] from API objects; it is never changed afterwards. If the controller observed a change
+//! itself, the timestamp is the time of that observation, because clocks of nodes may be wrong.
 
 mod crowd;
 pub mod evictions;
@@ -42,49 +42,50 @@ pub use rollback_targets::{RollbackTarget, RollbackTargets};
 /// Current state of one DaemonSet and its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fleet {
-    /// Current revision and whether it is known.
+    /// State of the current revision: known, or the reason why it is unknown.
     pub revision: RevisionState,
-    /// Start of the time with an unknown revision, as observed by the controller; `None` while the revision is known.
+    /// Time since which the current revision is unknown, as observed by the controller; `None` while it is known.
     pub behind_since: Option<Timestamp>,
     /// Creation time of the current revision, by the API server's clock; `None` if unknown.
     pub made: Option<Timestamp>,
-    /// Time at which the revision last became current, by its creation or by a rollback to it.
+    /// Time at which the current revision last became current, by its creation or by a rollback to it.
     pub adopted: Option<Timestamp>,
-    /// True if the current revision may go beyond the first batch without proof.
+    /// True if the rollout may update more than a first batch of nodes before the current revision has proved that it works.
     ///
-    /// It was current before, or one of its pods has [proved](super::engine::terms) it. False is always safe.
+    /// The revision was current before, or one of its pods has [proved](super::engine::terms) it. False is always safe.
     pub is_proven: bool,
-    /// True if a revision older than the current one is known. Only then can a pod of the current revision replace another pod.
+    /// True if a revision older than the current one is known. Otherwise no pod of the current revision can replace another pod.
     pub replaces: bool,
-    /// Kept revisions that were created before the current one, with their ControllerRevision numbers, newest first.
+    /// Older revisions that are still kept, with their ControllerRevision numbers, newest first.
     pub earlier: Vec<(Revision, i64)>,
-    /// Number of the revision that was rolled back to get to the current one; `None` if the last change was a new template.
+    /// Number of the revision that a rollback left to get to the current one; `None` if the last change was a new template.
     pub undone: Option<i64>,
-    /// In-place transitions from old revisions to the current one; empty unless in-place updates are enabled.
+    /// In-place transitions from each old revision to the current one; empty unless in-place updates are enabled.
     pub transitions: InPlaceTransitions,
-    /// Revisions that pods of the current revision can be rolled back to, if `on-failure` asks for it.
+    /// Revisions that pods of the current revision can be rolled back to; empty unless `on-failure` asks for rollbacks.
     pub rollback_targets: RollbackTargets,
-    /// Answers to evictions.
+    /// Results of earlier evictions: which pods a disruption budget protects.
     pub evictions: Evictions,
-    /// Other writes that the API server refused.
+    /// Writes other than evictions that the API server rejected.
     pub write_failures: WriteFailures,
-    /// Memory of the guard, as written in the DaemonSet's status. It may be about another revision.
+    /// The guard's record, as written in the DaemonSet's status. It may be about another revision.
     pub record: Option<FailureRecord>,
-    /// Memory of the current pause, or of one that has just ended, as written in the DaemonSet's status.
+    /// Record of the current pause, or of a pause that has just ended, as written in the DaemonSet's status.
     pub pause: Option<PauseRecord>,
     /// Kind of the DaemonSet, which determines the controller that creates its pods.
     pub kind: SetKind,
     /// Reason of the last Event about a pod that could not be created; `None` if creation works or has not been checked.
     pub not_created: Option<Arc<str>>,
-    /// Reasons why pods don't become available, for pods that were checked ([`not_ready`](super::engine::not_ready)).
+    /// Reasons why pods don't become available, for the pods whose Events were checked ([`not_ready`](super::engine::not_ready)).
     pub not_ready: BTreeMap<PodName, Arc<str>>,
     /// True if the native controller is known to observe changes of several pods in the order in which they happened.
     ///
     /// client-go calls it `InOrderInformers`; it is enabled since Kubernetes 1.33. False is always safe.
     pub in_order: bool,
-    /// Nodes that should run a pod or hold one, sorted by name without duplicates. Nodes in [`Self::crowd`] are not listed.
+    /// Nodes that should run a pod or have one, sorted by name without duplicates. Nodes that [`Self::crowd`] summarizes are left
+    /// out.
     pub nodes: Vec<Node>,
-    /// Nodes that are only counted.
+    /// Totals of the nodes that are not listed one by one.
     pub crowd: Crowd,
 }
 
@@ -95,74 +96,77 @@ pub struct Node {
     pub name: NodeName,
     /// Labels of the Node.
     pub labels: Labels,
-    /// Hold that keeps the node on its version; it may have expired.
+    /// Hold that keeps the node's pod on its revision. It may have expired.
     pub hold: Option<Hold>,
     /// Maintenance window set on the Node itself.
     pub window: Option<NodeWindow>,
-    /// Eligibility of the node for the DaemonSet's pod.
+    /// Eligibility of the node for the DaemonSet's pod. NotReady nodes stay eligible.
     pub targeting: Targeting,
     /// Eligibility by the rules of the native controller, which doesn't tolerate the `NoSchedule` taint of NotReady nodes.
     ///
-    /// See [`eligibility`](super::eligibility). For an Advanced DaemonSet it determines where pods are created.
+    /// For an Advanced DaemonSet, this value determines where pods are created. See [`eligibility`](super::eligibility).
     pub native: Targeting,
     /// Ready condition of the node.
     pub readiness: Readiness,
-    /// Recent times at which the node became NotReady, in order. They are kept after the node returns.
+    /// Times at which the node recently became NotReady, in order. They are kept after the node returns.
     ///
-    /// The list holds some of the times within [`FLAPS_WITHIN`](crate::core::engine::timeouts::FLAPS_WITHIN) before the last one.
+    /// Only some of the times within [`FLAPS_WITHIN`](crate::core::engine::timeouts::FLAPS_WITHIN) before the last one are
+    /// stored.
     pub losses: Option<Arc<[Timestamp]>>,
-    /// True if the node is offline because of OpenYurt's taint for disconnected nodes, regardless of its Ready condition.
+    /// True if the node has OpenYurt's taint for disconnected nodes. It then counts as offline, regardless of its Ready
+    /// condition.
     pub cut_off: bool,
     /// Pods of this DaemonSet that are bound or will be bound to the node, sorted by creation time, then by name.
     pub pods: Pods,
-    /// Start of the time without a pod, surge pods not included; `None` if the node has one.
+    /// Time since which the node has no pod, not counting surge pods; `None` if it has one.
     pub podless_since: Option<Timestamp>,
-    /// Time at which the node's last outdated pod was deleted, or its in-place update accepted.
+    /// Time at which the node's last outdated pod was deleted, or at which the API server accepted its in-place update.
     ///
-    /// It refers to the current template and is cleared when the successor becomes Ready.
+    /// The change was made for the current template. The time is cleared when the new pod becomes Ready.
     pub disrupted_at: Option<Timestamp>,
-    /// True if the controller deleted the node's last pod for the current template and no successor has become Ready since.
+    /// True if the controller deleted the node's last pod for the current template and no new pod has become Ready since.
     ///
-    /// This process observed it, or the guard remembers it ([`FailureRecord::updated_before_loss`]).
+    /// This process observed the deletion, or the guard's record contains it ([`FailureRecord::updated_before_loss`]).
     pub emptied: bool,
-    /// Message that says what keeps the next pod off an emptied node; `None` if nothing does.
+    /// Reason why no new pod is created on an emptied node, such as a taint; `None` if nothing prevents it.
     pub kept_away_by: Option<Box<str>>,
-    /// True if this process saw a pod of an Advanced DaemonSet disappear from the node, whatever removed it.
+    /// True if this process saw a pod of an Advanced DaemonSet disappear from the node, for whatever reason.
     pub had_pod: bool,
     /// Reason why pods of the current revision keep ending on the node.
     ///
-    /// It is set when two pods in a row have ended, or when the DaemonSet's condition says so. It is cleared when a pod has been
-    /// Ready for 30 s, and does not depend on whether the next pod exists.
+    /// The reason is set when two pods in a row have ended, or when the DaemonSet's condition names the node. It is cleared when
+    /// a pod has been Ready for 30 s. It is kept even if no new pod exists yet.
     pub trouble: Option<Box<PodProblem>>,
-    /// True if the node is known to have every image of the current revision without a pre-download. Only set where it matters.
+    /// True if the node is known to have every image of the current revision without a pre-pull. It is only determined if a
+    /// decision needs it.
     pub has_images: bool,
 }
 
 /// Eligibility of a node for a DaemonSet's pod, by the native controller's rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Targeting {
-    /// A pod belongs here.
+    /// The node should run a pod.
     Run,
-    /// An existing pod stays, but a new one would not be created (an untolerated `NoSchedule` taint).
+    /// An existing pod stays, but no new one is created, because the template doesn't tolerate a `NoSchedule` taint of the node.
     Keep,
-    /// No pod belongs here.
+    /// The node should not run a pod.
     No,
 }
 
 /// Ready condition of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// Condition `True`.
+    /// The Ready condition is `True`.
     Ready {
-        /// Time of the transition, as far as known.
+        /// Time at which the node became Ready, as far as known.
         since: Timestamp,
     },
-    /// Condition `False`, `Unknown` or missing.
+    /// The Ready condition is `False`, `Unknown` or missing.
     NotReady {
-        /// Time of the transition, as far as known; `None` if the node never reported.
+        /// Time at which the node became NotReady, as far as known; `None` if it never reported its status.
         since: Option<Timestamp>,
     },
-    /// The Node, or a pod on it, cannot be decoded. The controller does nothing there.
+    /// The Node, or a pod on it, cannot be decoded. The controller changes nothing on the node.
     Unreadable,
     /// The Node object does not exist.
     Gone,
@@ -170,57 +174,57 @@ pub enum Readiness {
 
 /// A pod of the DaemonSet.
 ///
-/// Pods make up most of the controller's memory. Fields that few pods have are boxed; fields that most pods of a revision have in
-/// common are shared.
+/// Pods make up most of the controller's memory. So rarely used fields are boxed, and values that are equal in most pods of a
+/// revision are shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     /// Name of the pod.
     pub name: PodName,
     /// UID of the pod.
     pub uid: PodUid,
-    /// Resource version that the decision is based on; a precondition of every deletion.
+    /// Resource version that the decision is based on. Every deletion requires that the pod still has it.
     pub resource_version: ResourceVersion,
     /// Creation time, by the API server's clock.
     pub created: Timestamp,
-    /// Current or outdated revision.
+    /// Revision of the pod relative to the current one: current, outdated or unknown.
     pub revision: PodRevision,
-    /// Number of the ControllerRevision; greater is newer, 0 is unknown.
+    /// Number of the pod's ControllerRevision. Newer revisions have greater numbers; 0 means unknown.
     pub number: i64,
     /// True if the pod was created or updated in place for the current template.
     ///
-    /// After a rollback, pods of the current revision may be left from before.
+    /// False for a pod that got the current revision at an earlier time, before a rollback returned to that revision.
     pub of_template: bool,
-    /// True if the pod is being deleted, or if the controller requested that and the cache doesn't show it yet.
+    /// True if the pod is being deleted, or if the controller requested its deletion and the cache doesn't show it yet.
     pub terminating: bool,
-    /// Time that the deletion may take, once the API server has accepted it.
+    /// Grace period of the pod's deletion, once the API server has accepted the deletion.
     pub leaving: Option<Box<Leaving>>,
-    /// True if the pod is `terminating` only because of a request that the API server has not accepted yet. The pod may survive.
+    /// True if the pod is `terminating` only because of a request that the API server has not accepted yet. The request may still
+    /// fail.
     pub in_doubt: bool,
     /// Time at which the pod became Ready with its current containers; `None` if it is not Ready.
     ///
-    /// An in-place update may leave the Ready condition `True` throughout. Then this is the time at which the new containers were
-    /// seen running.
+    /// If an in-place update leaves the Ready condition `True`, this is the time at which the new containers were seen running.
     pub ready_since: Option<Timestamp>,
-    /// Start of the current not-Ready period, or else of the latest one.
+    /// Start of the current not-Ready period, or of the latest one if the pod is Ready.
     ///
-    /// Ready periods too short to count as available don't end it. `None`: the pod has never been Ready, or has been Ready ever
-    /// since.
+    /// A Ready period too short to count as available doesn't end the not-Ready period. `None`: the pod has never been Ready, or
+    /// has been Ready ever since.
     pub unready_since: Option<Timestamp>,
     /// Time at which the kubelet accepted the pod.
     ///
-    /// It is the time at which `status.startTime` appeared, or its value if the pod already had it when first observed.
+    /// The controller uses the time at which it saw `status.startTime` appear, or the field's value if the pod already had it.
     pub started: Option<Timestamp>,
-    /// Facts that in-place updates need.
+    /// Facts about the pod that in-place updates need.
     pub in_place: Shared<InPlace>,
     /// Problem that keeps the pod from becoming Ready, as far as its containers report one.
     pub problem: Option<Box<PodProblem>>,
-    /// State of the pod's deletion: hooks, finalizers and labels.
+    /// Facts about the pod that matter for its deletion: hooks, finalizers and labels.
     pub exit: Shared<Exit>,
     /// The pod condition `PodNeedUpgrade`, if present.
     pub need_upgrade: Option<Box<OtaCondition>>,
     /// The pod condition `PodImageReady`, if present.
     pub image_ready: Option<Box<OtaCondition>>,
-    /// True if the controller created it as a surge pod (`max-surge`) and the DaemonSet is not its owner yet.
+    /// True if the controller created the pod as a surge pod (`max-surge`) and the DaemonSet is not its owner yet.
     pub surge: bool,
 }
 
@@ -231,7 +235,7 @@ impl Fleet {
     }
 }
 
-/// Returns the position of the node `name`; `Err` holds the position to insert it. `nodes` must be sorted by name.
+/// Returns the position of the node `name`, or `Err` with the position at which to insert it. `nodes` must be sorted by name.
 pub fn position_of(nodes: &[Node], name: &NodeName) -> Result<usize, usize> {
     nodes.binary_search_by(|node| node.name.cmp(name))
 }
@@ -242,14 +246,14 @@ pub fn by_name<'a>(nodes: &'a [Node], name: &NodeName) -> Option<&'a Node> {
     nodes.get(position)
 }
 
-/// Time that a pod's deletion may take.
+/// Grace period of a pod's deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaving {
     /// End of the grace period, by the controller's clock.
     pub ends: Timestamp,
     /// End of the grace period, by the API server's clock (`deletionTimestamp`).
     ///
-    /// Messages use it, so that all replicas write the same.
+    /// Messages use this time, so that all replicas write the same text.
     pub stamped: Timestamp,
     /// Length of the grace period (`deletionGracePeriodSeconds`).
     pub grace: Duration,
@@ -265,18 +269,19 @@ impl Leaving {
 /// Problem of a container that doesn't start or keeps crashing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodProblem {
-    /// Waiting or termination reason of the container (`CrashLoopBackOff`, `ErrImagePull`, `Error`, …).
+    /// Waiting or termination reason of the container, such as `CrashLoopBackOff`, `ErrImagePull` or `Error`.
     pub reason: Arc<str>,
-    /// Details from the kubelet or the scheduler, truncated to one line. Empty if there are none, or none that last.
+    /// Details from the kubelet or the scheduler, truncated to one line. Empty if there are none, or if they change too often to
+    /// report.
     pub said: Arc<str>,
-    /// Restarts of the container under the pod's current revision, without the restart that an in-place update caused.
+    /// Number of restarts of the container under the pod's current revision. The restart by an in-place update is not included.
     pub restarts: u32,
-    /// Number of pods of this revision that ended for this reason on this node in a row; 0 if the pod has not ended.
+    /// Number of pods of this revision that ended one after another on this node for this reason; 0 if the pod has not ended.
     pub ended: u32,
 }
 
 impl PodProblem {
-    /// Returns the same reason for a crashing container in all its phases, so that messages don't flap.
+    /// Returns the reason to report. A crashing container gets the same reason in all its phases, so that messages don't flap.
     pub fn steady(word: &str) -> &str {
         match word {
             "Error" => "CrashLoopBackOff",
@@ -292,12 +297,12 @@ impl PodProblem {
         }
     }
 
-    /// Returns the reason and its details.
+    /// Returns the reason and its details as one phrase.
     pub fn words(&self) -> String {
         Self::phrase(self.word(), &self.said)
     }
 
-    /// Joins a reason and its details.
+    /// Joins a reason and its details into one phrase.
     pub(in crate::core) fn phrase(word: &str, said: &str) -> String {
         match said {
             "" => word.to_owned(),
@@ -306,39 +311,40 @@ impl PodProblem {
     }
 }
 
-/// `PodNeedUpgrade` or `PodImageReady` as found on a pod.
+/// Content of a pod's condition `PodNeedUpgrade` or `PodImageReady`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtaCondition {
-    /// True if `status` is `True`.
+    /// True if the status of the condition is `True`.
     pub status: bool,
-    /// Revision hash in the message; `None` if the message has another form.
+    /// Revision hash in the condition's message; `None` if the message has another form.
     pub revision: Option<Revision>,
-    /// True for a pending request: not `True`, and with the reason of a request or none. Only for `PodImageReady`.
+    /// True if a pull is requested and not finished: the status is not `True`, and the reason is that of a request or missing.
+    /// Only for `PodImageReady`.
     pub waits: bool,
-    /// True if the reason says that the node would not get another pod. Only for `PodNeedUpgrade`.
+    /// True if the reason says that no new pod would be created on the node. Only for `PodNeedUpgrade`.
     pub repelled: bool,
-    /// Failed pull for this revision, even if another attempt is in progress. Only for `PodImageReady`.
+    /// Latest failed pull for this revision, even if another attempt is in progress. Only for `PodImageReady`.
     pub failure: Option<Arc<PullFailure>>,
 }
 
-/// Failed image pulls for a revision on a node, by the clock of the writer of the condition.
+/// Failed image pulls for a revision on a node. The times come from the clock of the condition's writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullFailure {
-    /// Time at which the images were first requested.
+    /// Time at which the images were requested for the first time.
     pub asked: Timestamp,
-    /// Time at which the last attempt failed.
+    /// Time at which the last attempt to pull them failed.
     pub failed: Timestamp,
-    /// Reason, in one sentence; empty while another attempt is in progress.
+    /// Reason of the failure, in one sentence; empty while another attempt is in progress.
     pub why: Arc<str>,
 }
 
 impl Pod {
-    /// Returns true if the pod has ended and only a finalizer keeps its object. The native controller doesn't count such a pod.
+    /// Returns true if the pod has ended and only a finalizer keeps its object. The native controller ignores such a pod.
     pub fn has_ended(&self) -> bool {
         self.terminating && self.in_place.is_over
     }
 
-    /// Returns a reference to the pod with the resource version that the decision is based on.
+    /// Returns a reference to the pod, with the resource version that the decision is based on.
     pub fn reference(&self) -> PodRef {
         PodRef {
             name: self.name.clone(),
@@ -347,7 +353,7 @@ impl Pod {
         }
     }
 
-    /// Returns the start of the current or latest not-Ready period, at the earliest the time at which the pod got its revision.
+    /// Returns the start of the current or latest not-Ready period, but no time before the pod got its revision.
     pub fn unready(&self) -> Timestamp {
         let revised = self.revised();
         self.unready_since
@@ -363,7 +369,7 @@ impl Pod {
 }
 
 impl Node {
-    /// Returns the pod to replace.
+    /// Returns the outdated pod to replace; `None` if the node has none.
     pub fn outdated(&self) -> Option<&Pod> {
         let is_outdated = |pod: &&Pod| !pod.terminating && pod.revision == PodRevision::Outdated;
         self.pods.iter().find(is_outdated)
@@ -375,21 +381,21 @@ impl Node {
         pods.any(|pod| pod.revision == PodRevision::Outdated)
     }
 
-    /// Returns true if a pod on the node stays, but the native controller's rules allow no new one.
+    /// Returns true if the node may keep its pod, but the native controller would not create a new one.
     pub(super) fn is_repelled(&self) -> bool {
         self.targeting == Targeting::Keep
     }
 
     /// Returns the times at which the rollout touched the node.
     ///
-    /// Those are the deletion of its outdated pod, the mark for it, and the creation or update of a pod for the current template.
-    /// Actions for an earlier template don't count. Removed pods count only with `removes`.
+    /// The rollout touches a node when it deletes or marks its outdated pod, or creates or updates a pod for the current
+    /// template. Changes for an earlier template don't count. Deletions are only included with `removes`.
     pub(super) fn touched_at(&self, removes: bool) -> impl Iterator<Item = Timestamp> + Clone {
         let removed = self.disrupted_at.filter(|_| removes);
         removed.into_iter().chain(self.marked_at())
     }
 
-    /// Returns those times of [`Self::touched_at`] that the node's non-terminating pods show.
+    /// Returns the times of [`Self::touched_at`] that are recorded on the node's pods: marks, creations and in-place updates.
     pub(super) fn marked_at(&self) -> impl Iterator<Item = Timestamp> + Clone {
         let marked = |pod: &Pod| match pod.exit.preparing {
             Some(preparing) if pod.revision == PodRevision::Outdated => preparing.since,
@@ -410,7 +416,7 @@ impl Node {
             && self.pods.iter().all(|pod| pod.terminating)
     }
 
-    /// Returns true if the Ready condition is `True`.
+    /// Returns true if the node's Ready condition is `True`.
     pub fn is_ready(&self) -> bool {
         matches!(self.readiness, Readiness::Ready { .. })
     }

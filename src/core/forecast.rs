@@ -1,4 +1,4 @@
-//! Forecasts: simulates how a fleet changes as its plans are carried out. Pure, in virtual time.
+//! Forecasts: simulates how a fleet changes as its plans are carried out, in virtual time and without I/O.
 //!
 //! ```text
 //! Fleet ──decide──► Plan ──actions──► Fleet
@@ -6,8 +6,8 @@
 //!   └── pods end, start, change ◄───────┘  after the durations of their nodes
 //! ```
 //!
-//! The model supplies only what the engine does not decide: durations of pods, and answers of disruption budgets. Offline nodes
-//! stay offline, hooks are not answered, and the API server accepts every write.
+//! The model supplies only what the engine cannot decide: how long pods take, and if disruption budgets allow evictions. Offline
+//! nodes stay offline, preDelete hooks are not answered, and the API server accepts every write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,100 +30,100 @@ use super::plan::{Phase, Plan, Stall};
 use super::settings::{Scaling, Strategy};
 use super::verdict::Verdict;
 
-/// Time without a change after which a rollout counts as stuck: longer than yurt-ds waits before it reports a stall.
+/// Time without a change after which a rollout counts as stuck. It is longer than the time after which yurt-ds reports a stall.
 const STUCK: Duration = Duration::from_secs(660);
-/// Shortest wait that is reported; shorter ones are part of the pace.
+/// Shortest wait that is reported. Shorter waits are a normal part of a rollout.
 const WAIT: SignedDuration = SignedDuration::from_secs(60);
-/// Time after which Kubernetes marks a silent node NotReady (`--node-monitor-grace-period`, and a check every 5 s).
+/// Time after which Kubernetes marks a node without heartbeats NotReady (`--node-monitor-grace-period`, and a check every 5 s).
 const SILENCE: Duration = Duration::from_secs(45);
-/// Limit of plans for one instant: each follows from the writes of the one before.
+/// Limit of plans at one instant. The writes of one plan may lead to another plan at the same time.
 const ROUNDS: usize = 8;
-/// Time per node within which events count as one change: a fleet of ten thousand nodes is evaluated once a second.
+/// Time per node within which events count as one change. A fleet of ten thousand nodes is then evaluated once a second.
 const TOGETHER: Duration = Duration::from_micros(100);
 
-/// Durations of a pod on a node.
+/// Durations of the steps of a pod on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodePace {
-    /// From the deletion of a pod until the next one is created.
+    /// Time from the deletion of a pod until the next one is created.
     pub end: Duration,
-    /// From the creation of a pod until it is Ready.
+    /// Time from the creation of a pod until it is Ready.
     pub start: Duration,
-    /// From an update in place until the pod is Ready again.
+    /// Time from an update in place until the pod is Ready again.
     pub change: Duration,
 }
 
 /// Input of a forecast, in addition to the fleet.
 pub struct ForecastTerms<'a> {
-    /// The settings.
+    /// Settings of the DaemonSet.
     pub strategy: &'a Strategy,
-    /// Durations of the pods of each node.
+    /// Function that returns the durations of the pods of a node.
     pub pace: &'a dyn Fn(&NodeName) -> NodePace,
-    /// Duration of an image pre-pull on a node.
+    /// Duration of an image pre-pull on any node.
     pub pull: Duration,
-    /// Template of new pods.
+    /// Pod that new pods are copied from.
     pub new_pod: Pod,
-    /// Present pods that do not become Ready.
+    /// Existing pods that do not become Ready.
     pub broken: BTreeSet<PodUid>,
-    /// Number of nodes, from the first one on, that are lost with the new revision.
+    /// Number of nodes that are lost when they get the new revision, starting with the first node.
     pub breaks: usize,
-    /// Refusal of an eviction by a disruption budget; `None` if the pod may be evicted.
+    /// Function that returns why a disruption budget rejects an eviction; `None` if the pod may be evicted.
     pub refusal: &'a dyn Fn(&Fleet, &Pod) -> Option<Refusal>,
-    /// Creation settings of an Advanced DaemonSet; `None` if Kubernetes creates the pods.
+    /// Limits on pod creation of an Advanced DaemonSet; `None` if Kubernetes creates the pods.
     pub scaling: Option<Scaling>,
-    /// Latest end of the forecast.
+    /// Time at which the forecast ends at the latest.
     pub horizon: Timestamp,
 }
 
 /// Course and result of a rollout.
 #[derive(Clone, Debug)]
 pub struct Forecast {
-    /// Start of the rollout.
+    /// Time at which the rollout started.
     pub began: Timestamp,
-    /// The nodes that get the new revision, in order.
+    /// Nodes that get the new revision, in order.
     pub steps: Vec<Replacement>,
-    /// Periods in which nothing is replaced although outdated nodes are left.
+    /// Periods in which no pod is replaced although outdated nodes are left.
     pub waits: Vec<RolloutWait>,
-    /// Nodes that were lost.
+    /// Nodes that were lost with the new revision.
     pub broke: Vec<NodeName>,
-    /// Time of the last event of a pod.
+    /// Time of the last event of a pod, such as its start or end.
     pub last: Option<Timestamp>,
-    /// The fleet at the end.
+    /// State of the fleet at the end of the forecast.
     pub fleet: Fleet,
-    /// Plan at the end.
+    /// Plan at the end of the forecast.
     pub plan: Plan,
-    /// End of the forecast.
+    /// Time at which the forecast ended.
     pub ended: Timestamp,
-    /// True if the rollout was not over at the horizon.
+    /// True if the forecast ended at the horizon, before the rollout was over.
     pub cut: bool,
 }
 
-/// A period in which nothing is replaced although outdated nodes are left.
+/// A period in which no pod is replaced although outdated nodes are left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolloutWait {
-    /// Start of the wait.
+    /// Time at which the wait started.
     pub from: Timestamp,
-    /// Time at which something can change automatically; `None` if never.
+    /// Time at which the wait can end automatically; `None` if it never does.
     pub until: Option<Timestamp>,
-    /// Phase during the wait.
+    /// Phase of the rollout during the wait.
     pub phase: Phase,
     /// Status sentence during the wait.
     pub awaited: StatusSentence,
 }
 
-/// A node that gets the new revision.
+/// Update of one node to the new revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replacement {
-    /// The node.
+    /// Name of the node.
     pub node: NodeName,
-    /// Manner of the replacement.
+    /// Kind of replacement.
     pub manner: ReplacementManner,
-    /// Time at which the old pod is deleted or changed, or else the new one is created.
+    /// Time at which the old pod is deleted or updated, or, without an old pod, at which the new one is created.
     pub begins: Timestamp,
-    /// Time at which the new pod is Ready; `None` if never.
+    /// Time at which the new pod is Ready; `None` if it never is.
     pub ready: Option<Timestamp>,
 }
 
-/// Manner in which a pod is replaced.
+/// Kind of replacement of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ReplacementManner {
@@ -131,13 +131,13 @@ pub enum ReplacementManner {
     Delete,
     /// The new pod is created first.
     Surge,
-    /// The pod stays, and its images change.
+    /// The pod stays, and its images are changed in place.
     InPlace,
-    /// There was no pod.
+    /// The node had no pod.
     Create,
 }
 
-/// Carries out plans on `fleet` from `began` on; `said` returns the status sentence of a plan.
+/// Carries out plans on `fleet`, starting at `began`. `said` returns the status sentence of a plan.
 pub fn forecast(
     fleet: Fleet,
     terms: &ForecastTerms<'_>,
@@ -172,7 +172,7 @@ pub fn forecast(
         }
         world.pass(until);
     };
-    // After the horizon, only the end of a hold is known.
+    // The forecast stops at the horizon, so later ends of waits are unknown, except for the end of a hold.
     let cut_off = waits.last_mut().filter(|_| cut);
     if let Some((last, _)) = cut_off.filter(|(last, _)| last.awaited.reason != HELD) {
         last.until = last.until.filter(|until| *until <= terms.horizon);
@@ -190,7 +190,7 @@ pub fn forecast(
     }
 }
 
-/// Records a wait. It extends the last one if that has the same reason and no replacement came between.
+/// Records a wait, or extends the last wait if it has the same reason and no replacement began in between.
 fn note(waits: &mut Vec<(RolloutWait, usize)>, wait: RolloutWait, steps: usize) {
     match waits.last_mut() {
         Some((last, before)) if *before == steps && last.awaited.reason == wait.awaited.reason => {
@@ -201,24 +201,24 @@ fn note(waits: &mut Vec<(RolloutWait, usize)>, wait: RolloutWait, steps: usize) 
     }
 }
 
-/// Continuation after a plan was carried out.
+/// Next step of the forecast after a plan was carried out.
 enum Next {
     /// The rollout is over.
     Over,
-    /// Something happens, or may happen, at that time.
+    /// An event of a pod happens, or may happen, at that time.
     Moves(Timestamp),
-    /// Nothing moves before that time; `None` if nothing ever moves.
+    /// Nothing happens before that time; `None` if nothing ever happens.
     Waits(Option<Timestamp>),
 }
 
-/// Event of a pod.
+/// Kind of event of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
     Ends,
     Starts,
     Changed,
     Pulled,
-    /// Its node is lost.
+    /// The node of the pod is lost.
     Lost,
 }
 
@@ -226,18 +226,18 @@ struct World<'a> {
     terms: &'a ForecastTerms<'a>,
     fleet: Fleet,
     now: Timestamp,
-    /// Next events, by time, node and pod.
+    /// Scheduled events, by time, position of the node, and pod.
     due: BTreeSet<(Timestamp, usize, PodUid, Happening)>,
     steps: Vec<Replacement>,
-    /// The step of each node.
+    /// Position of each node's step in the list of steps.
     step_of: BTreeMap<usize, usize>,
-    /// Nodes that had a pod at any time.
+    /// Positions of the nodes that had a pod at any time.
     inhabited: BTreeSet<usize>,
     broke: Vec<NodeName>,
     last: Option<Timestamp>,
-    /// Last time at which only the clock made something possible: a rollout that waited until then is not stuck.
+    /// Last time at which a change of the plan was due without any event. A rollout that waited until then is not stuck.
     woken: Option<Timestamp>,
-    /// The node of each pod.
+    /// Position of each pod's node.
     home: BTreeMap<PodUid, usize>,
     made: u64,
     backoff: FailedPodsBackoff,
@@ -266,7 +266,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Schedules the events of the pods that a node has at the start.
+    /// Schedules the events of the pods that the node has at the start of the forecast.
     fn begin(&mut self, position: usize) {
         let node = &self.fleet.nodes[position];
         for pod in node.pods.iter() {
@@ -298,7 +298,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Carries out plans until nothing more follows at this instant; returns the last one.
+    /// Carries out plans until no further plan follows at this instant, and returns the last plan.
     fn settle(&mut self) -> Plan {
         let mut plan = self.decide();
         for _ in 0..ROUNDS {
@@ -321,7 +321,7 @@ impl<'a> World<'a> {
         plan
     }
 
-    /// Creates and removes pods of an Advanced DaemonSet; returns true if there was something to do.
+    /// Creates and removes pods of an Advanced DaemonSet; returns true if a pod was created or removed.
     fn manage(&mut self) -> bool {
         let Some(scaling) = self.terms.scaling else {
             return false;
@@ -422,7 +422,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Deletes a pod, or asks for its eviction.
+    /// Deletes a pod, or tries to evict it.
     fn remove(&mut self, pod: &PodRef, evict: bool) {
         let Some(position) = self.position(pod) else {
             return;
@@ -519,7 +519,7 @@ impl<'a> World<'a> {
         found.map_or(self.terms.new_pod.number, |(_, number)| *number)
     }
 
-    /// Requests images; the pull begins at once.
+    /// Requests images for a node. The pull begins at once.
     fn ask_for_images(&mut self, pod: &PodRef, revision: Revision) {
         self.change(pod, |pod| {
             pod.image_ready = Some(Box::new(OtaCondition {
@@ -615,7 +615,7 @@ impl<'a> World<'a> {
         });
     }
 
-    /// Advances to that time, and a moment further for events that count as one change.
+    /// Advances to the given time, and slightly further if events shortly after it count as the same change.
     fn pass(&mut self, until: Timestamp) {
         let nodes = u32::try_from(self.fleet.nodes.len()).unwrap_or(u32::MAX);
         let together = later(until, TOGETHER.saturating_mul(nodes));
@@ -667,7 +667,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Returns the time of the next event, or of the next possible change of the plan.
+    /// Returns when the forecast continues: at the next event, or at the next time at which the plan may change.
     fn next(&mut self, plan: &Plan) -> Next {
         let happens = self.due.first().map(|(at, ..)| *at);
         let wake = plan.next_wake.filter(|wake| *wake > self.now);
@@ -692,7 +692,7 @@ impl<'a> World<'a> {
             let until = wake.map_or(happens, |wake| wake.min(happens));
             return self.wakes(until, wake);
         }
-        // If windows never open, nodes still get slots when their holds end.
+        // If the maintenance window never opens, the rollout still continues on nodes whose holds end.
         let is_held = |verdict: &Verdict| matches!(verdict, Verdict::Held { until: Some(_) });
         let goes_on = match plan.phase {
             Phase::Stalled(Stall::WindowNeverOpens) => plan.verdicts.iter().any(is_held),
@@ -714,7 +714,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// Makes a pod Ready with the images that it has now.
+/// Makes a pod Ready with its present images.
 fn become_ready(now: Timestamp) -> impl FnOnce(&mut Pod) {
     move |pod| {
         pod.ready_since = Some(now);

@@ -1,7 +1,7 @@
-//! Foreign text: messages of kubelets, object owners, registries and API servers, made safe for display.
+//! Text from other components, such as messages of kubelets, registries and API servers, made safe for display.
 //!
-//! Every channel displays foreign text through this module: terminal, log, condition, Event and node API. Values that are parsed
-//! or compared never pass through it.
+//! Every output passes such text through this module: terminal, log, condition, Event and node API. Values that are parsed or
+//! compared never pass through it.
 //!
 //! # Guarantees
 //! - No character of the result controls a terminal, reorders the surrounding text, or is invisible. Each such character is
@@ -17,25 +17,25 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Maximum length of a sentence with foreign text, in characters.
+/// Maximum length of a sentence with text from other components, in characters.
 pub const SENTENCE: usize = 1_000;
-/// Maximum length of a text for one output, such as a response or a log line, in characters.
+/// Maximum length of one output, such as a response or a log line, with text from other components, in characters.
 pub const TEXT: usize = 4_000;
-/// Maximum length of a setting's value that a sentence quotes in full, in characters.
+/// Maximum length of a setting's value that a message quotes in full, in characters.
 pub const QUOTED: usize = 64;
 /// Maximum length of an API object's field that should be one word, such as a reason, in characters.
 pub const WORD: usize = 100;
 
-/// Forbidden characters that are allowed between the tokens of JSON, but never in its strings.
+/// Forbidden characters that are allowed between the tokens of JSON, but not in its strings.
 const JSON_LAYOUT: [char; 3] = ['\n', '\r', '\t'];
 
 /// Returns true if a character controls a terminal, reorders text, breaks a line, or is invisible.
 pub fn is_forbidden(letter: char) -> bool {
     match letter {
         ' '..='~' => false,
-        // C0, DEL and C1.
+        // Control characters (C0, DEL and C1).
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => true,
-        // Invisible characters (`Default_Ignorable_Code_Point` of Unicode), bidirectional marks among them.
+        // Invisible characters (`Default_Ignorable_Code_Point` in Unicode). They include the bidirectional marks.
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => {
             true
         }
@@ -69,7 +69,7 @@ pub fn styled<'a>(text: &'a str, own: &[&str]) -> Cow<'a, str> {
     })
 }
 
-/// Returns a JSON document, or a part of one, with each forbidden character as a JSON escape. The values stay equal.
+/// Returns a JSON document, or a part of one, with each forbidden character as a JSON escape. The parsed values don't change.
 pub fn json(document: &str) -> Cow<'_, str> {
     escaped(document, &JSON_LAYOUT, |out, letter| {
         for unit in letter.encode_utf16(&mut [0; 2]) {
@@ -79,7 +79,7 @@ pub fn json(document: &str) -> Cow<'_, str> {
     })
 }
 
-/// Returns the length in bytes of the result of [`json`].
+/// Returns the length of [`json`]'s result, in bytes.
 pub fn json_length(document: &str) -> usize {
     let forbidden = |letter: char| is_forbidden(letter) && !JSON_LAYOUT.contains(&letter);
     let letters = document.chars().filter(|letter| forbidden(*letter));
@@ -87,7 +87,7 @@ pub fn json_length(document: &str) -> usize {
     document.len() + more.sum::<usize>()
 }
 
-/// Returns a YAML document with escapes like [`json`]. Strings with forbidden characters have to be in double quotes.
+/// Returns a YAML document with escapes as in [`json`]. Strings with forbidden characters must be in double quotes.
 pub fn yaml(document: &str) -> Cow<'_, str> {
     escaped(document, &['\n'], |out, letter| {
         // Writing to a String cannot fail.
@@ -98,7 +98,8 @@ pub fn yaml(document: &str) -> Cow<'_, str> {
     })
 }
 
-/// Returns the document with each forbidden character replaced, except those in `layout`. Neighboring characters don't matter.
+/// Returns the document with each forbidden character replaced, except those in `layout`. Unlike in text, neighboring characters
+/// are ignored.
 fn escaped<'a>(
     document: &'a str,
     layout: &[char],
@@ -119,7 +120,7 @@ fn escaped<'a>(
     Cow::Owned(out)
 }
 
-/// Returns at most `limit` characters of the text like [`shown`], followed by an ellipsis if it was truncated.
+/// Returns at most `limit` characters of [`shown`]'s result, followed by an ellipsis if the text was truncated.
 pub fn cut(text: &str, limit: usize) -> Cow<'_, str> {
     let end = |text: &str, count| text.char_indices().nth(count).map(|(end, _)| end);
     let start = &text[..end(text, limit + 1).unwrap_or(text.len())];
@@ -147,7 +148,7 @@ pub fn beginning(text: &str, bytes: usize) -> &str {
     &text[..end]
 }
 
-/// Returns the text like [`cut`], with single spaces between its words.
+/// Returns the result of [`cut`] with single spaces between the words.
 pub fn one_line(text: &str, limit: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     cut(&words.join(" "), limit).into_owned()
@@ -189,7 +190,7 @@ fn rewritten<'a>(
     out.map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// Returns true if a character that is otherwise forbidden has a meaning between these neighbors.
+/// Returns true if an otherwise forbidden character is needed between these neighbors, such as a joiner in an emoji.
 fn joins(before: char, letter: char, after: &str) -> bool {
     let is_joiner = |letter| matches!(letter, '\u{200c}' | '\u{200d}');
     match letter {
@@ -208,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns characters that are close to the rules, and some of every kind.
+    /// Generates text with characters close to the limits of the rules, and some of every kind.
     fn letters() -> impl Strategy<Value = String> {
         let near = prop::sample::select(
             "ab .\\\n\r\t\0\x07\x1b\x7f\u{85}\u{9b}\u{9d}\u{ad}\u{200b}\u{200c}\u{200d}\u{200e}\u{2028}\u{202e}\u{2066}\u{fe0f}\u{feff}\u{e0041}é中ع😀❤…"
@@ -219,7 +220,7 @@ mod tests {
         prop::collection::vec(letter, 0..60).prop_map(String::from_iter)
     }
 
-    /// Returns true if a character is forbidden at this position.
+    /// Returns true if the character at this position is forbidden there.
     fn is_wrong(text: &str, at: usize) -> bool {
         let letter = text[at..].chars().next().unwrap();
         let before = text[..at].chars().next_back().unwrap_or(' ');

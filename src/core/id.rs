@@ -2,7 +2,7 @@
 
 mod compact;
 
-/// Number of the first ControllerRevision of a DaemonSet. Its pods replaced no other pods.
+/// Number of a DaemonSet's first ControllerRevision. Pods of that revision replaced no other pods.
 pub const FIRST_REVISION: i64 = 1;
 
 use std::fmt;
@@ -19,7 +19,7 @@ macro_rules! text {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Returns the text.
+            /// Returns the identifier as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -64,12 +64,12 @@ text! {
     Revision
 }
 
-/// The revision that the nodes should run, if it is known.
+/// State of the current revision: known or unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RevisionState {
-    /// The ControllerRevision of the present template is known.
+    /// The current revision is known.
     Current(Revision),
-    /// The current revision is unknown, and no pod may be replaced yet. Messages name the awaited event.
+    /// The current revision is unknown, so no pod may be replaced yet. Messages name the event that the controller waits for.
     Unknown(RevisionUnknown),
 }
 
@@ -85,29 +85,29 @@ impl RevisionState {
 
 /// Reason why the current revision is unknown.
 ///
-/// It is the newest ControllerRevision whose template is that of the DaemonSet (Kubernetes, `constructHistory` in
-/// `pkg/controller/daemon/update.go`).
+/// The current revision is the newest ControllerRevision whose template is that of the DaemonSet (Kubernetes, `constructHistory`
+/// in `pkg/controller/daemon/update.go`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevisionUnknown {
-    /// The native controller has not observed this generation of the DaemonSet.
+    /// The native controller has not observed the latest generation of the DaemonSet.
     NotObserved,
     /// No ControllerRevision of this DaemonSet is known.
     NoRevision,
-    /// Two revisions share the greatest number: the native controller is merging duplicates.
+    /// Two revisions share the greatest number, because the native controller is merging duplicates.
     Tie,
-    /// The newest revision does not hold the present template: one of the two cached objects is stale.
+    /// The newest revision does not contain the DaemonSet's template, because the cache of one of the two objects is stale.
     Mismatch,
-    /// A pod has an unknown revision: the cache may be stale.
+    /// A pod has an unknown revision, possibly because the cache is stale.
     UnknownRevision,
 }
 
-/// The revision of a pod, by its label `controller-revision-hash`.
+/// Revision of a pod relative to the current one, according to its label `controller-revision-hash`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodRevision {
-    /// The current revision.
+    /// The pod has the current revision.
     Current,
-    /// An older revision.
+    /// The pod has an older revision.
     Outdated,
-    /// An unknown revision; it has to be looked up before any action.
+    /// The pod's revision is unknown and has to be looked up before any action.
     Unknown,
 }

@@ -1,27 +1,27 @@
-//! Image references, to find out whether a node has an image.
+//! Image references, used to find out if a node has an image.
 //!
-//! A node lists its images in `status.images` (by default kubelets list the 50 largest). A listed image is on the node; an image
-//! that is not listed may be there too. For thousands of nodes, only one number per wanted image is stored.
+//! A node lists its images in `status.images` (by default kubelets list the 50 largest). A listed image is on the node, but an
+//! unlisted image may be there too. To save memory for thousands of nodes, only one number per required image is stored.
 
 use serde_json::Value;
 
-/// Key of an image reference, independent of its spelling: equal references have equal keys.
+/// Key of an image reference. References to the same image have equal keys, however they are written.
 ///
-/// The key has 64 bits. If two references collide, a node pulls during its replacement instead of before.
+/// The key has 64 bits. If the keys of two references collide, a node pulls the image during its replacement instead of before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImageKey(u64);
 
 /// An image of a pod template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TemplateImage {
-    /// Key of its reference.
+    /// Key of the image's reference.
     pub key: ImageKey,
-    /// True if the registry is asked at every start for the image of the reference: then a present image proves nothing.
+    /// True if the kubelet checks the registry for the image at every start. A present image may then be out of date.
     pub moves: bool,
 }
 
 impl ImageKey {
-    /// Returns the key of a reference in the form of a template or a node: `nginx`, `docker.io/library/nginx:latest`,
+    /// Returns the key of a reference as written in a template or a node's status: `nginx`, `docker.io/library/nginx:latest`,
     /// `x@sha256:…`.
     pub fn from_reference(reference: &str) -> Self {
         let (host, path) = match reference.split_once('/') {
@@ -41,14 +41,14 @@ impl ImageKey {
         } else {
             ""
         };
-        // With a digest, the tag doesn't matter.
+        // A digest identifies the image; the tag next to it is ignored.
         let end = match digest {
             Some(digest) => ["@", digest],
             None => [":", tag],
         };
         let parts = [host, "/", library, name].into_iter().chain(end);
         let bytes = parts.flat_map(str::bytes);
-        // FNV-1a.
+        // FNV-1a hash.
         Self(bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         }))
@@ -60,9 +60,9 @@ fn is_host(part: &str) -> bool {
     part == "localhost" || part.contains(['.', ':'])
 }
 
-/// Returns true if a reference means `:latest`, explicitly or by default.
+/// Returns true if a reference means the tag `latest`, explicitly or by default.
 ///
-/// The API server uses this to choose an `imagePullPolicy`.
+/// The API server chooses the default `imagePullPolicy` by the same rule.
 pub fn names_latest(reference: &str) -> bool {
     let name = reference.rsplit('/').next().unwrap_or_default();
     !name.contains('@') && name.split_once(':').is_none_or(|(_, tag)| tag == "latest")

@@ -1,4 +1,4 @@
-//! Timestamps and durations: saturating arithmetic, and their form in sentences.
+//! Timestamps and durations: saturating arithmetic, and their format in messages.
 
 use std::time::Duration;
 
@@ -16,8 +16,7 @@ pub(crate) fn earlier(instant: Timestamp, duration: Duration) -> Timestamp {
     instant.checked_sub(duration).unwrap_or(Timestamp::MIN)
 }
 
-/// Returns the time in RFC 3339, UTC, in whole seconds: readers don't need nanoseconds, and they would differ between two
-/// replicas.
+/// Returns the time in RFC 3339, UTC, in whole seconds. Fractions would differ between two replicas, and readers don't need them.
 pub fn words(at: Timestamp) -> String {
     Timestamp::from_second(at.as_second())
         .unwrap_or(at)
@@ -30,7 +29,7 @@ pub fn between(from: Timestamp, to: Timestamp) -> String {
     seconds(u64::try_from(span).unwrap_or_default())
 }
 
-/// Returns a duration in seconds, rounded down like [`between`].
+/// Returns a duration in seconds as text, rounded down like [`between`].
 pub fn seconds(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {

@@ -1,19 +1,19 @@
-//! The two kinds named DaemonSet, and the words that differ between them.
+//! The two kinds of objects named DaemonSet, and the words that messages use for each.
 
 use super::names::{KRUISE_GROUP, KRUISE_VERSION};
 
 /// Kind of a DaemonSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SetKind {
-    /// Group `apps`: the native controller of Kubernetes creates its pods.
+    /// DaemonSet of the group `apps`. The native controller of Kubernetes creates its pods.
     #[default]
     Native,
-    /// Group `apps.kruise.io` (Advanced DaemonSet): this controller creates its pods.
+    /// Advanced DaemonSet of the group `apps.kruise.io`. This controller creates its pods.
     Advanced,
 }
 
 impl SetKind {
-    /// Returns the kind for an `apiVersion`, in any version of its group.
+    /// Returns the kind for an `apiVersion`. The version within the group does not matter.
     pub fn of_api_version(api_version: &str) -> Self {
         match api_version.split_once('/') {
             Some((KRUISE_GROUP, _)) => Self::Advanced,
@@ -29,7 +29,7 @@ impl SetKind {
         }
     }
 
-    /// Returns the controller of its pods and revisions, as sentences call it.
+    /// Returns the name of the controller that creates the pods and revisions, as messages use it.
     pub fn controller(self) -> &'static str {
         match self {
             Self::Native => "the native DaemonSet controller",
@@ -37,7 +37,7 @@ impl SetKind {
         }
     }
 
-    /// Returns the process to check if that controller does nothing.
+    /// Returns the name of the process to check if that controller is inactive.
     pub fn process(self) -> &'static str {
         match self {
             Self::Native => "kube-controller-manager",
@@ -45,7 +45,7 @@ impl SetKind {
         }
     }
 
-    /// Returns its API group.
+    /// Returns the API group of the kind.
     pub fn group(self) -> &'static str {
         match self {
             Self::Native => "apps",
@@ -53,7 +53,7 @@ impl SetKind {
         }
     }
 
-    /// Returns its `apiVersion`.
+    /// Returns the `apiVersion` of the kind.
     pub fn api_version(self) -> &'static str {
         match self {
             Self::Native => "apps/v1",

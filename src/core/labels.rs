@@ -1,8 +1,8 @@
-//! Labels of nodes and pods: many sets of few labels each, often read and never changed.
+//! Labels of nodes and pods. There are many sets of few labels, which are read often and never changed.
 
 use std::sync::Arc;
 
-/// Labels sorted by key, in one allocation, which takes a third of the memory of a map. Cheap to clone.
+/// Labels sorted by key, in one allocation. They take a third of the memory of a map and are cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Labels(Arc<[(Arc<str>, Arc<str>)]>);
 

@@ -1,4 +1,4 @@
-//! Deserialization of single fields: an invalid value counts as absent, and other fields are unaffected.
+//! Deserialization of single fields: an invalid value is treated as absent, and other fields are unaffected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::core::id::NodeName;
 use crate::core::verdict::Stopped;
 
-/// Parses one value, or returns the default.
+/// Parses one value, or returns the default if it is invalid.
 pub(in crate::core) fn value<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -21,7 +21,7 @@ where
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
-/// Parses a list without its invalid elements.
+/// Parses a list and drops its invalid elements.
 pub(in crate::core) fn list<'de, D, T, C>(deserializer: D) -> Result<C, D::Error>
 where
     D: Deserializer<'de>,
@@ -47,7 +47,7 @@ where
     Ok(members.filter_map(read).collect())
 }
 
-/// Parses names of nodes, grouped by a word.
+/// Parses lists of node names, grouped by a word such as the name of a wave.
 pub(in crate::core) fn grouped<'de, D>(
     deserializer: D,
 ) -> Result<BTreeMap<Arc<str>, BTreeSet<NodeName>>, D::Error>
@@ -60,7 +60,7 @@ where
         .collect())
 }
 
-/// Parses the reason why a revision was stopped. An unknown reason of a later release also means a stop.
+/// Parses the reason why a revision was stopped. An unknown reason, written by a later release, also means that it was stopped.
 pub(in crate::core) fn stop<'de, D>(deserializer: D) -> Result<Option<Stopped>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,10 +1,10 @@
-//! The preDelete hook: the approval that a pod needs before its deletion, and its marks.
+//! The preDelete hook: another program has to agree before a pod is deleted.
 //!
-//! This is `lifecycle.preDelete` of Kruise's Advanced DaemonSet, as an annotation. A pod with one of the listed labels or
-//! finalizers is *hooked*. Before such a pod is replaced it is marked `PreparingDelete`. It is deleted when the owner of the
-//! label or finalizer has removed it. Unlike in Kruise, a pod that is wanted again loses the mark.
+//! This is `lifecycle.preDelete` of Kruise's Advanced DaemonSet, as an annotation. A pod with one of the configured labels or
+//! finalizers is *hooked*. Before a hooked pod is replaced, the controller marks it `PreparingDelete`. It deletes the pod when
+//! another program has removed the label or finalizer. Unlike in Kruise, the mark is removed if the pod is kept after all.
 //!
-//! Pure data; `removal` decides with it.
+//! This module contains only data; `removal` makes the decisions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use super::labels::Labels;
 use super::names::{IN_PLACE_UPDATE, PRE_DELETE, PRE_NORMAL};
 use super::selector::{is_label_key, is_label_value};
 
-/// Expected form of the value of `lifecycle`.
+/// Expected form of the value of `lifecycle`, for error messages.
 const EXPECTED: &str =
     r#"use JSON such as {"preDelete": {"labelsHandler": {"example.io/drain": "true"}}}"#;
 
-/// Conditions for the deletion of a pod by a rollout.
+/// Configuration of the preDelete hook: labels and finalizers that delay the deletion of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PreDelete {
-    /// A pod with one of these labels, with exactly that value, is hooked.
+    /// Labels that make a pod hooked. The value has to be equal too.
     pub labels: BTreeMap<String, String>,
-    /// A pod with one of these finalizers is hooked.
+    /// Finalizers that make a pod hooked.
     pub finalizers: Vec<String>,
-    /// True if a pod with the readiness gate `KruisePodReady` is made not Ready before it waits.
+    /// True if a pod with the readiness gate `KruisePodReady` is made not Ready before it waits for the hook.
     pub mark_not_ready: bool,
 }
 
 impl PreDelete {
-    /// Returns true if a pod can be hooked at all: the hook lists a label or a finalizer.
+    /// Returns true if a pod can be hooked at all, because a label or a finalizer is configured.
     pub fn asks(&self) -> bool {
         !self.labels.is_empty() || !self.finalizers.is_empty()
     }
@@ -60,7 +60,7 @@ impl PreDelete {
                          updated in place asks nobody; remove it"
                     ));
                 }
-                // Kruise accepts this field and ignores it.
+                // Kruise accepts `preNormal` in a DaemonSet and ignores it.
                 (PRE_NORMAL, _) => {}
                 (other, _) => return Err(unknown(other, "preDelete")),
             }
@@ -91,7 +91,7 @@ impl PreDelete {
                 ("finalizersHandler", value) => {
                     hook.finalizers =
                         serde_json::from_value(value).map_err(|_| wrong("a list of finalizers"))?;
-                    // Names of finalizers have the syntax of label keys.
+                    // A finalizer needs the syntax of a label key, or no pod can have it.
                     if !hook.finalizers.iter().all(|name| is_label_key(name)) {
                         return Err(wrong("a list of finalizers that a pod can carry"));
                     }
@@ -111,12 +111,13 @@ impl PreDelete {
         Ok(hook)
     }
 
-    /// Returns true if the pod is hooked.
+    /// Returns true if the pod has one of the configured labels or finalizers.
     pub fn hooks(&self, exit: &Exit) -> bool {
         self.awaited(exit).next().is_some()
     }
 
-    /// Returns the items to remove from a pod before its deletion: `label example.io/drain=true`, `finalizer example.io/lb`.
+    /// Returns the labels and finalizers to remove from a pod before its deletion: `label example.io/drain=true`, `finalizer
+    /// example.io/lb`.
     pub fn awaited<'a>(&'a self, exit: &'a Exit) -> impl Iterator<Item = String> + 'a {
         let labels = self
             .labels
@@ -139,60 +140,60 @@ fn unknown(field: &str, known: &str) -> String {
     )
 }
 
-/// The facts of a pod that matter for its deletion.
+/// Facts about a pod that matter for its deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Exit {
-    /// Its labels.
+    /// Labels of the pod.
     pub labels: Labels,
-    /// Its finalizers.
+    /// Finalizers of the pod.
     pub finalizers: Vec<Arc<str>>,
-    /// The mark `PreparingDelete`; `None` if it is not set.
+    /// The mark `PreparingDelete` on the pod; `None` if it is not set.
     pub preparing: Option<PreDeleteHook>,
-    /// Its readiness gate `KruisePodReady`; `None` if it has no such gate.
+    /// The pod's readiness gate `KruisePodReady`; `None` if it has no such gate.
     pub gate: Option<Box<Gate>>,
 }
 
-/// The wait of a pod for its hook.
+/// State of a pod that waits for its preDelete hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PreDeleteHook {
-    /// Start of the wait; `None` if the mark doesn't record it.
+    /// Time at which the pod began to wait for the hook; `None` if the mark doesn't record it.
     pub since: Option<Timestamp>,
 }
 
-/// The condition of the readiness gate `KruisePodReady`.
+/// State of the readiness gate `KruisePodReady`, from the condition of the same name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Gate {
-    /// True if the status is `True`; `None` if it was never set.
+    /// Status of the condition, true for `True`; `None` if it was never set.
     pub status: Option<bool>,
-    /// Keys that keep it `False`; `None` if the message has another format and must not be changed.
+    /// Keys that keep the condition `False`; `None` if the message has another format and must not be changed.
     pub keys: Option<Vec<GateKey>>,
     /// Time at which the status became `True`; `None` if it isn't `True`, or if the time is unknown.
     pub opened: Option<Timestamp>,
 }
 
-/// One reason to keep a pod not Ready, in the format of Kruise's message.
+/// One reason to keep a pod not Ready, in the format of the message that Kruise writes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GateKey {
-    /// Program that set the key.
+    /// Name of the program that set the key.
     #[serde(rename = "userAgent")]
     pub user_agent: String,
-    /// Its reason.
+    /// Reason that the program gave.
     pub key: String,
 }
 
-/// A write to the condition of the gate.
+/// Write to the condition of the readiness gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateWrite {
-    /// The new status.
+    /// New status of the condition, true for `True`.
     pub open: bool,
-    /// The new message.
+    /// New message of the condition.
     pub message: String,
-    /// True if the status differs from the present one; then `lastTransitionTime` is set.
+    /// True if the status changes, so that `lastTransitionTime` has to be set.
     pub flips: bool,
 }
 
 impl Gate {
-    /// Parses the condition; `None` if there is none.
+    /// Parses the condition of the readiness gate. Without a condition, the gate has no status and no keys.
     pub fn read(condition: Option<(bool, &str)>) -> Self {
         let Some((open, message)) = condition else {
             return Self {
@@ -211,7 +212,7 @@ impl Gate {
         }
     }
 
-    /// Returns this gate with the time of the last change of its status.
+    /// Returns this gate with `at` as the time of the last change of its status.
     pub fn changed_at(self, at: Option<Timestamp>) -> Self {
         Self {
             opened: at.filter(|_| self.status == Some(true)),
@@ -219,12 +220,14 @@ impl Gate {
         }
     }
 
-    /// Returns true if the controller's own key keeps the gate shut.
+    /// Returns true if the controller's own key keeps the pod not Ready.
     pub(super) fn is_ours(&self) -> bool {
         self.keys.iter().flatten().any(|key| *key == own_key())
     }
 
-    /// Returns the write that shuts the gate with the controller's key; `None` if it is shut already, or has another format.
+    /// Returns the write that adds the controller's key, so that the pod becomes not Ready.
+    ///
+    /// `None` if the gate has the key already, or if its message has another format.
     pub(super) fn shut(&self) -> Option<GateWrite> {
         let mut keys = self.keys.clone()?;
         if keys.contains(&own_key()) && self.status == Some(false) {
@@ -234,14 +237,14 @@ impl Gate {
         self.write(keys)
     }
 
-    /// Returns the write that removes the controller's key from the gate; `None` if the gate doesn't have it.
+    /// Returns the write that removes the controller's key; `None` if the gate doesn't have it.
     pub(super) fn open(&self) -> Option<GateWrite> {
         let mut keys = self.keys.clone()?;
         keys.retain(|key| *key != own_key());
         self.is_ours().then(|| self.write(keys)).flatten()
     }
 
-    /// Returns the write that opens the gate for the first time; `None` if its status is set already.
+    /// Returns the write that sets the status to `True` for the first time; `None` if the status is set already.
     pub(super) fn begin(&self) -> Option<GateWrite> {
         self.status
             .is_none()
@@ -249,9 +252,9 @@ impl Gate {
             .flatten()
     }
 
-    /// Returns the write for these keys.
+    /// Returns the write that stores these keys.
     ///
-    /// Only an empty list opens the gate. The list is sorted as in Kruise: by user agent, then key.
+    /// The status becomes `True` only if the list is empty. The list is sorted as in Kruise: by user agent, then by key.
     fn write(&self, mut keys: Vec<GateKey>) -> Option<GateWrite> {
         keys.sort();
         keys.dedup();
@@ -269,7 +272,7 @@ impl Gate {
     }
 }
 
-/// Returns Kruise's own key, so that Kruise and yurt-ds can undo each other's changes.
+/// Returns the key of the controller. It equals Kruise's key, so that Kruise and yurt-ds can undo each other's changes.
 fn own_key() -> GateKey {
     GateKey {
         user_agent: "Lifecycle".into(),
@@ -289,7 +292,7 @@ mod tests {
         }
     }
 
-    /// Corresponds to Kruise's `IsPodHooked`.
+    /// Checks the rules of Kruise's `IsPodHooked`.
     #[test]
     fn a_pod_is_hooked_by_any_listed_finalizer_or_label_with_exactly_that_value() {
         let text = r#"{"preDelete": {"labelsHandler": {"a": "1", "b": "2"}, "finalizersHandler": ["x.io/y"]}}"#;
@@ -309,7 +312,7 @@ mod tests {
         assert!(!PreDelete::default().hooks(&exit(&[("a", "1")], &["x.io/y"])));
     }
 
-    /// Corresponds to the checks of Kruise's webhook.
+    /// Checks the rules of Kruise's webhook.
     #[test]
     fn a_lifecycle_is_read_as_kruise_writes_it_and_the_error_names_the_field() {
         let marks = |text: &str| {
@@ -366,7 +369,7 @@ mod tests {
         );
     }
 
-    /// Corresponds to Kruise's `KruisePodReady`, with one message per user.
+    /// Checks the rules for Kruise's `KruisePodReady`: several programs keep the pod not Ready, each with its own key.
     #[test]
     fn a_gate_is_open_only_while_nobody_keeps_it_shut() {
         const OWN: &str = r#"[{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
@@ -385,7 +388,7 @@ mod tests {
         assert_eq!(written(gate(false, BOTH).open()), says(false, OTHER, false));
         assert_eq!(written(gate(false, OWN).open()), says(true, "", true));
         assert_eq!(written(gate(false, OTHER).open()), None);
-        // A message of another program in its own format is left unchanged.
+        // If the message of the condition was written by another program in its own format, the controller leaves it unchanged.
         assert_eq!(written(gate(false, "drained").shut()), None);
         assert_eq!(written(gate(false, "drained").open()), None);
     }

@@ -7,8 +7,8 @@
 //! RolloutView, node ─remedy─► steps that change the state, with commands             (next)
 //! ```
 //!
-//! Sentences of [`RolloutStatus`] contain no number that changes with every pod, so a progressing rollout causes no writes. The
-//! messages of `ctl`, which are not stored, contain such numbers. For remedies for a failing revision see
+//! Sentences of [`RolloutStatus`] contain no numbers that change with every pod, because each change of a condition costs a
+//! write. The messages of `ctl` are not stored and contain such numbers. For remedies for a failing revision see
 //! [`remedy`](super::remedy).
 
 mod blocked;
@@ -74,24 +74,24 @@ use super::settings::partition::PARTITION;
 use super::verdict::{Guarded, Stopped, Verdict};
 use super::words::named;
 
-/// A rollout to report on.
+/// View of a rollout from which conditions and Events are written.
 #[derive(Clone, Copy)]
 pub struct RolloutStatus<'a> {
     /// Name of the DaemonSet.
     pub set: SetName<'a>,
-    /// Current state.
+    /// Current state of the nodes and pods.
     pub fleet: &'a Fleet,
-    /// Decision.
+    /// Decision that the controller takes for the current state.
     pub plan: &'a Plan,
     /// Settings, with defaults for invalid ones.
     pub strategy: &'a Strategy,
 }
 
 impl Plan {
-    /// Returns the phase to report; `was_complete`: the rollout of the same revision was complete before.
+    /// Returns the phase to report. `was_complete` is true if the rollout of the same revision was complete before.
     ///
-    /// It then stays complete while no node is outdated. Restarted pods and new nodes are normal operation, and no rollout. A
-    /// node under evaluation ends that.
+    /// A complete rollout stays complete while no node is outdated, because restarted pods and new nodes are normal operation. It
+    /// is incomplete again while the guard evaluates a lost node.
     pub fn standing(&self, was_complete: bool) -> Phase {
         let counts = &self.counts;
         let is_daily_life = match self.phase {
@@ -110,7 +110,7 @@ impl Plan {
         }
     }
 
-    /// Describes the lost nodes under evaluation. No update begins meanwhile.
+    /// Describes the lost nodes that the guard evaluates. No update begins during the evaluation.
     pub fn judging_words(&self) -> String {
         let open = self.record.iter().flat_map(|record| {
             let judged = record.losses(false).map(|(name, _)| name);
@@ -144,7 +144,7 @@ impl Plan {
     }
 }
 
-/// Describes stale data.
+/// Describes the stale data for which the controller changes no pods.
 fn stale_words(stale: StaleData) -> String {
     format!(
         "no news of {} since {}: pods are not changed until the API server is heard again; check the controller's connection to it",
@@ -154,7 +154,7 @@ fn stale_words(stale: StaleData) -> String {
 }
 
 impl RolloutStatus<'_> {
-    /// Returns the sentence for this phase.
+    /// Returns the status sentence for this phase.
     pub fn said(&self, phase: Phase) -> StatusSentence {
         let state = self.state(phase);
         let plan = self.plan;
@@ -165,7 +165,7 @@ impl RolloutStatus<'_> {
             _ => String::new(),
         };
         let refused = match phase {
-            // The sentence itself says that.
+            // The status sentence already reports the rejected writes.
             Phase::Stalled(Stall::WritesRefused) => String::new(),
             _ => plan.refused.aside(),
         };
@@ -178,7 +178,7 @@ impl RolloutStatus<'_> {
         StatusSentence { asides, ..state }
     }
 
-    /// Returns the sentence about the nodes whose holds end first, once only time can change the state.
+    /// Returns the sentence about the nodes whose holds end next; `None` while anything other than time can change the state.
     pub fn held(&self) -> Option<StatusSentence> {
         let is_over = matches!(
             self.plan.phase,
@@ -217,7 +217,7 @@ impl RolloutStatus<'_> {
                 asides: self.stopped_aside(),
                 ..StatusSentence::new("Paused", paused_words(until))
             },
-            // The sentence is that of the invalid setting.
+            // `StatusSentence` takes its text from the invalid setting.
             Phase::Invalid => StatusSentence::new(INVALID_SETTINGS, ""),
             Phase::AwaitingDeletions => StatusSentence::new(
                 "AwaitingDeletions",
@@ -262,7 +262,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Returns the step that updates the nodes that only `partition` keeps; `None` if it keeps no node.
+    /// Returns the step that updates the nodes that only `partition` keeps; `None` if there are none.
     fn past_partition(&self) -> Option<NextStep> {
         if self.plan.counts.by_word[Verdict::Partition.index()] == 0 {
             return None;
@@ -322,13 +322,14 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Returns a clause that says that no node pulls ahead yet; empty if nodes do, or if that is not configured.
+    /// Returns a clause that says that no node pre-pulls yet; empty if nodes do, or if pre-pulls are not configured.
     fn pulls_aside(&self) -> String {
         let awaits = self.plan.pulls_await.as_ref();
         awaits.map_or_else(String::new, PullsAwait::aside)
     }
 
-    /// Returns a clause about a paused revision that the guard stopped, with the effect of a resume; empty if it was not stopped.
+    /// Returns a clause for a paused rollout whose revision the guard stopped, with the effect of a resume; empty if it was not
+    /// stopped.
     fn stopped_aside(&self) -> String {
         let plan = self.plan;
         if plan.guarded != Some(Guarded::Stopped(Stopped::FailedByRevision)) {
@@ -349,7 +350,7 @@ impl RolloutStatus<'_> {
 
     /// Returns a clause that says that the next rollout begins only after the pause ends.
     ///
-    /// It follows the sentence of a stalled rollout in which no node waits for the pause.
+    /// The clause follows the sentence about a stalled rollout in which no node waits for the pause.
     fn pause_aside(&self, phase: Phase) -> String {
         match (phase, &self.plan.pause) {
             (Phase::Stalled(_), Some(_)) => format!(
@@ -360,9 +361,9 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Returns a clause with the nodes that disruption budgets block while all other nodes wait for people too.
+    /// Returns a clause with the nodes that disruption budgets block, if all other nodes wait for people too.
     ///
-    /// It is empty while a node makes progress, because the next answer may differ.
+    /// The clause is empty while a node makes progress, because the next eviction may succeed then.
     fn budgets_aside(&self, phase: Phase) -> String {
         let plan = self.plan;
         let waits = match phase {
@@ -406,7 +407,8 @@ impl RolloutStatus<'_> {
         parts.map(|part| format!("; {part}")).collect()
     }
 
-    /// Returns the time at which the next maintenance window opens, in its own time zone; `None` if no node waits for one.
+    /// Returns the time at which the next maintenance window opens, in the time zone of that window; `None` if no node waits for
+    /// one.
     fn opening(&self) -> Option<String> {
         let at = self.plan.next_opening()?;
         Some(opening_words(self.fleet, self.plan, self.strategy, at))
@@ -426,12 +428,12 @@ impl RolloutStatus<'_> {
         })
     }
 
-    /// Returns a clause with the nodes that failed with this revision and were deleted since; empty if there are none.
+    /// Returns a clause with the failed nodes of this revision that were deleted since; empty if there are none.
     fn gone_aside(&self) -> String {
         let failed = self.plan.record.iter().flat_map(|record| &record.failed);
         let gone = failed.filter(|name| {
             let node = by_name(&self.fleet.nodes, name);
-            // The pod may remain for another minute.
+            // A deleted Node counts as gone although its pod object may exist for another minute.
             node.is_none_or(|node| node.readiness == Readiness::Gone)
         });
         let names = named(gone.map(NodeName::as_str), 0);

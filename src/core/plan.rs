@@ -17,10 +17,10 @@ pub use pause_stand::PauseStand;
 pub use pulls_await::PullsAwait;
 pub use reversal::{Reversal, ReversalStage};
 
-/// The actions to take now, the verdict of each node, and when to decide again.
+/// Result of a decision: the actions to take now, the verdict of each node, and the time of the next decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Writes, in this order. Carrying them out twice is harmless.
+    /// Writes to make, in this order. Making them twice is harmless.
     pub actions: Vec<Action>,
     /// One verdict per entry of `Fleet::nodes`, in the same order.
     pub verdicts: Vec<Verdict>,
@@ -28,48 +28,51 @@ pub struct Plan {
     pub recreates: Option<Recreate>,
     /// Image pulls to request ahead of the update, in the order of nodes.
     pub pulls: Vec<Pull>,
-    /// Ready pods needed before more pulls are requested; `None` if there are enough, or no node is left to ask.
+    /// Number of Ready pods that must be reached before more pulls are requested; `None` if there are enough, or no node is left
+    /// to pull.
     pub pulls_await: Option<PullsAwait>,
-    /// Totals over the verdicts.
+    /// Totals of the nodes, for example by verdict.
     pub counts: Counts,
-    /// The state of the rollout as a whole.
+    /// State of the rollout as a whole.
     pub phase: Phase,
-    /// Earliest time of the next replacement, even if slots are free (`min-interval`).
+    /// Earliest time of the next replacement because of `min-interval`, even if slots are free.
     pub opens: Option<Timestamp>,
-    /// True if conditions name `opens`.
+    /// True if conditions report the time `opens`.
     ///
-    /// An interval of less than a minute counts as movement: reporting each end would cost one write per pod.
+    /// Intervals of less than a minute are not reported: each of them would cost one write per pod.
     pub tells_opening: bool,
-    /// The setting that matches no node (`Phase::Invalid`).
+    /// Setting that matches no node ([`Phase::Invalid`]); `None` otherwise.
     pub invalid: Option<Invalid>,
-    /// Values of `topology-key` in which updates are under way or may begin, in order; empty without that setting, and while
-    /// nothing is rolled out.
+    /// Failure domains (values of `topology-key`) in which updates are in progress or may begin, in order. Empty without that
+    /// setting, and while nothing is rolled out.
     pub domains: Vec<String>,
-    /// Reason why the guard starts no further updates; `None` if it allows them.
+    /// Reason why the guard allows no further updates; `None` if it allows them.
     pub guarded: Option<Guarded>,
-    /// The guard's record: the value that replaces [`Fleet::record`] on the DaemonSet.
+    /// The guard's new record, which replaces [`Fleet::record`] on the DaemonSet.
     ///
     /// [`Fleet::record`]: crate::core::Fleet::record
     pub record: Option<FailureRecord>,
     /// Progress of the rollback of a stopped revision; `None` if none was requested or the revision was not stopped.
     pub reversal: Option<Reversal>,
-    /// The active pause, if there is one, even if no node is outdated.
+    /// The active pause, even if no node is outdated; `None` if there is none.
     pub pause: Option<PauseStand>,
-    /// State of each wave, in order; empty without that setting, and while the current revision is unknown.
+    /// State of each wave, in order. Empty without the setting `waves`, and while the current revision is unknown.
     pub waves: Vec<WaveStand>,
-    /// Nodes past their deadline, by position in the fleet, even if other nodes make progress; see
-    /// [`overdue`](super::engine::overdue).
+    /// Positions in the fleet of the nodes that are past their deadline ([`overdue`](super::engine::overdue)), even if other
+    /// nodes make progress.
     pub overdue: Vec<usize>,
-    /// True if nothing moves until a disruption budget allows an eviction.
+    /// True if no further update begins before a disruption budget allows an eviction.
     pub blocked: bool,
-    /// Writes that the API server refuses, including writes that this plan retries.
+    /// Writes that the API server rejected, including writes that this plan retries.
     pub refused: super::fleet::write_failures::WriteFailures,
-    /// Earliest time at which the same fleet leads to another plan; `None` if only a change can do that.
+    /// Earliest time at which a decision about the same fleet would differ; `None` if only a change of the fleet can make it
+    /// differ.
     pub next_wake: Option<Timestamp>,
 }
 
 impl Plan {
-    /// Returns this plan for stale data: without writes to pods, and with the reason why a rollout that would move does not.
+    /// Returns this plan without writes to pods, because the data is stale. A rollout in progress gets the phase
+    /// [`Phase::Stale`].
     #[must_use]
     pub fn withheld(mut self, stale: StaleData, record: Option<&FailureRecord>) -> Self {
         self.actions.clear();
@@ -94,7 +97,7 @@ impl Plan {
         self
     }
 
-    /// Returns when the next maintenance window opens for a node that waits for one.
+    /// Returns the time at which the next maintenance window opens for a waiting node; `None` if no node waits for one.
     pub fn next_opening(&self) -> Option<Timestamp> {
         let opens = |verdict: &Verdict| match *verdict {
             Verdict::OutOfWindow { opens } => opens,
@@ -103,19 +106,19 @@ impl Plan {
         self.verdicts.iter().filter_map(opens).min()
     }
 
-    /// Returns the number of nodes that wait for a maintenance window that opens.
+    /// Returns the number of nodes that wait for a maintenance window. Windows that never open don't count.
     pub fn out_of_window(&self) -> usize {
         let waits = |verdict: &&Verdict| matches!(verdict, Verdict::OutOfWindow { opens: Some(_) });
         self.verdicts.iter().filter(waits).count()
     }
 
-    /// Returns the number of targeted nodes that run the current revision: online with an available pod of it, or offline with a
-    /// pod of it.
+    /// Returns the number of targeted nodes that run the current revision: online nodes with an available pod of it, and offline
+    /// nodes with any pod of it.
     pub fn running(&self) -> usize {
         self.counts.updated + self.counts.offline_updated
     }
 
-    /// Returns true if nothing moves before a node has pulled its images.
+    /// Returns true if no further update begins before a node has pulled its images.
     pub fn is_pull_pending(&self) -> bool {
         let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
         of_word(Verdict::PullPending(PullStage::Queued { failed: false })) > 0
@@ -129,19 +132,19 @@ impl Plan {
         self.verdicts.iter().any(of_hooks)
     }
 
-    /// Returns true if every node in progress waits for a hook or a disruption budget.
+    /// Returns true if every node in progress waits for a preDelete hook or a disruption budget.
     pub(super) fn awaits_hooks_only(&self) -> bool {
         self.awaits_hooks() && !self.verdicts.iter().any(Verdict::is_begun)
     }
 
-    /// Returns true if a pod has waited for its hook for so long that an operator should look.
+    /// Returns true if a pod has waited for its preDelete hook for so long that an operator should check it.
     pub fn is_hook_overdue(&self) -> bool {
         let is_overdue =
             |verdict: &Verdict| matches!(verdict, Verdict::HookPending { overdue: true, .. });
         self.verdicts.iter().any(is_overdue)
     }
 
-    /// Returns the reason why a wave is not open while nothing else moves; `None` if something moves or no wave waits.
+    /// Returns the reason why a wave is not open, if no further update begins before it opens; otherwise `None`.
     pub fn awaited(&self) -> Option<WaveShut> {
         let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
         let moves = of_word(Verdict::InProgress(Progress::Replacing))
@@ -158,8 +161,8 @@ impl Plan {
             .map(|(_, why)| why)
     }
 
-    /// Returns true if nothing moves before a maintenance window opens, and at most as many nodes wait for image pulls as for
-    /// windows.
+    /// Returns true if no further update begins before a maintenance window opens, and image pulls don't keep more nodes waiting
+    /// than windows do.
     pub fn is_out_of_window(&self) -> bool {
         let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
         let blocked = |verdict: &Verdict| matches!(verdict, Verdict::BlockedByPdb { .. });
@@ -175,68 +178,68 @@ impl Plan {
 /// State of one wave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaveStand {
-    /// Its name; the last one is called [`REST`](super::settings::REST).
+    /// Name of the wave; the last wave is called [`REST`](super::settings::REST).
     pub name: String,
-    /// Number of its targeted nodes that take part in the rollout.
+    /// Number of the wave's targeted nodes that take part in the rollout.
     pub nodes: usize,
-    /// Number of those with an available pod of the current revision.
+    /// Number of nodes in the wave with an available pod of the current revision.
     pub done: usize,
-    /// Number of its nodes that are being updated, or failed because of the revision.
+    /// Number of nodes in the wave that are being updated, or failed because of the revision.
     pub in_flight: usize,
-    /// Number of used slots of [`allowed`](Self::allowed) while the wave is open, including nodes whose old pod is broken and
-    /// nodes that begin now.
+    /// Number of used slots out of [`allowed`](Self::allowed) while the wave is open. Nodes with a broken old pod and nodes whose
+    /// update begins now are included.
     pub taken: usize,
-    /// Limit of its nodes without an available pod; a wave without its own limit uses that of the rollout.
+    /// Limit of nodes in the wave without an available pod. A wave without its own limit uses that of the rollout.
     pub allowed: usize,
-    /// Its progress.
+    /// Progress of the wave.
     pub state: WaveState,
 }
 
 /// Progress of a wave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaveState {
-    /// All of its online nodes are done.
+    /// All online nodes of the wave are updated.
     Complete,
-    /// Nodes are being replaced.
+    /// Nodes of the wave are being updated.
     Open,
-    /// The wave waits.
+    /// Nodes of the wave are not updated yet, for this reason.
     NotOpen(WaveShut),
 }
 
-/// Totals of a plan.
+/// Totals of a plan, in numbers of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Nodes on which a pod belongs.
+    /// Nodes that should run a pod.
     pub targeted: usize,
-    /// Targeted nodes that take part in the rollout: the base of `max-unavailable`.
+    /// Targeted nodes that take part in the rollout. Percentages of `max-unavailable` refer to this number.
     pub base: usize,
-    /// `max-unavailable`, resolved for `base`.
+    /// Number of nodes that may be unavailable at once: `max-unavailable`, resolved for `base`.
     pub allowed: usize,
-    /// Targeted nodes that occupy budget after this plan.
+    /// Targeted nodes that use a slot of `max-unavailable` once this plan is carried out.
     pub unavailable: usize,
-    /// Unavailable nodes that keep their old pod.
+    /// Unavailable nodes that keep their old pod for now.
     ///
-    /// Either the pod was taken out of service for its hook and doesn't serve again yet, or it was created recently.
+    /// The pod was taken out of service for its hook and doesn't serve again yet, or it was created recently.
     pub withheld: usize,
     /// Limit of nodes with a second pod (`max-surge`), resolved for `base`.
     pub surge_allowed: usize,
-    /// Nodes with two pods after this plan, whichever of the two is deleted.
+    /// Nodes with two pods once this plan is carried out, whichever of the two pods is deleted.
     pub surging: usize,
-    /// Targeted online nodes with an available pod of the current revision, including those with a second pod.
+    /// Targeted online nodes with an available pod of the current revision. Nodes that have a second pod too are included.
     pub updated: usize,
-    /// Targeted online nodes that lack an available pod because they are being updated, including the updates of this plan.
+    /// Targeted online nodes without an available pod because of an update, including the updates of this plan.
     pub in_progress: usize,
-    /// Targeted nodes whose failure is attributed to the current revision and that have not recovered.
+    /// Targeted nodes that failed because of the current revision and have not recovered.
     pub failed: usize,
-    /// Failed nodes that are NotReady.
+    /// Nodes included in `failed` that are NotReady.
     pub lost: usize,
-    /// Nodes that failed because their containers crashed, and have run since, but for less than the failure window.
+    /// Nodes that failed because their containers crashed. The containers run again, but for less than the failure window.
     pub relapsing: usize,
-    /// Targeted online nodes that are outdated with an unavailable pod, excluding the nodes that this plan updates.
+    /// Targeted online nodes that are outdated and have an unavailable pod, without the nodes that this plan updates.
     pub broken_before: usize,
-    /// Nodes that failed because of the current revision, including nodes that are gone or recovering.
+    /// Nodes that failed because of the current revision, including nodes that were deleted since or are recovering.
     pub failures: usize,
-    /// Limit of `failures` before the revision is stopped.
+    /// Maximum of `failures`: with more failures the guard stops the revision.
     pub threshold: usize,
     /// Targeted online nodes that are outdated, including the nodes that this plan updates.
     pub outdated: usize,
@@ -246,20 +249,20 @@ pub struct Counts {
     pub offline_outdated: usize,
     /// Targeted nodes that keep their old revision (`partition`, `selector`, `hold`).
     pub kept: usize,
-    /// Nodes that keep an outdated pod because its template does not tolerate a taint.
+    /// Nodes that keep an outdated pod because the template does not tolerate one of their taints.
     ///
-    /// They don't count as targeted; Kubernetes doesn't count them for its `maxUnavailable` either.
+    /// They don't count as targeted, because Kubernetes doesn't count them for its `maxUnavailable` either.
     pub repelled: usize,
     /// Targeted nodes that are offline.
     pub offline: usize,
     /// Targeted online nodes whose pod was rolled back, or is being rolled back, from the revision that the guard stopped.
     pub reverted: usize,
-    /// Nodes per word of [`Verdict::WORDS`].
+    /// Number of nodes for each word of [`Verdict::WORDS`].
     pub by_word: [usize; Verdict::WORDS.len()],
 }
 
 impl Counts {
-    /// Returns the targeted nodes that lack an available pod, by reason. Each node is counted once.
+    /// Returns the number of targeted nodes without an available pod, by reason. Each node is counted for one reason.
     pub fn lacking(&self) -> [(&'static str, usize); 4] {
         [
             ("offline", self.offline - self.lost),
@@ -269,7 +272,7 @@ impl Counts {
         ]
     }
 
-    /// Returns the number of nodes that wait for other nodes; see [`Verdict::awaits_turn`].
+    /// Returns the number of nodes that wait for their turn; see [`Verdict::awaits_turn`].
     fn awaiting_turn(&self) -> usize {
         let words = [Verdict::Budget { broken: false }, Verdict::AwaitingDomain];
         words
@@ -279,41 +282,41 @@ impl Counts {
     }
 }
 
-/// The state of a rollout.
+/// State of a rollout as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Every targeted node runs the current revision.
     ///
-    /// Exceptions: nodes that are offline or kept, and as many lost nodes as `failure-threshold` allows.
+    /// Exceptions are nodes that are offline or kept, and as many lost nodes as `failure-threshold` allows.
     Complete {
-        /// Targeted nodes that are offline and outdated; they follow when they return.
+        /// Targeted nodes that are offline and outdated. They are updated when they return.
         offline: usize,
-        /// Nodes that keep their old revision because the settings say so, or because no new pod would be created there.
+        /// Nodes that keep their old revision because the settings say so, or because no new pod could be created there.
         kept: usize,
     },
-    /// Moving, or about to move.
+    /// Nodes are being updated, or will be updated soon.
     Progressing,
-    /// Waits for the native controller or for fresher data.
+    /// The current revision is unknown, because the native controller or the cached data is behind.
     RevisionUnknown(super::id::RevisionUnknown),
-    /// No pod is written until the controller has fresh data.
+    /// The controller's data is too old, so it changes no pods.
     Stale(StaleData),
-    /// Nothing moves before an operator acts or a node recovers.
+    /// The rollout makes no progress before an operator acts or a node recovers.
     Stalled(Stall),
-    /// Paused, with nodes left to update.
+    /// The rollout is paused, and outdated nodes are left.
     Paused {
         /// End of the pause; `None` if it has none.
         until: Option<Timestamp>,
     },
-    /// OTA: outdated nodes wait for their owners.
+    /// Outdated nodes wait for their node owners (OTA).
     AwaitingOwners,
-    /// `OnDelete`: outdated nodes wait until their pods are deleted by an operator.
+    /// Outdated nodes wait until somebody deletes their pods (`OnDelete`).
     AwaitingDeletions,
-    /// A setting matches no node. Nothing is touched until the setting or the node labels are corrected.
+    /// A setting matches no node. No pod is touched until the setting or the node labels are corrected.
     Invalid,
 }
 
 impl Phase {
-    /// Returns true if the current revision is unknown, for a moment or for too long.
+    /// Returns true if the current revision is unknown, whether for a moment or for too long.
     pub fn is_behind(self) -> bool {
         matches!(
             self,
@@ -322,41 +325,41 @@ impl Phase {
     }
 }
 
-/// Data that is too old to act on.
+/// Information about data that is too old to act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaleData {
     /// Resource that is stale, such as `nodes` or `pods`.
     pub resource: &'static str,
-    /// Time of the last watch event or bookmark from the API server.
+    /// Time of the last message about the resource from the API server: a watch event or a bookmark.
     pub heard: Timestamp,
 }
 
-/// Reason why a rollout is stalled, the most serious first.
+/// Reason why a rollout is stalled. The order is by severity, most serious first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stall {
-    /// More nodes failed after they got the current revision than allowed: the guard stopped it, or no node is left to protect.
+    /// More nodes failed after they got the current revision than allowed. The guard stopped it, or no node is left to protect.
     FailedByRevision,
     /// The guard stopped the revision because replacing does not help: the pod of a node was replaced twice and is outdated
     /// again.
     ReplacedTwice,
-    /// Nodes whose pods don't start (crashes, image errors) use the whole budget.
+    /// The whole budget is used by nodes whose pods don't start (crashes, image errors).
     PodsDoNotStart,
-    /// Every remaining node waits for images that it failed to pull (`predownload: required`).
+    /// Every remaining node waits for images that could not be pulled (`predownload: required`).
     ImagesNotPulled,
-    /// The maintenance window of every remaining node never opens, because the Node's own cannot be read.
+    /// Every remaining node waits for a maintenance window that never opens, because the Node's own annotation cannot be read.
     WindowNeverOpens,
-    /// Nodes for which the native controller creates no pod (quota, admission) use the whole budget.
+    /// The whole budget is used by nodes for which the native controller cannot create a pod (quota, admission).
     PodsNotCreated,
-    /// Nodes whose pod was deleted, and whose new pod a taint or a label keeps away, use the whole budget.
+    /// The whole budget is used by nodes whose pod was deleted and whose new pod is kept away by a taint or a label.
     PodsKeptAway,
-    /// Every remaining node, or the whole budget, waits for a write that the API server refuses.
+    /// Every remaining node, or the whole budget, waits for a write that the API server rejects.
     WritesRefused,
-    /// Nodes that don't become available in time use the whole budget.
+    /// The whole budget is used by nodes that don't become available in time.
     NoProgress,
-    /// Pods whose preDelete hooks take too long use the whole budget.
+    /// The whole budget is used by pods whose preDelete hooks take too long.
     HookPending,
-    /// Every remaining node has waited too long for a disruption budget.
+    /// A disruption budget has blocked every remaining node for too long.
     BlockedByPdb,
-    /// The native controller has not handled the latest change for too long, so the current revision is unknown.
+    /// The native controller has not handled the latest change of the DaemonSet for too long, so the current revision is unknown.
     NativeControllerBehind,
 }

@@ -1,11 +1,11 @@
-//! Properties of every fleet, every strategy and every order of events.
+//! Properties that hold for every fleet, every strategy and every order of events.
 //!
-//! The properties in this file make one decision about a random fleet. Those in `story` make many decisions for a small model of
-//! a cluster, `world`, from the start of a random story to its end.
+//! The properties in this file make one decision about a random fleet. The properties in `story` make many decisions for `world`,
+//! a small model of a cluster, from the start of a random story to its end.
 //!
 //! The seed is fixed, so that a run can be repeated. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` override seed and number of cases;
-//! `YURT_DS_DEEP=1` tries as many cases as CI. Each property catches a mutant of the engine that `tests/mutants.toml` lists with
-//! it (`.ci/mutants`), which shows that the property detects errors.
+//! `YURT_DS_DEEP=1` tries as many cases as CI. For each property, `tests/mutants.toml` lists a mutant of the engine that the
+//! property detects (`.ci/mutants`). This shows that the property finds errors.
 
 mod crowd;
 mod evictions;
@@ -42,10 +42,10 @@ use super::*;
 use crate::core::Strategy;
 use crate::machine;
 
-/// Seed of every run, unless the environment sets another.
+/// Seed of every run, unless `PROPTEST_RNG_SEED` sets another.
 const SEED: u64 = 20;
 
-/// Number of cases per property, unless the environment sets another: normally, and with `YURT_DS_DEEP=1`.
+/// Number of cases per property, unless the environment sets another: the first normally, the second with `YURT_DS_DEEP=1`.
 const CASES: [usize; 2] = [64, 256];
 
 fn config() -> ProptestConfig {
@@ -77,17 +77,17 @@ fn after(start: Timestamp, seconds: i64) -> Timestamp {
     start + SignedDuration::from_secs(seconds)
 }
 
-/// Generates a time in the last minutes, rarely one slightly in the future (clocks differ).
+/// Generates a time in the last minutes. In rare cases it is slightly in the future, because clocks differ.
 fn recent() -> impl Random<Timestamp> {
     (-400_i64..5).prop_map(|seconds| after(now(), seconds))
 }
 
-/// Generates a time around now.
+/// Generates a time shortly before or after now.
 fn soon() -> impl Random<Timestamp> {
     (-100_i64..100).prop_map(|seconds| after(now(), seconds))
 }
 
-/// A generator. Proptest calls it `Strategy`, but here that is the name of the settings.
+/// A generator of random values. Proptest's name for it is `Strategy`, which means the settings here.
 trait Random<T>: proptest::strategy::Strategy<Value = T> {}
 impl<T, S: proptest::strategy::Strategy<Value = T>> Random<T> for S {}
 
@@ -161,7 +161,7 @@ fn strategies() -> impl Random<Strategy> {
         )
 }
 
-/// Generates a window that opens and closes within minutes of now, a Friday at 08:00.
+/// Generates a maintenance window that opens and closes within minutes of now, which is a Friday at 08:00.
 fn windows() -> impl Random<Arc<Windows>> {
     (470..480_u16, 475..490_u16).prop_filter_map("an empty window", |(from, to)| {
         let time = |minutes: u16| format!("{:02}:{:02}", minutes / 60, minutes % 60);
@@ -198,7 +198,7 @@ fn pauses() -> impl Random<Option<Pause>> {
     ]
 }
 
-/// Generates fleets. Half of them are calm, because a fleet with all kinds of trouble at once hardly progresses.
+/// Generates fleets. Half of them have few problems, because a fleet with all kinds of problems at once hardly progresses.
 fn fleets() -> impl Random<Fleet> {
     let calm = vec(prop::bool::weighted(0.8), 24);
     (wild_fleets(), option::weighted(0.5, calm)).prop_map(|(mut fleet, calm)| {
@@ -214,7 +214,7 @@ fn fleets() -> impl Random<Fleet> {
     })
 }
 
-/// Makes the node Ready for an hour, with one pod that has been available for half of that.
+/// Makes the node Ready for an hour, with one pod that has been available for half an hour.
 fn settle(node: &mut Node) {
     node.targeting = Targeting::Run;
     node.readiness = Readiness::Ready {
@@ -293,7 +293,7 @@ fn wild_fleets() -> impl Random<Fleet> {
     )
 }
 
-/// Renames all nodes without changing their order.
+/// Renames all nodes. Their order by name stays the same.
 fn renamed(fleet: Fleet) -> Fleet {
     let name = |name: &NodeName| NodeName::from(format!("longer-{name}").as_str());
     let names = |names: &BTreeSet<NodeName>| names.iter().map(name).collect();
@@ -384,7 +384,7 @@ fn nodes() -> impl Random<Node> {
                 targeting,
                 native: targeting,
                 readiness,
-                // The controller observed when a terminating pod began to terminate.
+                // If a pod is terminating, the controller knows when its deletion began.
                 disrupted_at: disrupted_at.or(began_to_leave(&pods)),
                 emptied,
                 kept_away_by: None,
@@ -404,7 +404,7 @@ fn in_order(mut times: Vec<Timestamp>) -> Vec<Timestamp> {
     times
 }
 
-/// Returns the problem of `ended` evicted pods in a row.
+/// Returns the problem of a node on which `ended` pods in a row were evicted.
 fn evicted(ended: u32) -> Box<PodProblem> {
     let problem = PodProblem {
         reason: "Evicted".into(),
@@ -415,7 +415,7 @@ fn evicted(ended: u32) -> Box<PodProblem> {
     problem.into()
 }
 
-/// Returns the earliest time at which the last terminating outdated pod can have begun to terminate.
+/// Returns the earliest possible time at which the deletion of the last terminating outdated pod began.
 fn began_to_leave(pods: &[Pod]) -> Option<Timestamp> {
     let leaves = |pod: &&Pod| pod.terminating && pod.revision == PodRevision::Outdated;
     pods.iter().filter(leaves).map(|pod| pod.created).max()
@@ -446,7 +446,7 @@ fn pods() -> impl Random<Pod> {
         .prop_map(|((created, started, ready_since, unready), rest, own)| {
             let ((revision, number), terminating, problem, (need_upgrade, image_ready)) = rest;
             let (exit, in_place, of_template): (Exit, _, _) = own;
-            // A pod whose readiness gate never got a status was never Ready.
+            // A pod with a readiness gate is Ready only once the gate has a status.
             let gate = exit.gate.as_ref();
             let may_be_ready = gate.is_none_or(|gate| gate.status.is_some());
             let ready_since = ready_since.filter(|_| may_be_ready);
@@ -548,7 +548,7 @@ fn conditions() -> impl Random<OtaCondition> {
     )
 }
 
-/// Returns the fleet after a correct execution of the plan.
+/// Returns the fleet after all actions of the plan were carried out correctly.
 fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
     let mut fleet = fleet.clone();
     for action in &plan.actions {
@@ -570,7 +570,7 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
                 };
                 pod.in_place.revision = Some(patch.revision.clone());
                 pod.in_place.reverted_from = patch.reverts.clone();
-                // The problem of the old containers doesn't affect the new ones.
+                // The problem belonged to the old containers.
                 pod.problem = None;
                 let mut unfinished = patch.before.clone();
                 unfinished.retain(|_, before| before.image_id.is_some());
@@ -647,7 +647,7 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
     fleet
 }
 
-/// Returns a `PodImageReady` that requests a pull.
+/// Returns a condition `PodImageReady` that requests a pull.
 fn request(revision: &Revision) -> OtaCondition {
     OtaCondition {
         status: false,
@@ -658,7 +658,7 @@ fn request(revision: &Revision) -> OtaCondition {
     }
 }
 
-/// Returns the pods that the plan replaces, by deletion or in place.
+/// Returns the pods that the plan replaces, by deletion or by an in-place update.
 fn deleted(plan: &Plan) -> Vec<&PodRef> {
     let replaces = |action: &&Action| {
         matches!(
@@ -670,7 +670,7 @@ fn deleted(plan: &Plan) -> Vec<&PodRef> {
     replaced.map(Action::pod).collect()
 }
 
-/// Returns the pods whose replacement begins with this plan.
+/// Returns the pods whose replacement begins with this plan. Pods marked for deletion earlier are not included.
 fn begun<'a>(fleet: &Fleet, plan: &'a Plan) -> Vec<&'a PodRef> {
     let mut begun = Vec::new();
     for action in &plan.actions {
@@ -687,7 +687,7 @@ fn is_available(pod: &Pod, strategy: &Strategy, now: Timestamp) -> bool {
     !pod.terminating && !pod.in_place.is_under_way() && pod.ready_since.is_some_and(ripe)
 }
 
-/// Returns true if a node waits for its wave, even if it also waits for something else.
+/// Returns true if a node waits for its wave, even if it also waits for another reason.
 fn awaits_wave(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy) -> bool {
     let stand = |waves: &Arc<Waves>| {
         plan.waves
@@ -704,9 +704,9 @@ fn awaits_wave(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy)
     }
 }
 
-/// Returns true if a node gets a new pod whose predecessor the rollout did not delete, and the node takes no part.
+/// Returns true if the node gets a new pod although it takes no part, and someone other than the rollout deleted the old pod.
 ///
-/// It takes no part if it is not selected or its wave is not open.
+/// A node takes no part if it is not selected or its wave is not open.
 fn is_taken_by_others(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy) -> bool {
     let Verdict::InProgress(progress) = verdict else {
         return false;
@@ -722,15 +722,15 @@ fn is_taken_by_others(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &St
 
 /// Returns the number of targeted Ready nodes without an available pod.
 ///
-/// These nodes don't count: nodes that returned recently with an old pod, keep it, wait for their wave, or lost it to others
-/// while they take no part.
+/// Not counted are nodes that returned recently with an old pod, that keep their pod, or that wait for their wave. Nodes that
+/// take no part are not counted either if someone other than the rollout deleted their pod.
 fn lacking(fleet: &Fleet, plan: &Plan, strategy: &Strategy, now: Timestamp) -> usize {
     let nodes = fleet.nodes.iter().zip(&plan.verdicts);
     let lacks = nodes.filter(|(node, verdict)| lacks(node, verdict, plan, strategy, now));
     lacks.count()
 }
 
-/// Returns true if the node counts in [`lacking`].
+/// Returns true if [`lacking`] counts the node.
 fn lacks(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy, now: Timestamp) -> bool {
     let Readiness::Ready { since } = node.readiness else {
         return false;
@@ -756,8 +756,8 @@ fn lacks(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy, now: 
 
 /// Returns true if `action` is allowed during a pause.
 ///
-/// It removes marks or opens readiness gates. It may also transfer or delete a surge pod whose node has no old pod left or is not
-/// eligible.
+/// Allowed are the removal of marks and the opening of readiness gates. A surge pod may be transferred or deleted if its node has
+/// no old pod left or is not eligible.
 fn is_upkeep(fleet: &Fleet, action: &Action) -> bool {
     let made_beside = |uid: &PodUid| {
         let holds = |node: &&Node| node.pods.iter().any(|pod| pod.uid == *uid);
@@ -871,7 +871,8 @@ proptest! {
         let allowed = plan.counts.allowed;
         prop_assert!(of_available == 0 || lacking <= allowed, "{lacking} of {allowed} lack a pod");
         prop_assert!(strategy.broken_unlimited || deleted.len() <= allowed.max(1));
-        // Kept nodes and nodes that wait for their wave have no verdict of their own while nothing is rolled out.
+        // While nothing is rolled out, nodes that are kept or wait for their wave have no separate verdict, so they are not
+        // compared.
         let told = plan.counts.unavailable + plan.counts.kept;
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate
             && !is_paused(&strategy, now())
@@ -905,7 +906,8 @@ proptest! {
             ..testing::node("zz", pod)
         };
         let used = |fleet: &Fleet| decide(&strategy, fleet, now()).counts.unavailable;
-        // Such a node does count when the guard compares lost nodes with others, and for the proof of a revision.
+        // The node still affects two decisions: the guard compares lost nodes with it, and it counts for the proof of a revision.
+        // Rule out both here.
         let mut fleet = Fleet { is_proven: true, record: None, ..fleet };
         fleet.nodes.retain(Node::is_ready);
         let mut beside = fleet.clone();
@@ -918,11 +920,12 @@ proptest! {
         strategy in strategies(), fleet in fleets(),
     ) {
         let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
-        // Decisions wait until an unknown revision has been looked up.
+        // While a pod's revision is unknown, the controller takes no decisions.
         prop_assume!(!pods.any(|pod| pod.revision == PodRevision::Unknown));
         let plan = decide(&strategy, &fleet, now());
         let is_undone = |pod: &Pod| fleet.undone == Some(pod.number);
-        // Nodes that keep their pod for another reason are counted first, whatever revision they run.
+        // Nodes excluded by `selector` or a hold keep their pods too. The partition counts them first, whatever revision they
+        // run.
         let is_out = |node: &Node| {
             let selector = strategy.selector.as_ref();
             let selected = selector.is_none_or(|selector| selector.matches(|key| node.labels.get(key)));
@@ -935,7 +938,7 @@ proptest! {
                 && node.readiness != Readiness::Gone
                 && settled
                 && alive.clone().count() > 0
-                // Of several pods the first one counts.
+                // If a node has several pods, the partition uses the revision of the first one.
                 && (is_out(node) || !alive.clone().next().is_some_and(is_undone))
                 && alive.all(|pod| pod.revision == PodRevision::Outdated)
         };
@@ -991,7 +994,7 @@ proptest! {
             let holds = |node: &Node| node.pods.iter().any(|pod| pod.uid == target.uid);
             fleet.nodes.iter().position(holds).unwrap()
         };
-        // Nodes that wait or are chosen now, and nodes that are done: online, settled and taking part.
+        // Compare nodes that wait or are chosen now with nodes that are done. All of them are online, settled and take part.
         let replacing = |verdict: &Verdict| *verdict == Verdict::InProgress(Progress::Replacing);
         let waiting = |verdict: &Verdict| {
             let waits = matches!(
@@ -1051,7 +1054,7 @@ proptest! {
         }
     }
 
-    /// Kruise's `lifecycle.preDelete`.
+    /// Checks the rules of Kruise's `lifecycle.preDelete`.
     #[test]
     fn a_hooked_pod_is_never_deleted_and_what_stays_loses_its_mark(
         strategy in strategies(), fleet in fleets(),
@@ -1071,7 +1074,7 @@ proptest! {
             return Ok(());
         }
         let then = carry_out(&fleet, &plan);
-        // A pod that is updated in place needs no hook, and loses its mark as soon as the update is visible.
+        // An in-place update needs no hook. The mark on such a pod is removed once the cache shows the update.
         let renewed: Vec<_> = deleted(&plan).iter().map(|pod| &pod.uid).collect();
         for (node, verdict) in then.nodes.iter().zip(&plan.verdicts).filter(|(n, _)| n.is_ready()) {
             let marked = |pod: &&Pod| {
@@ -1085,7 +1088,7 @@ proptest! {
     #[test]
     fn carrying_out_a_plan_leaves_nothing_to_do(strategy in strategies(), fleet in fleets()) {
         let plan = decide(&strategy, &fleet, now());
-        // An update that changes no containers finishes at once, and the next one begins.
+        // An update that changes no container image is complete at once, so the node's next update may begin.
         let is_over = |action: &Action| match action {
             Action::UpdateInPlace { patch, .. } => {
                 patch.before.values().all(|before| before.image_id.is_none())
@@ -1098,8 +1101,8 @@ proptest! {
         let done = carry_out(&fleet, &plan);
         let again = decide(&strategy, &done, now());
         prop_assert!(again.counts.unavailable <= plan.counts.unavailable.max(plan.counts.allowed));
-        // Conditions from before an in-place update are removed afterwards. A pod that is updated while its images are pulled
-        // frees one slot for another pull.
+        // Conditions from before an in-place update are removed in the next plan. If the images for an updated pod were being
+        // pulled, the node frees a pull slot and another pull may begin.
         let renewed: Vec<_> = deleted(&plan).into_iter().map(|pod| &pod.uid).collect();
         let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
         let pulled = |pod: &&Pod| pod.image_ready.as_ref().is_some_and(|image| image.waits);
@@ -1123,7 +1126,7 @@ proptest! {
     fn nothing_but_the_order_by_name_and_age_matters(strategy in strategies(), fleet in fleets()) {
         let plan = decide(&strategy, &fleet, now());
         let told = decide(&strategy, &renamed(fleet), now());
-        // Only the names differ.
+        // Undo the renaming of the nodes: both plans must then be equal.
         let told = format!("{told:?}").replace("(\"longer-", "(\"");
         prop_assert_eq!(told, format!("{plan:?}"));
     }
@@ -1146,7 +1149,7 @@ proptest! {
     fn offline_nodes_neither_use_the_budget_nor_hold_up_others(
         strategy in strategies(), fleet in fleets(), share in 1..6_u32,
     ) {
-        // With an absolute budget and all nodes taking part, the number of nodes is irrelevant; no failures are counted.
+        // The number of nodes must not matter: use an absolute budget, let all nodes take part, and count no failures.
         let strategy = Strategy {
             max_unavailable: IntOrPercent::Number(share),
             partition: IntOrPercent::Number(0),

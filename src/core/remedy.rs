@@ -1,4 +1,4 @@
-//! Remedies for a revision that fails, the best first. Conditions, Events and `ctl` use these sentences.
+//! Remedies for a failing revision, the best first. Conditions, Events and `ctl` use these sentences.
 
 use std::fmt::Display;
 
@@ -6,18 +6,18 @@ use super::fleet::Fleet;
 use super::fleet::record::FailureRecord;
 use super::id::{Revision, RevisionState};
 
-/// Instructions for checking whether a controller is running.
+/// Instructions to find out if a controller is running.
 pub const LOOK_FOR_IT: &str = "kubectl get leases -A --field-selector metadata.name=yurt-ds-controller -o yaml shows which one is and when it last said \
     so (without leader election there is no Lease), and its log names a right that it lacks";
 
-/// Message about Advanced DaemonSets while the manager of OpenKruise is running.
+/// Message that Advanced DaemonSets are not rolled out, because the manager of OpenKruise is running.
 pub const KRUISE_RUNS: &str = "Kruise's manager runs (its Lease kruise-system/kruise-manager is renewed), and two controllers would fight over the \
     pods of Advanced DaemonSets, so yurt-ds leaves them alone; stop one of them: kubectl -n kruise-system scale deployment \
     kruise-controller-manager --replicas=0, or run yurt-ds controller with --controllers native";
 
-/// Returns the remedies for a revision that fails, as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
+/// Returns the remedies for a failing revision, as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
 ///
-/// After a rollback to the oldest revision that is kept, another rollback would return to the failed revision; then it is not
+/// If the DaemonSet was rolled back to its oldest revision, another rollback would return to the failed one and is not
 /// recommended.
 pub fn way_on(fleet: &Fleet, set: &dyn Display) -> String {
     match back(fleet, set) {
@@ -37,8 +37,8 @@ pub fn way_on(fleet: &Fleet, set: &dyn Display) -> String {
 
 /// Returns the remedies for pods that the scheduler cannot place on `nodes`, as the end of a sentence.
 ///
-/// `set` is the DaemonSet, as `NAMESPACE/NAME`. A rollback helps only if the template now requests more than the previous
-/// revision.
+/// `set` is the DaemonSet, as `NAMESPACE/NAME`. A rollback is suggested too: it helps if the new template requests more resources
+/// than the previous one.
 pub fn make_room(nodes: &str, fleet: &Fleet, set: &dyn Display) -> String {
     let room = format!(
         "make room on {nodes} (kubectl get pods -A -o wide --field-selector spec.nodeName=NODE shows the pods there), or set a \
@@ -61,7 +61,7 @@ pub fn mend_nodes(nodes: &str, fleet: &Fleet, set: &dyn Display) -> String {
     )
 }
 
-/// Returns the revisions from before the current one that the guard did not stop, the newest first.
+/// Returns the earlier revisions that the guard did not stop, the newest first.
 fn unstopped(fleet: &Fleet) -> Vec<&(Revision, i64)> {
     let stopped = match &fleet.revision {
         RevisionState::Current(current) => {
@@ -74,28 +74,29 @@ fn unstopped(fleet: &Fleet) -> Vec<&(Revision, i64)> {
     good.collect()
 }
 
-/// A rollback to an earlier revision.
+/// Recommended rollback to an earlier revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WayBack<'a> {
-    /// The revision.
+    /// Revision to roll back to.
     pub revision: &'a Revision,
-    /// Its number, if `undo` needs it because the revision is not the previous one.
+    /// Number of the revision, if it is not the previous one and `ctl undo` needs it; otherwise `None`.
     pub number: Option<i64>,
-    /// True if only offline nodes have the revision, and no node serves with any earlier one.
+    /// True if only offline nodes have the revision, and no earlier revision has a serving pod.
     is_away: bool,
 }
 
-/// Returns the recommended rollback; `None` if the guard stopped all earlier revisions that are kept, or if there are none.
+/// Returns the recommended rollback; `None` if no earlier revision is kept, or the guard stopped all of them.
 ///
-/// The target is the newest earlier revision with serving pods, because the previous one may be as bad. Without serving pods it
-/// is the previous one. A later revision is never the target: after a rollback, the next one goes further back.
+/// The target is the newest earlier revision with serving pods, because the previous revision may be broken too. If no earlier
+/// revision has serving pods, the target is the previous one. After a rollback, the next rollback goes further back, never
+/// forward.
 pub fn way_back(fleet: &Fleet) -> Option<WayBack<'_>> {
     let earlier = unstopped(fleet);
     let (before, _) = *earlier.first()?;
     let mut all = earlier.iter().copied();
     let serving = all.find(|(revision, _)| serves(fleet, revision));
-    // While all nodes are offline, no pod serves. Then the target is the most common revision, because the previous one may never
-    // have run.
+    // While all nodes are offline, no pod counts as serving. Choose the revision that most nodes have: the previous revision may
+    // never have run.
     let most = || {
         let has = |revision: &Revision| {
             let pods = fleet.nodes.iter().filter(|node| !node.is_ready());
@@ -137,7 +138,7 @@ pub fn back(fleet: &Fleet, set: &dyn Display) -> Option<String> {
     ))
 }
 
-/// Returns true if a pod of that revision is Ready and stays.
+/// Returns true if a pod of that revision is Ready and not terminating.
 fn serves(fleet: &Fleet, revision: &Revision) -> bool {
     let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
     pods.any(|pod| {
@@ -148,7 +149,7 @@ fn serves(fleet: &Fleet, revision: &Revision) -> bool {
     })
 }
 
-/// Returns the command that continues a stopped revision: the last of the remedies.
+/// Returns the command that continues a stopped revision. It is the last of the remedies.
 pub fn nevertheless(set: &dyn Display) -> String {
     format!("to go on with this revision nevertheless: yurt-ds ctl resume {set}")
 }
@@ -220,7 +221,7 @@ mod tests {
             stopped: Some(Stopped::FailedByRevision),
             ..FailureRecord::new(revision.into())
         };
-        // The record before and after it moves on to the next revision.
+        // The advice must not change when the record of the stopped revision is replaced by the record of the next revision.
         fleet.record = Some(stop("bad"));
         let at_once = back(&fleet, &"edge/web").expect("a way back");
         fleet.record = Some(FailureRecord::begun(Some(&stop("bad")), &"new".into()));

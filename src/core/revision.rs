@@ -1,8 +1,8 @@
-//! The current revision, and the revision of a pod, determined without computing hashes again.
+//! The current revision, and the revision of each pod, determined without recomputing hashes.
 //!
-//! A revision is identified by its ControllerRevision object: the current one has the greatest number and holds the present
-//! template (spec: the upgrade model's "which pods are up to date"). Templates are compared as raw JSON, so that fields unknown
-//! to the libraries count too.
+//! A revision is identified by its ControllerRevision object. The current one has the greatest number and contains the
+//! DaemonSet's template (spec: the upgrade model's "which pods are up to date"). Templates are compared as raw JSON, so that
+//! fields that the libraries don't know are compared too.
 
 mod data;
 pub(in crate::core) mod defaults;
@@ -26,24 +26,25 @@ pub use rollback::{RollbackCandidates, RollbackMark, TemplateWriter};
 /// A ControllerRevision that this DaemonSet controls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RevisionFacts {
-    /// Its `.revision`.
+    /// Number of the revision (`.revision`).
     pub number: i64,
-    /// Its hash, see [`hash_of`].
+    /// Hash of the revision, see [`hash_of`].
     pub hash: Revision,
-    /// Time of its creation. Unlike the number, it does not change on a rollback to the revision.
+    /// Creation time. Unlike the number, it does not change on a rollback to the revision.
     pub made: Option<Timestamp>,
-    /// Time at which it last became the newest: it was created, or a rollback to it made the native controller raise its number.
+    /// Time at which the revision last became the newest: when it was created, or when a rollback made the native controller
+    /// raise its number.
     pub adopted: Option<Timestamp>,
-    /// Fingerprint of its `data.spec.template`.
+    /// Fingerprint of the template (`data.spec.template`).
     pub template: TemplateFingerprint,
-    /// The parts of the template that updates in place depend on.
+    /// Parts of the template that in-place updates depend on.
     pub shape: Arc<Shape>,
-    /// The images of the template.
+    /// Images of the template.
     pub images: Arc<[TemplateImage]>,
 }
 
-/// Returns when a ControllerRevision last became the newest, according to its `metadata`: the native controller writes to it
-/// then, and hardly ever otherwise.
+/// Returns the time at which a ControllerRevision last became the newest, according to its `metadata`. The native controller
+/// writes to it at that moment, and hardly ever otherwise.
 pub fn adopted(meta: &ObjectMeta) -> Option<Timestamp> {
     let written = meta.managed_fields.iter().flatten();
     let written = written.filter_map(|entry| entry.time.as_ref());
@@ -54,8 +55,8 @@ pub fn adopted(meta: &ObjectMeta) -> Option<Timestamp> {
 /// Returns the current revision, or the reason why it is unknown.
 ///
 /// `observed`: true if the native controller has observed this generation of the DaemonSet (`status.observedGeneration`).
-/// `trust_greatest`: true if a live read confirmed that the newest revision does not hold the template as parsed here. Its
-/// encoding is then unknown, and the greatest number alone decides.
+/// `trust_greatest`: true if a live read confirmed that the newest revision does not contain the template as it is parsed here.
+/// Its encoding is then unknown, and the greatest number alone decides.
 pub fn current(
     revisions: &[RevisionFacts],
     template: &TemplateFingerprint,
@@ -68,8 +69,8 @@ pub fn current(
     let Some(newest) = revisions.iter().max_by_key(|revision| revision.number) else {
         return RevisionState::Unknown(RevisionUnknown::NoRevision);
     };
-    // Of duplicates the native controller keeps the newest and relabels the pods of the others. Until then those pods look
-    // outdated.
+    // If two revisions are duplicates, the native controller keeps the newest and relabels the other's pods. Until then, those
+    // pods would wrongly look outdated.
     let tied = |revision: &&RevisionFacts| {
         revision.number == newest.number
             || revision.hash != newest.hash && revision.template.is_twin(&newest.template)
@@ -85,7 +86,7 @@ pub fn current(
 
 /// Returns the revisions before `current`, sorted by number, the newest first.
 ///
-/// Kubernetes gives a revision that becomes current again the greatest number. So the first one is the revision that `current`
+/// Kubernetes gives a revision that becomes current again the greatest number. So the first result is the revision that `current`
 /// replaced, as in `kubectl rollout undo`.
 pub fn earlier<'a>(revisions: &'a [RevisionFacts], current: &Revision) -> Vec<&'a RevisionFacts> {
     let Some(current) = revisions.iter().find(|known| known.hash == *current) else {
@@ -99,7 +100,7 @@ pub fn earlier<'a>(revisions: &'a [RevisionFacts], current: &Revision) -> Vec<&'
 
 /// Returns the number of the revision that `current` was rolled back from; `None` if the last change was a new template.
 ///
-/// It has the next lower number, and was created later than `current`.
+/// The result is the revision with the next lower number, if it was created later than `current`.
 pub fn undone(revisions: &[RevisionFacts], current: &Revision) -> Option<i64> {
     let current = revisions.iter().find(|known| known.hash == *current)?;
     let lower = revisions
@@ -109,7 +110,7 @@ pub fn undone(revisions: &[RevisionFacts], current: &Revision) -> Option<i64> {
     (next.made > current.made).then_some(next.number)
 }
 
-/// Returns the hash of a ControllerRevision: its label, or else the part of its name after that of the DaemonSet.
+/// Returns the hash of a ControllerRevision: its label, or without one the part of its name after the DaemonSet's name.
 pub fn hash_of(label: Option<&str>, revision_name: &str, daemonset_name: &str) -> Revision {
     let from_name = || {
         revision_name
@@ -120,7 +121,7 @@ pub fn hash_of(label: Option<&str>, revision_name: &str, daemonset_name: &str) -
     non_empty(label).unwrap_or_else(from_name).into()
 }
 
-/// Returns the revision state of a pod. Its hash decides, or its generation if it has no hash.
+/// Returns the revision of a pod relative to the current one. The pod's hash decides, or without one its template generation.
 ///
 /// `hash_label` and `generation_label` are labels of the pod, `template_generation` is the DaemonSet's annotation.
 pub fn judge(
@@ -147,7 +148,7 @@ pub fn judge(
     }
 }
 
-/// Returns the number of the revision with this hash label; 0 if it is unknown.
+/// Returns the number of the revision with this hash label; 0 if there is no such revision.
 pub fn number_of(hash_label: Option<&Revision>, revisions: &[RevisionFacts]) -> i64 {
     let of_pod = |known: &&RevisionFacts| Some(&known.hash) == hash_label;
     revisions
@@ -290,7 +291,7 @@ mod tests {
             number,
             ..known.clone()
         };
-        // Order: a, bad, a, b, c, and bad again.
+        // The template changed in this order: a, bad, a, b, c, bad.
         let [a, bad] = [again(&a, 3), again(&bad, 6)];
         let (b, c) = (again(&b, 4), again(&c, 5));
         case(&[a, bad, b, c], "bad", &["c", "b", "a"]);
@@ -310,10 +311,10 @@ mod tests {
         assert_eq!(undone(&[a.clone(), b.clone()], &"b".into()), None);
         let back = [again(&a, 3), b.clone()];
         assert_eq!(undone(&back, &"a".into()), Some(2));
-        // From the third to the second, and then to the first.
+        // Rolled back from the third revision to the second, and then to the first.
         let twice = [again(&a, 5), again(&b, 4), c.clone()];
         assert_eq!(undone(&twice, &"a".into()), Some(4));
-        // A rollback forward: the second was created later than the first.
+        // Returned to a newer revision: it was created later than the revision that was left, so this is no rollback.
         assert_eq!(undone(&[again(&a, 3), again(&b, 4)], &"b".into()), None);
         assert_eq!(undone(&[a, b], &"gone".into()), None);
         assert_eq!(undone(&[c], &"c".into()), None);

@@ -1,15 +1,16 @@
 //! State of a rollout: one versioned value, written as JSON into the condition `RolloutState` of the DaemonSet.
 //!
-//! It holds everything that a restarted controller cannot derive from nodes, pods and revisions. It is part of the status,
-//! because the right to write a status grants nothing else. One request writes it together with the human-readable conditions.
+//! The state contains everything that a restarted controller cannot derive from nodes, pods and revisions. It is part of the
+//! status, because the permission to write a status allows nothing else. One request writes it together with the human-readable
+//! conditions.
 //!
 //! # Versions
 //! A field that a later release adds is preserved ([`RolloutState::unknown`]). A field whose meaning changes needs a new
 //! [`VERSION`]. A state of a newer version is read as far as possible, and never overwritten.
 //!
 //! # Size
-//! The JSON has at most [`LIMIT`] bytes for any number of nodes. [`RolloutState::to_json`] truncates lists of names. Truncation
-//! makes the rollout more careful, never less.
+//! The JSON has at most [`LIMIT`] bytes for any number of nodes. [`RolloutState::to_json`] truncates lists of names. The missing
+//! names make the rollout more careful, never less.
 
 mod bounded;
 
@@ -29,7 +30,7 @@ use super::lenient::{list, value};
 /// Version of the state that this program writes.
 pub const VERSION: u32 = 1;
 
-/// Limits of the groups of refused writes, and of the nodes named in each group.
+/// Maximum number of groups of rejected writes, and of nodes that a group names.
 const GROUPS: usize = 20;
 const NAMED: usize = 50;
 
@@ -43,79 +44,79 @@ pub struct RolloutState {
     /// [`VERSION`] of the program that wrote it.
     #[serde(deserialize_with = "value")]
     pub version: u32,
-    /// Content of the human-readable conditions.
+    /// Content of the human-readable conditions at the last report.
     #[serde(deserialize_with = "value")]
     pub reported: Reported,
     /// The guard's record about a revision.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub guard: Option<FailureRecord>,
-    /// The active pause.
+    /// State of the active pause; `None` if there is none.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub pause: Option<ReportedPause>,
-    /// Writes that the API server refuses.
+    /// Writes that the API server rejects; `None` if there are none.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub refused: Option<ReportedFailures>,
-    /// Reason why pods, or the ControllerRevision, cannot be created.
+    /// Reason why pods or the ControllerRevision cannot be created; `None` if there is no such problem.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub not_created: Option<Arc<str>>,
-    /// Reasons why pods do not become available.
+    /// Reasons why pods do not become available, by name of the pod.
     #[serde(deserialize_with = "value", skip_serializing_if = "BTreeMap::is_empty")]
     pub not_ready: BTreeMap<PodName, Arc<str>>,
-    /// Nodes on which one pod after another ends, by cause.
+    /// Nodes on which pods keep ending, grouped by cause.
     #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub failing: Vec<FailingPods>,
-    /// The invalid setting, as its Event named it.
+    /// Description of the invalid setting, as reported by its Event.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub invalid: Option<Arc<str>>,
-    /// Fields that a later release wrote.
+    /// Fields that a later release wrote. They are preserved.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
 
-/// Content of the human-readable conditions.
+/// Content of the human-readable conditions at the last report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reported {
-    /// The reported revision; while the current one is unknown, the previous one.
+    /// Revision that was reported. While the current revision is unknown, this is the previous one.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub revision: Option<Revision>,
-    /// True if the rollout of that revision is complete.
+    /// True if the rollout of the reported revision is complete.
     #[serde(deserialize_with = "value")]
     pub complete: bool,
-    /// Reason of `RolloutComplete`, from a closed list; empty before the first report.
+    /// Reason of the condition `RolloutComplete`, from a closed list; empty before the first report.
     #[serde(deserialize_with = "value")]
     pub reason: Arc<str>,
-    /// Subject of the last Event, for a reason that has several: the wave that is awaited.
+    /// Subject of the last Event, if its reason has several subjects, such as the waves that a rollout waits for.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub subject: Option<Arc<str>>,
-    /// Time at which the rollout stalled, if it did. A change of the reason does not change it.
+    /// Time at which the rollout stalled; `None` if it did not. A later change of the reason doesn't change the time.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub stalled_since: Option<Timestamp>,
-    /// Time at which the current revision became unknown, if that was reported.
+    /// Time at which the current revision became unknown; `None` if that was not reported.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub behind_since: Option<Timestamp>,
-    /// Number of the revision that a stalled rollout recommends to roll back to, if it is not the previous one.
+    /// Number of the revision to roll back to, as reported for a stalled rollout; `None` if it is the previous revision.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub advised: Option<i64>,
-    /// Stage of the rollback in place from a stopped revision, according to the last Event.
+    /// Stage of the in-place rollback from a stopped revision that the last Event reported.
     #[serde(deserialize_with = "value", skip_serializing_if = "Option::is_none")]
     pub reversal: Option<Arc<str>>,
 }
 
-/// An active pause.
+/// State of the active pause, as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportedPause {
-    /// Times of its start and of its last report.
+    /// Times of the start of the pause and of its last reminder.
     #[serde(flatten)]
     pub record: PauseRecord,
-    /// The first nodes that got the current revision during the pause.
+    /// First nodes, by name, that got the current revision during the pause.
     #[serde(
         default,
         deserialize_with = "list",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub newcomers: Vec<NodeName>,
-    /// True if further nodes got it.
+    /// True if the current revision reached more nodes during the pause than `newcomers` names.
     #[serde(
         default,
         deserialize_with = "value",
@@ -124,19 +125,19 @@ pub struct ReportedPause {
     pub more: bool,
 }
 
-/// Writes that the API server refuses.
+/// Writes that the API server rejects, as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportedFailures {
-    /// The revision that the writes belong to.
+    /// Revision that the rejected writes belong to.
     #[serde(
         default,
         deserialize_with = "value",
         skip_serializing_if = "Option::is_none"
     )]
     pub revision: Option<Revision>,
-    /// Time of the first refusal that still holds.
+    /// Time of the first rejection that still exists.
     pub since: Timestamp,
-    /// Refused writes, by requested change and answer of the API server.
+    /// Rejected writes, grouped by requested change and by message of the API server.
     #[serde(
         default,
         deserialize_with = "list",
@@ -145,17 +146,17 @@ pub struct ReportedFailures {
     pub writes: Vec<FailureGroup>,
 }
 
-/// A write that the API server refuses on several nodes with the same message.
+/// Write that the API server rejects on several nodes with the same message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureGroup {
-    /// Requested change.
+    /// Kind of the rejected write.
     pub write: WriteVerb,
     /// Message of the API server.
     pub said: Arc<str>,
-    /// The first of the nodes, by name.
+    /// First of the nodes, by name.
     #[serde(default, deserialize_with = "list")]
     pub nodes: Vec<NodeName>,
-    /// True if the write is refused on further nodes.
+    /// True if the write is rejected on more nodes than `nodes` names.
     #[serde(
         default,
         deserialize_with = "value",
@@ -164,15 +165,15 @@ pub struct FailureGroup {
     pub more: bool,
 }
 
-/// Nodes on which one pod after another ends for the same cause.
+/// Nodes on which pods keep ending for the same cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailingPods {
-    /// Reason that the kubelet reports: one word.
+    /// Reason that the kubelet reports, as one word.
     pub reason: Arc<str>,
     /// Message of the kubelet.
     #[serde(default, deserialize_with = "value")]
     pub said: Arc<str>,
-    /// The first of the nodes, by name.
+    /// First of the nodes, by name.
     #[serde(default, deserialize_with = "list")]
     pub nodes: Vec<NodeName>,
 }
@@ -195,9 +196,9 @@ impl Default for RolloutState {
 }
 
 impl RolloutState {
-    /// Parses the output of [`Self::to_json`] of this release or another one.
+    /// Parses the output of [`Self::to_json`], from this release or another one.
     ///
-    /// A field that cannot be parsed gets its default; the others are kept.
+    /// A field that cannot be parsed gets its default. The other fields keep their values.
     ///
     /// # Errors
     /// If the text is not a JSON object.
@@ -205,7 +206,8 @@ impl RolloutState {
         serde_json::from_str(json)
     }
 
-    /// Returns true if a later release wrote it in a form that this program may misunderstand. Then it must not be overwritten.
+    /// Returns true if a later release wrote the state in a form that this program may misunderstand. Then it must not be
+    /// overwritten.
     pub fn is_newer(&self) -> bool {
         self.version > VERSION
     }
@@ -221,13 +223,13 @@ impl RolloutState {
         current.is_some() && self.reported.revision.as_ref() == current
     }
 
-    /// Returns since when the rollout is stalled for this reason.
+    /// Returns the time since which the rollout is stalled for this reason; `None` if it is not.
     pub fn stalled_since(&self, reason: &str) -> Option<Timestamp> {
         let since = self.reported.stalled_since?;
         (*self.reported.reason == *reason).then_some(since)
     }
 
-    /// Returns the writes that were refused.
+    /// Returns the rejected writes for use in decisions.
     pub fn refusals(&self) -> Option<WriteFailures> {
         let reported = self.refused.as_ref()?;
         let refused = reported.writes.iter().flat_map(|group| {
@@ -238,10 +240,10 @@ impl RolloutState {
         Some(WriteFailures::remember(revision, refused, reported.since))
     }
 
-    /// Returns the `known` refusals together with those of nodes that the state does not name; `None` if it names all.
+    /// Returns the `known` rejections plus those on nodes that the state does not name; `None` if it names all nodes.
     ///
-    /// These are the nodes of `begun`: their replacement is due although the controller reported that only refused writes are
-    /// left.
+    /// The unnamed nodes are those in `begun`: their replacement would begin now, although the controller reported that only
+    /// rejected writes are left.
     pub fn with_unnamed<'a>(
         &self,
         known: &WriteFailures,
@@ -266,7 +268,7 @@ impl RolloutState {
             .then(|| WriteFailures::remember(revision, known_ones.chain(begun), reported.since))
     }
 
-    /// Returns the cause for which one pod after another ends on `node`.
+    /// Returns the cause for which pods keep ending on `node`.
     pub fn failing_on(&self, node: &NodeName) -> Option<&FailingPods> {
         let mut failing = self.failing.iter();
         failing.find(|failing| failing.nodes.contains(node))
@@ -274,7 +276,7 @@ impl RolloutState {
 }
 
 impl ReportedPause {
-    /// Returns a pause in which no node got the revision.
+    /// Returns the state of a pause during which no node got the current revision.
     pub fn from_record(record: PauseRecord) -> Self {
         Self {
             record,
@@ -285,7 +287,7 @@ impl ReportedPause {
 }
 
 impl ReportedFailures {
-    /// Converts the current refusals; `before` is the last report. `None` if no write is refused.
+    /// Returns the current rejections for storage; `None` if no write is rejected. `before` is the last report.
     pub fn new(write_failures: &WriteFailures, before: Option<&Self>) -> Option<Self> {
         let first = write_failures
             .failures()
@@ -307,7 +309,7 @@ impl ReportedFailures {
         })
     }
 
-    /// Returns true if one of the writes was refused with this message.
+    /// Returns true if one of the writes was rejected with this message.
     pub fn says(&self, sentence: &str) -> bool {
         self.writes.iter().any(|group| *group.said == *sentence)
     }

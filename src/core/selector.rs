@@ -1,4 +1,4 @@
-//! Label selectors: parsed from JSON, evaluated, and converted to the query of a list or watch request.
+//! Label selectors: parsed from JSON, evaluated, and converted to the query of a LIST or WATCH request.
 //!
 //! A part that Kubernetes would reject makes the whole selector invalid, because a guess would select the wrong objects.
 
@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 pub use query::is_label_key;
 
-/// A label selector: all of its requirements have to match; the default selects everything.
+/// Label selector. An object has to meet all requirements; without requirements, everything is selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector(Vec<Requirement>);
 
-/// A requirement for one label.
+/// Requirement for the value of one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     key: Box<str>,
@@ -32,23 +32,23 @@ enum Test {
     Lt(i64),
 }
 
-/// Operators that a requirement may use.
+/// Set of operators that a requirement may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operators {
     /// Operators of a LabelSelector.
     Labels,
-    /// Operators of a LabelSelector, `Gt` and `Lt`, as in node affinity.
+    /// Operators of a LabelSelector plus `Gt` and `Lt`, as in node affinity.
     NodeAffinity,
-    /// `In` and `NotIn` with one value, as for fields in node affinity.
+    /// Operators `In` and `NotIn` with one value, as for fields in node affinity.
     Fields,
 }
 
-/// A part of a selector that Kubernetes would reject.
+/// Error: a part of a selector that Kubernetes would reject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidSelector {
-    /// The part, as JSON.
+    /// Rejected part, as JSON.
     pub part: String,
-    /// Expected form of the part.
+    /// Description of the expected form.
     pub expected: &'static str,
 }
 
@@ -64,7 +64,7 @@ impl Selector {
     /// Parses a LabelSelector (`matchLabels`, `matchExpressions`). `{}` selects everything.
     ///
     /// # Errors
-    /// Returns the first part that Kubernetes would reject; `null` is one, because it selects nothing there.
+    /// Returns the first part that Kubernetes would reject. `null` is rejected too, because it selects nothing in Kubernetes.
     pub fn from_json(selector: &Value) -> Result<Self, InvalidSelector> {
         let Some(selector) = selector.as_object() else {
             return Err(unusable(selector, "a LabelSelector"));
@@ -131,12 +131,12 @@ impl Selector {
         self.0.iter().all(|r| r.matches(label(&r.key)))
     }
 
-    /// Returns true if it selects everything.
+    /// Returns true if the selector selects everything.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns its labels if it requires one of some values for each label, and names each label once; otherwise `None`.
+    /// Returns the labels of the selector, if every requirement uses `In` and no label occurs twice; otherwise `None`.
     pub fn labels_with_values(&self) -> Option<BTreeSet<Box<str>>> {
         let has_values = |asked: &Requirement| !asked.values().is_empty();
         let labels: BTreeSet<Box<str>> = self.0.iter().map(|asked| asked.key.clone()).collect();
@@ -144,9 +144,9 @@ impl Selector {
         (is_plain && self.0.iter().all(has_values)).then_some(labels)
     }
 
-    /// Returns a selector that selects everything that one of these selects.
+    /// Returns a selector that selects every object that at least one of the given selectors selects.
     ///
-    /// Selectors that require values of the same labels are combined into one that accepts any of the values. A single selector
+    /// Selectors for values of the same labels are combined into one selector that accepts any of the values. A single selector
     /// is returned unchanged.
     pub fn any_of<'a>(selectors: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut selectors = selectors.into_iter();
@@ -178,18 +178,18 @@ impl Selector {
         Self(values.into_iter().map(asked).collect())
     }
 
-    /// Returns its requirements.
+    /// Returns the requirements of the selector.
     pub(super) fn requirements(&self) -> &[Requirement] {
         &self.0
     }
 
-    /// Returns an equivalent LabelSelector for a field; it must not contain `Gt` or `Lt`, which only node affinity supports.
+    /// Returns an equivalent LabelSelector as JSON. It must not contain `Gt` or `Lt`, which only node affinity supports.
     pub fn to_json(&self) -> Value {
         let expressions: Vec<Value> = self.0.iter().map(Requirement::to_json).collect();
         json!({ "matchExpressions": expressions })
     }
 
-    /// Returns the value of `labelSelector` for a list or watch request, before percent-encoding.
+    /// Returns the value of `labelSelector` for a LIST or WATCH request, before percent-encoding.
     pub fn to_query(&self) -> String {
         self.to_string()
     }
@@ -208,7 +208,7 @@ impl fmt::Display for Selector {
 }
 
 impl Requirement {
-    /// Returns the number of its parts: the requirement and its values.
+    /// Returns the size of the requirement: one, plus the number of its values.
     pub fn size(&self) -> usize {
         1 + match &self.test {
             Test::In(values) | Test::NotIn(values) => values.len(),
@@ -265,7 +265,7 @@ impl Requirement {
         json!({ "key": self.key, "operator": operator, "values": values })
     }
 
-    /// Returns its label.
+    /// Returns the label key of the requirement.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -278,7 +278,7 @@ impl Requirement {
         }
     }
 
-    /// Returns true if the value of the label (`None` if it is absent) matches.
+    /// Returns true if a label with this value meets the requirement; `None` stands for an absent label.
     pub fn matches(&self, value: Option<&str>) -> bool {
         let among = |values: &[Box<str>]| value.is_some_and(|v| values.iter().any(|x| **x == *v));
         let number = || value.and_then(|v| v.parse::<i64>().ok());
@@ -308,10 +308,10 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// Returns one requirement per entry of a map from label to value.
+/// Returns one requirement per entry of a JSON object from label to value.
 ///
 /// # Errors
-/// If it is not such a map.
+/// If `labels` is not such an object.
 pub fn equal_to(labels: &Value) -> Result<Vec<Requirement>, InvalidSelector> {
     let Some(labels) = labels.as_object() else {
         return Err(unusable(labels, "a map from label to value"));
@@ -345,7 +345,9 @@ fn text(value: &Value) -> Result<Box<str>, InvalidSelector> {
         .ok_or_else(|| unusable(value, "a text"))
 }
 
-/// Returns true for at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends; or for an empty string.
+/// Returns true if Kubernetes accepts the text as a label value.
+///
+/// It must be empty, or at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
 pub fn is_label_value(value: &str) -> bool {
     let ends = [value.chars().next(), value.chars().next_back()];
     value.len() <= 63
@@ -387,7 +389,7 @@ mod tests {
         );
     }
 
-    /// Returns a lookup of labels in pairs.
+    /// Returns a function that looks up a label in a list of pairs.
     fn labels<'a>(pairs: &'a [(&str, &'a str)]) -> impl Fn(&str) -> Option<&'a str> {
         |key| pairs.iter().find(|(k, _)| *k == key).map(|(_, v)| *v)
     }
@@ -406,7 +408,7 @@ mod tests {
 
     #[test]
     fn every_operator_treats_an_absent_label_as_kubernetes_does() {
-        // Operator and values; result for k=1, for k=2, without k.
+        // Columns: operator, values, and the results for a node with k=1, with k=2, and without k.
         let cases = [
             ("In", json!(["1"]), [true, false, false]),
             ("NotIn", json!(["1"]), [false, true, true]),

@@ -4,9 +4,9 @@
 //! error ─► value ─► reader ─► setting ─► one module for each ─► SETTINGS ─► Strategy
 //! ```
 //!
-//! The module of a setting holds everything about it: key, effect, syntax, limits, default, the modes that use it, and its
-//! interaction with other settings. [`SETTINGS`] lists them. `reader` knows the places of values and their names, `advice` finds
-//! annotations that only look like settings. No code uses raw annotations after [`read`].
+//! The module of a setting contains everything about it: key, effect, syntax, limits, default, the modes that use it, and its
+//! interaction with other settings. [`SETTINGS`] lists all settings. `reader` knows where values are written and how messages
+//! name them. `advice` finds annotations that only look like settings. No code uses raw annotations after [`read`].
 
 mod advice;
 pub mod approved_waves;
@@ -111,7 +111,7 @@ pub const SETTINGS: &[Setting] = &[
     ready_settle::SETTING,
 ];
 
-/// Returns the setting of an annotation, by its current or its old key.
+/// Returns the setting with this annotation as its current or old key.
 pub fn setting(key: &str) -> Option<&'static Setting> {
     let is_it = |setting: &&Setting| setting.keys().any(|known| known == key);
     SETTINGS.iter().find(is_it)
@@ -138,49 +138,49 @@ pub struct Strategy {
     pub max_surge: IntOrPercent,
     /// Number of targeted nodes that keep the old revision (percentages are rounded down).
     pub partition: IntOrPercent,
-    /// Selector of the nodes that take part; `None`: all nodes.
+    /// Selector of the nodes that take part; `None` means all nodes.
     pub selector: Option<Selector>,
-    /// Minimum interval between the creation of a new pod and the next replacement; zero disables it.
+    /// Minimum interval between the creation of a new pod and the next update; zero disables it.
     pub min_interval: Duration,
-    /// Number of nodes that may lack an available pod at the start of a rollout; `None`: the same as later.
+    /// Number of nodes that may lack an available pod at the start of a rollout; `None` means as many as later.
     pub ramp_up: Option<IntOrPercent>,
-    /// Windows in which replacements may begin, for nodes without their own; `None`: always.
+    /// Maintenance windows for nodes without their own; `None` means that updates may begin at any time.
     pub window: Option<Arc<Windows>>,
-    /// Number of nodes that pre-download the new images at once; `None`: none.
+    /// Number of nodes that pre-pull the new images at once; `None` means no pre-pulls.
     pub image_predownload_parallelism: Option<IntOrPercent>,
-    /// Dependency of a replacement on the images of its node; `None` if not set.
+    /// Rule for the update of a node that lacks the new images: wait for them or not; `None` if the setting is absent.
     pub predownload: Option<Predownload>,
-    /// Maximum duration of one image pull attempt on a node, regardless of its requester.
+    /// Time limit for one attempt to pull images on a node, regardless of who requested the pull.
     pub image_predownload_timeout: Duration,
-    /// Number of targeted nodes that must run a Ready pod of the new revision before other nodes pre-download its images.
+    /// Number of targeted nodes that must run a Ready pod of the new revision before other nodes pre-pull its images.
     ///
     /// Percentages are rounded up.
     pub image_predownload_min_updated_ready_pods: IntOrPercent,
-    /// Groups of nodes that are rolled out one after the other; `None`: all at once.
+    /// Groups of nodes that are rolled out one after the other; `None` means all nodes at once.
     pub waves: Option<Arc<Waves>>,
-    /// Failure domains, only some of which are updated at once; `None`: no such limit.
+    /// Failure domains, of which only some are updated at once; `None` means no such limit.
     pub topology: Option<Topology>,
-    /// Update method for running pods.
+    /// Method of updating running pods: recreate or in place.
     pub rolling_update_type: RollingUpdateType,
     /// True if all nodes with a broken old pod are replaced at once, regardless of `max-unavailable`.
     pub broken_unlimited: bool,
-    /// Time after the creation of the new pod in which a failure of the node counts against the revision.
+    /// Time after the creation of a node's new pod in which a failure of the node counts against the revision.
     ///
-    /// `None`: five minutes, or `min_ready` if that is longer.
+    /// `None` means five minutes, or `min_ready` if that is longer.
     pub failure_window: Option<Duration>,
-    /// Number of targeted nodes that may fail before the revision is stopped; `None`: as many as `max_unavailable`.
+    /// Number of targeted nodes that may fail before the revision is stopped; `None` means as many as `max_unavailable`.
     pub failure_threshold: Option<IntOrPercent>,
-    /// Action for nodes that run a revision when it is stopped.
+    /// Action for nodes that run a revision when the guard stops it.
     pub on_failure: OnFailure,
-    /// Revision that ignores [`window`](Self::window) and [`min_interval`](Self::min_interval).
+    /// Revision to which [`window`](Self::window) and [`min_interval`](Self::min_interval) don't apply.
     pub start_now: Option<Revision>,
-    /// Revision that continues although nodes failed with it.
+    /// Revision whose rollout continues although the guard stopped it.
     pub resume: Option<Revision>,
-    /// Hook that must agree before a pod is deleted; `None`: no hook.
+    /// preDelete hook that must agree before a pod is deleted; `None` if there is none.
     pub pre_delete: Option<Arc<PreDelete>>,
-    /// Method of removing pods.
+    /// Method of removing pods: delete or evict.
     pub disruption: Disruption,
-    /// Pause of replacements, with its end.
+    /// Pause of updates, with its end; `None` if the rollout is not paused.
     pub pause: Option<Pause>,
     /// Time that a pod has to be Ready to be available (`spec.minReadySeconds`).
     pub min_ready: Duration,
@@ -188,9 +188,9 @@ pub struct Strategy {
     pub order: NodeOrder,
     /// True if `partition` also keeps nodes from getting their first pod (`spec.scaleStrategy.partitionedScaling`, Kruise).
     pub partitioned: bool,
-    /// Time that a returned node has to be Ready before its pod is touched.
+    /// Time that a node must be Ready after its return before its pod is touched.
     pub ready_settle: Duration,
-    /// Settings that come from fields. All others come from annotations.
+    /// Set of the settings that come from spec fields. All others come from annotations.
     pub fields: DecidingFields,
 }
 
@@ -230,12 +230,12 @@ impl Strategy {
         }
     }
 
-    /// Returns the name of a setting in messages: its annotation, or the field that takes precedence.
+    /// Returns the name of a setting in messages: its annotation, or the spec field that overrides the annotation.
     pub fn name_of(&self, key: &'static str) -> &'static str {
         self.fields.path_of(key).unwrap_or(key)
     }
 
-    /// Returns the name as in [`Self::name_of`], with "the annotation" before an annotation.
+    /// Returns the name of a setting as in [`Self::name_of`], with the words "the annotation" before an annotation.
     pub fn place_of(&self, key: &'static str) -> String {
         match self.name_of(key) {
             annotation if annotation == key => format!("the annotation {annotation}"),
@@ -243,7 +243,7 @@ impl Strategy {
         }
     }
 
-    /// Returns notes on settings that name a revision, now that the current one is known.
+    /// Returns notes on the settings that name a revision. They depend on the current revision.
     pub fn notes_on(&self, state: &RevisionState) -> impl Iterator<Item = Note> {
         let current = state.current();
         let resume = self.resume.as_ref().zip(current);
@@ -253,7 +253,8 @@ impl Strategy {
         resume.into_iter().chain(start_now)
     }
 
-    /// Returns the settings that apply to a revision. Those for `start_now` have no window and no minimum interval.
+    /// Returns the settings that apply to the current revision. If `start_now` names it, they have no window and no minimum
+    /// interval.
     pub fn on(&self, state: &RevisionState) -> Cow<'_, Self> {
         match (&self.start_now, state.current()) {
             (Some(named), Some(current)) if named == current => Cow::Owned(Self {
@@ -266,12 +267,12 @@ impl Strategy {
     }
 }
 
-/// Order in which nodes are updated by name, if no other rule applies.
+/// Order by name in which nodes are updated, if no other rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeOrder {
     /// Ascending by name.
     Ascending,
-    /// Descending by name. `partition` keeps the first nodes by name (Kruise).
+    /// Descending by name. `partition` then keeps the first nodes by name (Kruise).
     Descending,
 }
 
@@ -288,17 +289,17 @@ impl NodeOrder {
 /// Result of parsing a DaemonSet's annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParsedSettings {
-    /// Not managed: `update-strategy` is missing.
+    /// The DaemonSet is not managed, because `update-strategy` is missing.
     NotOurs,
-    /// Managed, but some settings are invalid, so no rollout takes place.
+    /// The DaemonSet is managed, but some settings are invalid, so no rollout takes place.
     ///
-    /// The strategy has the valid settings, and defaults for the others. Pod creation, hooks and readiness gates use it.
+    /// The strategy has the valid settings, and defaults for the invalid ones. Pod creation, hooks and readiness gates use it.
     Invalid(Invalid, Box<Strategy>),
-    /// Managed, with valid settings.
+    /// The DaemonSet is managed, and all settings are valid.
     Strategy {
         /// Parsed settings.
         strategy: Box<Strategy>,
-        /// Notes for the owner, for example about an old key, a contradiction or an unused value.
+        /// Notes for the owner of the DaemonSet, for example about an old key, a contradiction or an unused value.
         notes: Vec<Note>,
     },
 }
@@ -313,7 +314,7 @@ impl ParsedSettings {
         }
     }
 
-    /// Returns these settings as invalid, because another part of the DaemonSet is unusable.
+    /// Returns the same settings as invalid, because another part of the DaemonSet is unusable.
     pub fn refused(&self, invalid: Invalid) -> Self {
         let usable = self.usable().cloned();
         let usable = usable.unwrap_or_else(|| Strategy::with_mode(Mode::AdvancedRollingUpdate));
@@ -323,8 +324,8 @@ impl ParsedSettings {
 
 /// Parses the settings of a DaemonSet.
 ///
-/// Any unusable setting results in [`Invalid`], which names the first one. Settings without effect (an old key, a value that the
-/// mode doesn't use) become a [`Note`].
+/// If a setting is unusable, the result is [`Invalid`] and names the first such setting. Settings without effect (an old key, a
+/// value that the mode doesn't use) become a [`Note`].
 pub fn read(source: &SettingsSource<'_>) -> ParsedSettings {
     let mut notes = Vec::new();
     let (mode, unreadable) = match update_strategy::read(source, &mut notes) {
@@ -359,7 +360,7 @@ pub fn read(source: &SettingsSource<'_>) -> ParsedSettings {
     }
 }
 
-/// Parses every setting, in the order of the table. Invalid settings get their defaults; the reader keeps the first.
+/// Parses every setting, in the order of [`SETTINGS`]. Invalid settings get their defaults; the reader keeps the first error.
 fn strategy(reader: &mut Reader<'_>) -> Strategy {
     let default = Strategy::with_mode(reader.mode);
     match reader.source.fields {
@@ -438,7 +439,7 @@ fn strategy(reader: &mut Reader<'_>) -> Strategy {
     }
 }
 
-/// Returns the settings of an Advanced DaemonSet that have a field. Settings that only an annotation sets are left out.
+/// Returns the settings of an Advanced DaemonSet that come from a spec field, and not only from an annotation.
 fn deciding(source: &SettingsSource<'_>) -> DecidingFields {
     let keys = SETTINGS.iter().map(|setting| setting.key);
     let is_field = |key: &&'static str| fields::path_of(key) == Some(source.name(key));
@@ -447,7 +448,7 @@ fn deciding(source: &SettingsSource<'_>) -> DecidingFields {
 }
 
 fn require_on_delete(reader: &Reader<'_>) -> Result<(), Invalid> {
-    // The API server's default.
+    // The API server's default for an omitted type.
     let found = reader.source.update_strategy.unwrap_or("RollingUpdate");
     if found == ON_DELETE {
         return Ok(());

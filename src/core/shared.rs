@@ -1,10 +1,10 @@
-//! A shared value that is rarely changed.
+//! Shared values that rarely change.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// A value with one copy for all its owners. A change applies to a copy of its own.
+/// Value of which all owners share one copy. A change is made to a separate copy.
 #[derive(Default)]
 pub struct Shared<T>(Arc<T>);
 

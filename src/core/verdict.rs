@@ -1,4 +1,5 @@
-//! Verdicts: the state of each node and its reason. `ctl`, Events, metrics, the simulator's report and the tests use these words.
+//! Verdicts: the state of each node and its reason. `ctl`, Events, metrics, the simulator's report and the tests use the same
+//! words.
 
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
@@ -6,162 +7,163 @@ use serde::Serialize;
 /// State of one node, from the closed list of words in [`Verdict::WORDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Runs an available pod of the current revision.
+    /// The node runs an available pod of the current revision.
     Done,
-    /// Being updated: occupies budget until its pod is available.
+    /// The node is being updated: it uses a slot until its pod is available.
     InProgress(Progress),
-    /// Its pod is to be deleted and waits for its preDelete hook (`lifecycle`): occupies budget.
+    /// The node's pod is to be deleted and waits for its preDelete hook (`lifecycle`). The node uses a slot.
     HookPending {
-        /// Start of the wait; `None` if the pod doesn't record it.
+        /// Time at which the pod began to wait for its hook; `None` if the pod doesn't record it.
         since: Option<Timestamp>,
-        /// True if the wait is so long that an operator should look.
+        /// True if the hook has taken so long that an operator should check it.
         overdue: bool,
     },
-    /// Its pod is next, but a PodDisruptionBudget refuses the eviction (`disruption: evict`): uses no budget.
+    /// The node is next, but a PodDisruptionBudget rejects the eviction of its pod (`disruption: evict`). The node uses no slot.
     BlockedByPdb {
-        /// Time of the first refusal.
+        /// Time of the first rejected eviction.
         since: Timestamp,
-        /// Reason of the refusal.
+        /// Reason why the eviction was rejected.
         obstruction: Obstruction,
     },
-    /// Next, but the API server refuses the write: uses only the budget that it already held.
+    /// The node is next, but the API server rejects the write. The node uses a slot only if it had one before.
     Refused {
-        /// Time of the first refusal.
+        /// Time of the first rejected write.
         since: Timestamp,
     },
-    /// Outdated; waits for a free slot.
+    /// The node is outdated and waits for a free slot.
     Budget {
-        /// True if its present pod is already unavailable.
+        /// True if the node's old pod is unavailable.
         broken: bool,
     },
-    /// Outdated; another failure domain is updated first (`topology-key`).
+    /// The node is outdated and waits, because another failure domain is updated first (`topology-key`).
     AwaitingDomain,
-    /// Unreachable, or returned too recently; does not block other nodes.
+    /// The node is offline or returned too recently. It does not block other nodes.
     Offline(Offline),
-    /// Failed soon after the rollout touched it: keeps its slot while it is Ready.
+    /// The node failed soon after the rollout touched it. It uses a slot while it is Ready.
     FailedByRevision {
-        /// Time of the failure.
+        /// Time at which the node failed.
         since: Timestamp,
         /// Kind of failure.
         cause: Cause,
     },
-    /// The rollout is paused.
+    /// The node is outdated, and the rollout is paused.
     Paused {
         /// End of the pause; `None` if an operator has to resume the rollout.
         until: Option<Timestamp>,
     },
-    /// Keeps its outdated pod: `partition` holds it back.
+    /// The node keeps its outdated pod because of `partition`.
     Partition,
-    /// Keeps its outdated pod: its labels don't match `selector`.
+    /// The node keeps its outdated pod because its labels don't match `selector`.
     NotSelected,
-    /// Keeps its outdated pod: the annotation `hold` on the Node asks for that.
+    /// The node keeps its outdated pod because of its annotation `hold`.
     Held {
         /// End of the hold; `None` if it has none.
         until: Option<Timestamp>,
     },
-    /// Outdated, and the guard starts no further updates.
+    /// The node is outdated, and the guard allows no further updates.
     Guarded(Guarded),
-    /// Its pod is rolled back from the revision that the guard stopped (`on-failure: RevertInPlace`).
+    /// The node's pod is rolled back from the revision that the guard stopped (`on-failure: RevertInPlace`).
     Revert(Revert),
-    /// Outdated, and its wave is not open.
+    /// The node is outdated, and its wave is not open.
     WaveNotOpen {
-        /// Position of its wave.
+        /// Position of the node's wave in the list of waves.
         wave: usize,
-        /// Reason why the wave is not open.
+        /// Reason why the node's wave is not open.
         why: WaveShut,
     },
-    /// Outdated, and no maintenance window is open.
+    /// The node is outdated, and no maintenance window is open.
     OutOfWindow {
-        /// Next opening; `None` if there is none, because the Node's own window cannot be read.
+        /// Time of the next opening; `None` if the window never opens, because the Node's own annotation cannot be read.
         opens: Option<Timestamp>,
     },
-    /// Outdated, and its images are not on the node yet (`predownload: required`).
+    /// The node is outdated and first has to pull the images (`predownload: required`).
     PullPending(PullStage),
-    /// OTA: a newer revision exists; the node owner decides when to update.
+    /// The node is outdated, and its node owner decides when to update it (OTA).
     AwaitingOwner,
-    /// `OnDelete`: outdated until its pod is deleted by an operator.
+    /// The node is outdated until somebody deletes its pod (`OnDelete`).
     AwaitingDeletion,
-    /// The native DaemonSet controller has not handled the latest change of the DaemonSet; no pod may be touched.
+    /// The native DaemonSet controller has not handled the latest change of the DaemonSet, so no pod may be touched.
     NativeControllerBehind,
     /// The settings of the DaemonSet are invalid.
     Invalid,
-    /// No pod belongs on this node. The native controller removes or keeps a remaining pod.
+    /// The node should not run a pod. The native controller removes or keeps a remaining pod.
     NotTargeted,
-    /// Keeps its outdated pod: a `NoSchedule` taint on the node would keep a new pod away.
+    /// The node keeps its outdated pod, because a `NoSchedule` taint would prevent the creation of a new one.
     UntoleratedTaint,
 }
 
-/// Stage of a node in progress.
+/// Stage of the update of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// This plan replaces its pod.
+    /// This plan deletes or updates the node's pod.
     Replacing,
-    /// Its pod is terminating.
+    /// The old pod is terminating.
     Terminating,
-    /// It has no pod; the native controller creates one.
+    /// The node has no pod, and the native controller creates one.
     Missing {
-        /// Start of the time without a pod; `None` if unknown.
+        /// Time since which the node has no pod; `None` if unknown.
         since: Option<Timestamp>,
     },
-    /// Its pod is being updated in place: the kubelet has not started the new containers yet.
+    /// The pod is being updated in place: the kubelet has not started the new containers yet.
     UpdatingInPlace {
-        /// Start of the update.
+        /// Time at which the update was requested.
         since: Timestamp,
     },
-    /// Its pod is being rolled back in place from the revision that the guard stopped, and is not available yet.
+    /// The pod is being rolled back in place from the revision that the guard stopped, and is not available yet.
     Reverting {
-        /// Start of the rollback.
+        /// Time at which the rollback was requested.
         since: Timestamp,
     },
-    /// Its new pod is not Ready.
+    /// The new pod is not Ready.
     Starting,
-    /// Its new pod is Ready, but not yet for `minReadySeconds`.
+    /// The new pod is Ready, but not yet for `minReadySeconds`.
     NotYetAvailable {
-        /// Time at which it becomes available.
+        /// Time at which the pod becomes available.
         available_at: Timestamp,
     },
-    /// It has more than one pod; the native controller removes the surplus.
+    /// The node has more than one pod, and the native controller removes the surplus.
     Surplus,
-    /// The previous pod is still terminating next to the one that serves.
+    /// The previous pod is still terminating, while another pod serves.
     OldTerminating,
-    /// A surge pod was created next to the old one (`max-surge`), and is not Ready.
+    /// A surge pod was created next to the old one (`max-surge`) and is not Ready.
     SurgeStarting,
     /// The surge pod is Ready, but not yet for `minReadySeconds`.
     SurgeYoung {
-        /// Time at which it becomes available and the old pod is deleted.
+        /// Time at which the surge pod becomes available and the old pod is deleted.
         available_at: Timestamp,
     },
-    /// The surge pod is available: the old pod is deleted, and the DaemonSet adopts the new one.
+    /// The surge pod is available. The old pod is deleted, and the DaemonSet adopts the surge pod.
     SurgeTakingOver,
-    /// The surge pod is no longer wanted, and is deleted.
+    /// The surge pod is no longer needed and is being deleted.
     SurgeLeaving,
 }
 
-/// Progress of an image pre-pull on a node that waits for its images.
+/// Progress of the image pre-pull on a node that waits for its images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullStage {
-    /// The maximum number of nodes is pulling (`image-predownload-parallelism`); this node follows.
+    /// The node waits to pull, because the maximum number of nodes is pulling (`image-predownload-parallelism`).
     Queued {
-        /// True if an earlier attempt failed.
+        /// True if an earlier attempt to pull the images failed.
         failed: bool,
     },
-    /// The node was asked to pull the images.
+    /// The node has been requested to pull the images.
     UnderWay {
-        /// True if an earlier attempt failed.
+        /// True if an earlier attempt to pull the images failed.
         again: bool,
     },
-    /// The last attempt failed.
+    /// The last attempt to pull the images failed.
     Failed {
         /// Earliest time of the next attempt.
         retry: Timestamp,
     },
-    /// No node is asked before more pods of the current revision are Ready (`image-predownload-min-updated-ready-pods`), and
-    /// enough nodes are already being updated without a pre-pull.
+    /// No further node pulls before more pods of the current revision are Ready (`image-predownload-min-updated-ready-pods`).
+    ///
+    /// Enough nodes are already being updated without a pre-pull.
     AwaitingReady,
 }
 
 impl PullStage {
-    /// Returns true if an attempt has failed, at any stage.
+    /// Returns true if an attempt has failed, even if another attempt is queued or in progress.
     pub fn has_failed(self) -> bool {
         match self {
             Self::Queued { failed: tried } | Self::UnderWay { again: tried } => tried,
@@ -171,21 +173,22 @@ impl PullStage {
     }
 }
 
-/// Reason why an eviction was refused.
+/// Reason why the API server rejected an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Obstruction {
     /// The disruption budget allows no further disruption now.
     Exhausted,
     /// Kubernetes has not processed the current version of the disruption budget yet.
     NotProcessed,
-    /// Kubernetes cannot compute how many disruptions are allowed. For pods of a DaemonSet that needs an absolute `minAvailable`.
+    /// Kubernetes cannot compute the allowed disruptions. For pods of a DaemonSet, the budget needs an absolute `minAvailable`.
     NotComputed,
     /// More than one disruption budget selects the pod.
     Several,
 }
 
 impl Obstruction {
-    /// Returns the meaning of the same refusal after ten seconds: Kubernetes processes a budget within one second.
+    /// Returns the reason if the rejection lasts longer than ten seconds. Kubernetes processes a budget within one second, so
+    /// `NotProcessed` then means `NotComputed`.
     pub(super) fn after_a_while(self) -> Self {
         match self {
             Self::NotProcessed => Self::NotComputed,
@@ -199,19 +202,19 @@ impl Obstruction {
     }
 }
 
-/// Kind of failure on a node that got the current revision.
+/// Kind of failure of a node that got the current revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The node became NotReady.
     NodeLost,
-    /// Its new pod crashes.
+    /// The node's new pod crashes.
     Crashing,
-    /// A container of its new pod cannot be started.
+    /// A container of the node's new pod cannot be started.
     NotStarting,
 }
 
 impl Cause {
-    /// Returns true if the node is Ready and has a failing pod, so it keeps its slot. A lost node does not block other nodes.
+    /// Returns true if the failed node uses a slot: it is Ready and has a failing pod. A lost node does not block other nodes.
     pub fn holds_slot(self) -> bool {
         match self {
             Self::NodeLost => false,
@@ -220,20 +223,20 @@ impl Cause {
     }
 }
 
-/// Reason why the guard starts no further updates.
+/// Reason why the guard allows no further updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guarded {
-    /// The revision was stopped: a new revision or an operator has to release the rollout.
+    /// The guard stopped the revision. The rollout continues with a new revision, or after an operator resumes it.
     Stopped(Stopped),
-    /// Nodes were lost, and the cause may be the revision or the network.
+    /// Nodes were lost, and the guard does not know yet if the cause is the revision or the network.
     Inconclusive {
-        /// Time at which this state ends automatically.
+        /// Time at which the guard decides automatically.
         until: Timestamp,
     },
 }
 
 impl Guarded {
-    /// Returns its word, the reason of conditions.
+    /// Returns the word for this reason, as in conditions.
     pub fn word(self) -> &'static str {
         match self {
             Self::Stopped(stopped) => stopped.word(),
@@ -242,12 +245,12 @@ impl Guarded {
     }
 }
 
-/// Reason why a revision was stopped.
+/// Reason why the guard stopped a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Stopped {
     /// More nodes failed after they got the revision than `failure-threshold` allows.
     FailedByRevision,
-    /// The pod of a node was replaced twice and is outdated again: replacing it does not help.
+    /// The pod of a node was replaced twice and is outdated again, so replacing it does not help.
     ReplacedTwice,
 }
 
@@ -255,7 +258,7 @@ impl Stopped {
     /// All reasons.
     pub const ALL: [Self; 2] = [Self::FailedByRevision, Self::ReplacedTwice];
 
-    /// Returns its word, the reason of conditions.
+    /// Returns the word for this reason, as in conditions.
     pub fn word(self) -> &'static str {
         match self {
             Self::FailedByRevision => "FailedByRevision",
@@ -263,7 +266,7 @@ impl Stopped {
         }
     }
 
-    /// Returns the reason with that word.
+    /// Returns the reason with this word; `None` if there is none.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|stopped| stopped.word() == word)
     }
@@ -272,41 +275,41 @@ impl Stopped {
 /// Progress of the rollback of a pod from the revision that the guard stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revert {
-    /// The pod is available and still has the stopped revision: it waits for a free slot.
+    /// The pod is available with the stopped revision and waits for a free slot to be rolled back.
     Pending,
-    /// The pod is back on the previous revision, and keeps it.
+    /// The pod was rolled back to the previous revision and keeps it.
     Done,
 }
 
-/// Reason why a wave is not open. Waves are identified by their position in the list.
+/// Reason why a wave is not open. Waves are identified by their position in the list of waves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaveShut {
     /// A node of an earlier wave failed after it got the current revision.
     Charged {
-        /// The earlier wave; `None` if it is unknown or no longer in the list.
+        /// Position of the earlier wave; `None` if it is unknown or no longer in the list.
         wave: Option<usize>,
     },
-    /// Some online nodes of an earlier wave are not done.
+    /// Some online nodes of an earlier wave are not updated yet.
     Unfinished {
-        /// The earlier wave.
+        /// Position of the earlier wave.
         wave: usize,
     },
-    /// An earlier wave is done, and its soak time has not ended.
+    /// All online nodes of an earlier wave are updated, and its soak time has not ended.
     Soaking {
-        /// The earlier wave.
+        /// Position of the earlier wave.
         wave: usize,
-        /// End of the soak time.
+        /// Time at which the soak time ends.
         until: Timestamp,
     },
     /// This wave or an earlier one is not approved for the current revision.
     Approval {
-        /// The wave to approve.
+        /// Position of the wave to approve.
         wave: usize,
     },
 }
 
 impl WaveShut {
-    /// Returns true if the wave waits for a time or an approval, and not for other nodes.
+    /// Returns true if the wave waits for a time or an approval instead of other nodes.
     pub(super) fn is_named(self) -> bool {
         match self {
             Self::Soaking { .. } | Self::Approval { .. } => true,
@@ -318,32 +321,32 @@ impl WaveShut {
 /// Reason why a node counts as offline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offline {
-    /// Its Ready condition is not `True`.
+    /// The Ready condition of the node is not `True`.
     NotReady {
-        /// Time at which it became NotReady; `None` if it never reported.
+        /// Time at which the node became NotReady; `None` if it never reported its status.
         since: Option<Timestamp>,
     },
-    /// Like [`Offline::NotReady`], with a pod that cannot finish terminating before the node returns.
+    /// The node is NotReady, and its pod cannot finish terminating before the node returns.
     Terminating {
-        /// Time at which the node became NotReady; `None` if it never reported.
+        /// Time at which the node became NotReady; `None` if it never reported its status.
         since: Option<Timestamp>,
     },
-    /// Its Node object does not exist.
+    /// The Node object does not exist.
     NoNode,
-    /// It returned recently and may be lost again.
+    /// The node returned recently and may be lost again.
     Settling {
-        /// Time from which it counts as online.
+        /// Time from which the node counts as online.
         until: Timestamp,
     },
-    /// It is NotReady and already runs the current revision.
+    /// The node is NotReady and already runs the current revision.
     Updated {
-        /// Time at which the node became NotReady; `None` if it never reported.
+        /// Time at which the node became NotReady; `None` if it never reported its status.
         since: Option<Timestamp>,
     },
 }
 
 impl Verdict {
-    /// All words, in the order of tables.
+    /// All words, in the order in which tables list them.
     pub const WORDS: [&'static str; 24] = [
         "Done",
         "InProgress",
@@ -371,7 +374,7 @@ impl Verdict {
         "UntoleratedTaint",
     ];
 
-    /// Returns the position of its word in [`Verdict::WORDS`].
+    /// Returns the position of the verdict's word in [`Verdict::WORDS`].
     pub fn index(&self) -> usize {
         match self {
             Self::Done => 0,
@@ -401,8 +404,8 @@ impl Verdict {
         }
     }
 
-    /// Returns true if the node is being updated, or is Ready with a pod that fails because of the revision: other nodes wait
-    /// for its slot.
+    /// Returns true if other nodes wait for the slot of this node: it is being updated, or is Ready with a pod that fails because
+    /// of the revision.
     pub fn is_in_flight(&self) -> bool {
         match self {
             Self::InProgress(_) | Self::HookPending { .. } => true,
@@ -429,7 +432,7 @@ impl Verdict {
         )
     }
 
-    /// Returns its word: a label for metrics, a cell of a table.
+    /// Returns the word for this verdict, as in metric labels and tables.
     pub fn word(&self) -> &'static str {
         Self::WORDS[self.index()]
     }

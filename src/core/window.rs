@@ -1,8 +1,9 @@
-//! Maintenance windows: times at which replacements may begin (rancher/system-upgrade-controller#63).
+//! Maintenance windows: times at which updates may begin (rancher/system-upgrade-controller#63).
 //!
 //! Format: `Mon-Fri 22:00-05:00 Europe/Berlin; Sun 00:00-24:00 UTC`, with days, times of the day, and a time zone. A window whose
-//! end is before its beginning ends on the next day. When clocks go forward, skipped times do not open a window. When they go
-//! back, a repeated time opens once. The time zones are those of the IANA database, which is embedded in this program.
+//! end is before its beginning ends on the next day. When clocks go forward, a skipped time does not open a window. When clocks
+//! go back, a repeated time opens a window once. The time zones are those of the IANA database, which is embedded in this
+//! program.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,10 +19,10 @@ use crate::core::instant;
 const DAY: u16 = 24 * 60;
 /// Maximum number of windows in one annotation.
 const LIMIT: usize = 32;
-/// Number of days to look ahead: every day of the week occurs, and once more if a clock change skips one.
+/// Number of days to search for the next change. Every day of the week occurs, even if a clock change skips one of them.
 const AHEAD: i8 = 15;
 
-/// Maintenance windows; replacements may begin while one of them is open.
+/// Maintenance windows of a DaemonSet or a Node. Updates may begin while one of them is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Windows {
     text: Arc<str>,
@@ -30,25 +31,25 @@ pub struct Windows {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Window {
-    /// Days of the week, from Monday.
+    /// Days of the week on which the window begins, from Monday.
     days: [bool; 7],
-    /// Minutes since midnight.
+    /// Beginning of the window, in minutes since midnight.
     from: u16,
-    /// Minutes since midnight of the same day, or of the next day.
+    /// End of the window, in minutes since midnight of the same day, or of the next day.
     to: u16,
     zone: TimeZone,
 }
 
-/// State of the windows at one time.
+/// State of the windows at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowState {
-    /// True if replacements may begin.
+    /// True if updates may begin at that moment.
     pub is_open: bool,
-    /// Time of the next change; `None` if there is none in the foreseeable future.
+    /// Time at which `is_open` changes next; `None` if it doesn't change in the foreseeable future.
     pub changes: Option<Timestamp>,
 }
 
-/// Error of an annotation that cannot be parsed.
+/// Error for an annotation that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable(String);
 
@@ -94,7 +95,7 @@ impl Windows {
         )
     }
 
-    /// Returns the value of the annotation.
+    /// Returns the windows as text, as in the annotation.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -109,7 +110,7 @@ impl Windows {
         let mut open_until = None;
         for (start, end) in spans {
             match open_until {
-                // Adjacent and overlapping windows count as one.
+                // The window continues without a gap: adjacent and overlapping windows count as one.
                 Some(until) if start <= until => open_until = Some(until.max(end)),
                 Some(_) => break,
                 None if end <= now => {}
@@ -136,7 +137,7 @@ impl fmt::Display for Windows {
 }
 
 impl Window {
-    /// Collects the times of this window from two days ago on.
+    /// Collects the periods in which this window is open, beginning two days before `now`.
     fn spans_around(&self, now: Timestamp, spans: &mut Vec<(Timestamp, Timestamp)>) {
         let today = now.to_zoned(self.zone.clone()).date();
         for ahead in -2..=AHEAD {
@@ -157,9 +158,9 @@ impl Window {
         }
     }
 
-    /// Returns the timestamp of that time on that day.
+    /// Returns the timestamp of a time of day on a date.
     ///
-    /// A skipped time is the moment of the change; a repeated time is its first occurrence.
+    /// For a time that a clock change skips, this is the moment of the change. For a repeated time, it is the first occurrence.
     fn instant(&self, date: Date, minutes: u16) -> Option<Timestamp> {
         let (date, minutes) = match minutes {
             DAY => (date.tomorrow().ok()?, 0),
@@ -224,7 +225,7 @@ fn minutes(text: &str) -> Option<u16> {
     (minute < 60 && minutes <= DAY).then_some(minutes)
 }
 
-/// Parses `Mon`, `Mon-Fri`, `Sat,Sun`, `Fri-Mon`, in any letter case.
+/// Parses days of the week in any letter case: `Mon`, `Mon-Fri`, `Sat,Sun` or `Fri-Mon`.
 fn days(text: &str) -> Option<[bool; 7]> {
     let mut days = [false; 7];
     for part in text.split(',') {
@@ -274,7 +275,7 @@ mod tests {
     #[test]
     fn windows_open_and_close_at_their_times() {
         let nights = "Mon-Fri 22:00-05:00 Europe/Berlin; Sun 00:00-24:00 UTC";
-        // Thursday, winter time.
+        // 2026-01-15 is a Thursday, in winter time.
         case(
             nights,
             "2026-01-15T20:59:59Z",
@@ -289,7 +290,7 @@ mod tests {
             false,
             "2026-01-16T21:00:00Z",
         );
-        // The night after Friday, then Sunday.
+        // The window of Friday night ends at 04:00 UTC on Saturday. The next window is on Sunday.
         case(
             nights,
             "2026-01-17T05:00:00Z",
@@ -297,7 +298,7 @@ mod tests {
             "2026-01-18T00:00:00Z",
         );
         case(nights, "2026-01-18T12:00:00Z", true, "2026-01-19T00:00:00Z");
-        // Adjacent windows count as one.
+        // Two adjacent windows count as one.
         case(
             "Mon 08:00-12:00 UTC; Mon 12:00-13:00 UTC",
             "2026-01-19T09:00:00Z",
@@ -308,7 +309,7 @@ mod tests {
 
     #[test]
     fn skipped_times_do_not_open_and_repeated_ones_open_once() {
-        // In Berlin 02:00 to 03:00 is skipped on 2026-03-29, and repeated on 2026-10-25.
+        // In Berlin, the time from 02:00 to 03:00 is skipped on 2026-03-29 and repeated on 2026-10-25.
         let skipped = "Sun 02:15-02:45 Europe/Berlin";
         case(
             skipped,

@@ -1,11 +1,11 @@
-//! Parts of sentences that several messages share.
+//! Parts of sentences that several messages use.
 
 use super::foreign::one_line;
 
 /// Maximum number of names in one sentence.
 pub const NAMED: usize = 10;
 
-/// Returns the first [`NAMED`] names and the number of further ones, including `more` unnamed ones: `a, b and 3 more`.
+/// Returns the first [`NAMED`] names and the number of all further ones: `a, b and 3 more`. `more` is the number of unnamed ones.
 pub fn named<'a>(names: impl IntoIterator<Item = &'a str>, more: usize) -> String {
     let mut names = names.into_iter();
     let first: Vec<&str> = names.by_ref().take(NAMED).collect();
@@ -21,15 +21,15 @@ pub fn plural<'a>(count: usize, one: &'a str, many: &'a str) -> &'a str {
     if count == 1 { one } else { many }
 }
 
-/// Maximum length of a foreign message, in characters: registries send long ones.
+/// Maximum length of a message from another component, in characters. Registries send long messages.
 const LONGEST: usize = 240;
 
-/// Returns the message of an Event without the prefix that client-go adds to the last of many similar ones.
+/// Returns the message of an Event without the prefix that client-go puts before the last of many similar Events.
 pub fn of_event(message: &str) -> &str {
     message.trim_start_matches("(combined from similar events): ")
 }
 
-/// Returns a foreign message as part of a sentence: on one line, without the final full stop, and truncated.
+/// Returns a message from another component as part of a sentence: on one line, without the final full stop, and truncated.
 pub fn line(text: &str) -> String {
     one_line(text.trim_end().trim_end_matches('.'), LONGEST)
 }

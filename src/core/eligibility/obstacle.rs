@@ -1,4 +1,4 @@
-//! Reasons why a DaemonSet's pod does not belong on a node, for users who expect one there.
+//! Reasons why a DaemonSet's pod does not belong on a node. Users who expect a pod there get them as an explanation.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::core::fleet::Targeting;
 pub enum Obstacle {
     /// The template names another node.
     NodeName(String),
-    /// The node lacks labels of the template's node selector; empty if the selector matches nothing.
+    /// The node lacks these labels of the template's node selector. The list is empty if the selector can match no node.
     NodeSelector(Vec<String>),
     /// No term of the template's required node affinity matches.
     NodeAffinity,
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// Checks the obstacle of `spec` on node `n1` with the label `role=edge` and the taint `site=a:NoSchedule`.
+    /// Checks the obstacle for a template with `spec`, on node `n1` with the label `role=edge` and the taint `site=a:NoSchedule`.
     #[track_caller]
     fn case(spec: Value, expected: Option<&str>) {
         let labels = [("role", "edge")].into_iter().collect();

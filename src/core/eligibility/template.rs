@@ -1,7 +1,7 @@
-//! Validates the scheduling constraints of a template as the API server validates those of a pod.
+//! Validation of a template's scheduling constraints, with the rules of the API server for pods.
 //!
-//! The CRD of the Advanced DaemonSet stores a template without validation. An invalid constraint must neither remove pods nor be
-//! ignored in them.
+//! The CRD of the Advanced DaemonSet stores a template without validation. If an invalid constraint were ignored or matched
+//! nothing, the controller would create or remove the wrong pods.
 
 use serde_json::Value;
 
@@ -11,11 +11,11 @@ use crate::core::selector::{is_label_key, is_label_value};
 /// A part of a template that Kubernetes would reject in a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateFlaw<'a> {
-    /// Its path, relative to the template.
+    /// Path of the part, relative to the template.
     pub path: &'static str,
-    /// Its value.
+    /// Value of the part.
     pub value: &'a Value,
-    /// Expected form of the value.
+    /// Description of the expected value.
     pub expected: &'static str,
 }
 
@@ -25,7 +25,7 @@ const NODE_AFFINITY: &str = "spec.affinity.nodeAffinity";
 const REQUIRED: &str = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
 const TOLERATIONS: &str = "spec.tolerations";
 
-/// Validates the constraints that decide on which nodes the pods of `template` belong.
+/// Validates the constraints that determine the nodes for the pods of `template`.
 ///
 /// # Errors
 /// Returns the first invalid part.
@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    /// Found on a real cluster: `nodeSelector: {edge: true}` without quotes removed every pod.
+    /// Regression test for a real cluster: `nodeSelector: {edge: true}` without quotes removed every pod.
     #[test]
     fn what_kubernetes_refuses_in_a_pod_is_refused() {
         let terms = |operator: &str, values: Value| {

@@ -1,4 +1,4 @@
-//! Nodes of a fleet that are counted instead of listed, with the totals that decisions need.
+//! Nodes that a fleet summarizes in totals instead of listing them.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -6,40 +6,40 @@ use crate::core::id::NodeName;
 
 /// Totals of the nodes that are not in [`Fleet::nodes`]; all zero if every node is listed.
 ///
-/// [`engine::crowd`] says which nodes may be counted.
+/// [`engine::crowd`] decides which nodes may be summarized.
 ///
-/// [`Fleet::nodes`]: super::Fleet::nodes
-/// [`engine::crowd`]: crate::core::engine::crowd
+/// [`Fleet::nodes`]: super::Fleet::nodes [`engine::crowd`]: crate::core::engine::crowd
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Crowd {
-    /// Ready nodes with an available pod of the current revision.
+    /// Number of Ready nodes with an available pod of the current revision.
     pub done: usize,
-    /// Ready nodes with an available outdated pod, in the queue behind the listed nodes.
+    /// Number of Ready nodes with an available outdated pod. They are updated after the listed nodes.
     pub waiting: usize,
-    /// First waiting node, by name.
+    /// Name of the first waiting node in alphabetical order.
     pub next: Option<NodeName>,
-    /// NotReady nodes.
+    /// Number of NotReady nodes.
     pub offline: usize,
-    /// NotReady nodes with a pod of the current revision.
+    /// Number of NotReady nodes with a pod of the current revision.
     pub offline_updated: usize,
-    /// Nodes that are being updated, each within its deadline.
+    /// Number of nodes that are being updated and have not passed their deadline.
     pub moving: usize,
-    /// Nodes among [`Self::moving`] where the controller replaced nothing: they joined, or their pod was deleted by someone else.
+    /// Number of nodes among [`Self::moving`] whose pod the controller did not replace: the node joined, or someone else deleted
+    /// its pod.
     pub joining: usize,
-    /// All counted nodes with a pod of another revision than the current one, including done and offline ones.
+    /// Number of nodes with a pod of another revision than the current one, including done and offline nodes.
     pub outdated: usize,
-    /// Time at which the oldest pod of the done nodes got its revision, or an earlier time.
+    /// Time at which the oldest pod of the done nodes got its revision. An earlier time is allowed too.
     pub oldest_done: Option<Timestamp>,
-    /// Lowest and highest revision number of the waiting nodes, or a wider range.
+    /// Lowest and highest revision number on the waiting nodes. A wider range is allowed too.
     pub numbers: Option<(i64, i64)>,
-    /// Time at which the newest pod of the waiting nodes got its revision, or a later time.
+    /// Time at which the newest pod of the waiting nodes got its revision. A later time is allowed too.
     pub newest_waiting: Option<Timestamp>,
-    /// Time at which the first of the moving nodes must be listed again if nothing happens to it before.
+    /// Earliest time at which one of the moving nodes must be listed again, if nothing happens to it before.
     pub wake: Option<Timestamp>,
 }
 
 impl Crowd {
-    /// Returns the number of counted nodes. All of them are eligible for a pod.
+    /// Returns the number of summarized nodes. All of them are eligible for a pod.
     pub fn len(&self) -> usize {
         self.done + self.waiting + self.offline + self.moving
     }

@@ -1,10 +1,10 @@
-//! Answers of the API server to evictions of a DaemonSet's pods. They are the only way to learn what PodDisruptionBudgets allow.
+//! Results of evictions of a DaemonSet's pods. Only an eviction request shows if a PodDisruptionBudget allows a disruption.
 //!
-//! A budget selects pods by labels and treats pods that are not Ready differently. So an answer for one pod holds for its whole
-//! [`BudgetClass`]: a thousand nodes behind one budget need one request. The request is repeated after [`BACK_OFF`], or shortly
-//! after a pod of the fleet becomes Ready, which is usually what a budget waits for.
+//! A disruption budget selects pods by labels and treats pods that are not Ready differently. So the result for one pod applies
+//! to its whole [`BudgetClass`]: a thousand nodes with the same budget need one request. A rejected request is repeated after
+//! [`BACK_OFF`], or shortly after a pod of the fleet becomes Ready, because a budget usually waits for that.
 //!
-//! The answers are in memory only. After a restart, the controller asks again.
+//! The results are only in memory. After a restart, the controller requests evictions again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use crate::core::instant::later;
 use crate::core::labels::Labels;
 use crate::core::verdict::Obstruction;
 
-/// Shortest and longest pause after a refusal. The pause doubles with each refusal.
+/// Shortest and longest pause before a rejected eviction is retried. The pause doubles with each rejection.
 pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(120));
 
-/// Number of answers that are always kept. It covers the pods of a few revisions, Ready or not.
+/// Number of results that are always kept. That is enough for the pods of a few revisions, Ready or not.
 pub(in crate::core) const KEPT: usize = 16;
 
-/// Time after which a budget has counted a pod that became Ready. Kubernetes needs a fraction of a second.
+/// Time after which a disruption budget includes a pod that became Ready. Kubernetes needs a fraction of a second.
 const NOTICED: Duration = Duration::from_secs(1);
 
-/// Pods that disruption budgets cannot distinguish.
+/// Class of pods that disruption budgets cannot distinguish: equal labels and readiness.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::core) struct BudgetClass {
     labels: Labels,
@@ -42,48 +42,48 @@ impl BudgetClass {
     }
 }
 
-/// Answers to evictions of a DaemonSet's pods.
+/// Latest results of evictions, by class of pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evictions(pub(in crate::core) BTreeMap<BudgetClass, EvictionAnswer>);
 
-/// Last answer for a class of pods. There is none for a class that was never refused.
+/// Latest result for a class of pods. Only classes with a rejected eviction have one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::core) enum EvictionAnswer {
-    /// Refused, `times` in a row.
+    /// The eviction was rejected, `times` in a row.
     Refused {
         refusal: Refusal,
         since: Timestamp,
         asked: Timestamp,
         times: u32,
     },
-    /// Accepted after a refusal; the next eviction may follow.
+    /// The eviction was accepted after an earlier rejection, so the next one may follow.
     Accepted,
 }
 
-/// Reason for a refused eviction.
+/// Reason why an eviction was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Name of the disruption budget; `None` if the API server doesn't name one.
     pub budget: Option<Arc<str>>,
-    /// State of the budget.
+    /// Reason of the rejection, as far as the budget explains it.
     pub obstruction: Obstruction,
 }
 
 impl Evictions {
-    /// Returns true if no answer is remembered.
+    /// Returns true if no result is recorded.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Records that `pod` was evicted.
+    /// Records that the eviction of `pod` was accepted.
     pub fn accept(&mut self, pod: &Pod) {
-        // Classes that were never refused are not remembered.
+        // Only budget classes with an earlier rejected eviction have an entry to update.
         if let Some(answer) = self.0.get_mut(&BudgetClass::from_pod(pod)) {
             *answer = EvictionAnswer::Accepted;
         }
     }
 
-    /// Records that the eviction of `pod` was refused at `now`.
+    /// Records that the eviction of `pod` was rejected at `now`.
     pub fn refuse(&mut self, pod: &Pod, mut refusal: Refusal, now: Timestamp) {
         let answer = self
             .0
@@ -102,7 +102,7 @@ impl Evictions {
                 if is_mistake || is_late {
                     refusal.obstruction = refusal.obstruction.after_a_while();
                 }
-                // Several requests of one plan count as one attempt.
+                // A plan may evict several pods at once. Count those requests as one attempt.
                 (*since, *times + u32::from(later(*asked, NOTICED) <= now))
             }
             EvictionAnswer::Refused { since, .. } => (*since, 1),
@@ -116,7 +116,7 @@ impl Evictions {
         };
     }
 
-    /// Records that an eviction of `pod` would be refused at `now`, and would have been since `since`.
+    /// Records that the eviction of `pod` was checked at `now` and would be rejected, as it would have been since `since`.
     pub fn refuse_since(&mut self, pod: &Pod, refusal: Refusal, since: Timestamp, now: Timestamp) {
         let answer = EvictionAnswer::Refused {
             refusal,
@@ -127,7 +127,7 @@ impl Evictions {
         self.0.insert(BudgetClass::from_pod(pod), answer);
     }
 
-    /// Removes answers that concern none of these pods, if `KEPT` or more are stored.
+    /// Removes the results for classes without any of these pods, if `KEPT` or more results are stored.
     pub fn tidy<'a>(&mut self, pods: impl Iterator<Item = &'a Pod>) {
         if self.0.len() >= KEPT {
             let labels: BTreeSet<&Labels> = pods.map(|pod| &pod.exit.labels).collect();
@@ -135,7 +135,8 @@ impl Evictions {
         }
     }
 
-    /// Returns the reason why the eviction of `pod` is refused, if known.
+    /// Returns the reason why the latest eviction of a pod in the class of `pod` was rejected; `None` if it was accepted or never
+    /// tried.
     pub fn refusal_of(&self, pod: &Pod) -> Option<&Refusal> {
         match self.answer(pod)? {
             EvictionAnswer::Refused { refusal, .. } => Some(refusal),
@@ -153,7 +154,7 @@ impl Evictions {
 }
 
 impl EvictionAnswer {
-    /// Returns the time of the next request for the class. `newest`: time at which a pod of the fleet last became Ready.
+    /// Returns the time of the next request for the class. `newest` is the time at which a pod of the fleet last became Ready.
     pub(in crate::core) fn due(&self, newest: Option<Timestamp>) -> Timestamp {
         match self {
             Self::Accepted => Timestamp::MIN,

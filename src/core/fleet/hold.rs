@@ -1,6 +1,7 @@
-//! Nodes that keep their version for a while: the annotation `hold` on the Node (strimzi/proposals#229).
+//! Holds: the annotation `hold` on a Node, which keeps the node's pods on their revision for a while (strimzi/proposals#229).
 //!
-//! The value is a list of entries. Each names a DaemonSet and the time at which the hold ends, or a reason if it has no end:
+//! The value is a list of entries. Each entry names a DaemonSet and the time at which the hold ends. Without that time, it gives
+//! a reason:
 //!
 //! ```json
 //! [{"daemonset": "default/nginx-daemonset", "until": "2030-01-31T18:00:00Z", "reason": "calibration"}]
@@ -17,19 +18,19 @@ use serde_json::Value;
 use crate::core::foreign::one_line;
 use crate::core::names::HOLD;
 
-/// Greatest number of entries in one annotation.
+/// Maximum number of entries in one annotation.
 const ENTRIES: usize = 64;
-/// Greatest length of a reason, in characters.
+/// Maximum length of a reason, in characters.
 const REASON: usize = 200;
 
-/// A hold that keeps a node on its version.
+/// Hold of a node for one DaemonSet: the node's pod keeps its revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// End of the hold; `None` if an operator has to remove it.
     pub until: Option<Timestamp>,
-    /// Reason, as written in the annotation; may be empty if the hold has an end.
+    /// Reason, as written in the annotation. It may be empty if the hold has an end.
     pub reason: Arc<str>,
-    /// True if the annotation cannot be parsed. Then `reason` says why.
+    /// True if the annotation cannot be parsed. Then `reason` contains the error.
     pub unreadable: bool,
 }
 
@@ -48,21 +49,21 @@ pub struct Holds(Box<[(HoldScope, Hold)]>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum HoldScope {
     Everybody,
-    /// `namespace/name`.
+    /// One DaemonSet, as `namespace/name`.
     DaemonSet(Box<str>),
 }
 
-/// Reason why an annotation cannot be parsed. Its `Display` ends with the remedy.
+/// Reason why an annotation cannot be parsed. The `Display` form ends with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ParseError {
     NoList,
     TooMany,
     NoDaemonSet,
-    /// Not in the form NAMESPACE/NAME.
+    /// The name of the DaemonSet doesn't have the form NAMESPACE/NAME.
     NoKey(String),
     NoTime(String),
     ForEver,
-    /// Unknown key, usually a misspelt one.
+    /// An entry has an unknown key, usually a misspelt one.
     UnknownKey(String),
 }
 
@@ -102,7 +103,7 @@ impl fmt::Display for ParseError {
 }
 
 impl Holds {
-    /// Parses the annotation's value.
+    /// Parses the value of the annotation.
     pub fn read(text: &str) -> Self {
         let entries = entries(text).unwrap_or_else(|flaw| {
             let hold = Hold {
@@ -115,7 +116,7 @@ impl Holds {
         Self(entries.into())
     }
 
-    /// Returns the hold for the DaemonSet `namespace/name`; of several, the one that ends last.
+    /// Returns the hold for the DaemonSet `namespace/name`. If there are several, this is the one that ends last.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Hold> {
         let concerns = |scope: &HoldScope| match scope {
             HoldScope::Everybody => true,

@@ -1,14 +1,14 @@
 //! In-place updates (`rolling-update-type: InPlaceIfPossible`, as in Kruise).
 //!
-//! One write gives the running pod the images and labels of the current revision. It keeps its UID, its IP and its node.
+//! One write gives the running pod the images and labels of the current revision. The pod keeps its UID, its IP and its node.
 //!
 //! ```text
 //! templates of two revisions ──shape──► Shape, Shape ──transition──► InPlaceChange or Recreate ──► per pod: InPlacePatch
 //! annotation of the controller + container statuses ──state──► progress of the pod's last update
 //! ```
 //!
-//! For any other change the pod is recreated. Kubernetes allows no other changes of a pod's spec. yurt-ds installs no agent next
-//! to the kubelet that could restart containers for other reasons.
+//! For any other change the pod is recreated. Kubernetes allows no other changes of a pod's spec, and yurt-ds has no agent on the
+//! node that could restart containers for other reasons.
 
 mod shape;
 mod state;
@@ -30,26 +30,26 @@ pub use transition::{InPlaceChange, InPlaceTransition, InPlaceTransitions, Recre
 /// Facts about a pod that in-place updates need.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InPlace {
-    /// Revision in the pod's label; `None` if the label is missing, or if Kruise has updated the pod only partly.
+    /// Revision in the pod's label; `None` if the label is missing, or if Kruise has only written a part of an update.
     pub revision: Option<Revision>,
     /// Containers of the pod, including init containers that ran.
     pub containers: Arc<[RunningContainer]>,
-    /// True if the pod has ended (`Failed`, `Succeeded`): the kubelet never restarts its containers.
+    /// True if the pod has ended (`Failed` or `Succeeded`), so the kubelet never restarts its containers.
     pub is_over: bool,
     /// Last in-place update that the controller requested.
     pub update: Option<InPlaceUpdate>,
-    /// Containers that the update has not brought to their new images yet, with their state before the update.
+    /// Containers that don't run their new images yet, with their state before the update.
     pub unfinished: BTreeMap<String, PreviousContainer>,
-    /// Stopped revision that the update rolled the pod back from; `None` for other updates.
+    /// Stopped revision that the update rolled the pod back from; `None` for updates to the current revision.
     pub reverted_from: Option<Revision>,
     /// Status of Kruise's readiness gate `InPlaceUpdateReady`; `None` if the pod doesn't have it.
     pub gate: Option<bool>,
 }
 
-/// An in-place update.
+/// Progress of the last in-place update of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InPlaceUpdate {
-    /// Time of the request, by the controller's clock.
+    /// Time at which the controller requested the update, by its own clock.
     pub at: Timestamp,
     /// True if the kubelet reports the new image for every container that the update changes.
     pub is_carried_out: bool,
@@ -62,17 +62,17 @@ pub struct RunningContainer {
     pub name: Arc<str>,
     /// Image in the pod's spec.
     pub image: Arc<str>,
-    /// Image that the kubelet reports; empty before the container first ran.
+    /// Image that the kubelet reports; empty until the container runs for the first time.
     pub reported: Arc<str>,
-    /// Digest of that image (`imageID`); empty before the container first ran.
+    /// Digest of the reported image (`imageID`); empty until the container runs for the first time.
     pub image_id: Arc<str>,
-    /// Number of restarts.
+    /// Number of restarts that the kubelet reports.
     pub restarts: u32,
-    /// True for an init container. Those are never changed.
+    /// True for an init container. In-place updates never change those.
     pub is_init: bool,
 }
 
-/// Returns the change that `transition` makes in `pod`.
+/// Returns the change that `transition` makes to `pod`.
 ///
 /// # Errors
 /// Returns the reason why the pod has to be recreated.
@@ -89,7 +89,7 @@ pub(in crate::core) fn applicable<'a>(
     }
 }
 
-/// Returns the patch that makes a pod one of `revision`.
+/// Returns the patch that updates a pod to `revision`.
 pub(in crate::core) fn renewal_to(
     revision: &Revision,
     pod: &InPlace,
@@ -104,7 +104,7 @@ pub(in crate::core) fn renewal_to(
     }
 }
 
-/// Returns `change` with its containers in the order of `pod`, which a webhook may have changed.
+/// Returns `change` with its containers in the order of the pod. A webhook may have changed that order.
 fn in_order_of(pod: &InPlace, change: &Arc<InPlaceChange>) -> Arc<InPlaceChange> {
     let place = |(name, _): &(Arc<str>, Arc<str>)| {
         let mut containers = pod.containers.iter();
@@ -117,23 +117,24 @@ fn in_order_of(pod: &InPlace, change: &Arc<InPlaceChange>) -> Arc<InPlaceChange>
     change
 }
 
-/// An in-place update to write.
+/// Patch for an in-place update of one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InPlacePatch {
     /// Revision of the pod after the update.
     pub revision: Revision,
-    /// Fields to change.
+    /// Fields of the pod to change.
     pub change: Arc<InPlaceChange>,
-    /// State of the containers before the update, which is stored in the pod.
+    /// State of the containers before the update. The same write stores it in the pod.
     pub before: BTreeMap<String, PreviousContainer>,
     /// Stopped revision that the pod is rolled back from; `None` if the pod is updated to the current revision.
     pub reverts: Option<Revision>,
-    /// Status of the pod's readiness gate for in-place updates; `None` if the pod doesn't have it.
+    /// New status of the pod's readiness gate for in-place updates; `None` if the pod doesn't have the gate.
     pub gate: Option<bool>,
 }
 
 impl InPlace {
-    /// Returns true if the pod's spec has these images. Containers that are not listed (injected ones) may have any image.
+    /// Returns true if the pod's spec has these images. Containers that are not in the list, such as injected ones, may have any
+    /// image.
     fn runs(&self, images: &[(Arc<str>, Arc<str>)]) -> bool {
         images.iter().all(|(name, image)| {
             let mut containers = self.containers.iter();

@@ -1,4 +1,4 @@
-//! Memory of a pause: a part of the [`RolloutState`](crate::core::RolloutState).
+//! Record of a pause: a part of the [`RolloutState`](crate::core::RolloutState).
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::core::instant::later;
 use crate::core::lenient::value;
 
-/// Interval between reminders.
+/// Interval between reminders of a pause.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Memory of a pause.
+/// Record of a pause, which survives restarts of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PauseRecord {
     /// Start of the pause, in whole seconds.

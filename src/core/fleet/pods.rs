@@ -1,4 +1,4 @@
-//! Pods of a node. They are shared with other owners, because pods take most of a fleet's memory.
+//! Pods of a node. Clones of a fleet share them, because pods take most of the memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::Pod;
 use crate::core::id::PodRevision;
 
-/// Pods of a node, oldest first. A clone shares them; a pod is copied when it is changed.
+/// Pods of a node, oldest first. Clones share the pods; a shared pod is copied before it is changed.
 #[derive(Clone, Default)]
 pub struct Pods(Held);
 
-/// Nearly every node has exactly one pod.
+/// Storage for zero, one or several pods, because nearly every node has exactly one.
 #[derive(Clone, Default)]
 enum Held {
     #[default]
@@ -56,7 +56,8 @@ impl Pods {
 
     /// Returns the surplus pod of an Advanced DaemonSet, if the node has two.
     ///
-    /// Of a new and an old pod it is the new one, even if it has ended. Of old pods only, it is the youngest.
+    /// If one pod is new and the other is old, the new pod is the surplus, even if it has ended. If both are old, the youngest
+    /// pod is.
     pub fn spare(&self) -> Option<&Pod> {
         let alive = || {
             let alive = self.iter().filter(|pod| !pod.terminating);

@@ -1,12 +1,12 @@
-//! Memory of the guard: a part of the [`RolloutState`](crate::core::RolloutState).
+//! Record of the guard: a part of the [`RolloutState`](crate::core::RolloutState).
 //!
-//! Most of a judgement follows from the current nodes and pods. The record holds the rest. It survives restarts of the
-//! controller, and deletions of Nodes and pods.
+//! The guard derives most of an evaluation from the current nodes and pods. The record holds the remaining facts. It survives
+//! restarts of the controller, and deletions of Nodes and pods.
 //!
-//! A record is about one revision. The next revision begins with an empty record that only names the revisions stopped before.
-//! Rollbacks avoid those.
+//! A record is about one revision. The next revision begins with an empty record that only names the revisions stopped before, so
+//! that rollbacks avoid them.
 //!
-//! Each field names a test that fails when decisions read the field as empty.
+//! The comment of each field names a test that fails if decisions ignore the field.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,11 +20,12 @@ use crate::core::lenient::{dated, grouped, list, stop, value};
 use crate::core::verdict::Stopped;
 use crate::core::words::named;
 
-/// Greatest number of names in [`FailureRecord::failed`] and the lists of lost nodes. Further failed nodes are counted.
+/// Maximum number of names in [`FailureRecord::failed`] and in the lists of lost nodes. Further failed nodes are only counted.
 pub(in crate::core) const FAILED_NAMED: usize = 200;
-/// Greatest number of names in [`FailureRecord::broken_before`]. Further nodes are judged like all others.
+/// Maximum number of names in [`FailureRecord::broken_before`]. Nodes that don't fit are evaluated as if they had not been
+/// broken.
 pub(in crate::core) const BROKEN_NAMED: usize = 1000;
-/// Greatest number of revisions in [`FailureRecord::stopped_before`]: ten times the default `revisionHistoryLimit`.
+/// Maximum number of revisions in [`FailureRecord::stopped_before`]: ten times the default `revisionHistoryLimit`.
 const STOPPED_KEPT: usize = 100;
 
 /// Facts about a revision that the guard remembers.
@@ -35,7 +36,7 @@ pub struct FailureRecord {
     ///
     /// `a_stopped_revision_stays_so_until_another_one_or_a_word_about_this_one` (guard tests) fails without it.
     pub revision: Revision,
-    /// Reason for which the guard stopped the revision. Another revision or `resume` ends the stop.
+    /// Reason why the guard stopped the revision. A new revision or `resume` ends the stop.
     ///
     /// `a_stop_stands_while_those_it_holds_back_are_away` (guard tests) fails without it.
     #[serde(
@@ -44,9 +45,10 @@ pub struct FailureRecord {
         skip_serializing_if = "Option::is_none"
     )]
     pub stopped: Option<Stopped>,
-    /// True if more nodes failed than `failure-threshold` allows and the rollout was not stopped.
+    /// True if more nodes failed than `failure-threshold` allows, but the rollout was not stopped because no node was left to
+    /// protect.
     ///
-    /// A stop would have saved no node. Rollbacks still avoid the revision.
+    /// Rollbacks still avoid the revision.
     ///
     /// `a_revision_that_failed_on_all_nodes_is_known_to_the_next_one` (guard tests) fails without it.
     #[serde(
@@ -55,7 +57,7 @@ pub struct FailureRecord {
         skip_serializing_if = "std::ops::Not::not"
     )]
     pub exceeded: bool,
-    /// Revision to which pods are rolled back under `on-failure: RevertInPlace`. The stop chooses it.
+    /// Revision that pods are rolled back to under `on-failure: RevertInPlace`. It is chosen when the guard stops the revision.
     ///
     /// `a_stop_remembers_what_is_taken_back_and_saves_also_when_nobody_waits` (revert tests) fails without it.
     #[serde(
@@ -64,9 +66,9 @@ pub struct FailureRecord {
         skip_serializing_if = "Option::is_none"
     )]
     pub before: Option<Revision>,
-    /// Failed nodes that count against the revision. A node leaves the list when it has run the revision for the failure window.
+    /// Failed nodes that count against the revision. A node is removed when it has run the revision for the failure window.
     ///
-    /// A stopped revision keeps its list.
+    /// After the revision was stopped, no node is removed.
     ///
     /// `a_failure_outlives_its_node_its_pod_and_a_short_recovery` (guard tests) fails without it.
     #[serde(
@@ -75,12 +77,12 @@ pub struct FailureRecord {
         skip_serializing_if = "BTreeSet::is_empty"
     )]
     pub failed: BTreeSet<NodeName>,
-    /// Number of further failed nodes, without names.
+    /// Number of failed nodes in addition to those named in `failed`.
     ///
     /// `a_list_of_names_has_an_end_and_the_number_is_kept` (guard tests) fails without it.
     #[serde(default, deserialize_with = "value", skip_serializing_if = "is_zero")]
     pub more: usize,
-    /// Nodes whose old pod was broken for longer than the failure window before it was replaced. They don't count as failed.
+    /// Nodes whose old pod had been broken for longer than the failure window before it was replaced. They don't count as failed.
     ///
     /// `whoever_was_broken_before_is_not_charged_unless_that_was_a_moment_ago` (guard tests) fails without it.
     #[serde(
@@ -89,7 +91,7 @@ pub struct FailureRecord {
         skip_serializing_if = "BTreeSet::is_empty"
     )]
     pub broken_before: BTreeSet<NodeName>,
-    /// Nodes whose pod the controller replaced twice for this revision.
+    /// Nodes whose pod the controller replaced twice to get to this revision.
     ///
     /// `a_node_that_was_replaced_twice_and_is_outdated_again_stops_the_rollout` (guard tests) fails without it.
     #[serde(
@@ -98,9 +100,9 @@ pub struct FailureRecord {
         skip_serializing_if = "BTreeSet::is_empty"
     )]
     pub replaced_twice: BTreeSet<NodeName>,
-    /// Nodes with an open judgement whose old pod was removed, where only the record shows the removal.
+    /// Nodes that lost their old pod and are still being evaluated, if only this record shows that the pod was removed.
     ///
-    /// They were lost, or a taint or a label keeps their new pod away.
+    /// These nodes were lost, or a taint or a label keeps their new pod away.
     ///
     /// `a_loss_by_removal_outlives_its_pod_its_node_and_a_restart` (guard tests) fails without it.
     #[serde(
@@ -111,7 +113,8 @@ pub struct FailureRecord {
     pub updated_before_loss: BTreeSet<NodeName>,
     /// Nodes that were lost after the rollout touched them, with the time of the loss.
     ///
-    /// When such a Node is deleted, an open judgement goes on. A failed node still counts as a loss in the judgement of others.
+    /// If such a Node is deleted, its evaluation continues. If it failed, its loss is still compared with the losses of other
+    /// nodes.
     ///
     /// `who_is_deleted_while_it_is_judged_is_charged_all_the_same` (guard tests) fails without it.
     #[serde(
@@ -120,9 +123,10 @@ pub struct FailureRecord {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub judged: BTreeMap<NodeName, Timestamp>,
-    /// Untouched nodes that were lost at about the same time as touched ones, with the time of the loss.
+    /// Untouched nodes that were lost at about the same time as touched nodes, with the time of the loss.
     ///
-    /// They are the evidence of a network outage. It stays after their return, until no touched node is lost any more.
+    /// They are the evidence of a network outage. They stay in the record after their return, until no touched node is lost any
+    /// more.
     ///
     /// `when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself` (guard tests) fails without it.
     #[serde(
@@ -133,7 +137,7 @@ pub struct FailureRecord {
     pub control_group: BTreeMap<NodeName, Timestamp>,
     /// Failed and lost nodes by wave. Deleted or relabelled Nodes keep the wave in which they were lost or failed.
     ///
-    /// A failed node shuts the waves after its own. A failed node without a wave shuts all waves.
+    /// A failed node keeps the waves after its own from opening. A failed node without a wave keeps all waves from opening.
     ///
     /// `a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone` (wave tests) fails without it.
     #[serde(
@@ -142,7 +146,7 @@ pub struct FailureRecord {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub waves: BTreeMap<Arc<str>, BTreeSet<NodeName>>,
-    /// Earlier revisions that were stopped or over the limit, the latest last. At most 100 are kept.
+    /// Earlier revisions that were stopped or exceeded `failure-threshold`, the latest last. At most 100 are kept.
     ///
     /// `nobody_is_sent_back_to_what_the_guard_stopped` (remedy tests) fails without it.
     #[serde(
@@ -154,7 +158,7 @@ pub struct FailureRecord {
 }
 
 impl FailureRecord {
-    /// Returns the nodes of [`Self::judged`] that failed, or those with an open judgement.
+    /// Returns the nodes of [`Self::judged`] that failed, or the nodes that are still being evaluated.
     pub(in crate::core) fn losses(
         &self,
         failed: bool,
@@ -163,7 +167,8 @@ impl FailureRecord {
         judged.filter(move |(name, _)| self.failed.contains(*name) == failed)
     }
 
-    /// Returns true if the record names the node as touched or failed. Its loss is then no evidence of a network outage.
+    /// Returns true if the record names the node as touched or failed. The loss of such a node is no evidence of a network
+    /// outage.
     pub(in crate::core) fn remembers(&self, node: &NodeName) -> bool {
         self.updated_before_loss.contains(node) || self.failed.contains(node)
     }
@@ -187,7 +192,7 @@ impl FailureRecord {
         }
     }
 
-    /// Returns the `known` record if it is about `revision`, else a new one.
+    /// Returns the `known` record if it is about `revision`, or else a new record.
     pub fn begun(known: Option<&Self>, revision: &Revision) -> Self {
         match known.filter(|known| known.revision == *revision) {
             Some(known) => known.clone(),
@@ -203,7 +208,7 @@ impl FailureRecord {
         }
     }
 
-    /// Returns the revisions other than `current` that were stopped or over the limit, the latest last.
+    /// Returns the revisions other than `current` that were stopped or exceeded `failure-threshold`, the latest last.
     pub fn stopped_besides(known: Option<&Self>, current: &Revision) -> Vec<Revision> {
         let Some(known) = known else {
             return Vec::new();
@@ -222,17 +227,17 @@ impl FailureRecord {
         waves.find_map(|(wave, failed)| failed.contains(node).then_some(wave))
     }
 
-    /// Returns the number of failed nodes, with and without names.
+    /// Returns the number of failed nodes, including those without a stored name.
     pub fn failures(&self) -> usize {
         self.failed.len() + self.more
     }
 
-    /// Returns true if the record holds nothing but its revision.
+    /// Returns true if the record contains nothing but its revision.
     pub fn is_empty(&self) -> bool {
         *self == Self::new(self.revision.clone())
     }
 
-    /// Returns the reason of the condition `Guard`. Its status is `True` if the revision was stopped.
+    /// Returns the reason of the condition `Guard`. The condition's status is `True` if the revision was stopped.
     pub fn reason(&self) -> &'static str {
         self.stopped.map_or("Watching", Stopped::word)
     }
@@ -296,11 +301,12 @@ mod tests {
         assert_eq!(FailureRecord::begun(Some(&next), &"next".into()), next);
         let good = FailureRecord::begun(Some(&next), &"good".into());
         assert_eq!(good.stopped_before, ["bad".into()]);
-        // A revision that returns gets a new judgement.
+        // When a revision becomes current again, its failures are counted from zero.
         let again = FailureRecord::begun(Some(&good), &"bad".into());
         assert!(again.is_empty(), "{again}");
         assert!(FailureRecord::begun(None, &"good".into()).is_empty());
-        // A stop would have saved no node.
+        // More nodes failed than allowed, but the rollout was not stopped because no node was left to protect. The next record
+        // still names the revision.
         let everywhere = FailureRecord {
             exceeded: true,
             ..FailureRecord::new("everywhere".into())

@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use super::in_place::{InPlaceTransition, Recreate};
 use crate::core::id::Revision;
 
-/// Older revisions that pods can be rolled back to from the current one.
+/// Older revisions that pods of the current revision can be rolled back to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RollbackTargets {
-    /// True if the guard's memory is written in the DaemonSet's status, where it survives a restart.
+    /// True if the guard's record has been written to the DaemonSet's status, where it survives a restart.
     pub stands: bool,
-    /// Older revisions; empty unless rollbacks are enabled.
+    /// Older revisions with their transitions; empty unless rollbacks are enabled.
     pub revisions: BTreeMap<Revision, RollbackTarget>,
 }
 
-/// An older revision.
+/// Older revision that pods can be rolled back to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RollbackTarget {
-    /// Number of its ControllerRevision; greater is newer.
+    /// Number of the ControllerRevision. Newer revisions have greater numbers.
     pub number: i64,
     /// Transition from the current revision to this one, or the reason why pods have to be recreated.
     pub transition: Result<InPlaceTransition, Recreate>,

@@ -1,16 +1,18 @@
-//! Writes for a pod or a node that the API server refuses: by an admission policy, a webhook, a quota or missing permissions.
+//! Writes for a pod or a node that the API server rejects because of an admission policy, a webhook, a quota or missing
+//! permissions.
 //!
-//! Refusals are known only from answers, so all writers record the answers in [`WriteFailures`], and plans depend on them. A
-//! refused write is retried after a pause that grows within [`BACK_OFF`]. Until then the node uses no slot and doesn't block
-//! other nodes. If several writes were refused with the same message and one succeeds, all of them are forgotten.
+//! The controller learns about such a rejection only when it tries the write. So every writer records its results in
+//! [`WriteFailures`], and plans use them. A rejected write is retried after a pause that grows within [`BACK_OFF`]. Until then
+//! the node uses no slot and doesn't block other nodes. If several writes were rejected with the same message and one of them
+//! succeeds, all of them are forgotten.
 //!
 //! ```text
-//!           ┌────────────── refused ◄─────────────┐
-//!           ▼                                     │
-//! refused: left out ──pause is over──► tried again ──accepted──► forgotten, with all equal refusals
+//!             ┌──────────── rejected ◄─────────────┐
+//!             ▼                                    │
+//! rejected: left out ──pause is over──► tried again ──accepted──► forgotten, with all equal rejections
 //! ```
 //!
-//! The memory is about one revision and is dropped with it, with the pod, or with the node. It is part of the
+//! The record is about one revision. An entry is dropped with the revision, the pod or the node. The record is part of the
 //! [`RolloutState`](crate::core::RolloutState), so it survives restarts, and `ctl` reads it from there.
 
 mod plan;
@@ -33,61 +35,64 @@ use crate::core::names::{ADVANCED_RBAC, BASE_RBAC, IN_PLACE_RBAC, LIFECYCLE_RBAC
 
 pub(in crate::core) use plan::RetryGate;
 
-/// Shortest and longest pause after a refusal. The pause doubles with each refusal.
+/// Shortest and longest pause before a rejected write is retried. The pause doubles with each rejection.
 pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// Number of refused writes per [`SECOND`] after which new work waits for the rest of the second.
+/// Number of rejected writes per [`SECOND`] after which new work waits for the rest of the second.
 ///
-/// A policy against a whole fleet is discovered node by node, at little cost for the API server.
+/// If a policy rejects the writes on all nodes, the limit keeps the load on the API server low until the controller has tried
+/// them.
 pub(in crate::core) const PER_SECOND: usize = 10;
 pub(in crate::core) const SECOND: Duration = Duration::from_secs(1);
 
-/// Number of consecutive conflicts or internal errors that count as a refusal. A pod's cached version is rarely stale twice.
+/// Number of consecutive conflicts or internal errors after which a write counts as rejected. A pod's cached version is rarely
+/// stale twice in a row.
 const CONFLICTS: u32 = 5;
 
-/// Number of conflicts after which a pod is replaced by UID alone, because its status changes faster than it can be read.
+/// Number of conflicts after which a pod is deleted by UID alone, because its resource version changes faster than it can be
+/// read.
 const CONTENDED: u32 = 3;
 
-/// Number of distinct messages that are remembered. Admission plugins use only a few.
+/// Maximum number of distinct rejection messages that are stored. Admission plugins use only a few.
 const SENTENCES: usize = 16;
 
-/// Kind of a refused write.
+/// Kind of a rejected write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WriteVerb {
     /// Deletion of a pod.
     Delete,
-    /// Eviction of a pod, refused by something other than a disruption budget.
+    /// Eviction of a pod, rejected by something other than a disruption budget.
     Evict,
     /// In-place update of a pod.
     UpdateInPlace,
     /// In-place rollback from a failed revision (`on-failure: RevertInPlace`).
     Revert,
-    /// Mark that the pod waits for its hook.
+    /// Mark `PreparingDelete` on a pod that has to wait for its preDelete hook.
     Mark,
     /// Transfer of a surge pod's ownership to the DaemonSet (`max-surge`).
     TransferOwnership,
     /// Creation of a surge pod (`max-surge`).
     Create,
-    /// Removal of a mark.
+    /// Removal of the mark `PreparingDelete`.
     Unmark,
     /// Update of the pod's conditions.
     Tell,
 }
 
-/// Writes on a node that block one another.
+/// Group of writes on a node. After one is rejected, the other writes of its group wait too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::core) enum WriteGroup {
-    /// A step in the replacement of an existing pod.
+    /// Steps in the replacement of an existing pod.
     Step,
-    /// The creation of a surge pod.
+    /// Creation of a surge pod.
     Create,
-    /// All other writes.
+    /// All other writes, such as updates of pod conditions.
     Tell,
 }
 
 impl WriteVerb {
-    /// All verbs.
+    /// All kinds of writes.
     pub const ALL: [Self; 9] = [
         Self::Delete,
         Self::Evict,
@@ -100,7 +105,7 @@ impl WriteVerb {
         Self::Tell,
     ];
 
-    /// Returns the verb of `action`.
+    /// Returns the kind of write that `action` requests.
     pub fn from_action(action: &Action) -> Self {
         match action {
             Action::Delete(_) | Action::DeleteAfterSurge { evict: false, .. } => Self::Delete,
@@ -124,7 +129,7 @@ impl WriteVerb {
         }
     }
 
-    /// Returns the words that follow "refuses to".
+    /// Returns the words for this write in messages such as "the API server refuses to …".
     pub fn words(self) -> &'static str {
         match self {
             Self::Delete => "delete pods",
@@ -164,47 +169,47 @@ impl WriteVerb {
     }
 }
 
-/// Refused writes of one revision.
+/// Rejected writes of one revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteFailures {
     revision: Option<Revision>,
     by_place: BTreeMap<FailureKey, WriteFailure>,
-    /// Number of consecutive conflicts and internal errors.
+    /// Number of consecutive conflicts and internal errors, by node and group of writes.
     conflicts: BTreeMap<FailureKey, u32>,
-    /// Number of conflicts by pod: how often it had changed between the read and the write.
+    /// Number of conflicts by pod: how often the pod had changed between the read and the write.
     contended: BTreeMap<PodUid, u32>,
-    /// Pods whose in-place update the API server rejects. They are recreated.
+    /// Pods whose in-place update the API server rejected. They are recreated instead.
     unfit: BTreeSet<PodUid>,
-    /// Distinct messages of the API server.
+    /// Distinct rejection messages of the API server. Equal messages share memory.
     sentences: BTreeSet<Arc<str>>,
 }
 
-/// Node and group of writes that a refusal blocks.
+/// Node and group of writes that a rejection blocks.
 pub(in crate::core) type FailureKey = (NodeName, WriteGroup);
 
-/// Last refusal of a write.
+/// Latest rejection of a write on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteFailure {
-    /// Refused write.
+    /// Kind of the rejected write.
     pub write: WriteVerb,
-    /// Time of the first refusal.
+    /// Time of the first rejection.
     pub since: Timestamp,
-    /// Message of the API server.
+    /// Message with which the API server rejected the write.
     pub sentence: Arc<str>,
-    /// UID of the pod; `None` if the pod is yet to be created, or is no longer known.
+    /// UID of the affected pod; `None` if the pod is yet to be created, or if the record comes from a condition.
     pod: Option<PodUid>,
     asked: Timestamp,
     times: u32,
 }
 
 impl WriteFailure {
-    /// Returns true if the node became Ready after the last attempt.
+    /// Returns true if the node became Ready after the last attempt, so the rejection may be out of date.
     fn is_before(&self, readiness: Readiness) -> bool {
         let asked = self.asked.max(self.since);
         matches!(readiness, Readiness::Ready { since } if since > asked)
     }
 
-    /// Returns the time of the next attempt, rounded up to a full second so that many retries share one reconcile.
+    /// Returns the time of the next attempt. It is rounded up to a full second, so that many retries share one reconcile.
     fn due(&self) -> Timestamp {
         if self.asked == Timestamp::MIN {
             return self.asked;
@@ -217,7 +222,7 @@ impl WriteFailure {
 }
 
 impl WriteFailures {
-    /// Records that `write` was refused on `node` with this message, for `pod` if it exists.
+    /// Records that `write` was rejected on `node` with this message; `pod` is the affected pod, if it exists.
     pub fn refuse(
         &mut self,
         (node, pod): (&NodeName, Option<&PodUid>),
@@ -227,7 +232,7 @@ impl WriteFailures {
     ) {
         let sentence = self.steady(sentence);
         let place = (node.clone(), write.part());
-        // A node may have several pods. The refusal lasts as long as one of them exists.
+        // The entry belongs to the node: rejected writes for several of its pods continue the same back-off.
         let known = self.by_place.get(&place);
         let failure = WriteFailure {
             write,
@@ -240,7 +245,8 @@ impl WriteFailures {
         self.by_place.insert(place, failure);
     }
 
-    /// Restores the refusals of `revision` from a condition. They date from `since`, and no retry is known.
+    /// Restores the rejected writes of `revision` from a condition. All of them date from `since`, and the times of retries are
+    /// unknown.
     pub(in crate::core) fn remember(
         revision: Option<Revision>,
         refused: impl IntoIterator<Item = (NodeName, WriteVerb, Arc<str>)>,
@@ -267,21 +273,21 @@ impl WriteFailures {
         write_failures
     }
 
-    /// Returns the revision that the refusals are about.
+    /// Returns the revision whose writes were rejected.
     pub(in crate::core) fn revision(&self) -> Option<&Revision> {
         self.revision.as_ref()
     }
 
-    /// Returns the refusals by node name.
+    /// Returns the rejected writes by node name.
     pub(in crate::core) fn failures(&self) -> impl Iterator<Item = (&NodeName, &WriteFailure)> {
         self.by_place
             .iter()
             .map(|((node, _), failure)| (node, failure))
     }
 
-    /// Records that `write` met a changed pod or an internal error of the API server.
+    /// Records that `write` failed because of a changed pod or an internal error of the API server.
     ///
-    /// It counts as a refusal after `CONFLICTS` in a row, or if another node has the same failure.
+    /// The write counts as rejected after `CONFLICTS` failures in a row, or if another node has the same failure.
     pub fn meet(
         &mut self,
         (node, pod): (&NodeName, Option<&PodUid>),
@@ -303,9 +309,10 @@ impl WriteFailures {
         }
     }
 
-    /// Records that the pod had changed since it was read.
+    /// Records that `write` failed because the pod had changed since it was read.
     ///
-    /// Up to `CONTENDED` conflicts of a pod are ignored. Further ones, and those without a known pod, count as internal errors.
+    /// Up to `CONTENDED` conflicts per pod are ignored. Further conflicts, and conflicts without a known pod, count as internal
+    /// errors.
     pub fn conflict(
         &mut self,
         place: (&NodeName, Option<&PodUid>),
@@ -319,20 +326,20 @@ impl WriteFailures {
         }
     }
 
-    /// Returns true if the pod changes too often for writes with a resource version.
+    /// Returns true if the pod changes too often for writes that require a resource version.
     pub fn is_contended(&self, pod: &PodUid) -> bool {
         let met = self.contended.get(pod);
         met.is_some_and(|met| *met >= CONTENDED)
     }
 
-    /// Adds the refusals of other nodes of the same fleet.
+    /// Adds the rejected writes on other nodes of the same fleet.
     pub fn join(&mut self, others: Self) {
         self.revision = self.revision.take().or(others.revision);
         self.by_place.extend(others.by_place);
     }
 
-    /// Records that `write` succeeded on `node`. Equal refusals on other nodes are forgotten and retried as if for the first
-    /// time.
+    /// Records that `write` succeeded on `node`. Rejections with the same message on other nodes are forgotten, so their writes
+    /// are retried without back-off.
     pub fn accept(&mut self, node: &NodeName, write: WriteVerb) {
         if self.is_empty() {
             return;
@@ -348,7 +355,7 @@ impl WriteFailures {
         self.by_place.retain(|_, failure| !is_equal(failure));
     }
 
-    /// Records that this pod cannot be updated in place.
+    /// Records that the API server rejected an in-place update of this pod.
     pub fn note_unfit(&mut self, pod: Option<PodUid>) {
         self.unfit.extend(pod);
     }
@@ -358,7 +365,7 @@ impl WriteFailures {
         self.unfit.contains(pod)
     }
 
-    /// Returns true if nothing is remembered.
+    /// Returns true if nothing is recorded.
     pub fn is_empty(&self) -> bool {
         self.by_place.is_empty()
             && self.conflicts.is_empty()
@@ -366,17 +373,17 @@ impl WriteFailures {
             && self.unfit.is_empty()
     }
 
-    /// Returns true if no write is refused.
+    /// Returns true if no write is rejected at present.
     pub fn has_no_failures(&self) -> bool {
         self.by_place.is_empty()
     }
 
-    /// Returns true if such a write is refused on this node.
+    /// Returns true if a write of this group is rejected on the node.
     pub fn is_refused(&self, node: &NodeName, write: WriteVerb) -> bool {
         self.at(node, write.part()).is_some()
     }
 
-    /// Returns the refusals on this node, most severe first.
+    /// Returns the rejected writes on this node, most severe first.
     pub fn on(&self, node: &NodeName) -> impl Iterator<Item = &WriteFailure> {
         let parts = [WriteGroup::Step, WriteGroup::Create, WriteGroup::Tell];
         let parts = parts.into_iter().filter(|_| !self.by_place.is_empty());
@@ -391,7 +398,7 @@ impl WriteFailures {
         }
     }
 
-    /// Forgets the refusals of any other revision; its writes are tried again.
+    /// Removes the entries of any other revision than `revision`, so that its writes are tried again.
     pub fn keep_to(&mut self, revision: &Revision) {
         if self.revision.as_ref() != Some(revision) {
             *self = Self {
@@ -401,9 +408,9 @@ impl WriteFailures {
         }
     }
 
-    /// Forgets refusals for pods and nodes that no longer exist, and for nodes that were offline since the last attempt.
+    /// Removes entries for pods and nodes that no longer exist, and for nodes that have been offline since the last attempt.
     ///
-    /// The next answer for such a node may differ. `nodes` must be sorted by name.
+    /// After such a node returns, the API server may accept the write. `nodes` must be sorted by name.
     pub fn tidy(&mut self, nodes: &[Node]) {
         if self.is_empty() {
             return;
@@ -422,7 +429,8 @@ impl WriteFailures {
                     | WriteVerb::Mark
                     | WriteVerb::Unmark
                     | WriteVerb::Tell => pods.any(|pod| !pod.terminating),
-                    // Such a pod is deleted for its revision, because it ended, or because the node is not eligible.
+                    // The remaining writes create, delete or transfer pods. Keep the entry while the node has a surge pod, an
+                    // outdated or ended pod, or a pod that doesn't belong there.
                     _ => pods.any(|pod| {
                         let is_new = pod.revision == PodRevision::Current && !pod.in_place.is_over;
                         pod.surge || !is_new || !belongs
@@ -444,7 +452,8 @@ impl WriteFailures {
         }
     }
 
-    /// Returns a known message that differs only in digits, or else this one. Numbers such as quota usage change all the time.
+    /// Returns a recorded message that differs from `sentence` only in digits, or else `sentence`. Numbers such as quota usage
+    /// change all the time, so they must not count as a new message.
     fn steady(&mut self, sentence: &str) -> Arc<str> {
         let letters = |text: &str| -> String {
             let letter = |letter: &char| !letter.is_ascii_digit();

@@ -1,9 +1,9 @@
-//! Compact forms of texts that exist once per pod.
+//! Compact storage for strings of which every pod has one.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// UID of a Pod. UIDs of Kubernetes are UUIDs, and are stored as 16 bytes.
+/// UID of a Pod. Kubernetes uses UUIDs, which are stored as 16 bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodUid(Uid);
 
@@ -13,7 +13,7 @@ enum Uid {
     Text(Arc<str>),
 }
 
-/// `metadata.resourceVersion` of a Pod, which is only compared for equality. With etcd it is a number.
+/// `metadata.resourceVersion` of a Pod, which is only compared for equality. In clusters with etcd it is a number.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ResourceVersion(Version);
 
@@ -38,7 +38,8 @@ impl From<String> for PodUid {
     }
 }
 
-/// Returns the bytes of a UUID in lower case; `None` for any other form, which would not be restored exactly.
+/// Returns the bytes of a UUID in lower case. `None` for any other form, because the original text could not be restored from
+/// bytes.
 fn uuid(text: &str) -> Option<[u8; 16]> {
     let mut uuid = [0; 16];
     let mut digits = 0;
@@ -84,12 +85,12 @@ impl fmt::Debug for PodUid {
 }
 
 impl ResourceVersion {
-    /// Returns a value that stands for any version.
+    /// Returns the value that accepts any resource version of a pod.
     pub fn any() -> Self {
         "".into()
     }
 
-    /// Returns the version as a precondition of a write; `None` if any version is accepted.
+    /// Returns the resource version as a precondition of a write; `None` if any version is accepted.
     pub fn precondition(&self) -> Option<String> {
         (*self != Self::any()).then(|| self.to_string())
     }

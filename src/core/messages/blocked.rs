@@ -1,4 +1,4 @@
-//! Messages about a rollout that disruption budgets block.
+//! Messages about a rollout in which disruption budgets block all remaining nodes.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::core::plan::Plan;
 use crate::core::verdict::{Obstruction, Verdict};
 
 impl Plan {
-    /// Returns a disruption budget that blocks evictions, the first by name; `None` if none is known.
+    /// Returns the name of a disruption budget that blocks evictions, the first in alphabetical order; `None` if none is known.
     pub(super) fn blocking<'a>(&self, fleet: &'a Fleet) -> Option<&'a str> {
         let nodes = fleet.nodes.iter().zip(&self.verdicts);
         let blocked = nodes.filter(|(_, verdict)| matches!(verdict, Verdict::BlockedByPdb { .. }));
@@ -19,7 +19,7 @@ impl Plan {
             .min()
     }
 
-    /// Describes the budgets that block evictions, with the remedy.
+    /// Describes the disruption budgets that block evictions, with the remedy.
     pub fn blocked_words(&self, fleet: &Fleet) -> String {
         let nodes = fleet.nodes.iter().zip(&self.verdicts);
         let blocked = nodes.filter(|(_, verdict)| matches!(verdict, Verdict::BlockedByPdb { .. }));

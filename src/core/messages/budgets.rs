@@ -37,7 +37,7 @@ pub(super) fn blocked(
     )
 }
 
-/// Returns the remedy.
+/// Returns the remedy for a node whose pod a disruption budget protects.
 pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node, obstruction: Obstruction) -> String {
     let namespace = &rollout.key.namespace;
     let look = match refusal(rollout, node).and_then(|refusal| refusal.budget.as_deref()) {
@@ -82,7 +82,7 @@ fn refusal<'a>(rollout: &RolloutView<'a>, node: &Node) -> Option<&'a Refusal> {
     rollout.fleet.evictions.refusal_of(leaving(node)?)
 }
 
-/// Returns the old pod, whether or not the node has a surge pod.
+/// Returns the old pod of the node, even if there is a surge pod too.
 fn leaving(node: &Node) -> Option<&Pod> {
     node.pods.iter().find(|pod| !pod.terminating && !pod.surge)
 }

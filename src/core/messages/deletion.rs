@@ -1,6 +1,6 @@
 //! Message about a DaemonSet whose deletion doesn't finish.
 
-/// Says that the rollout has ended, and names the finalizers that keep the object.
+/// Returns the message that the rollout has ended because of the deletion, with the finalizers that keep the object.
 pub fn undeletable(finalizers: &[&str]) -> String {
     format!(
         "it is being deleted: nothing is rolled out and no pod is made any more. What keeps the object and its pods are finalizers \

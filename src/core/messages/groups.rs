@@ -1,4 +1,4 @@
-//! Phrases about groups of nodes that wait, fail or are left out, as parts of the sentences about a rollout.
+//! Phrases about groups of nodes that wait, fail or are left out. They are parts of the sentences about a rollout.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::core::verdict::{Verdict, WaveShut};
 use crate::core::words::named;
 
 impl Plan {
-    /// Describes the condition that keeps a wave shut, to follow "waiting".
+    /// Describes why a wave doesn't open. The phrase follows "waiting".
     pub fn awaited_words(&self, why: WaveShut) -> String {
         let name = |wave| self.wave_name(wave);
         match why {
@@ -39,7 +39,7 @@ impl Plan {
         }
     }
 
-    /// Returns the condition that keeps a wave shut, without times, so that each is reported by one Event.
+    /// Returns the reason why a wave doesn't open, without times. Each such reason is reported by one Event.
     pub fn awaited_subject(&self, why: WaveShut) -> String {
         let name = |wave| self.wave_name(wave);
         match why {
@@ -56,7 +56,7 @@ impl Plan {
 
     /// Returns the exceptions of a complete rollout, one clause per cause.
     ///
-    /// Nodes that an operator excluded on purpose are not named.
+    /// The clauses don't name nodes that an operator excluded on purpose.
     pub fn exceptions(&self, fleet: &Fleet, strategy: &Strategy) -> Vec<String> {
         let counts = &self.counts;
         let of_word = |verdict: Verdict| counts.by_word[verdict.index()];
@@ -123,7 +123,7 @@ impl Plan {
         clauses.into_iter().flatten().collect()
     }
 
-    /// Returns the nodes that failed with the current revision, as far as their names are known, and their total number.
+    /// Returns the nodes that failed with the current revision and their total number. Some nodes may have no stored name.
     pub(super) fn failed<'a>(&'a self, fleet: &'a Fleet) -> (BTreeSet<&'a NodeName>, usize) {
         let told = fleet.nodes.iter().zip(&self.verdicts);
         let told = told.filter(|(_, told)| matches!(told, Verdict::FailedByRevision { .. }));
@@ -134,7 +134,7 @@ impl Plan {
         (names, failures)
     }
 
-    /// Describes the nodes that failed with the current revision, with the limit.
+    /// Describes the nodes that failed with the current revision, with the limit for failures.
     pub fn failed_words(&self, fleet: &Fleet) -> String {
         let (names, failures) = self.failed(fleet);
         let nameless = failures - names.len();
@@ -145,7 +145,7 @@ impl Plan {
         )
     }
 
-    /// Describes how many nodes failed with the current revision, with the limit.
+    /// Describes how many nodes failed with the current revision, with the limit for failures.
     pub fn failures_words(&self, failures: usize) -> String {
         let (nodes, they) = match failures {
             1 => ("node", "it"),
@@ -161,7 +161,7 @@ impl Plan {
         format!("{failures} {nodes} failed after {they} got this revision ({may})")
     }
 
-    /// Describes the nodes whose pods were replaced twice in vain.
+    /// Describes the nodes whose pods were replaced twice without success.
     pub fn replaced_twice_words(&self) -> String {
         let record = self.record.iter();
         let nodes = record.flat_map(|record| &record.replaced_twice);
@@ -193,7 +193,7 @@ impl Plan {
         )
     }
 
-    /// Returns the nodes whose images cannot be pulled ahead, the first known reason, and true if that reason is about Jobs.
+    /// Returns the nodes that failed to pre-pull images, the first known reason, and true if that reason is about Jobs.
     pub(super) fn failed_pulls(&self, fleet: &Fleet) -> (Vec<String>, String, bool) {
         let nodes = fleet.nodes.iter().zip(&self.verdicts);
         let waiting = nodes.filter(|(_, told)| matches!(told, Verdict::PullPending(_)));
@@ -223,7 +223,7 @@ pub(super) fn opening_words(
     windows.map_or_else(|| instant::words(at), |windows| windows.words(at))
 }
 
-/// Returns true if images were not pulled because the Job or its pod could not be created.
+/// Returns true if the images were not pulled because the Job or its pod could not be created.
 pub fn is_about_jobs(why: &str) -> bool {
     why.contains("jobs.batch") || why.contains(" is forbidden: ")
 }

@@ -1,4 +1,4 @@
-//! Messages about the guard's treatment of a node.
+//! Messages about nodes that the guard stopped, evaluates or rolls back.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -66,7 +66,7 @@ pub(super) fn guarded_words(
     }
 }
 
-/// Returns a clause about the guard's treatment of an offline node; empty if there is none.
+/// Returns a clause about the guard's evaluation of an offline node; empty if there is none.
 pub(super) fn loss_aside(rollout: &RolloutView<'_>, node: &Node) -> String {
     let Some(record) = &rollout.plan.record else {
         return String::new();
@@ -85,7 +85,7 @@ pub(super) fn loss_aside(rollout: &RolloutView<'_>, node: &Node) -> String {
     }
 }
 
-/// Returns the time until which a returned node is left alone; `None` if it is not.
+/// Returns the time until which a node that returned is not updated (`ready-settle`); `None` if that time has passed.
 pub(super) fn settles(rollout: &RolloutView<'_>, node: &Node) -> Option<Timestamp> {
     let Readiness::Ready { since } = node.readiness else {
         return None;
@@ -94,7 +94,7 @@ pub(super) fn settles(rollout: &RolloutView<'_>, node: &Node) -> Option<Timestam
     (until > rollout.now).then_some(until)
 }
 
-/// Describes an offline node whose pod is rolled back after its return.
+/// Describes an offline node whose pod will be rolled back when the node returns.
 pub(super) fn reverted_later(rollout: &RolloutView<'_>, node: &Node) -> String {
     format!(
         "is NotReady, and its pod{} has the revision that the guard stopped: it is taken back{} in place after the node returns",
@@ -103,19 +103,19 @@ pub(super) fn reverted_later(rollout: &RolloutView<'_>, node: &Node) -> String {
     )
 }
 
-/// Facts about a deleted Node that was lost with this revision.
+/// Information about a deleted Node that was lost with this revision.
 pub struct DeletedNode {
-    /// Name of the verdict.
+    /// Word of the verdict for the node.
     pub verdict: &'static str,
     /// Time at which the node became NotReady, as far as known.
     pub since: Option<Timestamp>,
-    /// Text that follows "node NAME …".
+    /// Reason, as text that follows "node NAME …".
     pub because: String,
-    /// Remedy.
+    /// Remedy for the verdict.
     pub next: String,
 }
 
-/// Returns the guard's memory of a node whose Node object is gone; `None` if there is none.
+/// Returns the guard's record of a node whose Node object was deleted; `None` if there is none.
 pub fn gone(rollout: &RolloutView<'_>, name: &NodeName) -> Option<DeletedNode> {
     let record = rollout.plan.record.as_ref()?;
     let since = record.judged.get(name).copied();
@@ -153,7 +153,7 @@ pub fn gone(rollout: &RolloutView<'_>, name: &NodeName) -> Option<DeletedNode> {
     })
 }
 
-/// Describes a node whose pod has or had the revision that the guard stopped.
+/// Describes a node whose pod has the revision that the guard stopped, or was rolled back from it.
 pub(super) fn revert_words(
     rollout: &RolloutView<'_>,
     node: &Node,
@@ -183,7 +183,7 @@ pub(super) fn revert_words(
     }
 }
 
-/// Describes a node whose pod is being rolled back.
+/// Describes a node whose pod is being rolled back from the stopped revision.
 pub(super) fn reverting(rollout: &RolloutView<'_>, node: &Node) -> (Option<String>, String) {
     let because = format!(
         "has its pod{} taken back{} in place, because the guard stopped the current one; it is not available yet{}",
@@ -194,7 +194,7 @@ pub(super) fn reverting(rollout: &RolloutView<'_>, node: &Node) -> (Option<Strin
     (Some("Reverting".into()), because)
 }
 
-/// Returns a phrase with the revision that pods are rolled back to.
+/// Returns a phrase that names the revision that pods are rolled back to; empty if it is unknown.
 fn to(rollout: &RolloutView<'_>) -> String {
     let record = rollout.plan.record.as_ref();
     let before = record.and_then(|record| record.before.as_ref());

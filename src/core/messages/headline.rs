@@ -1,40 +1,40 @@
-//! Sentence of a condition or an Event: fact, nodes, cause and next step, in that order and within a length limit.
+//! Headline of a condition or an Event: fact, nodes, cause and next step, in that order and within a length limit.
 
 use super::NextStep;
 use crate::core::foreign::cut;
 
-/// Maximum length of a headline, in characters. With the revision before it, a condition has at most 200.
+/// Maximum length of a headline, in characters. A condition consists of the revision and the headline, and has at most 200.
 pub(super) const ROOM: usize = 178;
 
-/// Maximum number of named nodes.
+/// Maximum number of nodes that a headline names.
 const NAMED: usize = 3;
 
-/// Minimum length of a truncated cause, in characters.
+/// Minimum length to which a cause is truncated, in characters.
 const LEAST: usize = 32;
 
-/// Parts of the sentence.
+/// Parts of a headline.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Headline {
-    /// Fact.
+    /// Fact: what happened.
     pub(super) fact: String,
-    /// Separator between fact and nodes.
+    /// Text between the fact and the names of the nodes.
     pub(super) of: &'static str,
-    /// Names of the nodes, in order.
+    /// Names of the affected nodes, in order.
     pub(super) nodes: Vec<String>,
-    /// Number of further nodes without names.
+    /// Number of further affected nodes, without names.
     pub(super) more: usize,
-    /// Cause, in the words of the API server, the kubelet or others.
+    /// Cause, in the words of the API server, the kubelet or another component.
     pub(super) cause: String,
-    /// Next step.
+    /// Next step for the operator.
     pub(super) next: Option<NextStep>,
-    /// Alternative step, included if there is enough space.
+    /// Alternative next step, included if there is enough space.
     pub(super) or: Option<NextStep>,
-    /// Command that shows details; only listed among the steps.
+    /// Command that shows details. It is only listed among the next steps, not in the sentence.
     pub(super) look: Option<NextStep>,
 }
 
 impl Headline {
-    /// Returns an empty headline whose nodes follow "on".
+    /// Returns an empty headline in which the nodes follow the word "on".
     pub(super) fn on_nodes() -> Self {
         Self {
             of: " on ",
@@ -42,9 +42,10 @@ impl Headline {
         }
     }
 
-    /// Returns the sentence.
+    /// Returns the headline as a sentence.
     ///
-    /// The next step and one name are kept whole. Other names are dropped first, then the cause is truncated.
+    /// The next step and one node name are never truncated. To save space, other names are dropped first, then the cause is
+    /// truncated.
     pub(super) fn sentence(&self) -> String {
         let fits = |text: &String| text.chars().count() <= ROOM;
         let or = self.or.as_ref();
@@ -61,7 +62,7 @@ impl Headline {
         });
         let bare = [1, 0].map(|names| self.with(names, ""));
         let mut all = whole.into_iter().chain(cut_to_fit).chain(bare);
-        // A truncated command is useless.
+        // Drop the command instead of cutting it: a truncated command is useless.
         let shorter = || match self.next {
             None => cut(&self.with(0, ""), ROOM - 1).into_owned(),
             Some(_) => self.without_next(),
@@ -69,7 +70,7 @@ impl Headline {
         all.find(fits).unwrap_or_else(shorter)
     }
 
-    /// Returns the sentence without next steps.
+    /// Returns the headline without next steps.
     fn without_next(&self) -> String {
         let without_next = Self {
             next: None,
@@ -79,7 +80,7 @@ impl Headline {
         without_next.sentence()
     }
 
-    /// Returns the sentence without next steps, with the number of nodes instead of their names.
+    /// Returns the headline without next steps, with the number of nodes instead of their names.
     pub(super) fn fact_alone(&self) -> String {
         let counted = Self {
             more: self.more + self.nodes.len(),
@@ -89,7 +90,7 @@ impl Headline {
         counted.without_next()
     }
 
-    /// Returns the next steps, best first.
+    /// Returns the next steps of the headline, best first.
     pub(super) fn steps(&self) -> Vec<NextStep> {
         let steps = [&self.next, &self.look, &self.or].into_iter();
         steps.flatten().cloned().collect()

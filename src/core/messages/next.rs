@@ -1,4 +1,4 @@
-//! Remedies for verdicts: one or two sentences with commands.
+//! Remedies for verdicts: one or two sentences with commands, for `ctl why`.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -22,7 +22,7 @@ use crate::core::settings::paused::PAUSED;
 use crate::core::settings::{Disruption, Mode};
 use crate::core::verdict::{Cause, Guarded, Offline, Progress, Revert, Stopped, Verdict, WaveShut};
 
-/// Returns the remedy for a node that would not get another pod.
+/// Returns the remedy for a node on which no new pod would be created.
 pub fn remedy_repelled(
     rollout: &RolloutView<'_>,
     position: usize,
@@ -47,7 +47,7 @@ pub fn remedy_repelled(
     format!("{turn} when the node loses the taint ({removes}) or the template {tolerates}.")
 }
 
-/// Returns a sentence about the pause to put before a remedy; empty if the rollout is not paused.
+/// Returns a sentence about the pause, to precede a remedy; empty if the rollout is not paused.
 fn while_paused(rollout: &RolloutView<'_>) -> String {
     rollout.pause().map_or_else(String::new, |_| {
         format!(
@@ -57,7 +57,7 @@ fn while_paused(rollout: &RolloutView<'_>) -> String {
     })
 }
 
-/// Describes the nodes that wait because a node was lost with the revision.
+/// Describes if other nodes wait for a node that was lost with the revision.
 fn waits_for_lost(rollout: &RolloutView<'_>) -> &'static str {
     let mut waves = rollout.plan.waves.iter();
     let shut = |state| matches!(state, WaveState::NotOpen(WaveShut::Charged { .. }));
@@ -111,7 +111,7 @@ pub(super) fn remedy_failed(rollout: &RolloutView<'_>, node: &Node, cause: Cause
     }
 }
 
-/// Returns the crashing container as an option of kubectl logs; empty if the pod has only one container.
+/// Returns the option of `kubectl logs` that selects the crashing container; empty if the pod has only one container.
 fn crashing(pod: &Pod) -> String {
     let containers = &pod.in_place.containers;
     let worst = containers.iter().max_by_key(|container| container.restarts);
@@ -133,7 +133,7 @@ pub(super) fn remedy_paused(rollout: &RolloutView<'_>, until: Option<Timestamp>)
     }
 }
 
-/// Describes when nodes continue that a pause or an invalid setting blocks; `None` if there is neither.
+/// Describes when the rollout continues if a pause or an invalid setting blocks it; `None` if there is neither.
 fn after_standstill(rollout: &RolloutView<'_>) -> Option<String> {
     match (rollout.invalid, rollout.pause()) {
         (Some(invalid), _) => Some(format!("It goes on when that is corrected: {invalid}.")),
@@ -142,7 +142,7 @@ fn after_standstill(rollout: &RolloutView<'_>) -> Option<String> {
     }
 }
 
-/// Describes when nodes continue that only a pause blocks.
+/// Describes when the rollout continues if only a pause blocks it.
 fn until_resumed(rollout: &RolloutView<'_>, until: Option<Timestamp>) -> String {
     let resume = format!("yurt-ds ctl resume {}", rollout.key);
     match until {
@@ -230,7 +230,7 @@ pub(super) fn remedy_wave(rollout: &RolloutView<'_>, own: usize, why: WaveShut) 
     }
 }
 
-/// Returns the approvals that are required before wave `own` opens, once wave `done` is complete; `None` if there are none.
+/// Returns the approvals that wave `own` needs once wave `done` is complete; `None` if it needs none.
 fn awaits_approval(rollout: &RolloutView<'_>, done: usize, own: usize) -> Option<String> {
     let waves = rollout.strategy.waves.as_ref()?;
     let revision = rollout.revision()?;
@@ -496,7 +496,7 @@ pub(super) fn remedy_offline(rollout: &RolloutView<'_>, node: &Node, offline: Of
     )
 }
 
-/// Returns a phrase with further conditions for the update of an offline node.
+/// Returns a phrase with the conditions for the update of an offline node besides its return.
 fn held_back(rollout: &RolloutView<'_>, node: &Node) -> String {
     let paused = match rollout.phase {
         Phase::Paused { .. } => format!(
@@ -538,7 +538,7 @@ pub(super) fn upgrade(rollout: &RolloutView<'_>, node: &Node) -> String {
     )
 }
 
-/// Returns the reason why a node is not eligible for a pod of the DaemonSet, and the remedy.
+/// Returns the reason why no pod of the DaemonSet belongs on a node, and the remedy.
 pub fn not_targeted(obstacle: Option<&Obstacle>) -> (String, String) {
     let Some(obstacle) = obstacle else {
         return (

@@ -51,7 +51,7 @@ pub(super) fn in_progress(
     (reason, because + &held_up(rollout, node, progress))
 }
 
-/// Describes the progress of the node's update.
+/// Describes the stage of the node's update.
 fn stage(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> (Option<String>, String) {
     if is_between_pods(node, progress) {
         return ending_words(node);
@@ -157,7 +157,7 @@ fn stage(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> (Option<
     }
 }
 
-/// Returns a clause about a missed deadline, unless pods don't start; empty if the deadline has not passed.
+/// Returns a clause about a missed deadline; empty if the deadline has not passed or the pod doesn't start.
 fn held_up(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> String {
     let verdict = Verdict::InProgress(progress);
     match stall_of(node, &verdict, rollout.now) {
@@ -189,7 +189,7 @@ fn replacing(rollout: &RolloutView<'_>, node: &Node) -> String {
     }
 }
 
-/// Describes the update method, if in-place updates are enabled.
+/// Describes how the node's pod is updated, if in-place updates are enabled.
 pub(super) fn manner(rollout: &RolloutView<'_>, node: &Node) -> String {
     match way_of(rollout, node) {
         UpdateMethod::InPlace(_) => "; its pod is updated in place then".to_owned(),
@@ -230,7 +230,7 @@ pub(super) fn hook_pending(
     (Some(overdue.into()), because)
 }
 
-/// Returns true if the pod of a node had been Ready before it turned NotReady.
+/// Returns true if the pod of a NotReady node was Ready before.
 fn was_ready(node: &Node) -> bool {
     let newest = node.pods.iter().max_by_key(|pod| pod.revised());
     newest.is_some_and(|pod| pod.unready() > instant::later(pod.revised(), PROOF))
@@ -319,7 +319,7 @@ pub(super) fn closed(rollout: &RolloutView<'_>, node: &Node, opens: Option<Times
     }
 }
 
-/// Returns a note that a hold has expired, as a reminder to remove it.
+/// Returns a note that the node's hold has expired, as a reminder to remove the annotation.
 pub(super) fn ended_hold(rollout: &RolloutView<'_>, node: &Node) -> String {
     let hold = node.hold.as_ref().filter(|hold| !hold.holds(rollout.now));
     match hold.and_then(|hold| hold.until) {
@@ -328,12 +328,12 @@ pub(super) fn ended_hold(rollout: &RolloutView<'_>, node: &Node) -> String {
     }
 }
 
-/// Returns the reason why a barred node gets no pod, in words.
+/// Returns the reason why an emptied node gets no new pod.
 pub(super) fn kept_away_words(node: &Node) -> &str {
     (node.kept_away_by.as_deref()).unwrap_or("a taint or a label of the node keeps it away")
 }
 
-/// Describes a node that would not get another pod, with the taint, if known.
+/// Describes a node on which no new pod would be created, with the taint, if known.
 pub fn repelled(node: &Node, obstacle: Option<&Obstacle>) -> String {
     let why = match obstacle {
         Some(obstacle) => obstacle.to_string(),
@@ -374,7 +374,7 @@ pub(super) fn behind_word(rollout: &RolloutView<'_>) -> Option<String> {
     Some(word.into())
 }
 
-/// Describes the step that the responsible controller has not taken for a waiting node.
+/// Describes the step of the native controller, or of this one for an Advanced DaemonSet, that a waiting node needs.
 pub(super) fn waits_behind(rollout: &RolloutView<'_>) -> String {
     let behind = match rollout.fleet.revision {
         RevisionState::Unknown(behind) => behind,
@@ -387,7 +387,7 @@ pub(super) fn waits_behind(rollout: &RolloutView<'_>) -> String {
     )
 }
 
-/// Returns the urgency of a node for operators: lower is more urgent, `None` needs no attention.
+/// Returns the urgency of a node for operators: lower is more urgent, `None` means that no attention is needed.
 pub fn urgency(rollout: &RolloutView<'_>, position: usize) -> Option<u8> {
     let (node, verdict) = (
         &rollout.fleet.nodes[position],
@@ -419,5 +419,5 @@ pub fn urgency(rollout: &RolloutView<'_>, position: usize) -> Option<u8> {
     }
 }
 
-/// Age of an update after which it deserves attention.
+/// Age of an update, in seconds, after which operators should check it.
 const OLD_SECONDS: i64 = 120;

@@ -1,14 +1,14 @@
-//! Sentences about pods and ControllerRevisions that cannot be created: the messages of Events with reason `FailedCreate`.
+//! Sentences about pods and ControllerRevisions that cannot be created. They come from Events with the reason `FailedCreate`.
 
 use crate::core::words::{line, of_event};
 
-/// Prefix that the native controller puts before the answer of the API server.
+/// Prefix that the native controller puts before the API server's message.
 const PREFIX: &str = "Error creating: ";
 
 /// Number of characters that Kubernetes appends to `generateName`.
 const RANDOM: usize = 5;
 
-/// Returns the Event's message without the name of the pod, which differs between attempts.
+/// Returns the Event's message with `*` for the random part of the pod's name, which differs between attempts.
 pub fn said(message: &str, set: &str) -> String {
     let message = of_event(message).trim_start_matches(PREFIX);
     let start = format!("\"{set}-");
@@ -30,7 +30,7 @@ pub fn said(message: &str, set: &str) -> String {
     line(&said)
 }
 
-/// Returns a phrase that says that the API server refuses the ControllerRevision for the template.
+/// Returns a phrase that says that the API server rejects the ControllerRevision for the template.
 pub(super) fn unrevised(why: &str) -> String {
     format!(" (the API server refuses it: {why}; it is tried again)")
 }

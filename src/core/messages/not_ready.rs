@@ -1,13 +1,13 @@
-//! Sentences about pods that don't become Ready although nothing in their status fails, with the latest message about them.
+//! Sentences about pods that don't become Ready although their status reports no failure, with the latest Event about them.
 
 use crate::core::fleet::Fleet;
 use crate::core::id::PodName;
 use crate::core::words::{line, of_event};
 
-/// Component that kubelets report in their Events.
+/// Component name that kubelets set in their Events.
 const KUBELET: &str = "kubelet";
 
-/// Returns the message of an Event about a pod and its source; without a `reason`, it comes from the Ready condition.
+/// Returns the text of an Event about a pod, with its source. Without a `reason`, the text comes from the pod's Ready condition.
 pub fn said(reason: &str, message: &str, by: &str) -> String {
     let by = match by {
         KUBELET | "" => "its kubelet",

@@ -1,4 +1,4 @@
-//! Sentences about a phase with current numbers, which conditions don't contain.
+//! Sentences about a phase with current numbers, for `ctl`. Conditions don't contain such numbers.
 
 use super::NextStep;
 use super::groups::opening_words;
@@ -15,7 +15,7 @@ use crate::core::words::plural;
 
 /// Returns a clause about the next opening of a maintenance window, if nodes wait for it.
 ///
-/// Causes that affect more nodes come first.
+/// A cause that affects more nodes is put before it.
 fn opening(rollout: &RolloutView<'_>) -> String {
     let plan = rollout.plan;
     let Some(at) = plan.next_opening() else {
@@ -38,7 +38,7 @@ fn opening(rollout: &RolloutView<'_>) -> String {
 
 /// Returns the cause that affects more nodes than maintenance windows do.
 ///
-/// `None` if windows affect the most nodes, or if nothing progresses before one opens.
+/// `None` if windows affect the most nodes, or if no further update begins before a window opens.
 fn outnumbering(rollout: &RolloutView<'_>) -> Option<String> {
     let plan = rollout.plan;
     let of_word = |verdict: Verdict| plan.counts.by_word[verdict.index()];
@@ -79,7 +79,7 @@ fn slots(rollout: &RolloutView<'_>) -> String {
     rollout.limits(down, beside)
 }
 
-/// Returns the sentence about the phase: that of the condition with current numbers and next steps.
+/// Returns the message about the phase: the sentence of the condition, with current numbers and next steps.
 pub fn message(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     match rollout.phase {
         Phase::Paused { .. } => format!("{}; {}", told(rollout, said), paused_next(rollout)),
@@ -92,7 +92,7 @@ pub fn message(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     }
 }
 
-/// Returns the sentence about the phase without next steps.
+/// Returns the message about the phase without next steps.
 pub fn fact(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     let said = StatusSentence {
         head: said.fact.clone(),
@@ -136,7 +136,7 @@ pub fn next_steps(rollout: &RolloutView<'_>, said: &StatusSentence) -> Vec<NextS
     }
 }
 
-/// Returns the step that continues a paused rollout.
+/// Returns the next step that continues a paused rollout.
 fn paused_next(rollout: &RolloutView<'_>) -> NextStep {
     let text = if rollout.is_stopped() {
         "to end the pause"
@@ -164,7 +164,7 @@ fn told(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
             about_to_be(rollout),
             offline(rollout),
             match said.reason {
-                // The sentence itself mentions the windows after the cause that affects more nodes.
+                // Sentences with these reasons mention the maintenance windows themselves.
                 PULL_PENDING | BLOCKED => String::new(),
                 _ => opening(rollout),
             },
@@ -197,7 +197,7 @@ fn told(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     }
 }
 
-/// Returns the clauses after the numbers of an active rollout. The phase already says that it is progressing.
+/// Returns the clauses after the numbers of an active rollout. They don't repeat that the rollout is progressing.
 fn state_aside(said: &StatusSentence) -> String {
     match said.reason {
         PROGRESSING => said.asides.clone(),
@@ -205,7 +205,7 @@ fn state_aside(said: &StatusSentence) -> String {
     }
 }
 
-/// Returns the sentence about a complete rollout with its number of nodes and the nodes that lack a pod.
+/// Returns the sentence about a complete rollout, with the number of updated nodes and the nodes that lack a pod.
 fn complete(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     let targeted = rollout.plan.counts.targeted;
     let whole = match said.sentence().strip_prefix(COMPLETE) {
@@ -219,7 +219,7 @@ fn complete(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     }
 }
 
-/// Returns the number of nodes that run the current revision.
+/// Returns the clause with the number of nodes that run the current revision.
 fn updated(rollout: &RolloutView<'_>) -> String {
     let targeted = rollout.plan.counts.targeted;
     match (rollout.plan.running(), targeted) {
@@ -229,7 +229,7 @@ fn updated(rollout: &RolloutView<'_>) -> String {
     }
 }
 
-/// Returns a clause about outdated offline nodes. Under OTA they are not updated automatically.
+/// Returns a clause about outdated offline nodes. Under OTA the clause doesn't promise an automatic update.
 fn offline(rollout: &RolloutView<'_>) -> String {
     let nodes = rollout.plan.counts.offline_outdated;
     match (rollout.strategy.mode, nodes) {

@@ -1,4 +1,4 @@
-//! Sentences about pods that hold a slot for too long, with the pod and the cause, for conditions, Events and `ctl`.
+//! Sentences about pods that use a slot for too long, with the pod and the cause. Conditions, Events and `ctl` use them.
 
 use super::not_ready;
 use crate::core::engine::deadline::ending;
@@ -10,7 +10,7 @@ use crate::core::plan::Plan;
 use crate::core::verdict::{Progress, Verdict};
 use crate::core::words::named;
 
-/// Describes the cause for a node past its deadline; follows "node NAME: ".
+/// Describes the cause for a node past its deadline. The text follows "node NAME: ".
 pub(in crate::core) fn words(fleet: &Fleet, node: &Node, verdict: &Verdict) -> String {
     let ending: Vec<String> = ending(node).map(does_not_end).collect();
     let Verdict::InProgress(progress) = verdict else {
@@ -44,7 +44,7 @@ pub(in crate::core) fn words(fleet: &Fleet, node: &Node, verdict: &Verdict) -> S
 }
 
 impl Plan {
-    /// Describes the nodes past their deadline with the causes: one sentence without a beginning.
+    /// Describes the nodes past their deadline and the causes, as the end of a sentence.
     pub fn overdue_words(&self, fleet: &Fleet) -> String {
         let explained = self.overdue.iter().take(EXPLAINED).map(|position| {
             let (node, verdict) = (&fleet.nodes[*position], &self.verdicts[*position]);
@@ -60,7 +60,7 @@ impl Plan {
         format!("{}; see ctl why", all.join("; "))
     }
 
-    /// Returns the description as a clause after a semicolon; empty if there is none.
+    /// Returns the description of the nodes past their deadline as a clause after a semicolon; empty if there are none.
     pub fn overdue_aside(&self, fleet: &Fleet) -> String {
         if self.overdue.is_empty() {
             String::new()

@@ -2,7 +2,7 @@
 
 use crate::core::verdict::Verdict;
 
-/// Returns the page with its section, as a path in the repository.
+/// Returns the documentation page about the verdict, with its section, as a path in the repository.
 pub fn page(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Done | Verdict::NativeControllerBehind => "docs/README.md#verdicts",

@@ -16,7 +16,7 @@ pub fn paused_words(until: Option<Timestamp>) -> String {
     }
 }
 
-/// Returns the reminder that the rollout has been paused for days, with the way to resume it.
+/// Returns the reminder that the rollout has been paused for days, with the command that resumes it.
 pub fn still_paused(plan: &Plan, stand: &PauseStand) -> String {
     let left = plan.counts.outdated + plan.counts.offline_outdated;
     let left = match left {
@@ -43,7 +43,7 @@ pub fn still_paused(plan: &Plan, stand: &PauseStand) -> String {
     )
 }
 
-/// Returns a note that the rollout is paused, if its phase doesn't say so.
+/// Returns a note that the rollout is paused; `None` if it isn't, or if its phase already says so.
 pub fn quietly_paused(rollout: &RolloutView<'_>) -> Option<String> {
     let stand = rollout.pause()?;
     if matches!(rollout.phase, Phase::Paused { .. }) {
@@ -61,7 +61,7 @@ pub fn quietly_paused(rollout: &RolloutView<'_>) -> Option<String> {
     ))
 }
 
-/// Describes the nodes that got the revision despite a pause.
+/// Describes the nodes that got the new revision despite the pause.
 pub fn newcomers(rollout: &RolloutView<'_>) -> Option<String> {
     let newcomers = &rollout.pause()?.newcomers;
     (!newcomers.is_empty()).then(|| {

@@ -7,14 +7,14 @@ use crate::core::fleet::{Node, Pod, PodProblem};
 use crate::core::foreign::cut;
 use crate::core::id::PodRevision;
 
-/// Text for a pod whose disruption budget allows the eviction now.
+/// Text for a pod whose disruption budget rejected the last eviction but would allow it now.
 pub(super) const ASKED_AGAIN: &str = "evicted when its PodDisruptionBudget is asked again: it refused the last time, and allows it now";
 
 pub(super) fn newest(node: &Node) -> Option<&Pod> {
     node.pods.iter().max_by_key(|pod| pod.created)
 }
 
-/// Returns a phrase for the node's newest pod, which says if it was updated in place.
+/// Returns a phrase for the node's newest pod. It says if the pod was updated in place.
 pub(super) fn its_pod(node: &Node) -> &'static str {
     match newest(node).and_then(|pod| pod.in_place.update) {
         None => "its new pod",
@@ -22,12 +22,12 @@ pub(super) fn its_pod(node: &Node) -> &'static str {
     }
 }
 
-/// Returns the name of the newest pod with a leading space.
+/// Returns the name of the node's newest pod with a leading space.
 pub(super) fn pod_name(node: &Node) -> String {
     newest(node).map_or_else(String::new, |pod| format!(" {}", pod.name))
 }
 
-/// Returns the name of the newest pod that is not terminating, with a leading space.
+/// Returns the name of the node's newest pod that is not terminating, with a leading space.
 pub(super) fn living_name(node: &Node) -> String {
     let alive = node.pods.iter().filter(|pod| !pod.terminating);
     alive
@@ -35,14 +35,14 @@ pub(super) fn living_name(node: &Node) -> String {
         .map_or_else(String::new, |pod| format!(" {}", pod.name))
 }
 
-/// Returns the name of the terminating pod in parentheses, with a leading space.
+/// Returns the name of the node's terminating pod in parentheses, with a leading space.
 pub(super) fn terminating_name(node: &Node) -> String {
     let mut pods = node.pods.iter();
     pods.find(|pod| pod.terminating)
         .map_or_else(String::new, |pod| format!(" ({})", pod.name))
 }
 
-/// Returns the problem of the newest pod, or else that of earlier pods of the current revision.
+/// Returns the problem of the node's newest pod, or else the problem of earlier pods of the current revision.
 fn trouble(node: &Node) -> Option<&PodProblem> {
     let newest = newest(node);
     let is_next = newest.is_none_or(|pod| pod.revision == PodRevision::Current);
@@ -50,14 +50,15 @@ fn trouble(node: &Node) -> Option<&PodProblem> {
     newest.and_then(|pod| pod.problem.as_deref()).or(before)
 }
 
-/// Returns true if pods were seen to keep ending on this node. A problem from a condition may be that of a container.
+/// Returns true if this process saw pods end on the node repeatedly. A problem that comes from a condition may be that of a
+/// container.
 pub(super) fn are_seen_to_end(node: &Node) -> bool {
     let has_ended = newest(node).is_none_or(|pod| pod.in_place.is_over);
     let trouble = node.trouble.as_ref();
     trouble.is_some_and(|problem| problem.ended > 1 || has_ended)
 }
 
-/// Describes a node whose pods keep ending.
+/// Describes a node on which pods keep ending.
 pub(super) fn ending_words(node: &Node) -> (Option<String>, String) {
     let problem = node.trouble.as_deref();
     let ended = problem.filter(|problem| problem.ended > 1);
@@ -86,16 +87,16 @@ pub(super) fn trouble_words(node: &Node) -> String {
     }
 }
 
-/// Maximum length of a cause in a table, in characters.
+/// Maximum length of a cause in a table cell, in characters.
 const CAUSE: usize = 69;
 
-/// Returns the details from the kubelet or the scheduler; `None` if there are none.
+/// Returns the details of the pod's problem from the kubelet or the scheduler; `None` if there are none.
 pub(super) fn trouble_cause(node: &Node) -> Option<String> {
     let said = &trouble(node)?.said;
     (!said.is_empty()).then(|| cut(said, CAUSE).into_owned())
 }
 
-/// Returns the word for the pod's revision.
+/// Returns the word for the pod's revision relative to the current one.
 pub fn revision_word(pod: &Pod) -> &'static str {
     match pod.revision {
         PodRevision::Current => "current",
@@ -104,7 +105,7 @@ pub fn revision_word(pod: &Pod) -> &'static str {
     }
 }
 
-/// Returns true if the surge pod is Ready and the old one is not.
+/// Returns true if the node's surge pod is Ready and its old pod is not.
 pub(super) fn is_kept(node: &Node) -> bool {
     let ready = |surge: bool| {
         let mut pods = node.pods.iter();
@@ -113,7 +114,7 @@ pub(super) fn is_kept(node: &Node) -> bool {
     ready(true) && !ready(false)
 }
 
-/// Returns the labels and finalizers that have to be removed from the node's pods first.
+/// Returns the labels and finalizers that must be removed from the node's pods before their deletion.
 pub(super) fn awaited(rollout: &RolloutView<'_>, node: &Node) -> Vec<String> {
     let Some(hook) = &rollout.strategy.pre_delete else {
         return Vec::new();
@@ -140,7 +141,7 @@ pub(super) fn not_in_place(why: Option<Recreate>) -> String {
     })
 }
 
-/// Returns the name of the DaemonSet's own pod, as opposed to a surge pod.
+/// Returns the name of the pod that the DaemonSet owns, and not that of a surge pod.
 pub(super) fn own(node: &Node) -> &str {
     let mut pods = node.pods.iter();
     let own = pods.find(|pod| !pod.surge && !pod.terminating);

@@ -1,4 +1,4 @@
-//! Messages about images that nodes pull ahead of their replacement.
+//! Messages about images that nodes pre-pull.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -18,7 +18,7 @@ use crate::core::settings::predownload::PREDOWNLOAD;
 use crate::core::verdict::PullStage;
 use crate::core::words::plural;
 
-/// Describes a node that needs its images first: a reason, and the text that follows "node NAME …".
+/// Describes a node that must pull its images before its update. The second text follows "node NAME …".
 pub(super) fn pending(
     rollout: &RolloutView<'_>,
     node: &Node,
@@ -59,7 +59,7 @@ pub(super) fn pending(
     (Some(word.to_owned()), because)
 }
 
-/// Describes a node that waits for its owner, with the result of the pull that was requested.
+/// Describes a node that waits for its node owner, with the result of a requested pull.
 pub(super) fn awaiting_owner(node: &Node) -> (Option<String>, String) {
     let failed = has_failed(node);
     let pull = if failed {
@@ -76,13 +76,13 @@ pub(super) fn awaiting_owner(node: &Node) -> (Option<String>, String) {
     )
 }
 
-/// Returns true if the last requested pull failed and no attempt is in progress.
+/// Returns true if the last requested pull failed and no new attempt is in progress.
 pub(super) fn has_failed(node: &Node) -> bool {
     let image = newest(node).and_then(|pod| pod.image_ready.as_ref());
     image.is_some_and(|image| !image.status && !image.waits)
 }
 
-/// Returns a clause about the images of a node that doesn't wait for them; empty if they were not requested.
+/// Returns a clause about the images of a node whose update doesn't wait for them; empty if they were not requested.
 pub(super) fn aside(rollout: &RolloutView<'_>, node: &Node) -> String {
     if Predownloading::from_strategy(rollout.strategy).is_none() {
         return String::new();
@@ -96,7 +96,7 @@ pub(super) fn aside(rollout: &RolloutView<'_>, node: &Node) -> String {
     }
 }
 
-/// Returns a clause about the Ready pods that are required before nodes pull ahead; empty if there are enough.
+/// Returns a clause about the Ready pods that are required before nodes pre-pull; empty if there are enough.
 fn early(rollout: &RolloutView<'_>) -> String {
     let told = |awaits: PullsAwait| {
         let name = rollout
@@ -109,7 +109,7 @@ fn early(rollout: &RolloutView<'_>) -> String {
 }
 
 impl PullsAwait {
-    /// Returns a clause about the required Ready pods. It omits their current number, which changes with every pod.
+    /// Returns a clause about the required Ready pods. It omits the current number of Ready pods, which changes with every pod.
     pub(super) fn aside(&self) -> String {
         format!(
             "; no node pulls its images ahead before {} {} of the new revision {} Ready",
@@ -120,14 +120,14 @@ impl PullsAwait {
     }
 }
 
-/// Returns the time at which the images were requested, as far as known: only failed attempts record it.
+/// Returns the time at which the images were requested. It is only known after a failed attempt, which records it.
 pub(super) fn since(node: &Node) -> Option<Timestamp> {
     let image = newest(node).and_then(|pod| pod.image_ready.as_ref());
     let failure = image.and_then(|image| image.failure.as_ref());
     failure.map(|failure| failure.asked)
 }
 
-/// Returns the remedy.
+/// Returns the remedy for a node that waits for its images.
 pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node, stage: PullStage) -> String {
     let namespace = &rollout.key.namespace;
     let pod = newest(node).map_or("POD", |pod| pod.name.as_str());
@@ -158,7 +158,7 @@ pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node, stage: PullStage) -
     }
 }
 
-/// Returns the message and the next step for a node that was asked to pull its images but has no puller pod yet.
+/// Returns the message and the next step for a node with a requested pull but no puller pod yet.
 pub fn unbegun(namespace: &str) -> (String, String) {
     (
         "is outdated and waits for its turn to pull its images; no pod pulls them yet".to_owned(),

@@ -1,4 +1,4 @@
-//! Reasons of conditions and names of phases, from closed lists, and shared parts of sentences.
+//! Reasons of conditions and names of phases, from closed lists. Also shared parts of sentences.
 
 use super::{NextStep, not_created};
 use crate::core::fleet::Fleet;
@@ -8,45 +8,45 @@ use crate::core::kind::SetKind;
 use crate::core::names::PROGRESSING;
 use crate::core::plan::{Phase, Stall};
 
-/// Reason while all progress waits for a wave to open.
+/// Reason of a rollout in which no further update begins before a wave opens.
 pub const WAVE_NOT_OPEN: &str = "WaveNotOpen";
 
-/// Reason while all remaining nodes wait for their maintenance windows.
+/// Reason of a rollout in which all remaining nodes wait for their maintenance windows.
 pub(super) const OUT_OF_WINDOW: &str = "OutOfWindow";
 
-/// Reason while all nodes that could be next pull their images first.
+/// Reason of a rollout in which all next nodes have to pull their images first.
 pub(super) const PULL_PENDING: &str = "PullPending";
 
-/// Placeholder reason while nodes remain whose holds will end. No condition has it.
+/// Internal reason of a rollout in which only nodes on hold are left and the holds will end. No condition uses it.
 pub const HELD: &str = "Held";
 
-/// Reason while a disruption budget blocks every eviction.
+/// Reason of a rollout in which disruption budgets block every eviction.
 pub const BLOCKED: &str = "BlockedByPDB";
 
-/// Reason while the rollout waits for the native controller.
+/// Reason of a rollout that waits for the native controller.
 pub const NATIVE_BEHIND: &str = "NativeControllerBehind";
 
-/// Reason while only writes remain that the API server refuses.
+/// Reason of a rollout whose remaining writes are all rejected by the API server.
 pub const WRITES_REFUSED: &str = "WritesRefused";
 
 /// Sentence for a rollout that is complete without exceptions.
 pub(super) const COMPLETE: &str = "complete";
 
-/// Minimum length of a truncated clause, in characters.
+/// Minimum length to which a clause is truncated, in characters.
 const LEAST: usize = 32;
 
-/// Message about a rollout.
+/// Status sentence about a rollout, in parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusSentence {
-    /// Reason from a closed list.
+    /// Reason of the condition, from a closed list.
     pub reason: &'static str,
-    /// Start of the sentence, without the revision.
+    /// First part of the sentence, without the revision.
     pub head: String,
-    /// Further clauses, each after a semicolon.
+    /// Further clauses of the sentence, each after a semicolon.
     pub asides: String,
-    /// Fact without next steps. It equals [`head`](Self::head) if that contains none.
+    /// Fact: [`head`](Self::head) without next steps.
     pub fact: String,
-    /// Next steps, best first.
+    /// Next steps for the operator, best first.
     pub next: Vec<NextStep>,
 }
 
@@ -76,9 +76,9 @@ impl StatusSentence {
         format!("{}{}", self.head, self.asides)
     }
 
-    /// Returns at most `room` characters: the head, and as many clauses as fit. Commands are never truncated.
+    /// Returns the sentence in at most `room` characters: the head, and as many clauses as fit. Commands are never truncated.
     pub fn short(&self, room: usize) -> String {
-        // A truncated command is useless.
+        // The head may contain a command. If the head is too long, use the fact alone: a truncated command is useless.
         let head = if self.head.chars().count() < room {
             &self.head
         } else {
@@ -100,7 +100,7 @@ impl StatusSentence {
     }
 }
 
-/// Reason of a rollout that waits for fresh data.
+/// Reason of a rollout that is suspended because the controller's data is too old.
 pub const STALE_DATA: &str = "StaleData";
 
 /// Reasons of a rollout that has begun and continues automatically.
@@ -132,7 +132,7 @@ impl Phase {
         }
     }
 
-    /// Returns true if nothing changes until a person acts.
+    /// Returns true if the phase lasts until a person acts.
     pub fn needs_a_person(self) -> bool {
         matches!(
             self,
@@ -142,7 +142,7 @@ impl Phase {
 }
 
 impl Stall {
-    /// Returns the reason of the stall.
+    /// Returns the condition's reason for the stall.
     pub fn reason(self) -> &'static str {
         match self {
             Self::FailedByRevision => "FailedByRevision",
@@ -161,7 +161,7 @@ impl Stall {
     }
 }
 
-/// Describes the step that the responsible controller has not taken yet.
+/// Describes the step that the responsible controller has not taken yet, so that the current revision is unknown.
 pub fn behind_words(kind: SetKind, behind: RevisionUnknown) -> String {
     let controller = kind.controller();
     match behind {
@@ -190,7 +190,7 @@ pub(super) fn unrevised(fleet: &Fleet) -> String {
     }
 }
 
-/// Returns the remedy if that state lasts.
+/// Returns the remedy if the current revision remains unknown.
 pub fn behind_remedy(kind: SetKind, behind: RevisionUnknown) -> &'static str {
     match (behind, kind) {
         (RevisionUnknown::UnknownRevision, _) => {

@@ -1,4 +1,4 @@
-//! Sentences about writes that the API server refuses, for Events, conditions and `ctl`.
+//! Sentences about writes that the API server rejects, for Events, conditions and `ctl`.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +7,33 @@ use super::headline::Headline;
 use crate::core::fleet::write_failures::{WriteFailures, WriteVerb};
 use crate::core::id::NodeName;
 
-/// Maximum number of named nodes per message.
+/// Maximum number of nodes that a message names.
 const NAMED: usize = 10;
 
-/// Maximum number of reported messages.
+/// Maximum number of distinct rejections that are reported.
 const TOLD: usize = 3;
 
-/// Stand-in for nodes without names.
+/// Text for further nodes without names.
 const OTHERS: &str = " and others";
 
-/// Writes that were refused with the same message.
+/// Writes that were rejected with the same message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group<'a> {
     /// Kind of the write.
     pub write: WriteVerb,
     /// Message of the API server.
     pub sentence: &'a str,
-    /// Nodes, sorted by name.
+    /// Nodes with a rejected write, sorted by name.
     pub nodes: Vec<&'a NodeName>,
 }
 
 impl Group<'_> {
-    /// Returns true if the controller lacks a permission (RBAC).
+    /// Returns true if the writes were rejected because the controller lacks a permission (RBAC).
     pub fn lacks_permission(&self) -> bool {
         lacks_permission(self.sentence)
     }
 
-    /// Describes the refusal and the nodes: `delete pods on a, b and others: SENTENCE`.
+    /// Describes the rejected writes and the nodes: `delete pods on a, b and others: SENTENCE`.
     pub fn words(&self) -> String {
         let names: Vec<&str> = self.nodes.iter().map(|name| name.as_str()).collect();
         let others = if names.len() > NAMED { OTHERS } else { "" };
@@ -46,13 +46,13 @@ impl Group<'_> {
     }
 }
 
-/// Returns true if the message is about missing permissions (RBAC), not about a quota or a policy.
+/// Returns true if the message is about a missing permission (RBAC), and not about a quota or a policy.
 pub fn lacks_permission(sentence: &str) -> bool {
     let says = |part| sentence.contains(part);
     says("User \"") && says(" cannot ") && says(" resource ")
 }
 
-/// Returns the headline for the first of the refused writes.
+/// Returns the headline about the first group of rejected writes.
 pub(super) fn headline(refused: &WriteFailures) -> Headline {
     let groups = refused.groups();
     let Some(first) = groups.first() else {
@@ -75,7 +75,7 @@ pub(super) fn headline(refused: &WriteFailures) -> Headline {
     }
 }
 
-/// Removes the name of an admission policy's binding, which usually repeats that of the policy.
+/// Removes the name of an admission policy's binding from a message, because it usually repeats that of the policy.
 fn without_binding(sentence: &str) -> String {
     let parts = sentence.split_once(" with binding '");
     let parts = parts.and_then(|(policy, rest)| Some((policy, rest.split_once("' ")?.1)));
@@ -86,12 +86,12 @@ fn without_binding(sentence: &str) -> String {
 }
 
 impl WriteFailures {
-    /// Returns one sentence about the refused writes, as for a condition.
+    /// Returns one sentence about the rejected writes, in the form of a condition's message.
     pub fn sentence(&self) -> String {
         headline(self).sentence()
     }
 
-    /// Groups the refusals by write and message.
+    /// Groups the rejected writes by kind and message.
     pub fn groups(&self) -> Vec<Group<'_>> {
         let mut groups: BTreeMap<(WriteVerb, &str), Vec<&NodeName>> = BTreeMap::new();
         for (node, denial) in self.failures() {
@@ -106,7 +106,7 @@ impl WriteFailures {
         groups.into_iter().map(group).collect()
     }
 
-    /// Describes the refusals, as a clause or a sentence; empty if there are none.
+    /// Describes the rejected writes, as a clause or a sentence; empty if there are none.
     pub fn words(&self) -> String {
         let groups = self.groups();
         let told: Vec<String> = groups.iter().take(TOLD).map(Group::words).collect();
@@ -122,7 +122,7 @@ impl WriteFailures {
         }
     }
 
-    /// Returns the description as a clause after a semicolon; empty if there is none.
+    /// Returns the description of the rejected writes as a clause after a semicolon; empty if there are none.
     pub fn aside(&self) -> String {
         match self.words() {
             words if words.is_empty() => words,

@@ -1,4 +1,4 @@
-//! Messages about writes that the API server refuses: its answer, and the remedy.
+//! Messages about writes that the API server rejects: its message, and the remedy.
 
 use super::refusals::lacks_permission;
 use super::rollout::RolloutView;
@@ -7,7 +7,7 @@ use crate::core::fleet::write_failures::{BACK_OFF, WriteVerb};
 use crate::core::names::BASE_RBAC;
 use crate::core::verdict::Verdict;
 
-/// Describes the refusal on this node, as in the verdict `Refused`.
+/// Describes the rejected write on this node, for the verdict `Refused`.
 pub(super) fn refused(rollout: &RolloutView<'_>, node: &Node) -> (Option<String>, String) {
     let mut failures = rollout.fleet.write_failures.on(&node.name);
     let because = match failures.next() {
@@ -21,7 +21,7 @@ pub(super) fn refused(rollout: &RolloutView<'_>, node: &Node) -> (Option<String>
     (None, because)
 }
 
-/// Returns a clause about a refusal on this node that its verdict doesn't report.
+/// Returns a clause about a rejected write on this node that its verdict doesn't report.
 pub(super) fn aside(rollout: &RolloutView<'_>, node: &Node, verdict: &Verdict) -> String {
     let mut failures = rollout.fleet.write_failures.on(&node.name);
     let told = matches!(verdict, Verdict::Refused { .. });
@@ -35,7 +35,7 @@ pub(super) fn aside(rollout: &RolloutView<'_>, node: &Node, verdict: &Verdict) -
     }
 }
 
-/// Returns the remedy for the refusal.
+/// Returns the remedy for the rejected write.
 pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node) -> String {
     let namespace = &rollout.key.namespace;
     let denial = rollout.fleet.write_failures.on(&node.name).next();
@@ -44,7 +44,8 @@ pub(super) fn remedy(rollout: &RolloutView<'_>, node: &Node) -> String {
         None => (None, ""),
     };
     let first = if lacks_permission(said) {
-        // A mark or an in-place update begins with a condition, which the base manifest permits.
+        // Before a mark or an in-place update, the controller writes a condition (`pods/status`). The base manifest grants that
+        // write.
         let part = match write {
             Some(write) if !said.contains("\"pods/status\"") => {
                 write.granted_by(rollout.fleet.kind)

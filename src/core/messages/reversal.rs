@@ -19,9 +19,9 @@ impl Reversal {
         }
     }
 
-    /// Returns the reason of the Event, its message, and the nodes that it concerns. Next steps are reported separately.
+    /// Returns the reason of the Event, its message, and the affected nodes. Next steps are reported separately.
     ///
-    /// The message changes when the rollback begins and ends, not with every node.
+    /// The message changes when the rollback begins and when it ends, but not with every node.
     pub fn told(&self) -> Option<(&'static str, String, &[NodeName])> {
         let to = self.to.as_ref().map_or("an older one", |to| to.as_str());
         Some(match self.stage()? {
@@ -53,5 +53,5 @@ impl Reversal {
     }
 }
 
-/// Reason of the Event if nodes keep the stopped revision.
+/// Reason of the Event about nodes that keep the stopped revision.
 pub const NOT_REVERTED: &str = "NotReverted";

@@ -1,4 +1,4 @@
-//! View of a rollout at a moment, for `ctl` and pages: current state, decision, and reports of the controller.
+//! View of one rollout at one moment, for `ctl` and the pages: current state, decision, and reports of the controller.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -28,7 +28,7 @@ impl fmt::Display for SetName<'_> {
     }
 }
 
-/// View of a rollout, node by node.
+/// View of one rollout that explains every node.
 #[derive(Clone, Copy)]
 pub struct RolloutView<'a> {
     /// Name of the DaemonSet.
@@ -37,23 +37,24 @@ pub struct RolloutView<'a> {
     pub strategy: &'a Strategy,
     /// First invalid setting.
     pub invalid: Option<&'a Invalid>,
-    /// Current state.
+    /// Current state of the nodes and pods.
     pub fleet: &'a Fleet,
-    /// Decision.
+    /// Decision that the controller takes for the current state.
     pub plan: &'a Plan,
-    /// Phase to report.
+    /// Phase of the rollout to report.
     pub phase: Phase,
-    /// Time at which the rollout entered that phase, as reported by a controller.
+    /// Time at which the rollout entered the phase, as reported by a controller.
     pub phase_since: Option<Timestamp>,
     /// Time at which the rollout became incomplete, as reported by a controller.
     pub incomplete_since: Option<Timestamp>,
-    /// True if a disruption budget refused the last eviction and the controller has not asked again yet.
+    /// True if a disruption budget rejected the last eviction and the controller has not tried again yet.
     ///
-    /// It asks again within [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), regardless of the budget's current state.
+    /// The controller tries again within [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), regardless of the budget's
+    /// current state.
     pub asks_again: bool,
-    /// Time of the first observation. Anything dated at this time may be older.
+    /// Time at which the observation began. A state dated at this time may have begun earlier.
     pub first_look: Timestamp,
-    /// Current time.
+    /// Time for which messages are written.
     pub now: Timestamp,
 }
 
@@ -63,7 +64,8 @@ impl<'a> RolloutView<'a> {
         self.fleet.revision.current()
     }
 
-    /// Returns the number of nodes with an available pod that this plan would replace: the controller's next step, not yet taken.
+    /// Returns the number of nodes with an available pod that this plan replaces. The controller has not carried out the plan
+    /// yet.
     pub fn next(&self) -> usize {
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let next = nodes.filter(|(node, verdict)| {
@@ -83,12 +85,12 @@ impl<'a> RolloutView<'a> {
         matches!(self.plan.guarded, Some(Guarded::Stopped(_)))
     }
 
-    /// Returns true if replacements are paused.
+    /// Returns true if the rollout is paused.
     pub fn is_paused(&self) -> bool {
         is_paused(self.strategy, self.now)
     }
 
-    /// Returns the reason why nothing continues, not even updates in progress; `None` if the rollout continues.
+    /// Returns the reason why the whole rollout stands still, including updates in progress; `None` if it continues.
     pub(super) fn standstill(&self) -> Option<&'static str> {
         match self.invalid {
             Some(_) => Some("a setting cannot be used"),
@@ -96,13 +98,13 @@ impl<'a> RolloutView<'a> {
         }
     }
 
-    /// Returns the pause in effect.
+    /// Returns the active pause; `None` if the rollout is not paused.
     pub fn pause(&self) -> Option<&'a PauseStand> {
-        // With an invalid setting the plan assumes a pause that does not exist.
+        // If a setting is invalid, the plan contains an assumed pause. Users did not set it, so it is not reported.
         self.plan.pause.as_ref().filter(|_| self.invalid.is_none())
     }
 
-    /// Joins the texts about `max-unavailable` and `max-surge`. A limit of zero is left out.
+    /// Joins the texts about `max-unavailable` and `max-surge`. The text for a limit of zero is left out.
     pub fn limits(&self, down: String, beside: String) -> String {
         match (self.plan.counts.surge_allowed, self.plan.counts.allowed) {
             (0, _) => down,
@@ -111,7 +113,8 @@ impl<'a> RolloutView<'a> {
         }
     }
 
-    /// Returns the number of nodes that fail with the revision and have no surge pod. Each takes a slot of either kind.
+    /// Returns the number of nodes that fail with the revision and have no surge pod. Each of them uses a slot of
+    /// `max-unavailable` and of `max-surge`.
     pub fn failing_alone(&self) -> usize {
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let failing = nodes.filter(|(node, verdict)| {
@@ -122,14 +125,14 @@ impl<'a> RolloutView<'a> {
         failing.count()
     }
 
-    /// Returns the number of nodes that this plan would give a surge pod: the controller's next step, not yet taken.
+    /// Returns the number of nodes for which this plan creates a surge pod. The controller has not carried out the plan yet.
     pub fn next_surging(&self) -> usize {
         let made = self.plan.actions.iter().filter_map(|action| match action {
             Action::Surge { node, .. } => Some(node),
             _ => None,
         });
         let made: BTreeSet<&NodeName> = made.collect();
-        // Retries after a refusal are not counted in the first place.
+        // Count only nodes whose first creation begins now. A node that retries a rejected creation has another verdict.
         let begins = Verdict::InProgress(Progress::SurgeStarting);
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let begun =
@@ -142,7 +145,7 @@ impl<'a> RolloutView<'a> {
         self.plan.counts.surging.saturating_sub(self.next_surging())
     }
 
-    /// Returns the number of used `max-surge` slots. Nodes that fail with their only pod keep one, up to the limit.
+    /// Returns the number of used `max-surge` slots. A node that fails with its only pod uses one too, but only up to the limit.
     pub fn surge_taken(&self) -> usize {
         let surging = self.surging();
         let allowed = self.plan.counts.surge_allowed;
@@ -165,9 +168,10 @@ impl<'a> RolloutView<'a> {
     }
 }
 
-/// Returns true if a pod of the current revision counts as available only at `counts_at` because it must prove its revision.
+/// Returns true if a pod of the current revision is not available before `counts_at` only because it must first prove its
+/// revision.
 ///
-/// With `minReadySeconds` alone it would count earlier.
+/// With `minReadySeconds` alone, the pod would be available earlier.
 pub(super) fn awaits_proof(rollout: &RolloutView<'_>, node: &Node, counts_at: Timestamp) -> bool {
     let is_young = |since: Timestamp| later(since, rollout.strategy.min_ready) < counts_at;
     let mut pods = node.pods.iter();
@@ -178,13 +182,13 @@ pub(super) fn awaits_proof(rollout: &RolloutView<'_>, node: &Node, counts_at: Ti
     })
 }
 
-/// Returns true if a pod of the node has the current revision.
+/// Returns true if the node has a pod of the current revision.
 fn has_current(node: &Node) -> bool {
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
     alive.any(|pod| pod.revision == PodRevision::Current)
 }
 
-/// Returns true if a pod of the node already waits for its hook.
+/// Returns true if a pod of the node waits for its preDelete hook.
 fn is_preparing(node: &Node) -> bool {
     node.pods.iter().any(|pod| pod.exit.preparing.is_some())
 }

@@ -1,10 +1,10 @@
-//! Start times of the states of nodes.
+//! Times at which nodes got their present verdict.
 
 use crate::core::fleet::{Leaving, Node};
 use crate::core::verdict::{Offline, Progress, Revert, Verdict};
 use k8s_openapi::jiff::Timestamp;
 
-/// Returns the start time of a verdict, as far as known.
+/// Returns the time at which the node got its present verdict, as far as known.
 pub(super) fn verdict_since(
     node: &Node,
     verdict: &Verdict,

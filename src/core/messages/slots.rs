@@ -1,5 +1,5 @@
-//! Reasons why an outdated node waits: slots of `max-unavailable` in the fleet or its wave, slots of `max-surge`, the previous
-//! node, or another failure domain.
+//! Messages about slots: why an outdated node waits. The reason is a slot of `max-unavailable` (in the fleet or its wave), a slot
+//! of `max-surge`, the previous node, or another failure domain.
 
 use super::rollout::RolloutView;
 use crate::core::engine::rate_limit::is_awaited;
@@ -9,7 +9,7 @@ use crate::core::settings::max_surge::MAX_SURGE;
 use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
 use crate::core::verdict::Verdict;
 
-/// Returns the node's wave if its slots are all used although the fleet has a free one.
+/// Returns the node's wave if all slots of the wave are used while the fleet has a free slot.
 pub(super) fn full_wave<'a>(rollout: &RolloutView<'a>, node: &Node) -> Option<&'a WaveStand> {
     let (plan, waves) = (rollout.plan, rollout.strategy.waves.as_ref()?);
     let stand = plan.waves.get(waves.index_for(&node.labels))?;
@@ -17,7 +17,7 @@ pub(super) fn full_wave<'a>(rollout: &RolloutView<'a>, node: &Node) -> Option<&'
     (is_free && stand.taken >= stand.allowed).then_some(stand)
 }
 
-/// Describes how many of the slots that a node waits for are used.
+/// Describes the slots that a node waits for: how many of them are used.
 pub(super) fn taken(rollout: &RolloutView<'_>, node: &Node) -> String {
     let counts = &rollout.plan.counts;
     match full_wave(rollout, node) {
@@ -37,7 +37,7 @@ pub(super) fn taken(rollout: &RolloutView<'_>, node: &Node) -> String {
     }
 }
 
-/// Describes the nodes that the controller replaces next, as in `status`. They hold no slot yet.
+/// Describes the nodes that the controller updates next, as in `ctl status`. They use no slot yet.
 pub fn about_to_be(rollout: &RolloutView<'_>) -> String {
     let replaced = match rollout.next() {
         0 => String::new(),
@@ -52,7 +52,7 @@ pub fn about_to_be(rollout: &RolloutView<'_>) -> String {
     }
 }
 
-/// Returns the limit for simultaneous replacements, and the annotation or field that sets it.
+/// Returns the limit for simultaneous updates, and the annotation or field that sets it.
 pub(super) fn limit(rollout: &RolloutView<'_>) -> (String, String) {
     let (counts, strategy) = (&rollout.plan.counts, rollout.strategy);
     let down = format!(
@@ -70,7 +70,7 @@ pub(super) fn limit(rollout: &RolloutView<'_>) -> (String, String) {
     (rollout.limits(down, beside), strategy.place_of(setting))
 }
 
-/// Returns the node whose unfinished replacement delays the other nodes of its wave (`min-interval`).
+/// Returns the node whose unfinished update delays the other nodes of its wave (`min-interval`).
 pub(super) fn paced_by<'a>(rollout: &RolloutView<'a>, position: usize) -> Option<&'a str> {
     if rollout.strategy.min_interval.is_zero() {
         return None;
@@ -90,7 +90,7 @@ pub(super) fn paced_by<'a>(rollout: &RolloutView<'a>, position: usize) -> Option
     ahead.map(|(node, _)| node.name.as_str())
 }
 
-/// Describes a node that waits for another failure domain.
+/// Describes a node that waits because another failure domain is updated first.
 pub(super) fn other_domain(rollout: &RolloutView<'_>, node: &Node) -> String {
     let Some(topology) = &rollout.strategy.topology else {
         return "is outdated, and it is another domain's turn".to_owned();

@@ -28,7 +28,7 @@ const PULLS: [&str; 4] = [
 ];
 
 impl RolloutStatus<'_> {
-    /// Returns the cause of the stall and the next steps.
+    /// Returns the sentence about the stall: cause, nodes and next steps.
     pub(super) fn stalled(&self, stall: Stall) -> StatusSentence {
         let headline = self.headline(stall);
         StatusSentence {
@@ -49,7 +49,7 @@ impl RolloutStatus<'_> {
                 next: Some(self.roll_back()),
                 ..self.failed(&format!("rollout stopped{}", self.before_wave()))
             },
-            // Only the guard reports this.
+            // Only the guard reports `ReplacedTwice`, so `stopped` normally handles it above.
             Stall::ReplacedTwice => Headline {
                 fact: "replacing the pods does not help".to_owned(),
                 nodes: waiting(),
@@ -100,7 +100,7 @@ impl RolloutStatus<'_> {
             Stall::PodsNotCreated if let Some(why) = &fleet.not_created => Headline {
                 fact: format!("{} cannot create pods", fleet.kind.controller()),
                 nodes: waiting(),
-                // The pod's name is not useful here.
+                // Skip the prefix with the pod's name: it doesn't help to find the cause.
                 cause: (why
                     .split_once(" is forbidden: ")
                     .map_or(&**why, |(_, why)| why))
@@ -181,7 +181,7 @@ impl RolloutStatus<'_> {
                 next: Some(NextStep::plain("check their readiness")),
                 ..Headline::on_nodes()
             },
-            // Another revision would wait for those pods too.
+            // A rollback would not help: it would wait for the same terminating pods.
             Stall::NoProgress if plan.awaits_ends(fleet) => self.overdue(),
             Stall::NoProgress => Headline {
                 next: Some(self.roll_back()),
@@ -190,7 +190,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Returns the message for a revision that the guard stopped, with the progress of the rollback.
+    /// Returns the message about a revision that the guard stopped, with the progress of the rollback.
     fn stopped(&self, stall: Stall, record: &FailureRecord) -> Headline {
         let reversal = self.plan.reversal.as_ref();
         let next = match reversal.and_then(|reversal| Some((reversal.stage()?, reversal.told()?))) {
@@ -218,7 +218,7 @@ impl RolloutStatus<'_> {
                 look: self.look(),
                 next: Some(next),
                 or: match self.plan.pause {
-                    // The first `resume` would only end the pause.
+                    // While the rollout is paused, don't suggest `resume`: it would end the pause, but not the stop.
                     Some(_) => None,
                     None => Some(NextStep::command(
                         "to continue anyway",
@@ -230,7 +230,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Returns the message with the failed nodes and the limit.
+    /// Returns the message with the failed nodes and the limit; `before` is its beginning.
     fn failed(&self, before: &str) -> Headline {
         let (names, failures) = self.plan.failed(self.fleet);
         let limit = self.plan.counts.threshold;
@@ -246,7 +246,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Returns the message about nodes past their deadline, with the cause of the first one.
+    /// Returns the message about nodes past their deadline, with the cause for the first of them.
     fn overdue(&self) -> Headline {
         let (fleet, plan) = (self.fleet, self.plan);
         let mut overdue = plan
@@ -271,7 +271,7 @@ impl RolloutStatus<'_> {
         meant.map(|(node, _)| node.name.to_string()).collect()
     }
 
-    /// Returns the command that rolls back, or else another remedy.
+    /// Returns the command that rolls back, or another remedy if no rollback is possible.
     fn roll_back(&self) -> NextStep {
         let Some(WayBack { number, .. }) = way_back(self.fleet) else {
             return NextStep::plain("repair the nodes, or roll out another template");
@@ -283,7 +283,8 @@ impl RolloutStatus<'_> {
         )
     }
 
-    /// Returns a phrase about the first wave that a failed node of an earlier wave keeps shut; empty if there is none.
+    /// Returns a phrase about the first wave that cannot open because of a failed node in an earlier wave; empty if there is
+    /// none.
     fn before_wave(&self) -> String {
         let mut waves = self.plan.waves.iter();
         let is_shut = |state| matches!(state, WaveState::NotOpen(WaveShut::Charged { .. }));
@@ -291,7 +292,7 @@ impl RolloutStatus<'_> {
         first.map_or_else(String::new, |stand| format!(" before wave {}", stand.name))
     }
 
-    /// Returns the remedy for pods that don't start. Another revision doesn't help unschedulable pods, unless it requests less.
+    /// Returns the remedy for pods that don't start. For unschedulable pods, another revision helps only if it requests less.
     fn way_to_start(&self) -> (NextStep, Option<NextStep>) {
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let begun = nodes.filter(|(_, verdict)| verdict.is_begun());
@@ -324,7 +325,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Returns the nodes whose hooks take too long, and the labels and finalizers to remove.
+    /// Returns the nodes whose preDelete hooks take too long, and the labels and finalizers to remove.
     fn overdue_hooks(&self) -> (Vec<String>, String) {
         let is_overdue =
             |verdict: &Verdict| matches!(verdict, Verdict::HookPending { overdue: true, .. });
@@ -339,7 +340,7 @@ impl RolloutStatus<'_> {
         (self.named(is_overdue), Vec::from_iter(awaited).join(", "))
     }
 
-    /// Returns a clause about hooks that take too long; empty if there are none.
+    /// Returns a clause about preDelete hooks that take too long; empty if there are none.
     pub(super) fn hooks_aside(&self) -> String {
         let (nodes, awaited) = self.overdue_hooks();
         if nodes.is_empty() {
@@ -353,7 +354,7 @@ impl RolloutStatus<'_> {
         }
     }
 
-    /// Returns true if all reported problems of starting pods are image pulls.
+    /// Returns true if all pods that don't start report problems with image pulls.
     fn are_pulls(&self) -> bool {
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let begun = nodes.filter(|(_, verdict)| verdict.is_begun());
@@ -388,7 +389,7 @@ impl RolloutStatus<'_> {
         })
     }
 
-    /// Returns the reasons why pods don't start; empty if none is reported.
+    /// Returns the reasons why pods don't start; empty if no pod reports one.
     fn troubles(&self) -> String {
         let problems = self.fleet.nodes.iter().flat_map(|node| {
             let of_pods = node.pods.iter().filter_map(|pod| pod.problem.as_deref());
@@ -397,14 +398,14 @@ impl RolloutStatus<'_> {
         causes(problems)
     }
 
-    /// Returns the reasons why pods end one after another; empty if none do.
+    /// Returns the reasons why pods keep ending one after another; empty if none do.
     fn endings(&self) -> String {
         let nodes = self.fleet.nodes.iter();
         causes(nodes.filter_map(|node| node.trouble.as_deref()))
     }
 }
 
-/// Returns each kind of problem with the first details. The details of other nodes differ only in numbers.
+/// Returns each kind of problem once, with the details from the first pod. The details of other pods differ only in numbers.
 fn causes<'a>(problems: impl Iterator<Item = &'a PodProblem>) -> String {
     let mut reasons = BTreeMap::new();
     for problem in problems {

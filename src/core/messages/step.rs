@@ -1,20 +1,20 @@
-//! Next steps that a person can take for a rollout.
+//! Next steps that an operator can take for a rollout.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// A next step. Its text form is the text, a colon and the command.
+/// A next step. In its text form, the command follows the text and a colon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextStep {
-    /// Action, or the purpose of the command.
+    /// Action to take, or the purpose of the command.
     pub text: String,
-    /// Command, which is never truncated or wrapped.
+    /// Command to run. It is never truncated or wrapped.
     pub command: Option<String>,
 }
 
 impl NextStep {
-    /// Returns a step without a command.
+    /// Returns a next step without a command.
     pub fn plain(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -22,7 +22,7 @@ impl NextStep {
         }
     }
 
-    /// Returns a command with its purpose.
+    /// Returns a next step with a command; `text` is the purpose of the command.
     pub fn command(text: impl Into<String>, command: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -30,7 +30,7 @@ impl NextStep {
         }
     }
 
-    /// Returns the step with words before it.
+    /// Returns the next step with `words` before its text.
     pub(super) fn after(self, words: &str) -> Self {
         Self {
             text: format!("{words}{}", self.text),

@@ -11,7 +11,7 @@ use crate::core::kind::SetKind;
 use crate::core::verdict::Progress;
 use crate::core::words::named;
 
-/// Describes a node with a surge pod.
+/// Describes the stage of a node with a surge pod.
 pub(super) fn surging(
     rollout: &RolloutView<'_>,
     node: &Node,
@@ -90,7 +90,7 @@ pub(super) fn surging(
     (Some(reason.into()), because)
 }
 
-/// Describes the surge pods that stay for now, and the condition that ends that.
+/// Describes the surge pods that are not deleted yet, and the condition for their deletion.
 pub fn kept_words(released: &SurgeRelease) -> String {
     let names = released.kept.iter().map(NodeName::as_str);
     format!(

@@ -1,6 +1,7 @@
-//! Messages for each verdict: the common cause of its nodes, the reason for a single node, and the remedy.
+//! Messages for each verdict: the common cause of all nodes with it, the reason for a single node, and the remedy.
 //!
-//! There is a line for every verdict. Longer texts are in [`node`](super::node) (reasons) and [`next`](super::next) (remedies).
+//! This file has a line for every verdict. Longer texts are in [`node`](super::node) (reasons) and [`next`](super::next)
+//! (remedies).
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -39,12 +40,12 @@ use crate::core::settings::selector::SELECTOR;
 use crate::core::settings::waves::WAVES;
 use crate::core::verdict::{Guarded, Offline, Progress, Revert, Verdict};
 
-/// Maximum number of slot holders that are named. Further ones are counted.
+/// Maximum number of nodes with a slot that a message names. Further nodes are counted.
 const NAMED: usize = 5;
 
-/// Returns the cause of the verdict for the node at `position`, at most 70 characters and equal for all nodes with that cause.
+/// Returns the cause of the verdict for the node at `position`: at most 70 characters, and equal for all nodes with that cause.
 ///
-/// A rollout that `stands` updates no node, because no controller runs or because the rollout itself is stopped.
+/// With `stands`, the rollout updates no node, because no controller runs or the rollout itself is stopped.
 pub fn cause(rollout: &RolloutView<'_>, position: usize, stands: bool) -> String {
     let node = &rollout.fleet.nodes[position];
     let verdict = &rollout.plan.verdicts[position];
@@ -100,18 +101,18 @@ fn meaning(rollout: &RolloutView<'_>, verdict: &Verdict, stands: bool) -> &'stat
     }
 }
 
-/// Reason for the verdict of one node.
+/// Reason for the verdict of one node, for `ctl why`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// More specific reason than the verdict, if there is one: `ImagePullBackOff`, `NotReady`, …
+    /// More specific reason than the verdict, such as `ImagePullBackOff` or `NotReady`; `None` if there is none.
     pub reason: Option<String>,
-    /// Start of the state, as far as known.
+    /// Time since which the node has this verdict, as far as known.
     pub since: Option<Timestamp>,
-    /// Text that follows "node NAME …".
+    /// Reason of the verdict as text, which follows "node NAME …".
     pub because: String,
 }
 
-/// Explains the verdict of the node at `position`.
+/// Explains why the node at `position` has its verdict.
 pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
     let (node, verdict) = (
         &rollout.fleet.nodes[position],
@@ -255,9 +256,9 @@ pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
     Explanation {
         reason,
         since: match verdict {
-            // These verdicts last as long as the rollout is in this state.
+            // A node keeps such a verdict for as long as the rollout is incomplete.
             Verdict::Budget { .. } | Verdict::AwaitingDomain => rollout.incomplete_since,
-            // A pod cannot have waited for longer than it has existed.
+            // The phase may be older than the pod. A pod cannot have waited for longer than it has existed.
             Verdict::AwaitingOwner | Verdict::AwaitingDeletion => {
                 let revised = newest(node).map(Pod::revised);
                 rollout.phase_since.max(revised)
@@ -281,7 +282,7 @@ pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
     }
 }
 
-/// Returns a clause about writes that the API server refuses on this node; empty if there are none.
+/// Returns a clause about writes that the API server rejects on this node; empty if there are none.
 pub fn refused_aside(rollout: &RolloutView<'_>, position: usize) -> String {
     let verdict = &rollout.plan.verdicts[position];
     refused::aside(rollout, &rollout.fleet.nodes[position], verdict)
@@ -293,7 +294,7 @@ fn deletion(rollout: &RolloutView<'_>, node: &Node) -> String {
     format!("The next one has the new revision: kubectl -n {namespace} delete pod {pod}")
 }
 
-/// Returns the remedy: one or more sentences with commands.
+/// Returns the remedy for the node at `position`: one or more sentences with commands.
 pub fn remedy(rollout: &RolloutView<'_>, position: usize) -> String {
     let kind = rollout.fleet.kind;
     let (node, verdict) = (
@@ -385,7 +386,7 @@ fn queue(rollout: &RolloutView<'_>, position: usize) -> String {
     let waits = |other: &usize| matches!(rollout.plan.verdicts[*other], Verdict::Budget { .. });
     let queue = in_order(rollout.strategy, rollout.fleet, rollout.now);
     let ahead = queue.into_iter().take_while(|other| *other != position);
-    // A pod that has already waited for its hook goes before all others.
+    // Nodes whose pod already waits for its preDelete hook are updated before all others.
     let drained = |position: usize| {
         let pods = &rollout.fleet.nodes[position].pods;
         pods.iter().any(|pod| pod.exit.preparing.is_some())
@@ -457,7 +458,7 @@ fn queue(rollout: &RolloutView<'_>, position: usize) -> String {
     )
 }
 
-/// Returns the text about the failure domains in progress and the end of their turn.
+/// Returns the text that names the failure domains in progress and says when the next domain follows.
 fn next_domain(rollout: &RolloutView<'_>) -> String {
     format!(
         "It has its turn when the domains at work are done, which are: {}; the next ones follow by the alphabet. How far they \
@@ -467,13 +468,13 @@ fn next_domain(rollout: &RolloutView<'_>) -> String {
     )
 }
 
-/// Returns true if all slots of both kinds are used. Slots that the controller is about to use don't count.
+/// Returns true if all slots of `max-unavailable` and `max-surge` are used. Slots that this plan takes don't count.
 fn is_taken(rollout: &RolloutView<'_>) -> bool {
     let counts = &rollout.plan.counts;
     rollout.unavailable() >= counts.allowed && rollout.surge_taken() >= counts.surge_allowed
 }
 
-/// Returns the nodes that hold slots, except the node at `asking`; with `of_wave`, only those in its wave.
+/// Returns the nodes that use slots, except the node at `asking`. With `of_wave`, only nodes in that node's wave are returned.
 pub fn holders(rollout: &RolloutView<'_>, asking: Option<usize>, of_wave: bool) -> String {
     let waves = rollout.strategy.waves.as_ref().filter(|_| of_wave);
     let wave =
@@ -481,7 +482,7 @@ pub fn holders(rollout: &RolloutView<'_>, asking: Option<usize>, of_wave: bool) 
     let holds = |verdict: &Verdict| {
         verdict.is_in_flight() || matches!(verdict, Verdict::Budget { broken: true })
     };
-    // Two pods take a `max-surge` slot, regardless of what keeps either of them.
+    // A node with two pods uses a slot of `max-surge`, whatever prevents either pod from being removed.
     let has_two = |position: usize| {
         let of_surge = rollout.plan.counts.surge_allowed > 0;
         of_surge && rollout.fleet.nodes[position].pods.len() > 1

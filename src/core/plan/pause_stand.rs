@@ -1,22 +1,22 @@
-//! The active pause, as part of a plan.
+//! State of the active pause, as part of a plan.
 
 use k8s_openapi::jiff::Timestamp;
 
 use crate::core::fleet::PauseRecord;
 use crate::core::id::NodeName;
 
-/// An active pause.
+/// State of the active pause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PauseStand {
-    /// State to remember from now on.
+    /// Record of the pause to store in the DaemonSet's status.
     pub record: PauseRecord,
     /// End of the pause; `None` if an operator has to end it.
     pub until: Option<Timestamp>,
     /// True if a reminder is due now.
     pub reminds: bool,
-    /// Targeted nodes that got the current revision during the pause, by name: the native controller creates every new pod from
-    /// it.
+    /// Names of the targeted nodes that got the current revision during the pause, sorted. The native controller creates every
+    /// new pod with that revision.
     pub newcomers: Vec<NodeName>,
-    /// True if pods are rolled back from the revision that the guard stopped when the pause ends.
+    /// True if pods will be rolled back from the revision that the guard stopped when the pause ends.
     pub reverts: bool,
 }

@@ -1,23 +1,23 @@
-//! Progress of the rollback of a stopped revision, as part of a plan.
+//! Progress of the rollback from a stopped revision, as part of a plan.
 
 use crate::core::fleet::in_place::Recreate;
 use crate::core::id::{NodeName, Revision};
 
-/// Stage of a rollback in place.
+/// Stage of an in-place rollback from a stopped revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReversalStage {
-    /// Pods are being rolled back, or are next.
+    /// Pods are being rolled back, or will be next.
     UnderWay,
-    /// Some nodes keep the stopped revision.
+    /// Some nodes keep the stopped revision, because their pods cannot be rolled back in place.
     Stuck,
-    /// All nodes that have the stopped revision are offline.
+    /// All nodes that still have the stopped revision are offline.
     Away,
-    /// No online node has the stopped revision any more.
+    /// No online node has the stopped revision any more. Offline nodes may still have it.
     Done,
 }
 
 impl ReversalStage {
-    /// Returns its word.
+    /// Returns the word for this stage.
     pub fn word(self) -> &'static str {
         match self {
             Self::UnderWay => "UnderWay",
@@ -28,25 +28,25 @@ impl ReversalStage {
     }
 }
 
-/// Progress of the rollback of a stopped revision.
+/// Progress of the rollback from a stopped revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reversal {
-    /// The revision that pods are rolled back to; `None` if no older one is known.
+    /// Revision that pods are rolled back to; `None` if no older one is known.
     pub to: Option<Revision>,
-    /// Nodes whose pod is next, or is not available yet.
+    /// Nodes whose pod will be rolled back next, or was rolled back and is not available yet.
     pub under_way: Vec<NodeName>,
-    /// Nodes whose pod was rolled back.
+    /// Nodes whose pod was rolled back and is available.
     pub done: Vec<NodeName>,
-    /// Nodes that keep the stopped revision, because it cannot be rolled back in place there.
+    /// Nodes that keep the stopped revision, because their pods cannot be rolled back in place.
     pub stuck: Vec<NodeName>,
-    /// Reason why these nodes are stuck; the first, if there are several.
+    /// Reason why the first of the `stuck` nodes cannot be rolled back.
     pub why: Option<Recreate>,
-    /// Offline nodes whose pod is rolled back when they return.
+    /// Offline nodes whose pod will be rolled back when they return.
     pub away: Vec<NodeName>,
 }
 
 impl Reversal {
-    /// Returns the stage, if there is anything to say.
+    /// Returns the stage of the rollback; `None` if the rollback affects no node.
     pub fn stage(&self) -> Option<ReversalStage> {
         if !self.under_way.is_empty() {
             Some(ReversalStage::UnderWay)

@@ -1,4 +1,4 @@
-//! Nodes that are only counted don't change decisions: the complete list is the oracle.
+//! Properties of summarized nodes: leaving them out of the list must not change decisions. The complete list is the oracle.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::core::engine::crowd::{Bystander, Standing, may_be_counted, named};
 use crate::core::testing::said;
 use crate::core::{Strategy, *};
 
-/// Generates settings that usually allow nodes to be counted.
+/// Generates settings that usually allow summarizing nodes.
 fn plain() -> impl Random<Strategy> {
     (strategies(), prop::bool::weighted(0.1)).prop_map(|(strategy, is_wild)| {
         if is_wild {
@@ -35,9 +35,9 @@ fn plain() -> impl Random<Strategy> {
     })
 }
 
-/// Returns the fleet with its bystanders counted; the first `window` waiting nodes stay in the list.
+/// Returns the fleet with its bystanders summarized. The first `window` waiting nodes remain in the list.
 ///
-/// The index does this step by step.
+/// The index does the same step by step.
 fn counted(strategy: &Strategy, fleet: &Fleet, window: usize, now: Timestamp) -> Fleet {
     let named: BTreeSet<&NodeName> = named(fleet.record.as_ref()).collect();
     let mut crowd = Crowd::default();
@@ -69,7 +69,7 @@ fn counted(strategy: &Strategy, fleet: &Fleet, window: usize, now: Timestamp) ->
     }
 }
 
-/// Returns the time of the next decision, for the plan or for questions about pods that are not Ready.
+/// Returns the time of the next decision: the plan's wake, or the next check of pods that are not Ready.
 fn wake(fleet: &Fleet, plan: &Plan, now: Timestamp) -> Option<Timestamp> {
     let asked = plan.not_ready(fleet, now).next;
     plan.next_wake.into_iter().chain(asked).min()
@@ -83,9 +83,9 @@ fn overdue<'a>(fleet: &'a Fleet, plan: &'a Plan) -> Vec<&'a NodeName> {
         .collect()
 }
 
-/// Decides with counted bystanders and compares the result with the decision about all nodes.
+/// Decides with summarized bystanders and compares the result with the decision about all nodes.
 ///
-/// Returns the result's view and the number of counted nodes.
+/// Returns the view that the decision needed and the number of summarized nodes.
 pub(super) fn compare(
     strategy: &Strategy,
     fleet: &Fleet,
@@ -111,7 +111,7 @@ pub(super) fn compare(
         return compare(strategy, &fleet, window, now);
     }
     if view != InView::Enough {
-        // Repeating this makes progress.
+        // The caller tries again with a larger window or with all nodes. The result must bring it closer to `Enough`.
         prop_assert!(
             view == InView::MoreWaiting || complete != InView::Enough || list.crowd.is_empty()
         );

@@ -1,4 +1,5 @@
-//! Evictions: pods are never deleted instead, refused pods use no budget, and the number of requests is limited.
+//! Properties of evictions: pods are never deleted instead, pods with a rejected eviction use no slot, and the number of requests
+//! is limited.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -27,7 +28,7 @@ fn refusal() -> Refusal {
     }
 }
 
-/// Labels the pods so that they belong to different groups.
+/// Labels the pods so that they belong to different classes of disruption budgets.
 fn told_apart(mut fleet: Fleet, groups: &[usize]) -> Fleet {
     let pods = fleet.nodes.iter_mut().flat_map(|node| &mut node.pods);
     for (pod, group) in pods.zip(groups.iter().cycle()) {
@@ -36,7 +37,7 @@ fn told_apart(mut fleet: Fleet, groups: &[usize]) -> Fleet {
     fleet
 }
 
-/// Returns the fleet after the eviction of the first pod of each group was refused so many seconds ago.
+/// Returns the fleet after evictions were rejected: for each group, that of its first pod, the given number of seconds ago.
 fn refused(fleet: Fleet, groups: &[usize], since: &[(usize, i64)]) -> Fleet {
     let mut fleet = told_apart(fleet, groups);
     for (group, ago) in since {
@@ -76,7 +77,7 @@ proptest! {
         prop_assert_eq!(plan, again);
     }
 
-    /// One request for all pods of a class, and none too early.
+    /// Checks that one eviction per class of pods is requested at a time, and none too early.
     #[test]
     fn of_pods_that_were_refused_one_is_asked_at_a_time_and_not_too_early(
         strategy in evicting(), fleet in fleets(), groups in groups(), since in refusals(),
@@ -104,7 +105,7 @@ proptest! {
         }
     }
 
-    /// Other nodes are treated as if the blocked ones were on hold.
+    /// Checks that the plan for other nodes is the same as if the blocked nodes were on hold.
     #[test]
     fn who_may_not_go_takes_nothing_from_the_others(
         strategy in evicting(), fleet in fleets(), number in 1..6_u32, groups in groups(), group in 0..4_usize,
@@ -123,7 +124,8 @@ proptest! {
         fleet.record = None;
         for node in &mut fleet.nodes {
             node.hold = None;
-            // An unavailable pod uses a slot if its node waits, and none if its node is on hold.
+            // Remove hooks and unfinished updates: an unavailable pod uses a slot if its node waits, but none if its node is on
+            // hold.
             for pod in &mut node.pods {
                 (pod.exit.preparing, pod.exit.gate) = (None, None);
                 (pod.in_place.update, pod.in_place.unfinished) = (None, Default::default());
@@ -142,14 +144,15 @@ proptest! {
         for node in &mut held.nodes {
             let old = |pod: &Pod| pod.revision == PodRevision::Outdated && !pod.terminating;
             let first = node.pods.iter().find(|pod| old(pod));
-            // An in-place update needs no eviction.
+            // Only pods that would be recreated need an eviction. In-place updates don't.
             let leaves = |pod: &Pod| matches!(way(&strategy, &blocked, pod), UpdateMethod::Recreate(_));
             if first.is_some_and(|pod| is_refused(pod) && leaves(pod)) {
                 node.hold = Some(Hold { until: None, reason: "".into(), unreadable: false });
             }
         }
         let (plan, other) = (decide(&strategy, &blocked, now()), decide(&strategy, &held, now()));
-        // Pods that are not yet available use slots if their nodes wait, and none if their nodes are on hold.
+        // Compare the plans only if both count the same slots: a pod that is not yet available uses one if its node waits, but
+        // none if its node is on hold.
         if strategy.min_ready.is_zero() && strategy.max_unavailable.resolve(other.counts.base) == plan.counts.allowed {
             let turns = |fleet: &Fleet| {
                 let mut turns = queue(&strategy, fleet, now());
@@ -159,7 +162,8 @@ proptest! {
             if turns(&blocked) == turns(&held) {
                 prop_assert_eq!(deleted(&plan), deleted(&other));
             } else if strategy.topology.is_none() {
-                // A held node doesn't make the revision incomplete. The order of the other nodes changes, but not their number.
+                // Held nodes don't count as incomplete. So the other nodes may be chosen in another order, but equally many of
+                // them.
                 prop_assert_eq!(deleted(&plan).len(), deleted(&other).len());
             }
         }
@@ -168,11 +172,11 @@ proptest! {
     }
 }
 
-/// A cluster with a disruption budget.
+/// Model of a cluster with a disruption budget.
 struct Guarded {
     world: World,
     size: usize,
-    /// Number of pods that must be healthy.
+    /// Number of pods that must be healthy, as in `minAvailable`.
     least: usize,
     evictions: Evictions,
     strategy: Strategy,
@@ -194,7 +198,7 @@ impl Guarded {
             .count()
     }
 
-    /// Simulates one second; the engine decides after changes and at its requested wake-ups.
+    /// Simulates one second. The engine decides after changes and at the times that it requested.
     fn pass(&mut self) {
         self.world.pass();
         self.world.observe();
@@ -271,7 +275,7 @@ proptest! {
             }
             prop_assert!(guarded.world.replaced.is_empty());
             prop_assert_eq!(guarded.phase(), Phase::Stalled(Stall::BlockedByPdb));
-            // The first requests are as many as the budget allows, followed by one every two minutes.
+            // The controller first requests as many evictions as the budget allows, then one every two minutes.
             prop_assert!(guarded.asked <= size + 14, "asked {} times", guarded.asked);
             guarded.least = size - 1;
         }

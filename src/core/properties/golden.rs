@@ -1,7 +1,8 @@
-//! Golden corpus of decisions: hashes of the decisions about thousands of random fleets, stored in the repository.
+//! Golden corpus: hashes of decisions about thousands of random fleets, stored in the repository.
 //!
-//! A change that preserves decisions leaves `tests/golden/decisions.txt` unchanged. Other changes show up as changed lines. The
-//! hashes are over [`decision`], which uses words that users see and no names of types, so that renaming has no effect.
+//! A change that preserves all decisions leaves `tests/golden/decisions.txt` unchanged. Any other change alters some of its
+//! lines. The hashes are over [`decision`], which uses words that users see and no names of types, so that renaming has no
+//! effect.
 //!
 //! `YURT_DS_GOLDEN=1 cargo test --lib golden` rewrites the corpus.
 
@@ -18,10 +19,11 @@ use crate::core::{Action, Fleet, Phase, Plan, PodRef, Strategy, decide};
 use crate::fnv::fnv1a;
 use crate::machine;
 
-/// Path of the corpus, relative to the root of the repository.
+/// Path of the file with the corpus, relative to the root of the repository.
 const FILE: &str = "tests/golden/decisions.txt";
 
-/// Number of cases of each kind, and of cases per hash: few enough to locate a difference, many enough to keep the file short.
+/// Number of cases of each kind, and number of cases per hash. A hash covers few cases, to locate a difference, but enough to
+/// keep the file short.
 const CASES: usize = 2048;
 const TOGETHER: usize = 64;
 
@@ -84,7 +86,7 @@ fn named(action: &Action) -> (&'static str, Vec<&PodRef>) {
     }
 }
 
-/// Returns the phase as a word that doesn't depend on the name of its type.
+/// Returns a word for the phase that doesn't depend on the name of its type.
 fn phase(phase: Phase) -> &'static str {
     match phase {
         Phase::Complete { .. } => "complete",
@@ -99,7 +101,7 @@ fn phase(phase: Phase) -> &'static str {
     }
 }
 
-/// Decides fixed pseudo-random cases and returns one line for each group of them.
+/// Decides fixed pseudo-random cases and returns one line for each group of cases.
 fn corpus(kind: &str, cases: impl Random<(Strategy, Fleet)>) -> Vec<String> {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);

@@ -1,4 +1,4 @@
-//! Actions that the guard never takes, for any fleet and any record.
+//! Properties of the guard: actions that it never takes, for any fleet and any record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::core::engine::pause::is_paused;
 use crate::core::engine::timeouts::failure_window;
 use crate::core::{Strategy, *};
 
-/// Generates records about the current revision or an older one, with existing nodes and a missing one.
+/// Generates guard records about the current revision or an older one. They name existing nodes and a missing one.
 pub(super) fn records() -> impl Random<FailureRecord> {
     let names = || btree_set("n0[0-9]|gone", 0..4);
     let stopped = prop_oneof![
@@ -54,7 +54,8 @@ pub(super) fn records() -> impl Random<FailureRecord> {
     })
 }
 
-/// Generates fleets where updated and other nodes are lost at about the same time, while the rest is calm and waits.
+/// Generates fleets in which updated and other nodes are lost at about the same time. The remaining nodes have no problems and
+/// wait.
 pub(super) fn outages() -> impl Random<(Strategy, Fleet)> {
     let lost = vec((any::<bool>(), 31..90_i64), 1..6);
     let limits = ((1..9_u32), (1..5_u32), 0..6_usize);
@@ -102,7 +103,7 @@ fn follow(pod: &mut Pod) {
     (pod.in_place, pod.exit) = Default::default();
 }
 
-/// Returns the record if it is about the current revision.
+/// Returns the guard's record if it is about the current revision.
 fn current_record(record: Option<&FailureRecord>) -> Option<&FailureRecord> {
     record.filter(|record| record.revision == "new".into())
 }
@@ -163,7 +164,7 @@ proptest! {
                 continue;
             };
             prop_assert!(fleet.replaces && strategy.resume != Some("new".into()));
-            // Under OTA the controller replaces nothing and ignores records.
+            // In OTA mode the controller replaces no pods and ignores the guard's record.
             let heeded = fleet.record.as_ref().filter(|_| strategy.mode == Mode::AdvancedRollingUpdate);
             let record = current_record(heeded);
             let is_soon = |touched: Timestamp| touched <= since && since <= later(touched, window);
@@ -192,7 +193,7 @@ proptest! {
         }
     }
 
-    /// Names that don't fit into the state are omitted.
+    /// Checks that a stored record whose names were truncated never starts an update.
     #[test]
     fn what_is_left_out_of_the_memory_begins_nothing(
         strategy in strategies(), fleet in fleets(), limit in 150..500_usize,
@@ -240,7 +241,7 @@ proptest! {
             current_record(record).is_some_and(|record| record.failed.contains(&node.name))
         };
         let after = decide(&strategy, &then, now());
-        // Without another revision no node is evaluated.
+        // Without an older revision to compare with, the guard evaluates no node.
         if fleet.replaces
             && failed(plan.record.as_ref())
             && !after.phase.is_behind()
@@ -259,7 +260,7 @@ proptest! {
     ) {
         let mut fleet = Fleet { record: None, ..fleet };
         prop_assume!(position < fleet.nodes.len());
-        // No other node is offline, so the network is fine.
+        // All other nodes are online, so the guard cannot blame the network for the loss.
         for node in &mut fleet.nodes {
             if matches!(node.readiness, Readiness::NotReady { .. }) {
                 node.readiness = Readiness::Ready { since: later(now(), Duration::ZERO) };
@@ -286,7 +287,7 @@ proptest! {
             );
             prop_assert!(is_charged, "{:?}", late.verdicts[position]);
             prop_assert!(late.counts.failures > 0);
-            // The result is the same if the Node is deleted in between.
+            // The node counts as failed in the same way if its Node object is deleted in between.
             let mut nodes = fleet.nodes.clone();
             let gone = nodes.remove(position);
             let deleted = Fleet { record: early.record, nodes, ..fleet.clone() };
@@ -309,12 +310,12 @@ proptest! {
                 Readiness::NotReady { .. } if is_touched => {
                     node.readiness = Readiness::NotReady { since: Some(lost) };
                     node.losses = Some([after(now(), -30), lost].into());
-                    // The rollout touched the node before both losses.
+                    // The rollout touched this node before both losses.
                     let made = after(now(), -35);
                     (node.pods[0].created, node.pods[0].started) = (made, Some(made));
                     node.pods[0].in_place = Default::default();
                 }
-                // The network is fine.
+                // The other nodes are online, so the guard cannot blame the network.
                 _ => {
                     node.readiness = Readiness::Ready { since: after(now(), -90) };
                     node.losses = None;
@@ -338,7 +339,7 @@ proptest! {
     fn who_is_charged_stays_so_while_all_are_away(
         strategy in strategies(), fleet in fleets(), passed in 0..900_u64,
     ) {
-        // A `resume` clears the failures, possibly only when the revisions of all online nodes are known.
+        // `resume` would clear the failures, possibly later, once the revisions of all online nodes are known.
         let strategy = Strategy { resume: None, ..strategy };
         let plan = decide(&strategy, &fleet, now());
         let mut then = Fleet { record: plan.record.clone(), ..carry_out(&fleet, &plan) };

@@ -1,4 +1,4 @@
-//! Any invalid setting stops the same actions as a pause, and no others.
+//! Properties of invalid settings: any invalid setting stops the same actions as a pause, and no others.
 
 use proptest::option;
 use proptest::prelude::*;
@@ -11,10 +11,10 @@ use crate::core::{
     Strategy, decide, upkeep,
 };
 
-/// Resets one setting to its default, as for an invalid value.
+/// Function that resets one setting to its default, as if its value were invalid.
 type Spoil = fn(&mut Strategy);
 
-/// Settings that affect the actions of the rolling update.
+/// Functions for all settings that affect the actions of the rolling update.
 const SPOILS: &[Spoil] = &[
     |strategy| strategy.mode = Mode::AdvancedRollingUpdate,
     |strategy| {

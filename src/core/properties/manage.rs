@@ -1,4 +1,5 @@
-//! Creation and deletion of an Advanced DaemonSet's pods: never two for one node, and never the only one of an eligible node.
+//! Properties of an Advanced DaemonSet's pods: the controller never creates two pods for one node, and never deletes the only pod
+//! of an eligible node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +49,7 @@ impl Given {
     }
 }
 
-/// Generates fleets with various native eligibilities of nodes, and the other inputs.
+/// Generates fleets whose nodes differ in native eligibility, and the other inputs of the decision.
 fn given() -> impl Random<(Fleet, Given)> {
     let native = prop_oneof![
         6 => Just(Targeting::Run),
@@ -68,7 +69,7 @@ fn given() -> impl Random<(Fleet, Given)> {
         partitioned,
         ..Scaling::default()
     });
-    // Per node: true if a pod was requested, if an ended pod has just disappeared, and if requested deletions are confirmed.
+    // For each node: a pod was just requested; an ended pod has just disappeared; requested deletions are confirmed.
     let past = (
         prop::bool::weighted(0.2),
         prop::bool::weighted(0.3),
@@ -161,7 +162,8 @@ proptest! {
                 prop_assert_eq!(left, 0);
             } else {
                 prop_assert!(left > 0 || alive(node).next().is_none(), "{} lost its only pod", node.name);
-                // If a revision is unknown, the new one of several pods may be unknown too.
+                // With an unknown revision, the controller cannot tell which of several pods is the new one and keeps more than
+                // two.
                 let is_known = alive(node).all(|pod| pod.revision != PodRevision::Unknown);
                 prop_assert!(left <= 2 || !is_known);
                 let is_pair = given.surges() || alive(node).any(|pod| pod.surge);
@@ -170,7 +172,7 @@ proptest! {
                 prop_assert!(served || !is_pair, "{} lost the pod that serves", node.name);
             }
         }
-        // Each deleted pod gets exactly one write, and terminating pods get none.
+        // Each deleted pod is deleted by exactly one write. Pods that already terminate get no write.
         let mut written = BTreeSet::new();
         for action in &done.actions {
             let uid = &action.pod().uid;
@@ -182,7 +184,7 @@ proptest! {
         prop_assert!(done.wake.is_none_or(|wake| wake > now()));
     }
 
-    /// A decision is deterministic. Once it is executed, no part of it is requested again.
+    /// Checks that a decision is deterministic, and that no part of it is requested again once it is carried out.
     #[test]
     fn what_was_done_is_not_done_again((fleet, given) in given()) {
         let done = given.manage(&fleet);

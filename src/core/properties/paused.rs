@@ -1,4 +1,4 @@
-//! Reminders of pauses, which also survive restarts of the controller.
+//! Properties of the reminders of a pause. They hold across restarts of the controller too.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use crate::core::{Fleet, Pause, PauseRecord, RolloutState, Strategy, decide};
 
 const DAY: i64 = 24 * 60 * 60;
 
-/// Generates records of a pause that was reported some time ago. Without one, every decision would find a new pause.
+/// Generates records of a pause that was reported some time ago. Without a record, every decision would report a new pause.
 pub(super) fn records() -> impl Random<PauseRecord> {
     (0..3 * DAY, 0..3_u64).prop_map(|(ago, reminded)| PauseRecord {
         since: after(now(), -ago),
@@ -21,9 +21,9 @@ pub(super) fn records() -> impl Random<PauseRecord> {
 proptest! {
     #![proptest_config(config())]
 
-    /// For decisions at any time and with the requested wake-ups, there is one reminder per day.
+    /// Checks that there is one reminder per day, for decisions at the requested times and at any other time.
     ///
-    /// Reminders are not repeated, and are only skipped if no decision was made for a whole day.
+    /// A reminder is never repeated, and is skipped only if no decision was made for a whole day.
     #[test]
     fn a_pause_reminds_once_a_day_whoever_looks_and_whenever(
         strategy in strategies(), fleet in fleets(), looks in vec((0..3 * DAY, any::<bool>()), 1..12),
@@ -40,7 +40,7 @@ proptest! {
                 if stand.reminds {
                     reminders.push(stand.record.days(after(now(), time)));
                 }
-                // After a restart, the controller reads the DaemonSet's status.
+                // Simulate a restart: the pause record is written to the DaemonSet's status and read back.
                 let pause = Some(ReportedPause::from_record(stand.record));
                 let written = RolloutState { pause, ..RolloutState::default() }.to_json();
                 told = RolloutState::read(&written).unwrap().pause.map(|pause| pause.record);
@@ -48,7 +48,7 @@ proptest! {
                 let wake = plan.next_wake.expect("the next reminder");
                 prop_assert!(wake > after(now(), time), "{wake}");
                 let wake = wake.as_second() - now().as_second();
-                // While it is down, the controller makes no decision before the end.
+                // With `sleeps`, the controller is down and makes no decision before the end of the pause.
                 time = if sleeps { until } else { wake };
                 if sleeps || wake > until {
                     break;
@@ -62,7 +62,7 @@ proptest! {
         prop_assert!(reminders.is_sorted() && reminders.iter().all(|day| *day > 0), "{reminders:?}");
     }
 
-    /// Reminders are on time if decisions are.
+    /// Checks that reminders are on time if decisions are made at the requested times.
     #[test]
     fn a_reminder_is_due_exactly_when_the_plan_asks_to_be_woken(
         fleet in fleets(), since in 0..2 * DAY, reminded in 0..3_u64,

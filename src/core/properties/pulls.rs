@@ -1,4 +1,5 @@
-//! Images pulled ahead of replacements: within the limit, only for replacements that follow, and awaited if required.
+//! Properties of image pre-pulls: they stay within the limit, belong to an update that follows, and are awaited if that is
+//! required.
 
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
@@ -51,7 +52,7 @@ proptest! {
         let asks = |action: &&Action| matches!(action, Action::AskForImages { .. });
         let fresh = plan.actions.iter().filter(asks).count();
         prop_assert!(fresh == 0 || fresh + plan.pulls.len() <= limit, "{fresh} beside {:?}", plan.pulls);
-        // Every new request begins as soon as it is visible, unless a slot became free and its node is replaced then.
+        // A requested pull begins as soon as the cache shows the request, unless the node's pod can be replaced at once.
         let then = carry_out(&fleet, &plan);
         let next = decide(&strategy, &then, now());
         let begins = |pull: &&Pull| pull.begins;
@@ -77,7 +78,7 @@ proptest! {
             );
             prop_assert!(waits, "{:?}", plan.verdicts[place]);
         }
-        // Nodes that will not be replaced stop pulling: offline, kept, or no longer targeted.
+        // Requests are withdrawn on nodes that will not be replaced: offline, kept, or no longer targeted.
         let then = carry_out(&fleet, &plan);
         let stands = matches!(
             plan.phase,
@@ -86,7 +87,7 @@ proptest! {
                 | Phase::Paused { .. }
                 | Phase::Invalid
         );
-        // Requests remain in these phases.
+        // In these phases the controller doesn't withdraw requests.
         if plan.actions.is_empty() || stands || is_paused(&strategy, now()) {
             return Ok(());
         }

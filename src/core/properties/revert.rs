@@ -1,4 +1,5 @@
-//! Rollback from a stopped revision: within the budget, once per pod, and undone by `resume`.
+//! Properties of the rollback from a stopped revision: it stays within the budget, happens once per pod, and is undone by
+//! `resume`.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +26,7 @@ fn reverting() -> impl Random<Strategy> {
     })
 }
 
-/// Generates fleets with a stopped revision. Some pods were rolled back before, and a few were relabelled since.
+/// Generates fleets with a stopped revision. Some pods were rolled back before, and the labels of a few pods were changed since.
 fn stopped() -> impl Random<Fleet> {
     (fleets(), vec(0..10_u8, 96), prop::bool::weighted(0.9)).prop_map(|(fleet, dice, stands)| {
         let mut dice = dice.into_iter().cycle();
@@ -61,7 +62,7 @@ fn stopped() -> impl Random<Fleet> {
     })
 }
 
-/// Returns the pods that a plan rolls back, with their nodes.
+/// Returns the pods that the plan rolls back, with their nodes.
 fn taken_back<'a>(fleet: &'a Fleet, plan: &Plan) -> Vec<(&'a Node, &'a Pod)> {
     let renews = |action: &Action| match action {
         Action::UpdateInPlace { pod, patch } if patch.reverts.is_some() => Some(pod.uid.clone()),
@@ -73,7 +74,7 @@ fn taken_back<'a>(fleet: &'a Fleet, plan: &Plan) -> Vec<(&'a Node, &'a Pod)> {
     pods.filter(|(_, pod)| uids.contains(&pod.uid)).collect()
 }
 
-/// Lets the kubelets finish the updates.
+/// Completes the in-place updates, as kubelets would do.
 fn settle(fleet: &mut Fleet) {
     for pod in fleet.nodes.iter_mut().flat_map(|node| &mut node.pods) {
         if let Some(update) = &mut pod.in_place.update {
@@ -108,7 +109,7 @@ proptest! {
         let taken = taken_back(&fleet, &plan);
         let advances = |action: &&Action| match action {
             Action::UpdateInPlace { patch, .. } => patch.reverts.is_none(),
-            // Includes evictions and marks for deletion.
+            // `begins` includes evictions and marks for deletion.
             other => other.begins(),
         };
         prop_assert_eq!(plan.actions.iter().find(advances), None);
@@ -173,7 +174,7 @@ proptest! {
         if let Some(before) = before {
             prop_assert!(also_older || before == "older".into(), "{before:?}");
         }
-        // The result stays the same with the stored record and the next revision.
+        // Read the stored record under the next revision: it must name the same revisions as stopped.
         fleet.revision = RevisionState::Current("last".into());
         fleet.record = plan.record;
         let plan = decide(&Strategy { resume: None, ..strategy }, &fleet, now());

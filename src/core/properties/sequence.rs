@@ -1,4 +1,4 @@
-//! Order of nodes in random fleets.
+//! Properties of the order in which nodes are updated: failure domains and waves.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::{Random, begun, config, fleets, lacks, later, now, shares, strategies
 use crate::core::settings::{Approval, Wave};
 use crate::core::{Strategy, *};
 
-/// Generates failure domains by the label that every random node has.
+/// Generates failure domains, based on the label that every random node has.
 pub(super) fn topologies() -> impl Random<Topology> {
     (1..3_usize).prop_map(|at_once| Topology {
         key: "zone".into(),
@@ -78,11 +78,11 @@ proptest! {
         let told = || fleet.nodes.iter().zip(&plan.verdicts);
         let held: BTreeSet<&str> =
             told().filter(|(_, verdict)| in_flight(verdict)).map(|(node, _)| topology.domain_of(&node.labels)).collect();
-        // A marked pod keeps its slot, even if there are fewer slots now.
+        // A marked pod keeps its slot, even if the limit has been lowered since.
         let is_marked = |node: &Node| {
             node.pods.iter().any(|pod| !pod.terminating && pod.exit.preparing.is_some())
         };
-        // Its node has an available pod, so it uses a slot of `max-surge`.
+        // A node whose old pod terminates next to an available new pod uses a slot of `max-surge` instead.
         let is_beside = |verdict: &Verdict| *verdict == Verdict::InProgress(Progress::OldTerminating);
         let takes = |(node, verdict): &(&Node, &Verdict)| {
             in_flight(verdict) && !is_beside(verdict)
@@ -96,8 +96,8 @@ proptest! {
             let waves = strategy.waves.as_ref().expect("waves are told of");
             prop_assert!(stand.state != WaveState::Open || stand.taken == used(wave, waves), "{stand:?}");
         }
-        // The budget of its wave may also be used up. In a wave that is not open, waiting broken pods take slots from nodes that
-        // were marked before.
+        // A node may also wait because the budget of its wave is used up. In a wave that is not open, broken pods that wait use
+        // the slots of nodes that were marked earlier.
         let is_full = |wave: usize, waves: &Waves| {
             let stand = plan.waves.get(wave);
             stand.is_some_and(|stand| used(wave, waves).max(stand.taken) >= stand.allowed)
@@ -114,11 +114,11 @@ proptest! {
         if held.len() <= topology.at_once && told().any(left) {
             prop_assert!(plan.counts.unavailable >= plan.counts.allowed, "{plan:?}");
         }
-        // A node waits only while another one is in progress or uses the whole budget.
+        // A node may wait only if another node is in progress or the budget is used up.
         let waits = told().any(|(node, verdict)| {
             matches!(verdict, Verdict::Budget { .. } | Verdict::AwaitingDomain) && is_free(node)
         });
-        // A marked node keeps its domain's turn while a pod of its wave uses the slot that just became free.
+        // A marked node may keep its domain selected while another pod of its wave uses the slot that has just become free.
         let keeps_turn = plan.next_wake.is_some()
             && told().any(|(node, verdict)| {
                 matches!(verdict, Verdict::Budget { .. } | Verdict::AwaitingDomain) && is_marked(node) && !is_free(node)
@@ -166,7 +166,7 @@ proptest! {
                 if !begins || !selected || held {
                     continue;
                 }
-                // The node returned after all nodes present before had been done for the soak time.
+                // `late`: this node returned only after another node of its wave had been done for the soak time.
                 let soak = waves.list[of(other)].soak;
                 let late = earlier.clone().any(|(done, verdict)| {
                     let Readiness::Ready { since: there } = done.readiness else {
@@ -198,7 +198,7 @@ proptest! {
             ..strategy
         };
         let mut fleet = Fleet { record: None, ..fleet };
-        // Only time is missing.
+        // All nodes of the first wave are done: only the soak time is missing.
         for node in fleet.nodes.iter_mut().filter(|node| waves.index_for(&node.labels) == 0) {
             node.pods = node.pods.first().cloned().into_iter().collect();
             for pod in &mut node.pods {
@@ -231,7 +231,7 @@ proptest! {
             let done = told.filter(|(node, verdict)| {
                 waves.index_for(&node.labels) == wave && **verdict == Verdict::Done && takes_part(node)
             });
-            // The node that has been Ready the longest did not return late.
+            // The soak time starts with the node that has been Ready longest, because it did not return late.
             let first = done.filter_map(|(node, _)| {
                 let Readiness::Ready { since } = node.readiness else {
                     return None;
@@ -260,8 +260,8 @@ proptest! {
                 node.pods.iter().any(|pod| begun.iter().any(|gone| gone.uid == pod.uid))
             };
             let beginning = fleet.nodes.iter().filter(of_wave).filter(goes).count();
-            // The node is available while its previous pod terminates: it uses a slot of `max-surge`. If an unavailable outdated
-            // pod remains, the node counts as broken.
+            // A node that is available while its old pod terminates uses a slot of `max-surge`. If an unavailable outdated pod
+            // remains, the node counts as broken instead.
             let serves = |node: &Node| {
                 let ripe = |since| later(since, strategy.min_ready) <= now();
                 let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
@@ -273,7 +273,7 @@ proptest! {
                 **verdict == Verdict::InProgress(Progress::OldTerminating) && is_free
             });
             let in_flight = stand.in_flight - beside.count();
-            // An available node that waits for its deletion takes no slot from a broken one.
+            // An available node that waits for its deletion must not take the slot of a broken node.
             let is_available = |pod: &Pod| super::is_available(pod, &strategy, now());
             let takes_from_served = fleet.nodes.iter().filter(of_wave).filter(goes).any(|node| {
                 node.outdated().is_some_and(is_available)

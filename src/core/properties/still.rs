@@ -1,7 +1,7 @@
-//! Blocked rollouts are reported: if nothing changes any more, a rollout does not claim to progress.
+//! Properties of blocked rollouts: if nothing changes any more, the rollout must not report progress.
 //!
-//! In this model, writes succeed without any effect. Pods keep terminating, changed images never run, no container starts.
-//! Refused writes are refused forever.
+//! In this model, writes succeed without any effect: pods keep terminating, changed images never run, no container starts. A
+//! rejected write is rejected every time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,13 +15,15 @@ use super::{carry_out, config, fleets, later, now, shares, strategies};
 use crate::core::fleet::write_failures::WriteVerb;
 use crate::core::{Strategy, *};
 
-/// Number of consecutive decisions, and the interval between the last ones, which is longer than any deadline, soak or window.
+/// Number of consecutive decisions, and the interval between the last decisions, which is longer than any deadline, soak or
+/// window.
 const LOOKS: usize = 150;
 const LATER: Duration = Duration::from_secs(26 * 3600);
-/// Upper limit for the number of refusals: on each node of the largest fleet, a surge pod and then a deletion may be refused.
+/// Maximum number of rejections that one run can have: for each node of the largest fleet, the creation of a surge pod and a
+/// deletion.
 const ANSWERS: usize = 64;
 
-/// Returns the fleet as the API server and the index report it right after requests.
+/// Returns the fleet as the API server and the index report it directly after the controller's requests.
 fn as_told(mut fleet: Fleet, at: Timestamp) -> Fleet {
     for node in &mut fleet.nodes {
         for pod in node.pods.iter_mut().filter(|pod| pod.terminating) {
@@ -40,7 +42,7 @@ fn as_told(mut fleet: Fleet, at: Timestamp) -> Fleet {
     fleet
 }
 
-/// Decides once; writes to pods of `deaf` nodes are refused, and all others have no effect.
+/// Decides once. Writes to pods of `deaf` nodes are rejected, and all other writes have no effect.
 fn look(strategy: &Strategy, fleet: &mut Fleet, deaf: &BTreeSet<NodeName>, at: Timestamp) -> Plan {
     let mut plan = decide(strategy, fleet, at);
     let nodes = fleet.nodes.clone();
@@ -119,7 +121,7 @@ fn paired(mut fleet: Fleet) -> Fleet {
     fleet
 }
 
-/// Decides again at once after refusals. An answer is a change, and `min-interval` allows one request at a time.
+/// Decides again at once after rejections. A rejection changes the state, and `min-interval` allows one request at a time.
 fn settle(
     strategy: &Strategy,
     fleet: &mut Fleet,
@@ -137,7 +139,7 @@ fn settle(
     plan
 }
 
-/// Decides whenever the plan asks for it, and finally long after the last change that time alone causes.
+/// Decides whenever the plan requests it. The last decision is long after the last change that elapsed time causes.
 fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
     let mut fleet = as_told(fleet, now());
     let mut at = now();
@@ -152,7 +154,7 @@ fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
         };
     }
     settle(strategy, &mut fleet, deaf, at);
-    // Refusals may have used up that second, so that the rest waits for the next one.
+    // Rejected writes may have used up the limit of the current second. Decide again two seconds later for the rest.
     look(
         strategy,
         &mut fleet,
@@ -161,7 +163,7 @@ fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
     )
 }
 
-/// Returns true if the verdict names a person, a date or a setting that blocks the node.
+/// Returns true if the verdict names what blocks the node: a person, a date or a setting.
 fn waits_by_name(verdict: &Verdict) -> bool {
     matches!(
         verdict,
@@ -185,7 +187,7 @@ proptest! {
         let deaf: BTreeSet<NodeName> = deaf.map(|(node, _)| node.name.clone()).collect();
         let fleet = if surge.is_some() { paired(fleet) } else { fleet };
         let strategy = Strategy {
-            // Pulls have their own deadline, in the Jobs that are requested.
+            // Disable pre-pulls: the deadline of a pull is in its Job, which this model doesn't have.
             image_predownload_parallelism: Some(IntOrPercent::Number(0)),
             predownload: None,
             rolling_update_type: match surge {

@@ -1,4 +1,4 @@
-//! Random stories. The rollout stays within its budget whatever happens to the nodes, and completes automatically after they
+//! Random stories. The rollout must stay within its budget whatever happens to the nodes, and complete automatically after they
 //! return.
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use super::world::{RateLimit, World};
 use super::{Random, after, config, is_available, later, now};
 use crate::core::{Strategy, *};
 
-/// Event at a tick.
+/// Event of a story, at one tick.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Template(u8),
@@ -29,7 +29,7 @@ enum Event {
     WeStop(i64),
 }
 
-/// Last tick with events. Then all nodes return; everything else has to happen automatically.
+/// Last tick with events. Then all nodes return, and the rollout must complete without any further event.
 const END: i64 = 150;
 
 fn events() -> impl Random<Vec<(i64, Event)>> {
@@ -77,7 +77,7 @@ pub(super) fn rolling() -> impl Random<Strategy> {
             pause: pause.map(|seconds| Pause::Until(after(now(), seconds))),
             min_ready: Duration::from_secs(min_ready),
             ready_settle: Duration::from_secs(ready_settle),
-            // These stories don't cover failures of the revision.
+            // These stories don't cover failures of the revision, so the guard must never stop it.
             failure_window: Some(Duration::from_secs(30)),
             failure_threshold: Some(IntOrPercent::Percent(100)),
             ..Strategy::with_mode(Mode::AdvancedRollingUpdate)
@@ -85,7 +85,7 @@ pub(super) fn rolling() -> impl Random<Strategy> {
     )
 }
 
-/// A story in progress.
+/// State of a story in progress.
 struct Telling {
     world: World,
     strategy: Strategy,
@@ -93,11 +93,11 @@ struct Telling {
     tick: i64,
     native_back: i64,
     we_are_back: i64,
-    /// Current fleet.
+    /// Fleet as the controller sees it at present.
     seen: Fleet,
-    /// Last decision, with its fleet.
+    /// Last decision, with the fleet that it was made for.
     last: Option<(Fleet, Plan)>,
-    /// Nodes without an available pod because of the controller.
+    /// Nodes that lack an available pod because the controller replaced it.
     ours: BTreeSet<usize>,
     templates: u32,
 }
@@ -138,7 +138,7 @@ impl Telling {
         }
     }
 
-    /// Simulates one second: the cluster changes, then the controller decides if it has a reason to.
+    /// Simulates one second: the cluster changes, then the controller decides if there is a reason to.
     fn pass(&mut self) -> Result<(), TestCaseError> {
         self.tick += 1;
         self.world.pass();
@@ -153,7 +153,7 @@ impl Telling {
         Ok(())
     }
 
-    /// Returns true after a change or at the requested timer. Only these wake the controller.
+    /// Returns true if the controller has a reason to decide: a change, or the time that it requested.
     fn has_reason(&self) -> bool {
         self.last.as_ref().is_none_or(|(fleet, plan)| {
             *fleet != self.seen || plan.next_wake.is_some_and(|wake| wake <= self.world.now())
@@ -173,7 +173,7 @@ impl Telling {
             };
             let holds = |node: &Node| node.pods.iter().any(|pod| pod.uid == target.uid);
             let place = fleet.nodes.iter().position(holds);
-            // The replacement of an unavailable pod is a repair, and makes no node unavailable.
+            // Replacing a pod that is already unavailable is a repair and makes no further node unavailable.
             let now = self.world.now();
             let is_up = |place: &usize| {
                 let mut pods = fleet.nodes[*place].pods.iter();
@@ -183,7 +183,8 @@ impl Telling {
         }
         self.world.apply(&plan);
         let allowed = self.strategy.max_unavailable.resolve(plan.counts.targeted);
-        // If nodes stop being targeted, the limit may fall below the number of unavailable nodes. Those may still be repaired.
+        // If fewer nodes are targeted, the limit may fall below the number of unavailable nodes. Broken pods may still be
+        // repaired then.
         if self.ours.len() > before {
             prop_assert!(self.ours.len() <= allowed, "{:?} of {allowed}", self.ours);
         }
@@ -205,7 +206,7 @@ impl Telling {
         });
     }
 
-    /// Runs long enough for the whole fleet, one node after the other.
+    /// Simulates enough seconds for the whole fleet to be updated, one node after the other.
     fn go_to_the_end(&mut self) -> Result<(), TestCaseError> {
         let per_node = 30 + 2 * self.strategy.min_ready.as_secs().cast_signed();
         let patience = 150 + per_node * i64::try_from(self.size).unwrap_or(i64::MAX);
@@ -222,7 +223,7 @@ impl Telling {
             } else {
                 quiet + 1
             };
-            // No change in this model takes longer to appear.
+            // In this model every change becomes visible within 20 steps. After that, nothing more happens.
             if quiet > 20 {
                 break;
             }
@@ -321,7 +322,7 @@ proptest! {
         }
         let allowed = telling.plan().counts.allowed.max(1);
         prop_assert!(telling.world.replaced.len() <= allowed, "{:?}, {allowed}", telling.world.replaced);
-        // A fixed template lets the rollout continue.
+        // A corrected template lets the rollout continue.
         telling.happen(Event::Template(2));
         telling.go_to_the_end()?;
         prop_assert_eq!(telling.plan().phase, Phase::Complete { offline: 0, kept: 0 });

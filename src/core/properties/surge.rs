@@ -1,10 +1,9 @@
-//! Random stories with surge pods (`max-surge`), with deleted pods and with a controller that dies at any write.
+//! Random stories with surge pods (`max-surge`): pods are deleted, and the controller may crash at any write.
 //!
-//! No node with an available pod loses it because of the controller or the native controller. Every story ends with one pod per
-//! node.
+//! No node loses its available pod because of the controller or the native controller. Every story ends with one pod per node.
 //!
-//! This model is separate from [`world`](super::world), where a node has space for only one pod. Here, two pods on a node are the
-//! subject, with their owners, their names and the native controller's choice between them.
+//! This model is separate from [`world`](super::world), where a node has space for only one pod. This one models two pods on a
+//! node: their owners, their names and the native controller's choice between them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,34 +17,34 @@ use super::{Random, after, config, now};
 use crate::core::testing::{fleet, old};
 use crate::core::{Strategy, *};
 
-/// Event at a tick.
+/// Event of a story, at one tick.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Template(u8),
-    /// Someone else deletes the first or the second pod of a node.
+    /// A client other than the controller deletes the first or the second pod of a node.
     Kill(usize, usize),
     Offline(usize),
     Online(usize),
     Taint(usize),
     Untaint(usize),
-    /// The controller dies at a later write, before or after its execution, and stays down for a number of ticks.
+    /// The controller crashes at a later write, before or after the API server executes it, and stays down for a number of ticks.
     Die(usize, bool, i64),
     NativeStops(i64),
-    /// The DaemonSet's only own pod on a node is not Ready for a number of ticks.
+    /// The only pod of a node that the DaemonSet owns is not Ready for a number of ticks.
     Break(usize, i64),
-    /// The rollout is abandoned in one of the possible ways, or resumed.
+    /// The rollout is abandoned in one of the ways of [`Way`], or resumed.
     Abandon(Way),
-    /// A node gets or loses a hold.
+    /// An operator sets or removes a hold on a node.
     Hold(usize, bool),
-    /// The hook's owner removes the hooks from the pods of a node.
+    /// The program that set the hooks removes them from the pods of a node.
     Unhook(usize),
-    /// The owner of the DaemonSet sets another `max-surge`.
+    /// The value of `max-surge` changes.
     Surge(u32),
-    /// The hooks are disabled.
+    /// The preDelete hooks are disabled in the settings.
     NoHooks,
 }
 
-/// Mode that the owner of the DaemonSet asks for.
+/// Rollout mode during a part of the story: rolling update, OTA, or not managed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     RollOut,
@@ -67,17 +66,17 @@ struct ModelPod {
     created: i64,
     ready_at: i64,
     gone_at: Option<i64>,
-    /// True if a hook must agree to the deletion.
+    /// True if a preDelete hook must agree to the deletion of the pod.
     hooked: bool,
     preparing: bool,
-    /// True if the controller's key keeps the pod not Ready.
+    /// True if the controller's key in the readiness gate keeps the pod not Ready.
     shut: bool,
 }
 
 #[derive(Clone, Debug)]
 struct ModelNode {
     pods: Vec<ModelPod>,
-    /// Creation times of pods that have ended, but that the native controller still considers alive.
+    /// Creation times of ended pods that the native controller still considers alive.
     ghosts: Vec<i64>,
     online: Option<i64>,
     targeted: bool,
@@ -98,21 +97,21 @@ struct World {
     observed: u8,
     tick: i64,
     made: usize,
-    /// Number of writes before the controller dies, then the other values of `Event::Die`.
+    /// Planned crash: the number of writes before it, and the other values of `Event::Die`.
     dies: Option<(usize, bool, i64)>,
     away_until: i64,
     native_until: i64,
     /// True if the native controller observes changes in order.
     ///
-    /// If false, it observes the end of a pod as late as possible: when it creates the next one.
+    /// If false, the native controller observes the end of a pod as late as possible: when it creates the next one.
     in_order: bool,
     way: Way,
-    /// Number of observed nodes that may lack an available pod.
+    /// Number of nodes that may lack an available pod at once.
     allowed: usize,
     last: Option<Plan>,
 }
 
-/// Last tick with events.
+/// Last tick with events. After that tick, nothing disturbs the rollout.
 const END: i64 = 120;
 
 impl World {
@@ -165,7 +164,7 @@ impl World {
         self.nodes[node].pods.iter().any(serves)
     }
 
-    /// Applies a change to a node that must not make its service fail.
+    /// Applies a change to a node only in a way that doesn't make its service fail.
     fn gently(
         &mut self,
         node: usize,
@@ -194,7 +193,8 @@ impl World {
                 let gone_at = tick + self.paces[node].to_terminate;
                 let pods = &self.nodes[node].pods;
                 let own = |pod: &&ModelPod| pod.owner == Owner::Set && pod.gone_at.is_none();
-                // Skipped while the native controller is about to choose between two pods: the loss would be the deleter's fault.
+                // Skip the deletion while the native controller has to choose between two pods. It might delete the other one,
+                // and the node would lose both through this event.
                 let is_choosing = pods.iter().filter(own).count() > 1;
                 if let Some(pod) = pods.get(pod).filter(|_| !is_choosing) {
                     let name = pod.name.clone();
@@ -256,15 +256,15 @@ impl World {
             .collect();
         for node in 0..self.nodes.len() {
             let ModelNode { pods, ghosts, .. } = &mut self.nodes[node];
-            // It doesn't act while the other pod is unavailable either. That pod recovers or is replaced before enough new
-            // revisions follow.
+            // A surge pod is not adopted while another pod is unavailable: the other pod recovers or is replaced before that many
+            // new revisions are made.
             let waits = pods.iter().any(|pod| {
                 let serves = !pod.shut && tick >= pod.ready_at + min_ready;
                 pod.owner == Owner::Set && pod.gone_at.is_none() && !serves
             });
             for pod in pods {
-                // The garbage collector removes the owner reference, then the pod is adopted. That takes more new revisions than
-                // a rollout sees.
+                // When the ControllerRevision that owns a surge pod is deleted, the garbage collector removes the owner reference
+                // and the DaemonSet adopts the pod. That takes more new revisions than one rollout has.
                 let is_in_use = |of| used.contains(of) || !ghosts.is_empty() || waits;
                 if matches!(&pod.owner, Owner::Revision(of) if !is_in_use(of)) {
                     pod.owner = Owner::Set;
@@ -327,7 +327,7 @@ impl World {
         }
     }
 
-    /// Records that the native controller has not observed the end of this pod yet.
+    /// Records that the native controller has not observed the end of the pod `name` yet.
     fn haunt(&mut self, node: usize, name: &str) {
         let Self {
             nodes, in_order, ..
@@ -430,7 +430,7 @@ impl World {
         }
     }
 
-    /// Returns the number of nodes with two pods, including terminating ones.
+    /// Returns the number of nodes with two pods, counting terminating pods.
     fn doubled(&self) -> usize {
         let doubled = |node: &&ModelNode| node.pods.len() > 1;
         self.nodes.iter().filter(doubled).count()
@@ -503,7 +503,7 @@ impl World {
             },
             terminating: pod.gone_at.is_some(),
             ready_since: (pod.ready_at <= self.tick && !pod.shut).then(|| at(pod.ready_at)),
-            // It would be Ready without the controller's gate.
+            // Without the controller's readiness gate, the pod would be Ready.
             unready_since: (pod.ready_at <= self.tick && pod.shut).then(|| at(pod.ready_at)),
             exit: self.exit(pod).into(),
             started: Some(at(pod.created)),
@@ -514,7 +514,7 @@ impl World {
 }
 
 impl World {
-    /// Returns the pod's deletion state.
+    /// Returns the labels, finalizers and marks of the pod that matter for its deletion.
     fn exit(&self, pod: &ModelPod) -> Exit {
         let label = pod.hooked.then_some(("drain", "true"));
         let own = r#"[{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
@@ -528,11 +528,11 @@ impl World {
     }
 }
 
-/// A write request.
+/// Write request of the controller.
 enum Write {
     End(String),
     TransferOwnership(String),
-    /// Name, mark for deletion, and state of the gate; `None` leaves them unchanged.
+    /// Name of the pod, new mark for deletion, and new state of the readiness gate; `None` leaves a value unchanged.
     Mark(String, Option<bool>, Option<bool>),
     Make,
 }
@@ -571,7 +571,7 @@ fn ways() -> impl Random<Way> {
     prop_oneof![2 => Just(Way::RollOut), 1 => Just(Way::Ota), 1 => Just(Way::Nothing)]
 }
 
-/// Generates hooks, with pods that are not Ready while they wait.
+/// Generates preDelete hooks. Some make pods not Ready while they wait.
 fn hooks() -> impl Random<Option<Arc<PreDelete>>> {
     let hook = PreDelete {
         labels: BTreeMap::from([("drain".to_owned(), "true".to_owned())]),
@@ -605,7 +605,7 @@ fn surging() -> impl Random<Strategy> {
 proptest! {
     #![proptest_config(config())]
 
-    /// Invariants 5 and 7.
+    /// Checks invariants 5 and 7.
     #[test]
     fn with_surge_no_served_node_is_ever_left_alone_and_every_story_ends_well(
         strategy in surging(), paces in paces(), events in events(), in_order: bool,
@@ -636,7 +636,7 @@ proptest! {
         prop_assert!(world.nodes.iter().all(|node| node.pods.len() == 1));
     }
 
-    /// Without faults the limit is reached and never exceeded, and no node is replaced twice.
+    /// Without faults, exactly as many nodes as `max-surge` allows have two pods, and no node is replaced twice.
     #[test]
     fn with_surge_so_many_nodes_have_two_pods_and_not_one_more(
         strategy in surging(), paces in paces(), in_order: bool,
@@ -658,7 +658,7 @@ proptest! {
         prop_assert_eq!(plan.phase, Phase::Complete { offline: 0, kept: 0 }, "{:?}", plan.verdicts);
     }
 
-    /// Holds for any speed of new revisions and of terminating pods.
+    /// Checks the limit of nodes with two pods for any speed of new revisions and of terminating pods.
     #[test]
     fn with_surge_fast_changes_leave_no_more_nodes_with_two_pods_and_no_node_with_three(
         strategy in surging(), paces in paces(), changes in vec((1..40_i64, 0..4_u8), 1..6), in_order: bool,
@@ -684,7 +684,7 @@ proptest! {
         prop_assert_eq!(plan.phase, Phase::Complete { offline: 0, kept: 0 }, "{:?}", plan.verdicts);
     }
 
-    /// Holds for any change in between: settings, holds, hooks, templates.
+    /// Checks the limit of unavailable nodes while settings, holds, hooks and templates change.
     #[test]
     fn with_surge_and_a_budget_no_more_nodes_are_down_than_it_allows(
         strategy in surging(), paces in paces(), changes in vec((1..60_i64, changes()), 1..16), in_order: bool,

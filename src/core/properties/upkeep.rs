@@ -1,10 +1,10 @@
-//! Random stories of Advanced DaemonSets, whose pods the controller creates itself.
+//! Random stories of Advanced DaemonSets, whose pods this controller creates.
 //!
-//! Nodes join and leave, labels change, pods fail and are deleted, requests are refused. When all that is over, every eligible
-//! node has a pod of the right revision.
+//! Nodes join and leave, labels change, pods fail and are deleted, and requests are rejected. After the last of these events,
+//! every eligible node must get a pod of the right revision.
 //!
-//! This model is separate from [`world`](super::world), where another controller creates the pods and each node has one. Here, a
-//! requested pod may not be visible yet.
+//! This model is separate from [`world`](super::world), where another controller creates the pods and each node has one. Here,
+//! the controller may not see a requested pod yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,32 +21,32 @@ use crate::core::settings::Scaling;
 use crate::core::testing::{fleet, old};
 use crate::core::{Strategy, *};
 
-/// Event at a tick, mostly for one node.
+/// Event of a story, at one tick. Most events concern one node.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Template(u8),
     Offline(usize),
     Online(usize),
-    /// The node and its pods are removed.
+    /// The Node and its pods are removed.
     Leave(usize),
-    /// The node joins (again), without pods.
+    /// The node joins, possibly again, without pods.
     Join(usize),
     /// A label or taint makes the node ineligible.
     Unfit(usize),
     Fit(usize),
     Kill(usize),
-    /// Its pod ends (`Failed`).
+    /// The node's pod ends (`Failed`).
     Fail(usize),
-    /// The API server refuses the next request for a pod.
+    /// The API server rejects the next request to create a pod.
     Refuse,
     /// The controller is down for a number of ticks and forgets its requests.
     WeStop(i64),
 }
 
-/// Last tick with events. Then all nodes exist, online and eligible; everything else has to happen automatically.
+/// Last tick with events. Then all nodes exist, online and eligible, and the rollout must complete without any further event.
 const END: i64 = 150;
 
-/// Pause between requests after a refusal.
+/// Pause before a rejected request is repeated, in seconds.
 const PAUSE: i64 = 2;
 
 fn events() -> impl Random<Vec<(i64, Event)>> {
@@ -115,10 +115,10 @@ struct Place {
     fits: bool,
     readiness: Readiness,
     pods: Vec<OnePod>,
-    /// Start of the time without a pod.
+    /// Tick since which the node has no pod.
     podless_since: i64,
     had_pod: bool,
-    /// True if the rollout removed its pod and no other pod has come.
+    /// True if the rollout deleted the node's pod and no other pod has been created since.
     emptied: bool,
 }
 
@@ -190,7 +190,7 @@ impl Place {
     }
 }
 
-/// A request for a pod, with its node, template and completion time.
+/// A request to create a pod: its node, its template and the tick of its completion.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     node: usize,
@@ -198,7 +198,7 @@ struct Asked {
     due: i64,
 }
 
-/// A story in progress.
+/// State of a story in progress.
 struct Telling {
     places: Vec<Place>,
     strategy: Strategy,
@@ -208,14 +208,14 @@ struct Telling {
     next_pod: usize,
     refuse_next: bool,
     we_are_back: i64,
-    /// Requests in progress, and the controller's memory of them.
+    /// Requests in progress. The controller remembers them too.
     asked: Vec<Asked>,
     creating: BTreeMap<NodeName, Timestamp>,
     backoff: FailedPodsBackoff,
     creations_wait: Option<i64>,
     record: Option<FailureRecord>,
     pause: Option<PauseRecord>,
-    /// Last decision, with its fleet.
+    /// Last decision, with the fleet that it was made for.
     last: Option<(Fleet, Plan, Manage)>,
     stale: bool,
 }
@@ -307,7 +307,7 @@ impl Telling {
     fn join(&mut self, n: usize) {
         let (tick, now) = (self.tick, self.now());
         let place = &mut self.places[n];
-        // A new node of that name joins once the old one is gone, including its pods.
+        // A node with the same name joins only after the old node and its pods are gone.
         if !place.is_there && place.pods.is_empty() {
             place.is_there = true;
             place.podless_since = tick;
@@ -338,7 +338,7 @@ impl Telling {
         }
     }
 
-    /// Simulates one second: the cluster changes, then the controller decides if it has a reason to.
+    /// Simulates one second: the cluster changes, then the controller decides if there is a reason to.
     fn pass(&mut self) -> Result<(), TestCaseError> {
         self.tick += 1;
         let tick = self.tick;
@@ -355,7 +355,7 @@ impl Telling {
         Ok(())
     }
 
-    /// Completes the requests that are due.
+    /// Completes the requests whose completion is due.
     fn answer(&mut self) {
         let (due, asked) = (self.asked.iter().copied()).partition(|asked| asked.due <= self.tick);
         self.asked = asked;
@@ -379,13 +379,13 @@ impl Telling {
                 ready_at: self.tick + place.pace.to_start,
                 ready_since: None,
                 over: false,
-                // A missing node cannot run pods.
+                // A pod that is created on a missing node is removed at once.
                 gone_at: (!place.is_there).then_some(self.tick),
             });
         }
     }
 
-    /// Returns true after a change or at a requested timer. Only these wake the controller.
+    /// Returns true if the controller has a reason to decide: a change, or a time that it requested.
     fn has_reason(&self, fleet: &Fleet) -> bool {
         let now = self.now();
         let is_due = |wake: &Option<Timestamp>| wake.is_some_and(|wake| wake <= now);
@@ -451,7 +451,7 @@ impl Telling {
         Ok(())
     }
 
-    /// Requests pods, and fails if `partition` forbids them.
+    /// Requests pods on these nodes, and fails if `partition` forbids one of them.
     fn ask(&mut self, create: &[NodeName]) -> Result<(), TestCaseError> {
         for name in create {
             let node = self.places.iter().position(|place| place.name == *name);
@@ -486,7 +486,7 @@ impl Telling {
         places.filter(|place| place.pods.iter().any(is_new)).count()
     }
 
-    /// Checks that the rollout stays within the budget, even if others delete pods too.
+    /// Checks that the rollout stays within its budget, even if others delete pods too.
     fn judge_budget(
         &self,
         fleet: &Fleet,
@@ -511,7 +511,7 @@ impl Telling {
         Ok(())
     }
 
-    /// Runs long enough for the whole fleet, one node after the other.
+    /// Simulates enough seconds for the whole fleet to be updated, one node after the other.
     fn go_to_the_end(&mut self) -> Result<(), TestCaseError> {
         let per_node = 60 + 2 * self.strategy.min_ready.as_secs().cast_signed();
         let size = i64::try_from(self.places.len()).unwrap_or(i64::MAX);
@@ -552,7 +552,7 @@ proptest! {
             }
             telling.pass()?;
         }
-        // A removed node disappears with its pods before a node of that name joins.
+        // Wait until removed nodes and their pods are gone, then let nodes with the same names join.
         for _ in 0..20 {
             telling.pass()?;
         }

@@ -1,8 +1,9 @@
-//! Minimal model of a cluster: nodes that come and go, slow kubelets, and the native DaemonSet controller under `OnDelete`.
+//! Minimal model of a cluster: nodes that go offline and return, slow kubelets, and the native DaemonSet controller with
+//! `OnDelete`.
 //!
-//! One tick is one second. A story here takes microseconds, so a property can run a million of them; the embedded cluster would
-//! be too slow. The model check (`tests/model`) uses another model, whose states can be compared and enumerated, and which
-//! therefore has no continuous time.
+//! One tick is one second. A story in this model takes microseconds, so a property can run a million stories; the embedded
+//! cluster would be too slow. The model checker (`tests/model`) uses another model, whose states can be compared and enumerated,
+//! and which therefore has no continuous time.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +16,13 @@ use crate::core::*;
 /// Delays on a node, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateLimit {
-    /// Time until a deleted pod is gone.
+    /// Time from the deletion of a pod until it is gone.
     pub(super) to_terminate: i64,
-    /// Time until the native controller creates the next pod.
+    /// Time from the end of a pod until the native controller creates the next one.
     pub(super) to_create: i64,
-    /// Time until a new pod is Ready.
+    /// Time from the creation of a pod until it is Ready.
     pub(super) to_start: i64,
-    /// Time until an old pod is Ready again after its node returned; `None` if it never became NotReady (node autonomy).
+    /// Time until an old pod is Ready again after the node returned; `None` if the pod never became NotReady (node autonomy).
     pub(super) to_recover: Option<i64>,
 }
 
@@ -52,20 +53,20 @@ struct ModelPod {
 #[derive(Clone, Debug)]
 pub(super) struct World {
     nodes: Vec<ModelNode>,
-    /// Template that the owner wants, and the one that the native controller has observed.
+    /// Template of the DaemonSet, and the template that the native controller has observed.
     pub(super) wanted: u8,
     pub(super) observed: u8,
-    /// Templates with revisions, and the revision numbers.
+    /// Revision numbers of the templates that have a revision.
     known: BTreeMap<u8, i64>,
-    /// True if the observed template was current before.
+    /// True if the observed template had been current at an earlier time.
     ran_before: bool,
     tick: i64,
     next_pod: usize,
-    /// Memory of the guard, as written in the DaemonSet's status.
+    /// The guard's record, as written in the DaemonSet's status.
     record: Option<FailureRecord>,
-    /// Memory of a pause.
+    /// Record of the active pause.
     pause: Option<PauseRecord>,
-    /// Number of the plan's deletions by node.
+    /// Number of deletions by plans, for each node.
     pub(super) replaced: BTreeMap<usize, u32>,
 }
 
@@ -139,7 +140,7 @@ impl World {
         };
     }
 
-    /// Deletes the pod, as someone other than the controller.
+    /// Deletes the node's pod, as a client other than the controller.
     pub(super) fn kill(&mut self, node: usize) {
         let gone_at = self.tick + self.nodes[node].pace.to_terminate;
         if let Some(pod) = &mut self.nodes[node].pod {
@@ -147,7 +148,7 @@ impl World {
         }
     }
 
-    /// Makes the container crash; it restarts a little later.
+    /// Makes the node's container crash. It restarts a little later.
     pub(super) fn crash(&mut self, node: usize) {
         let ready_at = self.tick + 7;
         if let Some(pod) = &mut self.nodes[node].pod {
@@ -156,7 +157,7 @@ impl World {
         }
     }
 
-    /// Lets the native controller observe the current template.
+    /// Lets the native controller observe the current template of the DaemonSet.
     pub(super) fn observe(&mut self) {
         if self.observed != self.wanted {
             self.observed = self.wanted;
@@ -196,7 +197,7 @@ impl World {
         Some(self.tick - pod.ready_since.filter(|_| is_alive)?)
     }
 
-    /// Returns the fleet that the index would build.
+    /// Returns the fleet that the index would build from this cluster.
     pub(super) fn fleet(&self) -> Fleet {
         let revision = if self.observed == self.wanted {
             RevisionState::Current(hash(self.wanted))
@@ -231,7 +232,7 @@ impl World {
         }
     }
 
-    /// Executes a plan. Panics if it names a pod that does not exist.
+    /// Carries out a plan. Panics if it names a pod that does not exist.
     pub(super) fn apply(&mut self, plan: &Plan) {
         self.record = plan.record.clone();
         self.pause = plan.pause.as_ref().map(|stand| stand.record);

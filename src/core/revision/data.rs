@@ -1,18 +1,18 @@
-//! The data of a DaemonSet's ControllerRevision: its template in the form of a patch (Kubernetes, `getPatch` in
+//! Data of a DaemonSet's ControllerRevision: the template in the form of a patch (Kubernetes, `getPatch` in
 //! `pkg/controller/daemon/update.go`).
 
 use serde_json::{Value, json};
 
-/// Directive of the patch: the template replaces the present one. It is not a part of the template.
+/// Key of the patch directive that says that the template replaces the present one. It is not part of the template.
 const DIRECTIVE: &str = "$patch";
 
-/// Returns the `data` of a revision that holds this template.
+/// Returns the `data` of a revision with this template.
 pub fn data_of(mut template: Value) -> Value {
     template[DIRECTIVE] = json!("replace");
     json!({ "spec": { "template": template } })
 }
 
-/// Returns the template in the `data` of a revision, in the form of a DaemonSet; `None` if it holds none.
+/// Returns the template in the `data` of a revision, as a DaemonSet contains it; `None` if there is none.
 pub fn template_in(data: &Value) -> Option<Value> {
     let mut template = data.pointer("/spec/template")?.clone();
     template.as_object_mut()?.remove(DIRECTIVE);

@@ -1,7 +1,7 @@
-//! Removes the defaults that an API server adds to a pod template.
+//! Removal of the defaults that an API server adds to a pod template.
 //!
-//! It also removes values that the API server never stores (empty lists, `readOnly: false`), and normalizes quantities (`0.5` is
-//! `500m`).
+//! Values that the API server never stores (empty lists, `readOnly: false`) are removed too, and quantities are normalized (`0.5`
+//! is `500m`).
 //!
 //! A native DaemonSet is stored with these defaults, an Advanced one as it was written. Either controller copies the stored form
 //! into its revisions. Two templates that differ only in defaults create the same pods, so a conversion from one kind to the
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 type Fields = Map<String, Value>;
 
-/// Removes the values from a template that an API server would add.
+/// Removes all values from a template that an API server would add by default.
 pub(in crate::core) fn leave_out(template: &mut Value) {
     drop_empty(template);
     let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else {
@@ -31,7 +31,7 @@ pub(in crate::core) fn leave_out(template: &mut Value) {
     ] {
         drop_if(spec, key, &value);
     }
-    // Two names of the same field.
+    // `serviceAccount` is the deprecated name of `serviceAccountName`.
     let account = spec.get("serviceAccountName").cloned();
     match account {
         Some(_) => drop(spec.remove("serviceAccount")),
@@ -117,7 +117,7 @@ fn volume(fields: &mut Fields) {
             quantities(resources);
         }
     }
-    // A volume without a source is an `emptyDir`.
+    // Kubernetes treats a volume without a source as an `emptyDir`, so drop an explicit empty one.
     if fields.get("emptyDir") == Some(&json!({})) {
         fields.remove("emptyDir");
     }
@@ -163,7 +163,9 @@ fn quantities(resources: &mut Fields) {
     }
 }
 
-/// Converts a quantity to billionths, whatever its unit (Kubernetes, `resource.Quantity`); other values are unchanged.
+/// Converts a quantity to a number of billionths, so that `0.5` and `500m` are equal (Kubernetes, `resource.Quantity`).
+///
+/// Values that are no quantities are unchanged.
 fn quantity(amount: &mut Value) {
     let text = match amount {
         Value::String(text) => text.clone(),
@@ -218,7 +220,7 @@ fn billionths(text: &str) -> Option<i128> {
     (scaled % tenths == 0).then_some(scaled / tenths)
 }
 
-/// Maps of strings and quantities in a pod template.
+/// Fields of a pod template that are maps of strings or quantities.
 const MAPS: [&str; 9] = [
     "annotations",
     "labels",
@@ -231,7 +233,7 @@ const MAPS: [&str; 9] = [
     "volumeAttributes",
 ];
 
-/// Removes empty lists, which have no meaning in a pod, and empty maps, which Kubernetes does not store.
+/// Removes empty lists, which are the same as absent lists in a pod, and empty maps, which Kubernetes does not store.
 fn drop_empty(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -323,7 +325,7 @@ mod tests {
             }],
         } });
         assert_eq!(left(written), left(kept));
-        // These values have a meaning.
+        // These values differ from the defaults, although they look empty.
         for spec in [
             json!({ "enableServiceLinks": false }),
             json!({ "containers": [{ "securityContext": { "runAsUser": 0 } }] }),

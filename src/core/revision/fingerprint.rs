@@ -1,8 +1,8 @@
-//! One fingerprint for all encodings of the same pod template.
+//! Fingerprint of a pod template that is the same for all of its encodings.
 //!
 //! The API server and the native controller encode empty values of the same template differently: `null`, an empty `metadata`, an
 //! empty `resources`, empty maps of strings, a `$patch`. Those count as absent, and so do the defaults of the API server
-//! ([`defaults`]). Everything else counts: order in lists, `{}` in other fields, unknown fields.
+//! ([`defaults`]). Everything else matters: order in lists, `{}` in other fields, unknown fields.
 
 use std::{fmt, io};
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value};
 
 use super::defaults;
 
-/// Meaning of a pod template, independent of its encoding. Equal fingerprints mean equal templates.
+/// Fingerprint of a pod template, independent of its encoding. Equal fingerprints mean equal templates.
 #[derive(Clone, Copy)]
 pub struct TemplateFingerprint {
     meaning: u128,
@@ -37,7 +37,7 @@ impl TemplateFingerprint {
         Self::of_whole(template.clone())
     }
 
-    /// Returns the fingerprint of a template without copying it: templates can have a megabyte.
+    /// Returns the fingerprint of a template without copying it, because templates can be a megabyte long.
     pub fn of_whole(mut template: Value) -> Self {
         let (mut meaning, mut spelling) =
             (FingerprintHasher::default(), FingerprintHasher::default());
@@ -54,22 +54,23 @@ impl TemplateFingerprint {
         }
     }
 
-    /// Returns true if the encoding is equal too: the native controller merges such revisions.
+    /// Returns true if the encodings of both templates are equal too. The native controller merges revisions with equal
+    /// encodings.
     pub fn is_twin(&self, other: &Self) -> bool {
         (self.meaning, self.spelling) == (other.meaning, other.spelling)
     }
 }
 
-/// Position of a value in the template, as far as it matters for `{}`.
+/// Position of a value in the template. It decides if `{}` counts as absent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TemplateField {
     /// The template itself.
     Template,
-    /// `spec` of the template.
+    /// The `spec` of the template.
     Spec,
     /// A list of containers, or one of them.
     Containers,
-    /// Anywhere else.
+    /// Any other position.
     Elsewhere,
 }
 
@@ -86,12 +87,13 @@ impl TemplateField {
 
     /// Returns true if some writers include `{}` for this key and others omit it.
     fn may_leave_out_empty(self, key: &str) -> bool {
-        // `metadata` also occurs in the claim templates of volumes; a map of strings cannot hold an object.
+        // `metadata` needs no check of its place. It also occurs in volume claim templates, and as a label key it has a string
+        // value.
         key == "metadata" || (self == Self::Containers && key == "resources")
     }
 }
 
-/// FNV-1a with 128 bits over an unambiguous encoding: each string is preceded by its length, each value by its kind.
+/// FNV-1a hasher with 128 bits. The encoding is unambiguous: each string is preceded by its length, each value by its type.
 struct FingerprintHasher(u128);
 
 impl Default for FingerprintHasher {
@@ -142,7 +144,7 @@ impl FingerprintHasher {
             .iter()
             .filter(|(key, value)| counts(key, value, place))
             .collect();
-        // The order of the map must not matter.
+        // Sort the keys: their order in the document must not change the fingerprint.
         fields.sort_by_key(|(key, _)| *key);
         self.bytes(b"{");
         for (key, value) in fields {
@@ -170,21 +172,22 @@ impl FingerprintHasher {
     }
 }
 
-/// Returns true if a field has a meaning.
+/// Returns true if a field is part of the fingerprint, and false if it counts as absent.
 fn counts(key: &str, value: &Value, place: TemplateField) -> bool {
     let is_directive = place == TemplateField::Template && key == "$patch";
     let is_nothing = value.is_null() || (place.may_leave_out_empty(key) && says_nothing(value));
     !is_directive && !is_nothing
 }
 
-/// Returns true for `{}`, or an object of nulls.
+/// Returns true for `{}`, and for an object whose values are all `null`.
 fn says_nothing(value: &Value) -> bool {
     value
         .as_object()
         .is_some_and(|map| map.values().all(Value::is_null))
 }
 
-/// Returns the value of an integer number; `None` for others. Beyond 53 bits a floating point number has no exact integer value.
+/// Returns the value of a number without a fraction; `None` for other numbers, and for floating-point numbers beyond 53 bits,
+/// which are not exact.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the bounds are checked before"

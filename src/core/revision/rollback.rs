@@ -1,4 +1,4 @@
-//! Evidence that the current template is the result of a rollback.
+//! Detection of rollbacks: evidence that the current template is the result of one.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ use crate::core::names::ROLLED_BACK_FROM;
 /// Field manager of `kubectl rollout undo` and `kubectl rollout restart`.
 const KUBECTL_ROLLOUT: &str = "kubectl-rollout";
 
-/// Marks of the last rollback on a DaemonSet.
+/// Marks that the last rollback left on a DaemonSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RollbackMark {
-    /// The revision that `ctl undo` rolled back from ([`ROLLED_BACK_FROM`]).
+    /// Revision that `ctl undo` rolled back from ([`ROLLED_BACK_FROM`]).
     from: Option<Revision>,
-    /// True if `kubectl rollout` wrote the template last.
+    /// True if `kubectl rollout` was the last writer of the template.
     by_kubectl: bool,
 }
 
@@ -35,25 +35,25 @@ impl RollbackMark {
         }
     }
 
-    /// Returns true if the mark shows a rollback to `current` from `left`, the revision with the next lower number.
+    /// Returns true if the mark proves a rollback from `left` to `current`. `left` is the revision with the next lower number.
     fn fits(&self, left: &RevisionFacts, current: &RevisionFacts) -> bool {
         self.from.as_ref() == Some(&left.hash) || self.by_kubectl && left.made > current.made
     }
 }
 
-/// Revisions before the current one.
+/// Revisions that a rollback can go to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RollbackCandidates<'a> {
-    /// The revisions that a rollback can go to, the nearest first.
+    /// Revisions that a rollback can go to, the closest first.
     pub revisions: Vec<&'a RevisionFacts>,
     /// True if the current revision is itself the result of a rollback.
     pub is_rolled_back: bool,
 }
 
 impl<'a> RollbackCandidates<'a> {
-    /// Returns the candidates before `current`.
+    /// Returns the candidates for a rollback from `current`.
     ///
-    /// After a rollback the next one goes further back, not forward to the revision that the first one rolled back from.
+    /// After a rollback, the next rollback goes further back. It must not return to the revision that the first one left.
     pub fn new(revisions: &'a [RevisionFacts], current: &Revision, mark: &RollbackMark) -> Self {
         let mut candidates = earlier(revisions, current);
         let known = revisions.iter().find(|known| known.hash == *current);
@@ -66,7 +66,7 @@ impl<'a> RollbackCandidates<'a> {
         };
         candidates.retain(|known| match left.made > current.made {
             true => known.made <= current.made,
-            // An older revision had been applied again.
+            // The rollback left an older revision whose template had been applied again. Only its number shows the order.
             false => known.number < left.number,
         });
         Self {
@@ -76,19 +76,19 @@ impl<'a> RollbackCandidates<'a> {
     }
 }
 
-/// Last writer of the template of a DaemonSet, from `metadata.managedFields`.
+/// Last writer of a DaemonSet's template, from `metadata.managedFields`.
 ///
-/// Kubernetes records the time of a manager's last write of any field. So this is the last writer only directly after a change of
-/// the template.
+/// Kubernetes records only the time of a manager's last write to any field. So the result is reliable only directly after a
+/// change of the template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateWriter {
-    /// Its field manager.
+    /// Field manager of that writer.
     pub manager: String,
     at: Option<Timestamp>,
 }
 
 impl TemplateWriter {
-    /// Returns the last writer; `None` if `managedFields` doesn't name one.
+    /// Returns the last writer of the template; `None` if `managedFields` doesn't name one.
     pub fn from_meta(meta: &ObjectMeta) -> Option<Self> {
         let writes = |entry: &&ManagedFieldsEntry| {
             let fields = entry.fields_v1.as_ref();
@@ -123,7 +123,7 @@ mod tests {
     use crate::core::fleet::in_place::Shape;
     use crate::core::revision::TemplateFingerprint;
 
-    /// Returns revisions from hash, number and time of creation.
+    /// Builds revisions from hash, number and creation time.
     fn revisions(all: &[(&str, i64, i64)]) -> Vec<RevisionFacts> {
         let facts = |(hash, number, made): &(&str, i64, i64)| RevisionFacts {
             number: *number,
@@ -160,20 +160,20 @@ mod tests {
             by_kubectl: true,
             ..RollbackMark::default()
         };
-        // A rollback from c to b.
+        // Rolled back from c to b.
         let back = [("a", 1, 1), ("c", 3, 3), ("b", 4, 2)];
         case(&back, "b", &mark("c"), &["a"]);
         case(&back, "b", &by_kubectl, &["a"]);
-        // The template of b was applied again, or the mark is from an earlier rollback.
+        // No rollback mark: the template of b was applied again. Mark of a: it is left from an earlier rollback.
         case(&back, "b", &RollbackMark::default(), &["c", "a"]);
         case(&back, "b", &mark("a"), &["c", "a"]);
-        // A rollback from b, applied again, to the newer c.
+        // The template of b was applied again, and then undone: the DaemonSet returned to the newer c.
         let forth = [("a", 1, 1), ("b", 4, 2), ("c", 5, 3)];
         case(&forth, "c", &mark("b"), &["a"]);
-        // A new template after the rollback.
+        // After the rollback from c, the template was changed to d.
         let on = [("a", 1, 1), ("c", 3, 3), ("b", 4, 2), ("d", 5, 4)];
         case(&on, "d", &mark("c"), &["b", "c", "a"]);
-        // `kubectl rollout restart` creates a new template.
+        // `kubectl rollout restart` writes the template too, but it creates a newer revision, so it is no rollback.
         case(&on, "d", &by_kubectl, &["b", "c", "a"]);
         case(&on, "gone", &mark("c"), &[]);
     }

@@ -1,4 +1,4 @@
-//! The JSON of a state, truncated to its maximum size.
+//! JSON of a state, truncated to its maximum size.
 
 use std::collections::BTreeSet;
 
@@ -10,15 +10,15 @@ use crate::core::id::NodeName;
 /// Limits for the content of a state that is too large.
 #[derive(Clone, Copy)]
 struct Room {
-    /// Names in lists whose truncation only makes the guard more careful.
+    /// Maximum number of names in lists that can be truncated safely: the guard only becomes more careful.
     spared: usize,
-    /// Names in every other list.
+    /// Maximum number of names in every other list.
     names: usize,
-    /// Characters of a foreign message.
+    /// Maximum number of characters in a message from another component.
     letters: usize,
 }
 
-/// Limits to try, from the widest to the narrowest.
+/// Limits to try one after the other, from the widest to the narrowest.
 const ROOM: [Room; 7] = [
     Room::new(200, 200, 240),
     Room::new(50, 200, 240),
@@ -48,14 +48,15 @@ impl RolloutState {
         self.to_json_within(LIMIT)
     }
 
-    /// Returns the state as JSON of at most `limit` bytes, as far as possible.
+    /// Returns the state as JSON of at most `limit` bytes, if the limits in `ROOM` allow that.
     pub(in crate::core) fn to_json_within(&self, limit: usize) -> String {
         let whole = self.encode();
         if whole.len() <= limit {
             return whole;
         }
         let cut = ROOM.iter().map(|room| self.cut(*room));
-        // Another writer of the status may have put hashes of any length there.
+        // If cutting all lists is not enough, keep only the stop: another writer of the status may have stored hashes of any
+        // length.
         let stop = self.guard.as_ref().map(|record| FailureRecord {
             stopped: record.stopped,
             ..FailureRecord::new(record.revision.clone())
@@ -83,7 +84,7 @@ impl RolloutState {
             pause.newcomers.truncate(names);
         }
         if let Some(refused) = &mut state.refused {
-            // A group without nodes has no meaning.
+            // Drop whole groups first: a group without any node would say nothing.
             refused.writes.truncate(names);
             for group in &mut refused.writes {
                 group.more |= group.nodes.len() > names;
@@ -108,9 +109,9 @@ impl RolloutState {
 }
 
 impl FailureRecord {
-    /// Truncates each list of names. The result makes the guard more careful: failed and lost nodes are counted as failed.
+    /// Truncates each list of names. The guard becomes more careful: failed and lost nodes without names count as failed.
     ///
-    /// If names in a wave are left out, a failed node that does not exist keeps the later waves from opening.
+    /// If names in a wave are left out, an invented failed node keeps the later waves from opening.
     fn cut(self, room: Room) -> Self {
         let lost = self.judged.keys().chain(&self.updated_before_loss);
         let lost: BTreeSet<NodeName> = lost.cloned().collect();
@@ -149,7 +150,7 @@ impl FailureRecord {
     }
 }
 
-/// Returns the JSON with escapes for non-ASCII characters, because foreign text may contain terminal control characters.
+/// Escapes all non-ASCII characters in the JSON, because messages of other components may contain terminal control characters.
 fn ascii(json: String) -> String {
     if json.is_ascii() {
         return json;

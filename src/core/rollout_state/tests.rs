@@ -1,4 +1,4 @@
-//! Tests of the JSON of a state, and of parsing one that is foreign, broken or too large.
+//! Tests of the JSON of a state. They also parse JSON that is oversized, damaged or from another program.
 
 use serde_json::json;
 
@@ -130,7 +130,7 @@ fn what_is_not_understood_spoils_nothing_else() {
     let guard = json!({"guard": {"revision": "a", "stopped": "BySunspots", "failed": ["n1", 7, "n2"], "more": -1}});
     let read = RolloutState::read(&guard.to_string()).unwrap();
     let guard = read.guard.expect("a record");
-    // A later release may have more reasons to stop a revision.
+    // An unknown reason to stop, as a later release may write it, is read as `FailedByRevision`.
     assert_eq!(guard.stopped, Some(Stopped::FailedByRevision));
     assert_eq!(guard.failed.len(), 2);
     for broken in ["", "null", "[]", "7", "{", "\"\"", "{}x"] {
@@ -202,7 +202,7 @@ fn however_many_nodes_there_are_it_stays_small_and_becomes_more_careful() {
     assert_eq!(read.waves.len(), 50);
     let mut charged = read.waves.values().flatten();
     assert!(charged.all(|node| read.failed.contains(node)));
-    // Content that another program wrote, and no release of yurt-ds.
+    // Another program, not yurt-ds, wrote this oversized record.
     let mut hostile = full();
     let guard = hostile.guard.as_mut().unwrap();
     guard.stopped_before = vec!["x".repeat(1_000_000).into()];

@@ -1,10 +1,10 @@
-//! The string form of a label selector, in the syntax of `kubectl -l`.
+//! String form of a label selector, in the syntax of `kubectl -l`.
 
 use serde_json::Value;
 
 use super::{InvalidSelector, Requirement, Test, is_label_value, unusable};
 
-/// Parses requirements that are separated by commas outside of parentheses.
+/// Parses requirements that are separated by commas. Commas inside parentheses separate values instead.
 pub(super) fn read(query: &str) -> Result<Vec<Requirement>, InvalidSelector> {
     split(query)
         .map(|part| {
@@ -17,7 +17,7 @@ pub(super) fn read(query: &str) -> Result<Vec<Requirement>, InvalidSelector> {
         .collect()
 }
 
-/// Returns the parts between commas outside of parentheses.
+/// Returns the parts between commas, except commas inside parentheses.
 fn split(query: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_usize;
     query.split(move |c| {

@@ -12,14 +12,14 @@ use crate::core::foreign::quoted;
 use crate::core::names::{ANNOTATION_PREFIX, ON_DELETE};
 use crate::core::suggest::distance;
 
-/// Maximum number of mistakes that are reported at once.
+/// Maximum number of misspelt annotations that are reported at once.
 const LIMIT: usize = 8;
-/// Maximum edit distance between similar names.
+/// Maximum edit distance between two names that count as similar.
 const NEAR: usize = 2;
 
-/// Returns a warning for every key that looks like a setting but has no effect.
+/// Returns a warning for every annotation that looks like a setting but has no effect.
 ///
-/// Keys of other OpenYurt components look different and are ignored.
+/// Annotations of other OpenYurt components look different and are ignored.
 pub(super) fn on_keys(annotations: &BTreeMap<String, String>, in_template: &[String]) -> Vec<Note> {
     let misplaced = in_template.iter().map(|key| misplaced(key));
     annotations
@@ -31,7 +31,7 @@ pub(super) fn on_keys(annotations: &BTreeMap<String, String>, in_template: &[Str
         .collect()
 }
 
-/// Returns notes about percentages above 100. OpenYurt accepts them; they mean all nodes.
+/// Returns notes about percentages above 100. As in OpenYurt, they are valid and mean all nodes.
 pub(super) fn on_percentages(annotations: &BTreeMap<String, String>) -> Vec<Note> {
     let shares = SETTINGS
         .iter()
@@ -46,7 +46,7 @@ pub(super) fn on_percentages(annotations: &BTreeMap<String, String>) -> Vec<Note
     set.map(note).collect()
 }
 
-/// Returns a note about settings that OTA doesn't use, unless the notes `told` name them already.
+/// Returns a note about settings that the OTA mode doesn't use. Settings that the notes `told` already name are left out.
 pub(super) fn on_ota(annotations: &BTreeMap<String, String>, told: &[Note]) -> Option<Note> {
     let is_unused = |key: &str| setting(key).is_some_and(|known| !known.is_heeded_by(Mode::Ota));
     let is_told = |key: &str| told.iter().any(|note| note.text.contains(key));
@@ -62,10 +62,10 @@ pub(super) fn on_ota(annotations: &BTreeMap<String, String>, told: &[Note]) -> O
     })
 }
 
-/// Returns a hint for a DaemonSet that is not managed although its annotations look as if it should be.
+/// Returns a hint for a DaemonSet that is not managed although its annotations suggest that it should be.
 ///
-/// `None` if they don't, or if the native controller replaces its pods. `in_template`: settings in the annotations of the pod
-/// template.
+/// `None` if they don't suggest it, or if the native controller replaces its pods. `in_template` contains the settings in the
+/// annotations of the pod template.
 pub fn stray(
     annotations: &BTreeMap<String, String>,
     update_strategy: Option<&str>,
@@ -95,28 +95,29 @@ pub fn stray(
     })
 }
 
-/// Returns the hint of [`advice`] for a DaemonSet that may not concern yurt-ds. Short names that only resemble a setting are
-/// ignored.
+/// Returns the hint about a misspelt key for a DaemonSet that may not be meant for yurt-ds.
+///
+/// Short names that only resemble a setting are ignored.
 fn slip(key: &str) -> Option<String> {
     let (_, name) = split(key);
     (name.len() >= LONG).then(|| advice(key)).flatten()
 }
 
-/// Returns the warning about a setting on the pod template instead of the DaemonSet.
+/// Returns the warning about a setting that was put on the pod template instead of the DaemonSet.
 fn misplaced(key: &str) -> String {
     format!(
         "{key} has no effect in spec.template.metadata.annotations; it belongs to the DaemonSet's own"
     )
 }
 
-/// Splits a key into its prefix with the slash, and its name.
+/// Splits a key into its prefix, including the slash, and its name.
 fn split(key: &str) -> (&str, &str) {
     key.split_at(key.rfind('/').map_or(0, |slash| slash + 1))
 }
 
-/// Returns true if this prefix may stand for the prefix of yurt-ds: it contains "openyurt" or is similar.
+/// Returns true if the prefix of a key may be a misspelt prefix of yurt-ds: it contains "openyurt" or is similar.
 ///
-/// Without a prefix, only exact names of several words count.
+/// A key without a prefix must have exactly the name of a setting with several words.
 fn may_be_ours(prefix: &str, name: &str) -> bool {
     match prefix {
         ANNOTATION_PREFIX => true,
@@ -129,7 +130,7 @@ fn may_be_ours(prefix: &str, name: &str) -> bool {
     }
 }
 
-/// Minimum length of names that are hardly similar by chance.
+/// Minimum length of names for which a similarity is hardly a coincidence.
 const LONG: usize = 8;
 
 fn advice(key: &str) -> Option<String> {
@@ -143,7 +144,8 @@ fn advice(key: &str) -> Option<String> {
 
 /// Returns true if the names differ only in case and separators, or by a few edits.
 fn looks_like(name: &str, known: &str) -> bool {
-    // Kubernetes limits names to 63 bytes. A much longer name is no typo, and not worth the comparison.
+    // Names of settings are short. If the lengths differ by more than `NEAR`, the names cannot be similar: skip the slow
+    // comparison.
     name.len().abs_diff(known.len()) <= NEAR && {
         let plain = |text: &str| text.to_ascii_lowercase().replace(['_', '.'], "-");
         let (name, known) = (plain(name), plain(known));

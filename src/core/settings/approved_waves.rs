@@ -9,7 +9,7 @@ use super::setting::{Setting, Syntax};
 use super::value::Written;
 use crate::core::id::Revision;
 
-/// Waves that may open for a revision: `canary@HASH`, separated by commas.
+/// Approved waves with their revision: `canary@HASH`, separated by commas.
 pub const APPROVED_WAVES: &str = "apps.openyurt.io/approved-waves";
 
 const EXPECTED: Expected = Expected("use WAVE@HASH such as canary@5d4f8c7b9, separated by commas");

@@ -33,7 +33,7 @@ pub enum Disruption {
 impl FromStr for Disruption {
     type Err = ParseError;
 
-    /// Parses the value, ignoring case.
+    /// Parses `delete` or `evict`, ignoring case.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let words = [("delete", Self::Delete), ("evict", Self::Evict)];
         word(text, words, EXPECTED)

@@ -6,51 +6,51 @@ use std::time::Duration;
 use crate::core::foreign::{SENTENCE, cut, quoted};
 use crate::core::names::UPDATE_STRATEGY_TYPE_FIELD;
 
-/// An invalid setting: key, value and expectation. Its `Display` is one sentence with the remedy.
+/// Error: an invalid setting, with its value and the expected form. The `Display` form is one sentence with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
-    /// Annotation or field.
+    /// Annotation or field that is invalid.
     pub key: String,
-    /// Value, truncated to a length that fits into an Event.
+    /// Invalid value, truncated to a length that fits into an Event.
     pub value: String,
-    /// Problem and remedy; continues the sentence "KEY is VALUE, …".
+    /// Problem and remedy. The text continues the sentence "KEY is VALUE, …".
     pub why: String,
-    /// True if an object or all of `spec` is unreadable, not only one setting. Then the pods and their revisions may be unknown
-    /// too.
+    /// True if all of `spec` or an object of the DaemonSet is unreadable, not only one setting. The pods and their revisions may
+    /// then be unknown too.
     pub is_object: bool,
 }
 
-/// A note about valid settings, reported to the owner once.
+/// Note about valid settings. It is reported once to the owner of the DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// True for a mistake (Event type `Warning`), false for advice (`Normal`).
     pub warning: bool,
-    /// Text of the note, one sentence.
+    /// Text of the note, in one sentence.
     pub text: String,
 }
 
-/// Reason why a value is invalid. Its `Display` continues the sentence "KEY is VALUE, …" and ends with the remedy.
+/// Reason why a value is invalid. The `Display` form continues the sentence "KEY is VALUE, …" and ends with the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseError {
-    /// Missing value.
+    /// The value is missing.
     Missing(Expected),
-    /// Empty value.
+    /// The value is empty.
     Empty(Expected),
-    /// Leading or trailing white space. The parser doesn't guess the intended value.
+    /// The value has leading or trailing white space. The parser doesn't guess what was meant.
     WhiteSpace(Expected),
-    /// Unknown value.
+    /// The value is not one of the expected words.
     Unknown(Expected),
-    /// Negative number.
+    /// The value is a negative number.
     Negative(Expected),
-    /// Zero, where it has no meaning.
+    /// The value is zero, which is not allowed here.
     Zero(Expected),
-    /// Number with a fraction.
+    /// The number has a fraction.
     Fraction(Expected),
-    /// Duration above the limit.
+    /// The duration exceeds this limit.
     TooLong(Duration),
 }
 
-/// Expected value, as advice: "use …".
+/// Description of the expected value, as advice: "use …".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected(pub &'static str);
 
@@ -64,7 +64,7 @@ impl Invalid {
         }
     }
 
-    /// Returns the error for an unreadable part of a DaemonSet: `what` is a field, or an object that belongs to the DaemonSet.
+    /// Returns the error for an unreadable part of a DaemonSet. `what` is a field, or an object that belongs to the DaemonSet.
     pub fn unreadable(what: &str, why: &str) -> Self {
         let why = format!("{why}: correct or delete it, the DaemonSet is left alone until then");
         Self {
@@ -73,15 +73,14 @@ impl Invalid {
         }
     }
 
-    /// Returns true if `spec.updateStrategy` of a native DaemonSet is not `OnDelete`, so that the native controller replaces the
-    /// pods.
+    /// Returns true if the error is that `spec.updateStrategy` of a native DaemonSet is not `OnDelete`.
     ///
-    /// An Advanced DaemonSet may have either type; only other values are invalid there.
+    /// The native controller then replaces the pods itself. An Advanced DaemonSet may have either type.
     pub fn is_native_update(&self) -> bool {
         self.key == UPDATE_STRATEGY_TYPE_FIELD && *self.value == *"RollingUpdate"
     }
 
-    /// Returns the consequence for the pods.
+    /// Returns the consequence for the pods of the DaemonSet, as part of a message.
     pub fn consequence(&self) -> &'static str {
         if self.is_native_update() {
             "yurt-ds replaces nothing; Kubernetes' own rolling update does, whatever the annotations say"
@@ -113,7 +112,7 @@ impl Note {
 }
 
 impl ParseError {
-    /// Returns the same error with another expectation.
+    /// Returns the same error with another description of the expected value.
     pub(super) fn expecting(self, expected: Expected) -> Self {
         match self {
             Self::Missing(_) => Self::Missing(expected),

@@ -8,10 +8,10 @@ use super::setting::{Setting, Syntax};
 
 /// Time after the creation of a node's new pod in which a failure counts against the revision, as a duration.
 pub const FAILURE_WINDOW: &str = "apps.openyurt.io/failure-window";
-/// Minimum default of `failure-window`. Later failures have other causes.
+/// Default of `failure-window`, unless `minReadySeconds` is longer. Later failures probably have other causes.
 pub(in crate::core) const DEFAULT_FAILURE_WINDOW: Duration = Duration::from_secs(5 * 60);
 
-/// Maximum value. Failures a day after the update have other causes; a longer value probably has a wrong unit.
+/// Maximum value. A longer value probably has a wrong unit: a failure a day after the update has other causes.
 const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) const SETTING: Setting = Setting {

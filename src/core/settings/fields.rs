@@ -30,7 +30,7 @@ use crate::core::names::{
 };
 use crate::core::selector::Selector;
 
-/// Default of `spec.burstReplicas` (Kruise).
+/// Default of `spec.burstReplicas`, as in Kruise.
 pub const DEFAULT_BURST: IntOrPercent = IntOrPercent::Number(250);
 
 /// Default of `spec.revisionHistoryLimit` (Kubernetes).
@@ -57,7 +57,7 @@ const LIFECYCLE: (&str, &str) = ("lifecycle", "spec.lifecycle");
 const BURST_FIELD: &str = "spec.burstReplicas";
 const HISTORY_FIELD: &str = "spec.revisionHistoryLimit";
 
-/// Deprecated rolling update type that creates new pods next to old ones (Kruise, `v1alpha1`).
+/// Deprecated rolling update type that creates the new pod next to the old one (Kruise, `v1alpha1`).
 const SURGING: &str = "Surging";
 
 /// Parts of an Advanced DaemonSet that configure its rollout.
@@ -80,24 +80,24 @@ pub struct AdvancedSpec<'a> {
 /// Fields of an Advanced DaemonSet, as strings for the settings to parse.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSettings {
-    /// Path and value, by the name of the field or of a Kruise annotation.
+    /// Path and value of each setting, by the name of the field or of a Kruise annotation.
     written: BTreeMap<&'static str, (&'static str, String)>,
-    /// First problem in fields that are not settings of the rollout.
+    /// First problem in a field that is not a rollout setting.
     invalid: Option<Invalid>,
     /// Limits on the creation of pods.
     pub scaling: Scaling,
-    /// True if the spec cannot create or select any pods. The controller then does nothing for the DaemonSet.
+    /// True if the spec cannot create or select any pods. The controller then ignores the DaemonSet.
     is_unworkable: bool,
 }
 
-/// Limits on the pods that are created at once and on the history of an Advanced DaemonSet.
+/// Limits for creating pods and for the revision history of an Advanced DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scaling {
-    /// Number of pods that are created at once, and of pods that are deleted at once (`spec.burstReplicas`).
+    /// Limit of pods that are created at once, and of pods that are deleted at once (`spec.burstReplicas`).
     ///
-    /// Percentages refer to the targeted nodes and result in at least one.
+    /// Percentages refer to the targeted nodes and result in at least one pod.
     pub burst: IntOrPercent,
-    /// True if `partition` also limits first pods (`spec.scaleStrategy.partitionedScaling`).
+    /// True if `partition` also keeps nodes from getting their first pod (`spec.scaleStrategy.partitionedScaling`).
     pub partitioned: bool,
     /// Number of old revisions without pods that are kept (`spec.revisionHistoryLimit`).
     pub history_limit: usize,
@@ -114,9 +114,9 @@ impl Default for Scaling {
 }
 
 impl Scaling {
-    /// Returns how many pods may be created, and how many deleted, at once.
+    /// Returns the limit of pods to create, and of pods to delete, at once.
     ///
-    /// Absolute values are not capped, because pods may have to be deleted from more nodes than are still targeted.
+    /// An absolute value is not capped at `targeted`: pods may have to be deleted from more nodes than are still targeted.
     pub(in crate::core) fn at_once(&self, targeted: usize) -> usize {
         match self.burst {
             IntOrPercent::Number(pods) => pods as usize,
@@ -126,7 +126,7 @@ impl Scaling {
 }
 
 impl FieldSettings {
-    /// Parses the fields.
+    /// Reads the settings from the fields of an Advanced DaemonSet.
     pub fn from_spec(spec: AdvancedSpec<'_>) -> Self {
         let mut fields = Self::default();
         let block = |name: &str| {
@@ -136,7 +136,8 @@ impl FieldSettings {
         };
         for (name, path) in FIELDS {
             match block(name) {
-                // As a string it could have the syntax of an annotation.
+                // A string could be mistaken for the selector syntax of the annotation. The field must be a label selector
+                // object.
                 Some(value) if name == "selector" && !value.is_object() => {
                     let why = "which is no label selector; use matchLabels or matchExpressions";
                     let invalid = Invalid::new(path, &text(value), why);
@@ -161,7 +162,7 @@ impl FieldSettings {
         if let Some(lifecycle) = spec.lifecycle.filter(|value| !value.is_null()) {
             fields.write(LIFECYCLE.0, LIFECYCLE.1, lifecycle);
         }
-        // Kruise ignores percentages for the parallelism.
+        // Kruise ignores a percentage for the pre-download parallelism.
         for place in KRUISE_PREDOWNLOADS {
             let (name, mut keys) = (kruise::name(place), spec.annotations.keys());
             let text = spec.annotations.get(place);
@@ -179,7 +180,8 @@ impl FieldSettings {
         fields
     }
 
-    /// Checks that the selector matches the template. An API server with the CRD's validation rules rejects other objects.
+    /// Checks that the selector matches the labels of the template. An API server that enforces the CRD's validation rules
+    /// rejects any other object.
     pub fn with_pods(mut self, selector: &Value, template: &Value) -> Self {
         if let Err(invalid) = check_pods(selector, template) {
             self.is_unworkable = true;
@@ -188,7 +190,7 @@ impl FieldSettings {
         self
     }
 
-    /// Marks the fields as unusable because `spec` cannot be decoded.
+    /// Records that `spec` cannot be decoded, so that the fields are invalid.
     pub fn unreadable(mut self, spec: &Value, why: &str) -> Self {
         self.is_unworkable = true;
         let why = format!("which cannot be read ({why}); correct it");
@@ -199,13 +201,13 @@ impl FieldSettings {
         self
     }
 
-    /// Returns true if the spec can create and select pods.
+    /// Returns true if pods can be created from the spec and found by its selector.
     pub fn is_workable(&self) -> bool {
         !self.is_unworkable
     }
 
     fn write(&mut self, name: &'static str, path: &'static str, value: &Value) {
-        // Longer values are invalid and are not kept.
+        // Keep one byte more than the limit: a longer value is invalid, and its rest is not needed.
         let text = beginning(&text(value), LONGEST + 1).to_owned();
         self.written.insert(name, (path, text));
     }
@@ -243,7 +245,7 @@ impl FieldSettings {
         Some((path, text))
     }
 
-    /// Returns an error if a field that is not a setting is invalid.
+    /// Returns an error if a field that is not a rollout setting is invalid.
     pub(super) fn check(&self) -> Result<(), Invalid> {
         self.invalid.clone().map_or(Ok(()), Err)
     }
@@ -264,14 +266,14 @@ impl FieldSettings {
     }
 }
 
-/// Settings of an Advanced DaemonSet that have a field. Settings that only an annotation sets are left out.
+/// Set of settings that come from a spec field of an Advanced DaemonSet, and not from an annotation.
 ///
-/// A bit for each entry of [`FIELDS`], and one for `lifecycle`.
+/// The value has a bit for each entry of [`FIELDS`], and one for `lifecycle`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecidingFields(u8);
 
 impl DecidingFields {
-    /// Adds a setting, if it has a field.
+    /// Adds the setting `key` to the set, if it has a field.
     pub fn with(self, key: &str) -> Self {
         let bit = fields().position(|(name, _)| is_field_of(name, key));
         Self(self.0 | bit.map_or(0, |bit| 1 << bit))
@@ -335,7 +337,7 @@ fn check_pods(selector: &Value, template: &Value) -> Result<(), Invalid> {
         return refused(&field, flaw.value, &why);
     }
     let labels = template.pointer("/metadata/labels");
-    // Every pod gets these labels, with values that differ between revisions.
+    // All pods have these two labels, but the values differ between revisions. The selector must match whatever the values are.
     let is_found = |other: &str| {
         selector.matches(|key| match key {
             REVISION_HASH_LABEL | TEMPLATE_GENERATION_LABEL => {

@@ -1,5 +1,5 @@
-//! `image-predownload-min-updated-ready-pods`: Ready pods of the new revision that are required before other nodes pull its
-//! images.
+//! `image-predownload-min-updated-ready-pods`: number of Ready pods of the new revision that are required before other nodes pull
+//! its images.
 
 use super::error::Invalid;
 use super::image_predownload_parallelism::tell_if_off;
@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::setting::Setting;
 use super::value::IntOrPercent;
 
-/// Pods of the new revision (number or percentage of the targeted nodes) that must be Ready before nodes pre-download its images
+/// Number or percentage of targeted nodes that must have a Ready pod of the new revision before nodes pre-pull its images
 /// (Kruise).
 pub const IMAGE_PREDOWNLOAD_MIN_UPDATED_READY_PODS: &str =
     "apps.openyurt.io/image-predownload-min-updated-ready-pods";

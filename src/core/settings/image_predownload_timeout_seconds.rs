@@ -15,7 +15,7 @@ pub const IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS: &str =
 
 /// Default, enough for 450 MB over 1 Mbit/s.
 ///
-/// Missing images are detected much earlier. Only a registry that accepts connections and never answers looks like a slow one.
+/// A missing image is detected much earlier. Only a registry that accepts connections and never responds looks like a slow one.
 pub const DEFAULT_IMAGE_PREDOWNLOAD_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 const EXPECTED: Expected = Expected("use a whole number of seconds from 1 upward, such as 300");
@@ -36,7 +36,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Duration, Invalid> {
     };
     let seconds = written.read(|text| count(text).map_err(|flaw| flaw.expecting(EXPECTED)))?;
     tell_if_off(reader, IMAGE_PREDOWNLOAD_TIMEOUT_SECONDS);
-    // A Job counts in nanoseconds. A value that overflows means no limit.
+    // Kubernetes converts the Job's timeout to nanoseconds, where larger values overflow. They mean "no limit": cap them at
+    // `u32::MAX`.
     let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
     Ok(Duration::from_secs(seconds.into()))
 }

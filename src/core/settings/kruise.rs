@@ -1,14 +1,14 @@
-//! Kruise annotations for Advanced DaemonSets that are set on a native one.
+//! Checks of a native DaemonSet for Kruise annotations that only work on Advanced DaemonSets.
 
 use std::collections::BTreeMap;
 
 use super::error::{Invalid, Note};
 use crate::core::names::{ANNOTATION_PREFIX, KRUISE_PREDOWNLOADS, PROGRESSIVE_CREATE_POD};
 
-/// Rejects annotations that cannot work, because the native controller creates pods on all nodes at once.
+/// Rejects annotations that cannot work on a native DaemonSet, because its controller creates pods on all nodes at once.
 pub(super) fn refuse(annotations: &BTreeMap<String, String>) -> Result<(), Invalid> {
     match annotations.get(PROGRESSIVE_CREATE_POD) {
-        // Kruise ignores any other value too.
+        // As in Kruise, only the exact value `true` has an effect.
         Some(text) if text == "true" => Err(Invalid::new(
             PROGRESSIVE_CREATE_POD,
             text,
@@ -19,7 +19,7 @@ pub(super) fn refuse(annotations: &BTreeMap<String, String>) -> Result<(), Inval
     }
 }
 
-/// Returns warnings about annotations that have no effect on a native DaemonSet.
+/// Returns warnings about Kruise annotations that have no effect on a native DaemonSet.
 pub(super) fn advice(annotations: &BTreeMap<String, String>) -> impl Iterator<Item = Note> {
     let set = KRUISE_PREDOWNLOADS.into_iter();
     let set = set.filter(|key| annotations.contains_key(*key));
@@ -34,12 +34,12 @@ pub(super) fn advice(annotations: &BTreeMap<String, String>) -> impl Iterator<It
     })
 }
 
-/// Returns the yurt-ds annotation with the same meaning.
+/// Returns the yurt-ds annotation with the same meaning as the Kruise annotation `key`.
 pub fn our_setting(key: &'static str) -> String {
     format!("{ANNOTATION_PREFIX}{}", name(key))
 }
 
-/// Returns the name of an annotation. The setting with the same meaning has the same name.
+/// Returns the part of a Kruise annotation after the prefix, which is also the name of the setting with the same meaning.
 pub(super) fn name(key: &'static str) -> &'static str {
     key.split_once('/').map_or(key, |(_, name)| name)
 }

@@ -1,4 +1,4 @@
-//! `maintenance-window`: times at which replacements may begin.
+//! `maintenance-window`: times at which updates may begin.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use crate::core::window::Windows;
 
-/// Times at which replacements may begin, for a DaemonSet. A Node's own value overrides it; see [`crate::core::window`].
+/// Times at which updates may begin, for a DaemonSet. A value on a Node overrides it there; see [`crate::core::window`].
 pub const MAINTENANCE_WINDOW: &str = "apps.openyurt.io/maintenance-window";
 
 pub(super) const SETTING: Setting = Setting {

@@ -1,4 +1,4 @@
-//! `max-domains`: failure domains in which updates may be in progress at once.
+//! `max-domains`: number of failure domains in which updates may be in progress at once.
 
 use super::error::Invalid;
 use super::reader::Reader;

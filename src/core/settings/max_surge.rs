@@ -1,4 +1,5 @@
-//! `max-surge`: nodes that may run a new pod next to the old one. [`super::max_unavailable`] describes the combination of both.
+//! `max-surge`: number of nodes that may run a new pod next to the old one. [`super::max_unavailable`] describes the combination
+//! of both settings.
 
 use super::error::{Invalid, ParseError};
 use super::mode::SURGING;
@@ -8,7 +9,7 @@ use super::setting::Setting;
 use super::update_strategy::{UPDATE_STRATEGY, surges};
 use super::value::{IntOrPercent, SHARE};
 
-/// Targeted nodes (number or percentage) that may run a new pod next to the old one at once (KEP, Kruise).
+/// Number or percentage of targeted nodes that may run a new pod next to the old one at once (KEP, Kruise).
 pub const MAX_SURGE: &str = "apps.openyurt.io/max-surge";
 
 pub(super) const SETTING: Setting = Setting {
@@ -21,10 +22,10 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// Value that `SurgingRollingUpdate` implies.
+/// Value of `max-surge` that `SurgingRollingUpdate` implies.
 const ONE: IntOrPercent = IntOrPercent::Number(1);
 
-/// Parses the setting. `SurgingRollingUpdate` implies 1 if it is not set, and excludes 0 (a rule of the KEP).
+/// Parses the setting. `SurgingRollingUpdate` implies 1 if the setting is absent, and excludes 0 (a rule of the KEP).
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     let surging = surges(&reader.source);
     let written = reader.written(MAX_SURGE);
@@ -33,7 +34,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
         None if surging => ONE,
         None => IntOrPercent::NONE,
     };
-    // A pod that is updated in place has no successor (KEP, Kruise).
+    // Surging is impossible for a pod that is updated in place: it has no successor (same in the KEP and Kruise).
     if !max_surge.is_zero() && is_in_place(reader) {
         let why = format!(
             "which does not go together with {}: {:?}; remove one of the two",

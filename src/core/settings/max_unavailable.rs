@@ -1,4 +1,4 @@
-//! `max-unavailable`: nodes that may lack an available pod at once, and its combination with `max-surge`.
+//! `max-unavailable`: number of nodes that may lack an available pod at once, and its combination with `max-surge`.
 //!
 //! | `max-surge` | `max-unavailable` | result |
 //! |---|---|---|
@@ -8,7 +8,8 @@
 //! | above 0 | absent, or `0` | no pod is ever unavailable |
 //! | above 0 | above 0 | both |
 //!
-//! If two pods of the template cannot run on one node, old pods are deleted first anyway, at least one at a time.
+//! If two pods of the template cannot run on one node, `max-surge` is ignored: old pods are deleted first, at least one at a
+//! time.
 
 use serde_json::Value;
 
@@ -23,13 +24,13 @@ use crate::core::engine::surge::exclusive::Exclusive;
 use crate::core::foreign::quoted;
 use crate::core::names::ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD;
 
-/// Targeted nodes (number or percentage) that may lack an available pod at once; see [`crate::core::Strategy`] (OpenYurt, ACK
+/// Number or percentage of targeted nodes that may lack an available pod at once; see [`crate::core::Strategy`] (OpenYurt, ACK
 /// Edge).
 pub const MAX_UNAVAILABLE: &str = "apps.openyurt.io/max-unavailable";
 /// Default of `max-unavailable`. It also applies if `0` or `0%` is set (OpenYurt).
 pub const DEFAULT_MAX_UNAVAILABLE: IntOrPercent = IntOrPercent::Percent(10);
 
-/// Default on an Advanced DaemonSet without surge (Kruise).
+/// Default of `max-unavailable` on an Advanced DaemonSet without surge (Kruise).
 pub const DEFAULT_OF_ADVANCED: IntOrPercent = IntOrPercent::Number(1);
 
 pub(super) const SETTING: Setting = Setting {
@@ -42,14 +43,14 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// Limits for missing pods and for surge pods.
+/// Values of `max-unavailable` and `max-surge`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shares {
     pub(super) max_unavailable: IntOrPercent,
     pub(super) max_surge: IntOrPercent,
 }
 
-/// Parses both settings.
+/// Parses `max-unavailable` and `max-surge`.
 pub(super) fn shares(reader: &mut Reader<'_>) -> Result<Shares, Invalid> {
     let max_surge = max_surge::read(reader)?;
     if max_surge.is_zero() {
@@ -77,7 +78,7 @@ pub(super) fn shares(reader: &mut Reader<'_>) -> Result<Shares, Invalid> {
     Ok(shares)
 }
 
-/// Parses both settings. An invalid one counts as not set.
+/// Parses `max-unavailable` and `max-surge`. An invalid value is treated as absent.
 pub(super) fn usable_shares(reader: &mut Reader<'_>) -> Shares {
     let max_surge = max_surge::read(reader).unwrap_or(IntOrPercent::NONE);
     let default = match reader.source.fields {
@@ -95,11 +96,12 @@ pub(super) fn usable_shares(reader: &mut Reader<'_>) -> Shares {
     }
 }
 
-/// Rejects zero for both settings. Alone, a `max-unavailable` of 0 means the default (OpenYurt); with a `max-surge` of 0 it can
-/// only mean "never".
+/// Rejects zero for both settings, because no pod could ever be replaced.
+///
+/// Without `max-surge`, a `max-unavailable` of 0 means the default (OpenYurt).
 fn refuse_standstill(reader: &Reader<'_>) -> Result<(), Invalid> {
     if reader.source.fields.is_some() {
-        return Ok(()); // one pod at a time (Kruise)
+        return Ok(()); // as in Kruise, 0 is replaced by 1 in an Advanced DaemonSet
     }
     let is_zero = |written: &Written<'_>| written.text.parse().is_ok_and(IntOrPercent::is_zero);
     let surge = reader.written(MAX_SURGE).filter(is_zero);
@@ -130,7 +132,7 @@ fn without_surge(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     })
 }
 
-/// Returns the value of the native field, which has the same meaning, as a fallback.
+/// Returns the value of the native rolling update's `maxUnavailable`, which has the same meaning, as a fallback.
 fn left_over(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     let text = match reader.source.rolling_update_max_unavailable {
         None | Some(Value::Null) => return Ok(DEFAULT_MAX_UNAVAILABLE),
@@ -149,7 +151,7 @@ fn left_over(reader: &mut Reader<'_>) -> Result<IntOrPercent, Invalid> {
     Ok(share)
 }
 
-/// Returns the limits without surge, because two pods of the template cannot run on one node.
+/// Returns the values without surge, because two pods of the template cannot run on one node.
 fn one_after_the_other(reader: &mut Reader<'_>, shares: Shares, exclusive: &Exclusive) -> Shares {
     let max_unavailable = if shares.max_unavailable.is_zero() {
         IntOrPercent::Number(1)

@@ -9,7 +9,7 @@ use super::setting::{Setting, Syntax};
 /// Minimum time between two replacements, as a duration (k/k#111073).
 pub const MIN_INTERVAL: &str = "apps.openyurt.io/min-interval";
 
-/// Maximum interval. A longer one probably has a wrong unit: a thousand nodes would take years.
+/// Maximum value. A longer interval probably has a wrong unit, because an update of a thousand nodes would take years.
 const LIMIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 pub(super) const SETTING: Setting = Setting {

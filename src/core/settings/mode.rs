@@ -1,4 +1,4 @@
-//! Rollout modes, and their spelling.
+//! Rollout modes and how annotations spell them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,14 +13,14 @@ const EXPECTED: Expected =
 /// Name in the KEP ("DaemonSet RollingUpdate enhancement") for a rolling update with surge.
 pub(super) const SURGING: &str = "SurgingRollingUpdate";
 
-/// Rollout mode: defines what starts a replacement.
+/// Rollout mode: determines who starts the update of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The controller starts replacements, within the budget.
+    /// The controller starts updates, within the budget.
     AdvancedRollingUpdate,
-    /// The owner of the node starts its replacement.
+    /// The node owner starts the update of the node's pod.
     Ota,
-    /// Any client that deletes a pod starts its replacement (`updateStrategy.type: OnDelete` of an Advanced DaemonSet).
+    /// Any client starts an update by deleting a pod (`updateStrategy.type: OnDelete` of an Advanced DaemonSet).
     OnDelete,
 }
 

@@ -4,7 +4,7 @@ use super::error::Invalid;
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 
-/// Action when a revision is stopped: `Stop` or `RevertInPlace`.
+/// Action when the guard stops a revision: `Stop` or `RevertInPlace`.
 pub const ON_FAILURE: &str = "apps.openyurt.io/on-failure";
 
 pub(super) const SETTING: Setting = Setting {
@@ -19,9 +19,9 @@ pub(super) const SETTING: Setting = Setting {
 /// Action for nodes that run a revision when the guard stops it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
-    /// No action.
+    /// Leave the pods as they are.
     Stop,
-    /// Roll back their pods in place to the previous revision; see [`crate::core::engine::revert`].
+    /// Roll back the pods in place to the previous revision; see [`crate::core::engine::revert`].
     RevertInPlace,
 }
 

@@ -1,4 +1,4 @@
-//! `partition`: nodes that keep the old revision.
+//! `partition`: number of nodes that keep the old revision.
 
 use super::error::Invalid;
 use super::reader::Reader;

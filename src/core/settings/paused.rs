@@ -1,4 +1,4 @@
-//! `paused`: pause of replacements, with an optional end.
+//! `paused`: pause of updates, with an optional end.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -8,7 +8,7 @@ use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use super::value::bare;
 
-/// `true`, `false`, or an RFC 3339 time until which the pause holds (KEP "RollingUpdate enhancement", Kruise).
+/// `true`, `false`, or an RFC 3339 time at which the pause ends (KEP "RollingUpdate enhancement", Kruise).
 pub const PAUSED: &str = "apps.openyurt.io/paused";
 
 const EXPECTED: Expected =
@@ -19,19 +19,19 @@ pub(super) const SETTING: Setting = Setting {
     summary: "stops updates until you resume, or until the given time",
     syntax: Syntax::Text("`true`, `false` or a time (RFC 3339)"),
     default: "not paused",
-    // An unreadable value may be a pause, so OTA stops for it too.
+    // The setting applies in OTA mode too: an unreadable value may be meant as a pause, so the update must stop.
     modes: &Mode::ALL,
     is_native: true,
     check: |reader| read(reader).map(drop),
     ..Setting::ROLLING
 };
 
-/// A pause of replacements.
+/// Pause of updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// Until an operator resumes the rollout.
+    /// The pause ends when an operator resumes the rollout.
     Indefinite,
-    /// Until that time.
+    /// The pause ends at this time.
     Until(Timestamp),
 }
 

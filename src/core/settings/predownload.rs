@@ -1,4 +1,4 @@
-//! `predownload`: dependency of a replacement on the images of its node.
+//! `predownload`: rule for the update of a node that lacks the new images.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use super::rolling_update_type::is_in_place;
 use super::setting::{Setting, Syntax};
 use super::value::word;
 
-/// Dependency of a replacement on the images of its node: `required` or `best-effort`; see [`Predownload`].
+/// Rule for the update of a node that lacks the new images: `required` or `best-effort`; see [`Predownload`].
 pub const PREDOWNLOAD: &str = "apps.openyurt.io/predownload";
 
 const EXPECTED: Expected = Expected("use required or best-effort");
@@ -23,19 +23,19 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// Dependency of a replacement on the images of its node.
+/// Rule for the update of a node that lacks the new images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Predownload {
-    /// The replacement waits for the images.
+    /// The update waits until the node has the images.
     Required,
-    /// The replacement doesn't wait. Images are only pulled ahead.
+    /// The update doesn't wait. Images are still pulled ahead, if possible.
     BestEffort,
 }
 
 impl FromStr for Predownload {
     type Err = ParseError;
 
-    /// Parses the value, ignoring case.
+    /// Parses `required` or `best-effort`, ignoring case.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let words = [
             ("required", Self::Required),

@@ -1,4 +1,4 @@
-//! Access to the settings of one DaemonSet: the places of values, and the notes about them.
+//! Access to the settings of one DaemonSet: finds the values in annotations and fields, and collects notes.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -13,31 +13,32 @@ use super::value::{Written, duration};
 use crate::core::engine::surge::exclusive::Exclusive;
 use crate::core::engine::surge::preempting::Preempting;
 
-/// Places where the settings of a DaemonSet are written.
+/// Parts of a DaemonSet that contain settings, or that settings depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct SettingsSource<'a> {
     /// `metadata.annotations`.
     pub annotations: &'a BTreeMap<String, String>,
     /// `spec.updateStrategy.type`; `None` means the API server's default, `RollingUpdate`.
     pub update_strategy: Option<&'a str>,
-    /// `spec.updateStrategy.rollingUpdate.maxUnavailable`, left from another type. It is used if the annotation is absent.
+    /// `spec.updateStrategy.rollingUpdate.maxUnavailable`, left from an earlier `RollingUpdate`. It is used if the annotation is
+    /// absent.
     pub rolling_update_max_unavailable: Option<&'a Value>,
     /// `spec.minReadySeconds`.
     pub min_ready_seconds: i64,
-    /// Settings in the annotations of the pod template, where they have no effect.
+    /// Settings found in the annotations of the pod template, where they have no effect.
     pub in_template: &'a [String],
-    /// Reason why two pods of the template cannot run on one node, if there is one.
+    /// Reason why two pods of the template cannot run on one node; `None` if they can.
     pub exclusive: Option<&'a Exclusive>,
-    /// Property of the template that lets its pods preempt others on a full node, if any.
+    /// Property of the template that lets its pods preempt others on a full node; `None` if they can't.
     pub preempting: Option<&'a Preempting>,
     /// Fields of an Advanced DaemonSet; `None` for a native one.
     pub fields: Option<&'a FieldSettings>,
 }
 
 impl<'a> SettingsSource<'a> {
-    /// Returns the value of a setting and the name of its place for messages.
+    /// Returns the value of a setting and the name of its annotation or field for messages.
     ///
-    /// Only this function knows the places of values. An Advanced DaemonSet can have them in fields of its spec.
+    /// Only this function knows where values are written. An Advanced DaemonSet can have them in fields of its spec.
     pub(super) fn written(&self, key: &'static str) -> Option<Written<'a>> {
         if let Some((name, text)) = self.fields.and_then(|fields| fields.written(key)) {
             return Some(Written { name, text });
@@ -48,13 +49,14 @@ impl<'a> SettingsSource<'a> {
 
     /// Returns `spec.minReadySeconds`.
     ///
-    /// The API server rejects negative values and values over 32 bits. The bounds also keep later sums from overflowing.
+    /// The API server rejects negative values and values over 32 bits. Limiting the value again keeps later sums from
+    /// overflowing.
     pub(super) fn min_ready(&self) -> Duration {
         let seconds = self.min_ready_seconds.clamp(0, i64::from(i32::MAX));
         Duration::from_secs(seconds.unsigned_abs())
     }
 
-    /// Returns the name of the place of a setting for messages, whether or not it is set.
+    /// Returns the name of the annotation or field of a setting for messages, whether or not the setting is present.
     pub(super) fn name(&self, key: &'static str) -> &'static str {
         let Some(fields) = self.fields else {
             return key;
@@ -67,15 +69,15 @@ impl<'a> SettingsSource<'a> {
     }
 }
 
-/// Reads the settings of one DaemonSet and collects notes for its owner.
+/// Reader of one DaemonSet's settings. It collects notes for the owner of the DaemonSet.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     pub(super) source: SettingsSource<'a>,
     pub(super) mode: Mode,
     pub(super) notes: Vec<Note>,
-    /// First invalid setting.
+    /// Error for the first invalid setting.
     pub(super) invalid: Option<Invalid>,
-    /// Settings without effect because of other settings, each with its note.
+    /// Settings that have no effect because of other settings, each with the note that says so.
     pub(super) without_effect: Vec<(&'static str, String)>,
 }
 
@@ -91,17 +93,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the value of a setting.
+    /// Returns the raw value of a setting; `None` if it is not set.
     pub(super) fn written(&self, key: &'static str) -> Option<Written<'a>> {
         self.source.written(key)
     }
 
-    /// Returns the name of a setting in messages.
+    /// Returns the name of the annotation or field of a setting for messages.
     pub(super) fn name(&self, key: &'static str) -> &'static str {
         self.source.name(key)
     }
 
-    /// Parses a setting by its type; `None` if it is not set.
+    /// Parses the value of a setting as type `T`; `None` if the setting is absent.
     pub(super) fn parse<T: FromStr<Err = ParseError>>(
         &self,
         key: &'static str,
@@ -110,7 +112,7 @@ impl<'a> Reader<'a> {
         written.map(|written| written.parse()).transpose()
     }
 
-    /// Parses a setting that is a duration; `None` if it is not set.
+    /// Parses the value of a setting as a duration; `None` if the setting is absent.
     pub(super) fn duration(
         &self,
         key: &'static str,
@@ -134,7 +136,7 @@ impl<'a> Reader<'a> {
 
     /// Returns the value, or `default` if it is invalid.
     ///
-    /// The reader keeps the error if the mode uses the setting (`is_heeded`), and warns otherwise.
+    /// If the mode uses the setting (`is_heeded`), the reader keeps the error. Otherwise the error only becomes a warning.
     pub(super) fn heed<T>(&mut self, is_heeded: bool, value: Result<T, Invalid>, default: T) -> T {
         value.unwrap_or_else(|invalid| {
             if is_heeded {
@@ -147,7 +149,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns the warning about an invalid value that is not used.
+/// Returns the warning about an invalid value of a setting that the mode doesn't use.
 pub(super) fn unused(invalid: &Invalid) -> String {
     format!("{invalid} (OTA does not use it)")
 }

@@ -8,10 +8,10 @@ use super::setting::{Setting, Syntax};
 
 /// Time that a returned node has to be Ready before its pod is touched, as a duration (`30s`).
 pub const READY_SETTLE: &str = "apps.openyurt.io/ready-settle";
-/// Default of `ready-settle`: a little less than the default time after which a silent node becomes NotReady.
+/// Default of `ready-settle`. It is a little less than the time after which Kubernetes marks a silent node NotReady by default.
 pub const DEFAULT_READY_SETTLE: Duration = Duration::from_secs(30);
 
-/// Maximum value. A longer one probably has a wrong unit.
+/// Maximum value. A longer duration probably has a wrong unit.
 const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) const SETTING: Setting = Setting {

@@ -4,7 +4,7 @@ use super::error::Invalid;
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 
-/// `unlimited`: all nodes with a broken old pod are replaced at once.
+/// Value `unlimited`: all nodes with a broken old pod are updated at once, regardless of the budget.
 pub const REPLACE_BROKEN_FIRST: &str = "apps.openyurt.io/replace-broken-first";
 
 pub(super) const SETTING: Setting = Setting {
@@ -16,7 +16,7 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// Returns true if all nodes with a broken old pod are replaced at once.
+/// Parses the setting; true means that all nodes with a broken old pod are updated at once.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<bool, Invalid> {
     match reader.written(REPLACE_BROKEN_FIRST) {
         None => Ok(false),

@@ -1,11 +1,11 @@
-//! `resume`: revision that continues although the guard stopped it.
+//! `resume`: revision whose rollout continues although the guard stopped it.
 
 use super::error::{Invalid, Note};
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use crate::core::id::Revision;
 
-/// Hash of the revision that continues although it was stopped.
+/// Hash of the revision whose rollout continues although the guard stopped it.
 pub const RESUME: &str = "apps.openyurt.io/resume";
 
 pub(super) const SETTING: Setting = Setting {
@@ -17,7 +17,7 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// Parses the revision hash, as in the label `controller-revision-hash` of its pods.
+/// Parses the revision hash, which pods have in the label `controller-revision-hash`.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Revision>, Invalid> {
     read_hash(
         reader,
@@ -26,7 +26,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Revision>, Invalid>
     )
 }
 
-/// Parses a revision hash; `hint` says where to find it.
+/// Parses a revision hash. Errors contain `hint`, which says where to find the hash.
 pub(super) fn read_hash(
     reader: &mut Reader<'_>,
     key: &'static str,
@@ -46,7 +46,7 @@ pub(super) fn read_hash(
     }
 }
 
-/// Returns the note that says if `resume` names the current revision.
+/// Returns the note about `resume`. It says if the setting names the current revision.
 pub(super) fn note(resume: &Revision, current: &Revision) -> Note {
     Note::advice(if resume == current {
         format!(

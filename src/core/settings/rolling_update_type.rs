@@ -26,14 +26,14 @@ pub(super) const SETTING: Setting = Setting {
 pub enum RollingUpdateType {
     /// Delete the pod and create a new one.
     Standard,
-    /// Change the pod in place if only images and metadata differ; see [`crate::core::fleet::in_place`].
+    /// Change the pod in place if only images and metadata differ, or else recreate it; see [`crate::core::fleet::in_place`].
     InPlaceIfPossible,
 }
 
 impl FromStr for RollingUpdateType {
     type Err = ParseError;
 
-    /// Parses Kruise's spelling, case-sensitively.
+    /// Parses the value. As in Kruise, letter case matters.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         match bare(text, EXPECTED)? {
             "Standard" => Ok(Self::Standard),

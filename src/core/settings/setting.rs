@@ -8,26 +8,27 @@ use super::mode::Mode;
 use super::reader::Reader;
 use crate::core::names::ANNOTATION_PREFIX;
 
-/// Description of a setting and its check. Texts put literal values in backquotes.
+/// Description of a setting, with its check. Texts put literal values in backquotes.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Annotation.
+    /// Key of the annotation.
     pub key: &'static str,
-    /// Old annotation, which is read if the current one is absent.
+    /// Old key of the annotation, which is read if the current key is absent.
     pub old_key: Option<&'static str>,
-    /// Effect, in one line.
+    /// Effect of the setting, in one line.
     pub summary: &'static str,
-    /// Syntax of the value.
+    /// Syntax of the setting's value.
     pub syntax: Syntax,
-    /// Value when the setting is not set.
+    /// Value that applies if the setting is absent.
     pub default: &'static str,
-    /// Modes that use the setting. Other modes only report that it is set.
+    /// Modes that use the setting. In other modes, a note says that it has no effect.
     pub modes: &'static [Mode],
-    /// True if the setting can be dropped under Kubernetes' own rolling update, which has an equivalent or gives it no meaning.
+    /// True if the setting can be dropped when a DaemonSet switches to Kubernetes' own rolling update: there it is not needed, or
+    /// has an equivalent.
     pub is_native: bool,
-    /// Checks the value and adds notes for the owner.
+    /// Check of the value, which also adds notes for the owner of the DaemonSet.
     pub(super) check: fn(&mut Reader<'_>) -> Result<(), Invalid>,
-    /// Default on a DaemonSet, if it depends on other settings.
+    /// Default on a particular DaemonSet, if it depends on other settings.
     pub(super) default_on: fn(&mut Reader<'_>) -> Option<String>,
 }
 
@@ -36,14 +37,15 @@ pub struct Setting {
 pub enum Syntax {
     /// Number or percentage of nodes: [`IntOrPercent`](super::IntOrPercent).
     IntOrPercent,
-    /// Duration, with its maximum.
+    /// Duration with a maximum value.
     Duration(Duration),
-    /// Description in words.
+    /// Description of the syntax in words.
     Text(&'static str),
 }
 
 impl Setting {
-    /// Common values of most settings. Those affect replacements that the controller starts, and have a fixed default.
+    /// Values of the fields that most settings share: the setting affects updates that the controller starts, and has a fixed
+    /// default.
     pub(super) const ROLLING: Self = Self {
         key: "",
         old_key: None,
@@ -56,12 +58,12 @@ impl Setting {
         default_on: |_| None,
     };
 
-    /// Returns the key without the prefix, as users type it.
+    /// Returns the key without the prefix, as users enter it.
     pub fn name(&self) -> &'static str {
         self.key.trim_start_matches(ANNOTATION_PREFIX)
     }
 
-    /// Returns the current key and the old one.
+    /// Returns the current key and the old one, if there is one.
     pub fn keys(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.key).chain(self.old_key)
     }

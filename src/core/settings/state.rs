@@ -1,4 +1,4 @@
-//! Status of every setting on one DaemonSet, for `ctl`.
+//! Status of every setting of one DaemonSet, for `ctl`.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,27 @@ use super::setting::Setting;
 use super::update_strategy;
 use super::{ParsedSettings, SETTINGS, read};
 
-/// Status of a setting on a DaemonSet.
+/// Status of a setting of a DaemonSet.
 #[derive(Clone, Debug)]
 pub struct SettingStatus<'a> {
     /// Description of the setting.
     pub setting: &'static Setting,
     /// Raw value; `None` if it is not set.
     pub written: Option<&'a str>,
-    /// Place of the value: an annotation, or a field of an Advanced DaemonSet.
+    /// Name of the annotation, or of the field of an Advanced DaemonSet, that contains the value.
     pub place: &'a str,
     /// Value that applies if the setting is not set or has no effect.
     pub default: String,
     /// Effect of the raw value.
     pub state: SettingState,
-    /// Reason why the raw value is invalid or has no effect, as a sentence; `None` if the state says enough.
+    /// Reason why the raw value is invalid or has no effect, as a sentence; `None` if `state` needs no explanation.
     pub message: Option<String>,
 }
 
 /// Effect of a setting's raw value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingState {
-    /// Not set; the default applies.
+    /// The setting is absent, and the default applies.
     Default,
     /// The raw value applies.
     Set,
@@ -75,7 +75,7 @@ pub fn states<'a>(source: &SettingsSource<'a>) -> Vec<SettingStatus<'a>> {
             status.message = Some(note);
         }
     }
-    // Report conflicts between settings where the DaemonSet's condition reports them.
+    // If settings contradict each other, show the error at the setting that the DaemonSet's condition names.
     if let ParsedSettings::Invalid(invalid, _) = read(source)
         && let Some(status) = states
             .iter_mut()
@@ -95,7 +95,7 @@ fn status<'a>(setting: &'static Setting, reader: &mut Reader<'a>) -> SettingStat
     let is_heeded = setting.is_heeded_by(reader.mode);
     let (state, message) = match (written, checked) {
         (None, _) => (SettingState::Default, None),
-        // An error in another setting is reported there.
+        // The check failed because of another setting; the error is shown at that setting.
         (Some(written), Err(invalid)) if invalid.key.starts_with(written.name) => {
             if is_heeded {
                 (SettingState::Invalid, Some(invalid.to_string()))
@@ -122,7 +122,7 @@ mod tests {
     use crate::core::names::ANNOTATION_PREFIX;
     use crate::core::settings::setting;
 
-    /// Checks a setting of a DaemonSet with these annotations: its state, default and message.
+    /// Checks the state, default and message of a setting on a DaemonSet with these annotations.
     #[track_caller]
     fn case(annotations: &[(&str, &str)], name: &str, expected: (SettingState, &str, &str)) {
         let key = |name: &str| format!("{ANNOTATION_PREFIX}{name}");

@@ -1,4 +1,4 @@
-//! Tests of the settings in the upgrade model's tables, row by row.
+//! Tests of the settings in the tables of the upgrade model, row by row.
 
 mod table;
 
@@ -111,7 +111,7 @@ fn a_daemonset_without_the_annotation_is_not_ours() {
         read_with(&[], Some("RollingUpdate"), None),
         ParsedSettings::NotOurs
     );
-    // Keys are case-sensitive, as Kubernetes keys are.
+    // Annotation keys are case-sensitive in Kubernetes.
     let other_case = [("apps.openyurt.io/Update-Strategy", "OTA")];
     assert_eq!(read_annotations(&other_case), ParsedSettings::NotOurs);
 }
@@ -251,7 +251,7 @@ fn surrounding_white_space_is_named_and_not_trimmed() {
 
 #[test]
 fn max_unavailable_means_what_the_table_says() {
-    // Nodes, value, nodes that may be unavailable.
+    // Columns: number of nodes, value of the setting, number of nodes that may be unavailable.
     let cases = [
         (10, Some("10%"), 1),
         (10, Some("20%"), 2),
@@ -415,7 +415,7 @@ fn a_pause_is_true_false_or_a_time() {
     ] {
         assert_eq!(refusal(rolling(&[(PAUSED, text)])).key, PAUSED, "{text}");
     }
-    // An unreadable pause may be one, so OTA stops for it too.
+    // In OTA mode an unreadable `paused` is an error too: it may be meant as a pause.
     let ota = [(UPDATE_STRATEGY, "OTA"), (PAUSED, "maybe")];
     assert_eq!(refusal(read_annotations(&ota)).key, PAUSED);
 }
@@ -676,7 +676,7 @@ fn what_looks_like_ours_and_is_not_is_told_and_what_belongs_to_others_is_left_al
         &[("update-strategy", "auto"), ("max-unavailabel", "1")],
         None,
     );
-    // Annotations that OpenYurt and others set on DaemonSets.
+    // OpenYurt and other programs set these annotations on DaemonSets.
     for key in [
         "nodepool",
         "desired-nodepool",
@@ -1026,7 +1026,7 @@ fn a_pause_until_a_time_keeps_the_instant() {
     );
 }
 
-/// Checks the table in `settings/max_unavailable.rs`.
+/// Checks the table in the module documentation of `settings/max_unavailable.rs`.
 #[test]
 fn max_surge_and_max_unavailable_mean_together_what_the_table_says() {
     #[track_caller]
@@ -1204,7 +1204,8 @@ fn a_pull_is_bounded_and_may_wait_for_ready_pods() {
     let strategy = without_notes(rolling(&[pulls, endless]));
     let longest = Duration::from_secs(u32::MAX.into());
     assert_eq!(strategy.image_predownload_timeout, longest);
-    // In-place updates pull images ahead anyway, and under OTA owners request the pulls.
+    // The settings have an effect in two more cases: in-place updates always pre-pull, and in OTA mode node owners request
+    // pre-pulls.
     let in_place = (ROLLING_UPDATE_TYPE, "InPlaceIfPossible");
     without_notes(rolling(&[in_place, timeout, min_ready]));
     without_notes(read_annotations(&[(UPDATE_STRATEGY, "OTA"), timeout]));
@@ -1296,7 +1297,7 @@ fn a_setting_that_cannot_be_read_changes_no_other_one() {
     };
     let without = |key: &str| {
         let mut values = values.to_vec();
-        // Two settings belong together.
+        // `approved-waves` needs `waves`, and `max-domains` needs `topology-key`. Leave out both settings of a pair.
         let whole = match key {
             APPROVED_WAVES => WAVES,
             MAX_DOMAINS => TOPOLOGY_KEY,

@@ -22,23 +22,24 @@ pub(super) const SETTING: Setting = Setting {
     ..Setting::ROLLING
 };
 
-/// Failure domains, and the number of them that may be touched at once.
+/// Failure domains, with the number of domains that may be touched at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
-    /// Node label whose values are the domains.
+    /// Node label whose values are the failure domains.
     pub key: Arc<str>,
-    /// Number of domains that may be touched at once; at least one.
+    /// Number of failure domains that may be touched at once; at least one.
     pub at_once: usize,
 }
 
 impl Topology {
-    /// Returns the domain of a node with these labels; empty if it lacks the label.
+    /// Returns the failure domain of a node with these labels: the value of the label, or an empty text if the node lacks the
+    /// label.
     pub fn domain_of<'a>(&self, labels: &'a Labels) -> &'a str {
         labels.get(&self.key).unwrap_or_default()
     }
 }
 
-/// Parses `topology-key` and `max-domains`, which has no effect alone.
+/// Parses `topology-key` and `max-domains`. `max-domains` has no effect without `topology-key`.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Topology>, Invalid> {
     let at_once = max_domains::read(reader)?;
     if let Some(written) = reader.written(TOPOLOGY_KEY) {

@@ -9,7 +9,7 @@ use crate::core::names::{ON_DELETE, UPDATE_STRATEGY_TYPE_FIELD};
 
 /// Rollout mode: `AdvancedRollingUpdate` (alias `auto`) or `OTA`, ignoring case (OpenYurt).
 pub const UPDATE_STRATEGY: &str = "apps.openyurt.io/update-strategy";
-/// Old key of the same setting, from OpenYurt's proposal of 2022. It is read if the current key is absent.
+/// Old key of `update-strategy`, from OpenYurt's proposal of 2022. It is read if the current key is absent.
 pub const UPGRADE_STRATEGY: &str = "apps.openyurt.io/upgrade-strategy";
 
 pub(super) const SETTING: Setting = Setting {
@@ -20,7 +20,7 @@ pub(super) const SETTING: Setting = Setting {
     default: "none: not managed",
     modes: &Mode::ALL,
     is_native: true,
-    // This check runs first: without a mode there are no settings to read.
+    // This check runs first: without a mode, no other setting is read.
     check: |reader| read(&reader.source, &mut reader.notes).map_or(Ok(()), |mode| mode.map(drop)),
     default_on: |reader| {
         let mode = reader.source.fields.and(of_type(&reader.source).ok())?;
@@ -30,8 +30,8 @@ pub(super) const SETTING: Setting = Setting {
 
 /// Returns the mode; `None` if the DaemonSet is not managed. An Advanced DaemonSet is always managed.
 ///
-/// If the current key is present, it alone counts, even with an invalid value. A fallback to the old key could start an unwanted
-/// rollout.
+/// If the current key is present, the old key is ignored, even if the value is invalid. Using the old key instead could start an
+/// unwanted rollout.
 pub(super) fn read(
     source: &SettingsSource<'_>,
     notes: &mut Vec<Note>,
@@ -43,7 +43,7 @@ pub(super) fn read(
     }
 }
 
-/// Returns the mode of an Advanced DaemonSet without an annotation.
+/// Returns the mode that the spec of an Advanced DaemonSet sets. It applies if there is no annotation.
 fn of_type(source: &SettingsSource<'_>) -> Result<Mode, Invalid> {
     match source.update_strategy {
         None | Some("" | "RollingUpdate") => Ok(Mode::AdvancedRollingUpdate),
@@ -56,7 +56,7 @@ fn of_type(source: &SettingsSource<'_>) -> Result<Mode, Invalid> {
     }
 }
 
-/// Returns the mode in the annotations.
+/// Returns the mode that the annotations set; `None` if they set none.
 fn annotated(source: &SettingsSource<'_>, notes: &mut Vec<Note>) -> Option<Result<Mode, Invalid>> {
     let (key, old_key) = (source.name(UPDATE_STRATEGY), source.name(UPGRADE_STRATEGY));
     let old = source.written(UPGRADE_STRATEGY);
@@ -87,7 +87,7 @@ fn annotated(source: &SettingsSource<'_>, notes: &mut Vec<Note>) -> Option<Resul
     Some(mode)
 }
 
-/// Returns true if the mode implies surge.
+/// Returns true if the value of `update-strategy` implies surge.
 pub(super) fn surges(source: &SettingsSource<'_>) -> bool {
     let written = source.written(UPDATE_STRATEGY);
     let written = written.or_else(|| source.written(UPGRADE_STRATEGY));

@@ -1,4 +1,4 @@
-//! Raw values, and types of values that several settings share.
+//! Raw values of settings, and value types that several settings share.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,15 +19,15 @@ const LABEL_KEY: Expected =
     Expected("use the key of a node label such as topology.kubernetes.io/zone");
 const COUNT: Expected = Expected("use a whole number from 1 upward");
 
-/// Maximum length of a setting, in bytes. Parsed, it takes up to twenty times as much memory for each DaemonSet.
+/// Maximum length of a setting, in bytes. Parsed values of a DaemonSet can take up to twenty times as much memory.
 pub(crate) const LONGEST: usize = 8 << 10;
 
-/// A raw value.
+/// A raw value of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Written<'a> {
-    /// Name of its place in messages: the key of an annotation or the path of a field.
+    /// Name for messages: the key of an annotation or the path of a field.
     pub(super) name: &'a str,
-    /// Raw text; fields that are not strings are JSON.
+    /// Raw text. Values of fields that are not strings are in JSON.
     pub(super) text: &'a str,
 }
 
@@ -37,7 +37,7 @@ impl Written<'_> {
         self.read(str::parse)
     }
 
-    /// Parses the value with `read`.
+    /// Parses the value with the function `read`.
     pub(super) fn read<T>(
         &self,
         read: impl FnOnce(&str) -> Result<T, ParseError>,
@@ -45,7 +45,7 @@ impl Written<'_> {
         read(self.bounded()?).map_err(|flaw| self.refused(flaw.to_string()))
     }
 
-    /// Returns the text, or an error if it is too long.
+    /// Returns the text of the value, or an error if it is too long.
     pub(super) fn bounded(&self) -> Result<&str, Invalid> {
         if self.text.len() > LONGEST {
             Err(self.refused(format!("which is longer than {LONGEST} bytes; shorten it")))
@@ -70,12 +70,12 @@ pub enum IntOrPercent {
 }
 
 impl IntOrPercent {
-    /// Zero nodes.
+    /// The number of zero nodes.
     pub(super) const NONE: Self = Self::Number(0);
 
-    /// Returns the number of nodes out of `targeted`, at most `targeted`. Percentages are rounded up.
+    /// Returns the resulting number of nodes out of `targeted`, at most `targeted`. Percentages are rounded up.
     ///
-    /// The result is zero only for a value of zero, or without nodes.
+    /// The result is zero only if the value is zero or `targeted` is zero.
     pub fn resolve(self, targeted: usize) -> usize {
         let nodes = match self {
             Self::Number(nodes) => nodes as usize,
@@ -87,7 +87,7 @@ impl IntOrPercent {
         nodes.min(targeted)
     }
 
-    /// Returns the number of nodes as in [`Self::resolve`], with percentages rounded down. `partition` uses it.
+    /// Returns the resulting number of nodes as in [`Self::resolve`], but with percentages rounded down, as `partition` needs it.
     pub fn resolve_down(self, targeted: usize) -> usize {
         match self {
             Self::Number(_) => self.resolve(targeted),
@@ -103,7 +103,7 @@ impl IntOrPercent {
         matches!(self, Self::Number(0) | Self::Percent(0))
     }
 
-    /// Returns the value for a field of Kubernetes or Kruise, at most 100 %.
+    /// Returns the value in the form of a Kubernetes or Kruise field. Percentages are limited to 100 %.
     pub fn to_field(self) -> Value {
         match self {
             Self::Number(nodes) => json!(nodes.min(i32::MAX.unsigned_abs())),
@@ -123,8 +123,8 @@ impl IntOrPercent {
 impl FromStr for IntOrPercent {
     type Err = ParseError;
 
-    /// Parses ASCII digits, optionally followed by `%`. A number that overflows becomes the maximum, which means all nodes
-    /// anyway.
+    /// Parses ASCII digits, optionally followed by `%`. A number that is too large becomes the maximum, because both mean all
+    /// nodes.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let text = bare(text, SHARE)?;
         match text.strip_suffix('%') {
@@ -159,7 +159,7 @@ impl fmt::Display for IntOrPercent {
     }
 }
 
-/// Rejects empty values and surrounding white space, two mistakes that are hard to see.
+/// Rejects empty values and surrounding white space, because such mistakes are hard to see.
 pub(super) fn bare(text: &str, expected: Expected) -> Result<&str, ParseError> {
     if text.is_empty() {
         Err(ParseError::Empty(expected))
@@ -170,7 +170,7 @@ pub(super) fn bare(text: &str, expected: Expected) -> Result<&str, ParseError> {
     }
 }
 
-/// Parses one of a few words, ignoring case.
+/// Parses one of the given words, ignoring case.
 pub(super) fn word<T>(
     text: &str,
     words: impl IntoIterator<Item = (&'static str, T)>,
@@ -184,7 +184,7 @@ pub(super) fn word<T>(
         .ok_or(ParseError::Unknown(expected))
 }
 
-/// Parses a label selector over nodes, in the syntax of `kubectl -l` or as the JSON of a LabelSelector.
+/// Parses a selector of nodes, in the syntax of `kubectl -l` or as the JSON of a LabelSelector.
 pub(super) fn selector(text: &str) -> Result<Selector, ParseError> {
     let text = bare(text, SELECTOR)?;
     let read = if text.starts_with('{') {
@@ -204,7 +204,7 @@ pub(super) fn label_key(text: &str) -> Result<&str, ParseError> {
         .ok_or(ParseError::Unknown(LABEL_KEY))
 }
 
-/// Parses a number of at least 1 in ASCII digits. A number that overflows becomes the maximum.
+/// Parses a number of at least 1 in ASCII digits. A number that is too large becomes the maximum.
 pub(super) fn count(text: &str) -> Result<usize, ParseError> {
     let text = bare(text, COUNT)?;
     if text.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -18,13 +18,13 @@ use crate::core::suggest::distance;
 
 /// Groups of nodes that are rolled out one after the other, as a YAML or JSON list; see [`Wave`].
 pub const WAVES: &str = "apps.openyurt.io/waves";
-/// Name of the last wave, with all nodes that match no wave in the list.
+/// Name of the last wave, which contains all nodes that match no wave in the list.
 pub const REST: &str = "rest";
 /// Maximum number of waves. A longer list is probably a mistake.
 const LIMIT: usize = 50;
 /// Maximum soak time. A longer value probably has a wrong unit.
 const SOAK_LIMIT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// Fields of an entry.
+/// Names of the fields that an entry may have.
 const FIELDS: [&str; 6] = [
     "name",
     "selector",
@@ -60,31 +60,31 @@ pub(super) const SETTING: Setting = Setting {
 /// Waves of a DaemonSet with their approvals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waves {
-    /// Waves in order, at least one. Nodes that match none form a last wave.
+    /// Defined waves in order, at least one. Nodes that match none of them form a last wave.
     pub list: Vec<Wave>,
-    /// Value of `approved-waves`.
+    /// Approvals from the setting `approved-waves`.
     pub approved: Vec<Approval>,
 }
 
 /// Definition of a wave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wave {
-    /// Unique name.
+    /// Name of the wave, unique in the list.
     pub name: Arc<str>,
-    /// Selector of its nodes. Nodes of an earlier wave are excluded.
+    /// Selector of the wave's nodes. Nodes that match an earlier wave are excluded.
     pub selector: Selector,
-    /// Number of nodes in the wave that may lack an available pod at once; `None`: the DaemonSet's value.
+    /// Number of nodes in the wave that may lack an available pod at once; `None` means the DaemonSet's limit.
     pub max_unavailable: Option<IntOrPercent>,
-    /// Time for which all nodes must be healthy before the next wave may open.
+    /// Time for which all nodes of the wave must be healthy before the next wave may open.
     pub soak: Duration,
     /// True if an operator has to approve the wave before it opens.
     pub approve: bool,
-    /// True if the wave may match no node. Otherwise an empty wave is reported as a mistake.
+    /// True if the wave may match no node. Otherwise a wave without nodes is reported as a mistake.
     pub allow_empty: bool,
 }
 
 impl Waves {
-    /// Returns the number of waves, including the last one.
+    /// Returns the number of waves, including the last one with the remaining nodes.
     pub fn count(&self) -> usize {
         self.list.len() + 1
     }
@@ -106,7 +106,7 @@ impl Waves {
         found.unwrap_or(self.list.len())
     }
 
-    /// Returns true if the wave at a position needs no approval for `revision`, or has it.
+    /// Returns true if the wave at `position` needs no approval for `revision`, or is approved.
     pub fn is_approved(&self, position: usize, revision: &Revision) -> bool {
         let Some(wave) = self.list.get(position).filter(|wave| wave.approve) else {
             return true;
@@ -117,7 +117,7 @@ impl Waves {
     }
 }
 
-/// Parses `waves` and `approved-waves`, which has no effect alone.
+/// Parses `waves` and `approved-waves`. `approved-waves` has no effect without `waves`.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Arc<Waves>>, Invalid> {
     let (key, approvals) = (reader.name(WAVES), reader.name(APPROVED_WAVES));
     let Some(written) = reader.written(WAVES) else {
@@ -148,7 +148,7 @@ fn list(written: Written<'_>) -> Result<Vec<Wave>, Invalid> {
     if written.bounded()?.trim().is_empty() {
         return Err(flaw(ParseError::Empty(LIST)));
     }
-    // YAML is a superset of JSON.
+    // The YAML parser also accepts JSON.
     let read: Value = serde_saphyr::from_str(written.text).map_err(|error| {
         let error = error.to_string();
         let error = error.lines().next().unwrap_or_default();
@@ -178,7 +178,7 @@ fn list(written: Written<'_>) -> Result<Vec<Wave>, Invalid> {
     Ok(list)
 }
 
-/// An entry of the list with its path.
+/// An entry of the list of waves, with its path for messages.
 struct Entry<'a> {
     place: &'a str,
     fields: &'a Map<String, Value>,
@@ -235,7 +235,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Returns the value of a field; `null` counts as absent.
+    /// Returns the value of a field of the entry; `null` counts as absent.
     fn field(&self, field: &str) -> Option<&'a Value> {
         self.fields.get(field).filter(|value| !value.is_null())
     }
@@ -284,7 +284,7 @@ fn invalid(place: &str, value: &Value, flaw: ParseError) -> Invalid {
     Invalid::new(place, &shown(value), flaw.to_string())
 }
 
-/// Returns a value roughly as it was written.
+/// Returns a value for messages, roughly as it was written.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -292,7 +292,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Parses a name that fits into messages, lists and labels: at most 63 letters, digits, `-`, `_` and `.`.
+/// Parses the name of a wave, which must fit into messages, lists and labels: at most 63 letters, digits, `-`, `_` and `.`.
 fn name(text: &str) -> Result<Arc<str>, ParseError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     match text {

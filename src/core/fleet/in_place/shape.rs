@@ -1,4 +1,4 @@
-//! A pod template, split into the parts that can be changed in a running pod and a digest of the rest.
+//! Shape of a pod template: the parts that can be changed in a running pod, and a fingerprint of the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use serde_json::Value;
 use crate::core::revision::defaults;
 use crate::core::revision::fingerprint::TemplateFingerprint;
 
-/// Parts of a template that are remembered: a few strings, regardless of the template's size.
+/// Parts of a template that in-place updates compare. Its size doesn't depend on the size of the template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Fingerprint of everything except the other fields.
+    /// Fingerprint of the template without the parts in the other fields.
     pub(super) rest: TemplateFingerprint,
     /// Name and image of every container, in order.
     pub(super) images: Vec<(Arc<str>, Arc<str>)>,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) annotations: BTreeMap<String, String>,
     pub(super) finalizers: BTreeSet<String>,
-    /// Labels and annotations that containers read into their environment at start, as `fieldPath`s.
+    /// Labels and annotations that containers read into environment variables at start, as `fieldPath`s.
     pub(super) read: BTreeSet<String>,
 }
 
@@ -50,7 +50,7 @@ impl Shape {
         }
     }
 
-    /// Returns the number of remembered strings and their total length in bytes.
+    /// Returns the number of stored strings and their total length in bytes.
     pub fn size(&self) -> (usize, usize) {
         let images = self
             .images

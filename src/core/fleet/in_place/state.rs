@@ -1,7 +1,7 @@
-//! State of a pod's last in-place update, stored in one of the controller's annotations by the same write.
+//! State of a pod's last in-place update. The write that updates the pod also stores the state in an annotation.
 //!
-//! Completion depends on the kubelet's report about the containers, never on elapsed time. A container is updated in any of these
-//! cases:
+//! An update is complete when the kubelet reports the new containers, never because of elapsed time. A container counts as
+//! updated in any of these cases:
 //!
 //! - Its image has another digest (`imageID`) than before.
 //! - It was restarted, if the new image has the same digest under another name (openkruise/kruise#1493).
@@ -17,23 +17,23 @@ use super::transition::InPlaceChange;
 use super::{InPlace, InPlaceUpdate, RunningContainer};
 use crate::core::names::{IN_PLACE_STATE, KRUISE_IN_PLACE_STATE};
 
-/// State of an in-place update. Fields that Kruise has too have Kruise's names.
+/// State of an in-place update. Fields that Kruise has too have the same names as in Kruise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InPlaceState {
     /// Revision that the pod was updated to.
     pub revision: String,
-    /// Time of the controller's request.
+    /// Time at which the controller requested the update.
     pub update_timestamp: Time,
-    /// Stopped revision that the pod was rolled back from; absent for other updates.
+    /// Stopped revision that the pod was rolled back from; absent for updates to the current revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverted_from: Option<String>,
-    /// Previous state by container name, for containers with a new image and containers that had been restarted.
+    /// State before the update by container name, for containers with a new image and containers that had been restarted.
     #[serde(default, deserialize_with = "or_default")]
     pub last_container_statuses: BTreeMap<String, PreviousContainer>,
 }
 
-/// Reads `null`, which Kruise writes, as the default.
+/// Reads `null` as the default, because Kruise writes `null`.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -46,13 +46,13 @@ where
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PreviousContainer {
-    /// Digest of the previous image, empty if the container never ran; `None` if the image was not changed.
+    /// Digest of the previous image; empty if the container never ran, `None` if the update does not change the image.
     #[serde(rename = "imageID", default, skip_serializing_if = "Option::is_none")]
     pub image_id: Option<String>,
-    /// Number of restarts before the update. Kruise doesn't record it.
+    /// Number of restarts before the update. Kruise doesn't store it.
     #[serde(default)]
     pub restart_count: u32,
-    /// Image of an earlier unfinished update, which may still run briefly before the new image does.
+    /// Image of an earlier unfinished update. It may still run briefly before the new image does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superseded: Option<String>,
 }
@@ -65,7 +65,7 @@ pub(in crate::core) fn before(
     let worth = pod.containers.iter().filter_map(|container| {
         let mut images = change.images.iter();
         let changes = !container.is_init && images.any(|(name, _)| *name == container.name);
-        // A container that an earlier update has not finished stays unfinished if this update doesn't change it.
+        // If an earlier update has not finished a container, and this update doesn't change it, keep its earlier state.
         let unfinished = pod.unfinished.get(&*container.name).filter(|_| !changes);
         if let Some(unfinished) = unfinished.filter(|_| !container.is_init) {
             return Some((container.name.to_string(), unfinished.clone()));
@@ -82,18 +82,18 @@ pub(in crate::core) fn before(
 }
 
 impl InPlaceState {
-    /// Parses the state from a pod's annotations. An invalid state counts as none.
+    /// Parses the state from a pod's annotations; `None` if there is none or it is invalid.
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Option<Self> {
         let known = [IN_PLACE_STATE, KRUISE_IN_PLACE_STATE];
         let states = known.into_iter().filter_map(|key| {
             let state: Self = serde_json::from_str(annotations.get(key)?).ok()?;
             Some(state)
         });
-        // The pod may have belonged to both kinds of DaemonSet; the latest state counts.
+        // If the pod was updated under both kinds of DaemonSet, it has two state annotations. Use the newer one.
         states.max_by_key(|state| state.update_timestamp.0)
     }
 
-    /// Returns the progress of the update. `seen`: the kubelet has seen the new spec (`None`: unknown).
+    /// Returns the progress of the update. `seen` says if the kubelet has seen the new spec; `None` means unknown.
     pub fn progress(&self, containers: &[RunningContainer], seen: Option<bool>) -> InPlaceUpdate {
         InPlaceUpdate {
             at: self.update_timestamp.0,
@@ -101,7 +101,7 @@ impl InPlaceState {
         }
     }
 
-    /// Returns the containers that don't run their new images yet, with their previous state.
+    /// Returns the containers that don't run their new images yet, with their state before the update.
     pub fn unfinished(
         &self,
         containers: &[RunningContainer],
@@ -128,9 +128,9 @@ impl InPlaceState {
         self.last_container_statuses.iter().filter(is_awaited)
     }
 
-    /// Returns how many of the container's `restarts` happened under the current revision.
+    /// Returns the number of the container's `restarts` that happened under the current revision.
     ///
-    /// Earlier restarts don't count, nor does the restart that brought the new image.
+    /// Earlier restarts don't count, and neither does the restart for the new image.
     pub fn own_restarts(&self, name: &str, restarts: u32) -> u32 {
         let Some(before) = self.last_container_statuses.get(name) else {
             return restarts;
@@ -145,7 +145,8 @@ impl InPlaceState {
         before.is_some_and(|before| before.image_id.is_some())
     }
 
-    /// Returns true if the container `name` is unchanged since the update. Then the kubelet's report may be about the old image.
+    /// Returns true if the container `name` has not changed since the update. The kubelet's report may then be about the old
+    /// image.
     pub fn is_unchanged(&self, name: &str, image_id: &str, restarts: u32) -> bool {
         let before = self.last_container_statuses.get(name);
         before.is_some_and(|before| {
@@ -154,8 +155,8 @@ impl InPlaceState {
     }
 }
 
-/// Parts of an in-place update that Kruise has not written yet. With launch priorities, Kruise updates containers in several
-/// steps.
+/// Parts of an in-place update that Kruise has not written yet. If containers have launch priorities, Kruise updates them in
+/// several steps.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct NextBatch {
@@ -167,8 +168,8 @@ struct NextBatch {
     next_container_resources: BTreeMap<String, Value>,
 }
 
-/// Returns true if Kruise has not finished writing an in-place update. The pod's label names the new revision, but its spec is
-/// not complete.
+/// Returns true if Kruise has not finished writing an in-place update. The pod's label then names the new revision, but its spec
+/// is not complete.
 pub fn is_half_written(annotations: &BTreeMap<String, String>) -> bool {
     let text = annotations.get(KRUISE_IN_PLACE_STATE);
     let next: Option<NextBatch> = text.and_then(|text| serde_json::from_str(text).ok());
@@ -180,9 +181,9 @@ pub fn is_half_written(annotations: &BTreeMap<String, String>) -> bool {
 }
 
 impl InPlaceState {
-    /// Returns true if the kubelet's `message` is about the image of an earlier update of the container `name`.
+    /// Returns true if the kubelet's `message` is about the image of an earlier, superseded update of the container `name`.
     ///
-    /// The message then names that image, and not the current `image`.
+    /// Such a message names the earlier image, and not the current `image`.
     pub fn is_about_superseded(&self, name: &str, image: &str, message: &str) -> bool {
         let before = self.last_container_statuses.get(name);
         let superseded = before.and_then(|before| before.superseded.as_deref());
@@ -208,7 +209,7 @@ fn is_done(
     !now.image_id.is_empty() && !is_superseded && is_other
 }
 
-/// Returns true if the runtime's `reported` image is `wanted`. Runtimes report fully qualified names.
+/// Returns true if `reported` and `wanted` are the same image. Container runtimes report fully qualified names.
 fn is_same_image(reported: &str, wanted: &str) -> bool {
     let full = |name: &str| {
         let last = name.rsplit('/').next().unwrap_or_default();

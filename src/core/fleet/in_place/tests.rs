@@ -1,4 +1,4 @@
-//! Changes that can be made in place: the cases of Kruise's own tests, as far as they apply to native pods.
+//! Tests of changes that can be made in place. The cases are those of Kruise's own tests that apply to native pods.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ fn metadata_of_the_template_is_changed_in_place() {
     assert_eq!(new.old_finalizers, ["x/y"]);
 }
 
-/// Includes changes of resources, environment and metadata, for which Kruise would need its node agent.
+/// Covers changes of resources, environment and metadata, too. Kruise would need its node agent for those.
 #[test]
 fn everything_else_makes_a_new_pod() {
     fn case(path: &str, value: Value, why: Recreate) {
@@ -107,7 +107,7 @@ fn everything_else_makes_a_new_pod() {
     case("/spec", json!(null), other);
 }
 
-/// State of the container "main", which ran `main:1` with this digest before the update to `main:2`.
+/// Returns the state for the container "main", which ran `main:1` with this digest before the update to `main:2`.
 fn state(image_id: &str) -> InPlaceState {
     let before = PreviousContainer {
         image_id: Some(image_id.into()),
@@ -133,7 +133,7 @@ fn container(reported: &str, image_id: &str, restarts: u32) -> RunningContainer 
     }
 }
 
-/// Covers openkruise/kruise#1493.
+/// Covers the case of openkruise/kruise#1493.
 #[test]
 fn an_update_is_carried_out_when_every_changed_container_runs_its_new_image() {
     fn case(now: RunningContainer, seen: Option<bool>, done: bool) {
@@ -143,7 +143,7 @@ fn an_update_is_carried_out_when_every_changed_container_runs_its_new_image() {
     }
     case(container("main:1", "a", 3), None, false);
     case(container("docker.io/library/main:2", "b", 4), None, true);
-    // The digest is the same under another name; the container was restarted, or never stopped.
+    // The image digest is the same under another name. First the container was restarted, then it was never stopped.
     case(container("main:1", "a", 4), None, true);
     case(container("main:1", "a", 4), Some(false), false);
     case(
@@ -157,7 +157,7 @@ fn an_update_is_carried_out_when_every_changed_container_runs_its_new_image() {
         false,
     );
     assert!(!state("a").progress(&[], None).is_carried_out);
-    // The container never ran before.
+    // The container has never run.
     assert!(
         !state("")
             .progress(&[container("main:1", "", 0)], None)
@@ -170,7 +170,7 @@ fn an_update_is_carried_out_when_every_changed_container_runs_its_new_image() {
     );
 }
 
-/// No container was changed.
+/// Covers an update that changes no container.
 #[test]
 fn an_update_of_metadata_is_carried_out_at_once() {
     let mut state = state("a");
@@ -203,7 +203,7 @@ fn restarts_that_we_caused_are_no_crashes() {
     }
     assert_eq!(state.own_restarts("other", 2), 2);
     let before = state.last_container_statuses.get_mut("main").unwrap();
-    before.image_id = None; // its image was not changed
+    before.image_id = None; // the image of this container was not changed
     assert_eq!(state.own_restarts("main", 4), 1);
 }
 
@@ -220,7 +220,7 @@ fn the_memory_reads_back_what_was_written() {
     );
 }
 
-/// Returns a fleet of one outdated node whose pod has the revision "old" and this image.
+/// Returns a fleet of one outdated node. Its pod has the revision "old" and this image.
 fn one(image: &str) -> (Strategy, Fleet) {
     let mut fleet = fleet(vec![node("n", old(1))]);
     fleet.nodes[0].has_images = true;
@@ -335,7 +335,7 @@ fn a_pod_that_is_not_what_its_revision_says_is_made_anew() {
     assert_eq!(plan.recreates, None);
 }
 
-/// Found by the model checker: the template changes again during an in-place update, and the pod is still Ready.
+/// Regression test, found by the model checker: the template changes again during an in-place update, and the pod is still Ready.
 #[test]
 fn an_overtaken_update_asks_for_no_wake_that_is_over() {
     let (strategy, mut fleet) = one("main:1");
@@ -348,12 +348,12 @@ fn an_overtaken_update_asks_for_no_wake_that_is_over() {
         ..strategy
     };
     let plan = decide(&paused, &fleet, at(100));
-    // The next wake is only that of the reminder.
+    // Only the daily reminder of the pause schedules a wake.
     let reminder = Some(at(100 + 24 * 60 * 60));
     assert_eq!(plan.next_wake, reminder, "{:?}", plan.verdicts);
 }
 
-/// Found by the property tests: the template's labels change during an in-place update of an image.
+/// Regression test, found by the property tests: the template's labels change during an in-place update of an image.
 #[test]
 fn a_change_of_labels_does_not_end_an_update_that_is_under_way() {
     let first = state("a");
@@ -380,7 +380,7 @@ fn a_change_of_labels_does_not_end_an_update_that_is_under_way() {
     let again = renewed(old.clone());
     assert_eq!(again.last_container_statuses, first.last_container_statuses);
     assert!(!is_carried_out(&again, &old) && is_carried_out(&again, &new));
-    // The digest is the same under another name: a finished update stays finished.
+    // The image has another name but the same digest: a finished update still counts as finished.
     let same = container("main:1", "a", 4);
     assert!(is_carried_out(&renewed(same.clone()), &same));
 }

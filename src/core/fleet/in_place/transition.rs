@@ -7,11 +7,11 @@ use super::shape::Shape;
 use crate::core::id::Revision;
 use crate::core::names::TEMPLATE_GENERATION_LABEL;
 
-/// Annotation that `kubectl rollout restart` writes into the template. A change of it asks for new pods.
+/// Annotation that `kubectl rollout restart` writes into the template. If its value changes, pods must be recreated.
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 
-/// Annotations that a pod cannot change (Kubernetes, `ValidatePodUpdate`): one for AppArmor per container, and the mark of static
-/// pods.
+/// Prefix of annotations for AppArmor, one per container. Kubernetes doesn't allow changes to them, or to the mark of static
+/// pods, in a pod (`ValidatePodUpdate`).
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
@@ -21,9 +21,9 @@ pub type InPlaceTransitions = BTreeMap<Revision, Result<InPlaceTransition, Recre
 /// Transition of pods from an old revision to the current one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InPlaceTransition {
-    /// Name and image of every container of the old revision. A pod with other images doesn't match the revision.
+    /// Name and image of every container of the old revision. Pods with other images are recreated.
     pub(in crate::core) images: Vec<(Arc<str>, Arc<str>)>,
-    /// Changes to make.
+    /// Changes to make in each pod.
     pub(in crate::core) change: Arc<InPlaceChange>,
 }
 
@@ -32,7 +32,7 @@ pub struct InPlaceTransition {
 pub struct InPlaceChange {
     /// Names of the changed containers with their new images, in the order of the pod's containers.
     ///
-    /// A strategic merge patch reorders the containers that it lists, and Kubernetes rejects a new order.
+    /// A strategic merge patch reorders the containers in its list, and Kubernetes rejects a changed order.
     pub images: Vec<(Arc<str>, Arc<str>)>,
     /// Labels with their new values; `None` removes the label.
     pub labels: BTreeMap<String, Option<String>>,
@@ -59,16 +59,16 @@ pub enum Recreate {
     UnknownRevision,
     /// The pod doesn't have the images of its revision.
     OtherImages,
-    /// The pod has ended.
+    /// The pod has ended, so its containers never run again.
     Over,
-    /// The pod was marked for deletion for an earlier change, and its hook may be running.
+    /// The pod was already marked for deletion because of an earlier change, and its preDelete hook may be running.
     Leaving,
     /// The API server rejected the in-place update.
     Refused,
 }
 
 impl Recreate {
-    /// Returns the reason, as the end of a sentence.
+    /// Returns the reason as the end of a sentence.
     pub fn words(self) -> &'static str {
         match self {
             Self::OtherChange => "more than images, labels and annotations of the template changed",

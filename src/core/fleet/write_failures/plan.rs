@@ -1,4 +1,4 @@
-//! Selection of the refused writes that a plan may try again.
+//! Selection of the rejected writes that a plan may retry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,22 +10,22 @@ use crate::core::fleet::{Node, Pod, by_name};
 use crate::core::id::{NodeName, PodUid};
 use crate::core::instant::later;
 
-/// Refusals that a plan has to consider.
+/// Rejected writes with the decision which of them may be retried now.
 #[derive(Debug)]
 pub(in crate::core) struct RetryGate<'a> {
     write_failures: &'a WriteFailures,
-    /// Writes that may not be tried now.
+    /// Writes that may not be retried now.
     held: BTreeSet<&'a FailureKey>,
-    /// Time at which that changes.
+    /// Time at which more writes may be retried.
     wake: Option<Timestamp>,
-    /// True if nothing may begin for the rest of this second.
+    /// True if so many writes were rejected in this second that no new work may begin before it ends.
     is_full: bool,
-    /// Node of each pod, for nodes with a refusal.
+    /// Node of each pod, for nodes with a rejected write.
     places: BTreeMap<&'a PodUid, &'a NodeName>,
 }
 
 impl<'a> RetryGate<'a> {
-    /// Returns the gate at `now`; `nodes` must be sorted by name. Of the retries that are due, the oldest come first.
+    /// Returns the gate at `now`. Of the retries that are due, the oldest are allowed first. `nodes` must be sorted by name.
     pub(in crate::core) fn new(
         write_failures: &'a WriteFailures,
         nodes: &'a [Node],
@@ -59,22 +59,22 @@ impl<'a> RetryGate<'a> {
         }
     }
 
-    /// Returns how many of `batch` may begin now.
+    /// Returns the number of actions out of `batch` that may begin now.
     pub(in crate::core) fn room(&self, batch: usize) -> usize {
         if self.is_full { 0 } else { batch }
     }
 
-    /// Returns true if nothing more may begin in this second.
+    /// Returns true if nothing else may begin in this second.
     pub(in crate::core) fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Returns true if such a write may be tried on this node now.
+    /// Returns true if a write of this group may be tried on the node now.
     pub(in crate::core) fn may(&self, node: &NodeName, part: WriteGroup) -> bool {
         self.held.is_empty() || !self.held.contains(&(node.clone(), part))
     }
 
-    /// Returns the refusal of such a write on this node, even if it may be tried again.
+    /// Returns the rejection of such a write on this node, even if the write may be retried now.
     pub(in crate::core) fn at(
         &self,
         node: &NodeName,
@@ -83,7 +83,7 @@ impl<'a> RetryGate<'a> {
         self.write_failures.at(node, part)
     }
 
-    /// Removes the writes from `actions` that may not be tried now, and returns the time at which more may be tried.
+    /// Removes the writes from `actions` that may not be retried now, and returns the time at which more may be retried.
     pub(in crate::core) fn without_held(
         &self,
         actions: Vec<Action>,
@@ -101,12 +101,13 @@ impl<'a> RetryGate<'a> {
         (tried, wake)
     }
 
-    /// Returns true if `action` was refused before. The rollout makes no progress there until the answer changes.
+    /// Returns true if `action` retries a rejected write. Such an action is no progress of the rollout until the API server
+    /// accepts it.
     pub(in crate::core) fn is_again(&self, action: &Action) -> bool {
         self.refused_at(action).is_some()
     }
 
-    /// Returns the keys of those `actions` that were refused before.
+    /// Returns the keys of those `actions` that retry a rejected write.
     pub(in crate::core) fn again<'b>(
         &self,
         actions: impl Iterator<Item = &'b Action>,
@@ -136,17 +137,17 @@ impl<'a> RetryGate<'a> {
         node.map(|node| (node.clone(), part))
     }
 
-    /// Returns the time at which a plan would try more without any other change.
+    /// Returns the time at which a plan could retry more writes, even if nothing else changes.
     pub(in crate::core) fn wake(&self) -> Option<Timestamp> {
         self.wake
     }
 }
 
 impl WriteFailures {
-    /// Removes the writes from `actions` that may not be tried at `now`.
+    /// Removes the writes from `actions` that may not be retried at `now`.
     ///
-    /// Also returns the time at which more may be tried, and the refusals that concern any of the actions. `nodes` must be sorted
-    /// by name.
+    /// Also returns the time at which more may be retried, and the rejections that concern any of the actions. `nodes` must be
+    /// sorted by name.
     pub fn without_held(
         &self,
         nodes: &[Node],
@@ -159,12 +160,13 @@ impl WriteFailures {
         (actions, again, refused)
     }
 
-    /// Returns true if the pod's deletion is unconfirmed and was refused before.
+    /// Returns true if the API server rejected the pod's deletion before and has not confirmed the repeated request yet.
     pub(in crate::core) fn is_in_doubt(&self, node: &Node, pod: &Pod) -> bool {
         pod.in_doubt && self.at(&node.name, WriteGroup::Step).is_some()
     }
 
-    /// Returns the failures and the nodes as if all unconfirmed writes and all retries in `actions` had just been refused again.
+    /// Returns the rejections and the nodes as if all unconfirmed writes and all retries in `actions` had just been rejected
+    /// again.
     ///
     /// `None` if `actions` retries nothing and no write is unconfirmed. `nodes` must be sorted by name.
     pub(in crate::core) fn tried_in_vain(
@@ -197,13 +199,14 @@ impl WriteFailures {
             .iter_mut()
             .filter(|(at, _)| tried.contains(at))
         {
-            // One second ago, because writes refused in this second would delay other nodes.
+            // Date the attempt one second back: rejected writes of the current second count against the limit and would delay
+            // other nodes.
             (failure.asked, failure.times) = (now - SECOND, u32::MAX);
         }
         Some((then, nodes))
     }
 
-    /// Returns the refusals for pods on nodes that match `such`. `nodes` must be sorted by name.
+    /// Returns the rejected writes to existing pods on nodes that match `such`. `nodes` must be sorted by name.
     pub fn of_pods_on(&self, nodes: &[Node], such: impl Fn(&Node) -> bool) -> Self {
         let places = self.by_place.keys().filter(|(name, part)| {
             *part == WriteGroup::Step && by_name(nodes, name).is_some_and(&such)
@@ -211,7 +214,7 @@ impl WriteFailures {
         self.only(&places.cloned().collect())
     }
 
-    /// Returns only the refusals with these keys.
+    /// Returns only the rejected writes with these keys.
     pub(in crate::core) fn only(&self, places: &BTreeSet<FailureKey>) -> Self {
         let by_place = self.by_place.iter();
         let by_place = by_place.filter(|(place, _)| places.contains(place));
@@ -224,7 +227,7 @@ impl WriteFailures {
         }
     }
 
-    /// Returns the node of each pod, for nodes with a refusal.
+    /// Returns the node of each pod, for nodes with a rejected write.
     fn places<'a>(&self, nodes: &'a [Node]) -> BTreeMap<&'a PodUid, &'a NodeName> {
         let names: BTreeSet<&NodeName> = self.by_place.keys().map(|(name, _)| name).collect();
         let found = names.into_iter().filter_map(|name| by_name(nodes, name));

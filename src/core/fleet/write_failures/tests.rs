@@ -1,4 +1,4 @@
-//! Nodes with refused writes: their backoff, the nodes that go first, and the messages.
+//! Tests of nodes with rejected writes: their back-off, the nodes that go first, and the messages.
 
 use super::*;
 use crate::core::plan::{Phase, Plan, Stall};
@@ -21,7 +21,7 @@ fn three() -> Vec<Node> {
     ["a", "b", "c"].map(|name| node(name, old(1))).into()
 }
 
-/// Returns a fleet where the deletion of these pods was refused once each at `instant`.
+/// Returns a fleet in which the deletion of each of these pods was rejected once at `instant`.
 fn refused(nodes: Vec<Node>, names: &[&str], instant: i64) -> Fleet {
     let mut fleet = fleet(nodes);
     fleet.write_failures.keep_to(&"new".into());
@@ -37,7 +37,7 @@ fn refuse(fleet: &mut Fleet, name: &str, instant: i64) {
     write_failures.refuse((&node, Some(&pod)), WriteVerb::Delete, NO, at(instant));
 }
 
-/// Returns the nodes whose pods are deleted.
+/// Returns the names of the pods that the plan deletes.
 fn deleted(plan: &Plan) -> Vec<&str> {
     let actions = plan.actions.iter();
     actions.map(|action| action.pod().name.as_str()).collect()
@@ -249,7 +249,7 @@ fn what_is_remembered_is_read_as_it_was_written() {
     assert_eq!(since, [at(100); 3]);
     let mut fleet = fleet(three());
     fleet.write_failures = read;
-    // A node that was refused before a restart is tried at once.
+    // After a restart, nodes with a rejected write are retried at once.
     assert_eq!(
         deleted(&decide(&rolling(3), &fleet, at(200))),
         ["a", "b", "c"]
@@ -276,7 +276,7 @@ fn a_pod_that_may_not_be_changed_in_place_is_made_anew() {
     );
 }
 
-/// Restores the failures as another replica or `ctl` reads them, without the pod's UID.
+/// Replaces the rejections with what another replica or `ctl` would read: they lack the pod's UID.
 fn read(fleet: &mut Fleet, write: WriteVerb) {
     let mut write_failures = WriteFailures::default();
     write_failures.keep_to(&"new".into());
@@ -285,7 +285,7 @@ fn read(fleet: &mut Fleet, write: WriteVerb) {
     fleet.write_failures.tidy(&fleet.nodes);
 }
 
-/// Returns the memory of a restarted controller.
+/// Returns the rejections as a restarted controller reads them.
 fn reread(write_failures: &WriteFailures) -> WriteFailures {
     let state = RolloutState {
         refused: ReportedFailures::new(write_failures, None),
@@ -357,7 +357,7 @@ fn of_two_pods_of_a_node_that_are_refused_in_turn_the_first_refusal_counts() {
     assert_eq!((failure.since, failure.times), (at(100), 3));
 }
 
-/// Gives the node a window that never opens during these tests.
+/// Gives the node a maintenance window that never opens during these tests.
 fn shut(node: Node, text: &str) -> Node {
     let windows = Windows::read(text).map(std::sync::Arc::new);
     let window = match windows {

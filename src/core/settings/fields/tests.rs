@@ -116,7 +116,7 @@ fn nothing_said_means_what_it_means_to_kruise() {
     for spec in nothing {
         let given = Given::spec(spec.clone());
         let read = given.strategy();
-        let fields = read.fields; // another test checks which fields decide
+        let fields = read.fields; // `fields` is checked in another test
         assert_eq!(
             read,
             Strategy {
@@ -149,7 +149,7 @@ fn who_rolls_out_follows_from_the_type() {
             "which is unknown; use RollingUpdate or OnDelete"
         );
     }
-    // The annotation leaves updates to the owners of the nodes.
+    // With `OTA` in the annotation, node owners decide on updates.
     let ota = [("apps.openyurt.io/update-strategy", "OTA")];
     let given = given("RollingUpdate").annotated(&ota);
     assert_eq!(given.strategy().mode, Mode::Ota);
@@ -166,7 +166,7 @@ fn every_field_is_the_setting_of_that_meaning() {
         (json!("100%"), IntOrPercent::Percent(100)),
         (json!("150%"), IntOrPercent::Percent(150)),
         (json!(2147483647), IntOrPercent::Number(2147483647)),
-        // All nodes, regardless of their number.
+        // A number too large for `u32` means all nodes.
         (json!(4294967296_i64), IntOrPercent::Number(u32::MAX)),
         (
             json!("99999999999999999999%"),
@@ -177,7 +177,7 @@ fn every_field_is_the_setting_of_that_meaning() {
         let given = Given::rolling(json!({ "partition": value }));
         assert_eq!(given.strategy().partition, share, "{value}");
         let strategy = Given::rolling(json!({ "maxUnavailable": value })).strategy();
-        // Zero would block the rollout forever (Kruise).
+        // A `maxUnavailable` of 0 is read as 1, as in Kruise: zero would block the rollout forever.
         let least = if share.is_zero() {
             IntOrPercent::Number(1)
         } else {
@@ -375,7 +375,7 @@ fn what_cannot_be_used_is_refused_under_the_name_of_its_field() {
         let refused = Given::spec(json!({ "lifecycle": value })).refused();
         assert_eq!(refused.key, "spec.lifecycle", "{value}");
     }
-    // A surge pod contradicts an in-place update.
+    // `maxSurge` and `InPlaceIfPossible` exclude each other: a surge pod replaces its predecessor, an in-place update keeps it.
     let block = json!({ "maxSurge": 1, "rollingUpdateType": "InPlaceIfPossible" });
     let refused = Given::rolling(block).refused();
     assert_eq!(refused.key, path("maxSurge"));
@@ -394,7 +394,7 @@ fn how_pods_are_made_is_no_part_of_the_rollout_and_refused_like_it() {
     ] {
         assert_eq!(burst(value).fields().scaling.burst, share);
     }
-    // Zero would freeze the DaemonSet. With the default, pods are still created.
+    // A `burstReplicas` of 0 would block all pod creation. The setting is invalid, and the default is used.
     for value in [json!(0), json!("0%"), json!("0")] {
         let given = burst(value);
         assert!(given.refused().why.starts_with("which is zero"));
@@ -409,7 +409,7 @@ fn how_pods_are_made_is_no_part_of_the_rollout_and_refused_like_it() {
         ("spec.revisionHistoryLimit", "-1")
     );
     assert_eq!(limit(-1).fields().scaling, Scaling::default());
-    // The first of two problems is reported.
+    // If two fields are invalid, only the first is reported.
     let both = Given::spec(json!({ "burstReplicas": "x", "revisionHistoryLimit": -1 }));
     assert_eq!(both.refused().key, "spec.burstReplicas");
 }
@@ -442,7 +442,7 @@ fn a_field_decides_before_the_annotation_of_the_same_meaning() {
     let (strategy, mut notes) = given.annotated(&annotations).noted();
     assert_eq!(strategy.max_unavailable, IntOrPercent::Number(2));
     assert_eq!(strategy.pause, None);
-    // Without the field the annotation counts, as on the native DaemonSet that was converted.
+    // If the field is not set, the annotation applies, for example after a conversion from a native DaemonSet.
     assert_eq!(strategy.partition, IntOrPercent::Number(4));
     notes.sort();
     let told = |name: &str, value: &str, key: &str| {
@@ -454,7 +454,7 @@ fn a_field_decides_before_the_annotation_of_the_same_meaning() {
         told("paused", "false", PAUSED),
     ];
     assert_eq!(notes, expected);
-    // An invalid annotation is reported under its own name, unless a field overrides it.
+    // An invalid annotation is reported under its own name, unless the field overrides the annotation.
     let bad = [(PARTITION, "x")];
     let refused = Given::spec(json!({})).annotated(&bad).refused();
     assert_eq!(refused.key, PARTITION);
@@ -530,7 +530,7 @@ fn how_images_are_pulled_ahead_is_read_from_the_annotations_of_kruise_unless_our
             "use a number of nodes such as 3 or a percentage such as 10%",
         );
     }
-    // Without pre-download the setting has no effect, which is reported.
+    // Without pre-download the setting has no effect. A note says so.
     for (key, value) in theirs {
         let (_, notes) = Given::spec(json!({})).annotated(&[(key, value)]).noted();
         let [note] = notes.as_slice() else {

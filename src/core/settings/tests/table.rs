@@ -1,4 +1,4 @@
-//! Properties of every setting in the table.
+//! Properties that hold for every setting in `SETTINGS`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::core::settings::waves::WAVES;
 use crate::core::settings::*;
 
-/// Parses the settings of a DaemonSet in that mode with waves and one more annotation. Some settings need waves.
+/// Parses the settings of a DaemonSet in that mode. It has waves, because some settings need them, and one more annotation.
 fn with(mode: Mode, key: &str, value: &str) -> ParsedSettings {
     let waves = "[{name: a, selector: {}}]".to_owned();
     let all = [
